@@ -1,0 +1,16 @@
+-- Tells how many permits an acquire would find now.
+--
+-- KEYS    name, value, value of the client, permits, permits of the client
+-- ARGV    1  now in ms, or '' for the server's clock
+-- Returns the permits
+-- Errors  UNINITIALIZED, BADSTATE
+-- Writes  nothing
+
+local now = time_of(ARGV[1])
+
+local limiter, failure = open(KEYS)
+if failure then
+  return failure
+end
+settle(limiter, now, true)
+return limiter.balance

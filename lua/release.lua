@@ -1,0 +1,23 @@
+-- Gives permits back without naming their grant: they come out of the oldest live grants, so that no window
+-- ever holds more than the rate.
+--
+-- KEYS    name, value, value of the client, permits, permits of the client
+-- ARGV    1  now in ms, or '' for the server's clock
+--         2  permits
+-- Returns the permits left after it
+-- Errors  UNINITIALIZED, BADSTATE
+-- Writes  the permits left, at most the rate; the oldest grants shrink or go; grants that are over go; the
+--         times to live
+
+local now, permits = time_of(ARGV[1]), tonumber(ARGV[2])
+
+local limiter, failure = open(KEYS)
+if failure then
+  return failure
+end
+settle(limiter, now, false)
+take_from_oldest(limiter, limiter.excess + permits)
+limiter.balance = math.min(limiter.balance + permits, limiter.rate)
+write(limiter, 0)
+renew(limiter)
+return limiter.balance

@@ -1,0 +1,26 @@
+-- Sets the rate of a limiter that has none.
+--
+-- KEYS    name, value, value of the client, permits, permits of the client
+-- ARGV    1  rate
+--         2  interval in ms
+--         3  type, '0' overall or '1' per client
+--         4  keep alive in ms, '0' for none
+-- Returns 1 where the limiter got its type by this call, else 0
+-- Writes  the fields that the hash lacks; where there was no hash, also its time to live, and what an earlier
+--         limiter of this name left in the other keys goes
+
+local name, value, client_value, permits, client_permits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local rate, interval, limiter_type, keep_alive = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local is_new = redis.call('exists', name) == 0
+redis.call('hsetnx', name, 'rate', rate)
+redis.call('hsetnx', name, 'interval', interval)
+redis.call('hsetnx', name, 'keepAliveTime', keep_alive)
+local was_set = redis.call('hsetnx', name, 'type', limiter_type)
+if is_new then
+  redis.call('del', value, client_value, permits, client_permits)
+  if keep_alive ~= '0' then
+    redis.call('pexpire', name, keep_alive)
+  end
+end
+return was_set

@@ -1,0 +1,41 @@
+-- Changes the rate, and on request keeps what is in use.
+--
+-- KEYS    name, value, value of the client, permits, permits of the client
+-- ARGV    1  now in ms, or '' for the server's clock
+--         2  rate
+--         3  interval in ms
+--         4  type, '0' overall or '1' per client
+--         5  keep alive in ms, '0' for none
+--         6  '1' to keep the state, '0' to start afresh
+--         7  '1' to do nothing where there is no limiter, '0' to make one
+-- Returns 1 where the rate was set, else 0
+-- Writes  the hash. Another type than before: all other keys go. Kept state: grants that are over by the new
+--         interval go, the permits left are what the new rate leaves beside the live ones. Else: the permits
+--         left and the grants that the type uses go. The times to live
+
+local name, value, client_value, permits, client_permits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local now, rate, interval, limiter_type, keep_alive = time_of(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local keep_state, only_existing = ARGV[6] == '1', ARGV[7] == '1'
+
+local type_before = redis.call('hget', name, 'type')
+if only_existing and redis.call('exists', name) == 0 then
+  return 0
+end
+redis.call('hset', name, 'rate', rate, 'interval', interval, 'type', limiter_type, 'keepAliveTime', keep_alive)
+local limiter = {
+  name = name,
+  keep_alive = tonumber(keep_alive),
+  value_key = limiter_type == '1' and client_value or value,
+  permits_key = limiter_type == '1' and client_permits or permits,
+}
+if type_before and type_before ~= limiter_type then
+  redis.call('del', value, client_value, permits, client_permits)
+elseif keep_state then
+  redis.call('zremrangebyscore', limiter.permits_key, '-inf', digits(now - tonumber(interval)))
+  local used = sum(redis.call('zrange', limiter.permits_key, 0, -1))
+  redis.call('set', limiter.value_key, digits(math.max(tonumber(rate) - used, 0)))
+else
+  redis.call('del', limiter.value_key, limiter.permits_key)
+end
+renew(limiter)
+return 1

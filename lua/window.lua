@@ -1,0 +1,184 @@
+-- What the scripts of one limiter share: reading its state and bringing it up to date.
+-- script.rs puts this file in front of each of them; src/window.rs holds the same steps in Rust.
+--
+-- Two facts carry all of it. A permit taken at T is back at T + interval, inclusive. And the books balance:
+-- permits left + permits of the live grants = rate. Every function below that finds them out of balance,
+-- because a peer, an eviction or an operator touched one key and not the other, settles them.
+
+local LARGEST = 9007199254740992 -- 2^53: up to here a Lua number is an exact integer
+
+-- The whole number that `text` writes, or nil.
+local function integer(text)
+  local number = tonumber(text)
+  if number and number % 1 == 0 and number <= LARGEST and number >= -LARGEST then
+    return number
+  end
+end
+
+-- `number` in digits only: Lua alone would write large ones with an exponent.
+local function digits(number)
+  return string.format('%.0f', number)
+end
+
+-- The server's clock in milliseconds since the epoch.
+local function server_time()
+  local time = redis.call('time')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- The caller's time where it passed one, else the server's.
+local function time_of(given)
+  if given == '' then
+    return server_time()
+  end
+  return tonumber(given)
+end
+
+-- A grant is one member: a length byte, that many random bytes, the permits as a little-endian u32.
+local function pack(random, permits)
+  return struct.pack('<Bc0I', #random, random, permits)
+end
+
+-- The permits that `member` holds, or nil where it is no well-formed grant.
+local function permits_of(member)
+  if #member ~= 5 + (string.byte(member) or 0) then
+    return nil
+  end
+  local a, b, c, d = string.byte(member, -4, -1)
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+
+local function sum(members)
+  local total = 0
+  for _, member in ipairs(members) do
+    total = total + (permits_of(member) or 0)
+  end
+  return total
+end
+
+-- The limiter's settings and the two keys that its type chooses: nil and an error where they cannot be used.
+-- Reads only.
+local function open(keys)
+  local fields = redis.call('hmget', keys[1], 'rate', 'interval', 'type', 'keepAliveTime')
+  if not (fields[1] and fields[2] and fields[3]) then
+    return nil, redis.error_reply('UNINITIALIZED the rate limiter has no rate')
+  end
+  local rate, interval, keep_alive = integer(fields[1]), integer(fields[2]), integer(fields[4] or '0')
+  if not (rate and interval and keep_alive and rate >= 0 and interval >= 0)
+      or (fields[3] ~= '0' and fields[3] ~= '1') then
+    return nil, redis.error_reply('BADSTATE the hash of the rate limiter holds a field that is not its kind of number')
+  end
+  local per_client = fields[3] == '1'
+  local value_key = per_client and keys[3] or keys[2]
+  local left = redis.call('get', value_key)
+  local value = left and integer(left) or nil
+  if left and not value then
+    return nil, redis.error_reply('BADSTATE the permits left are not a whole number')
+  end
+  return {
+    name = keys[1],
+    rate = rate,
+    interval = interval,
+    keep_alive = keep_alive,
+    value_key = value_key,
+    permits_key = per_client and keys[5] or keys[4],
+    value = value, -- nil where the key is not there
+  }
+end
+
+-- What is left at `now`, once the grants whose window has passed are back. Reads only, and adds to `limiter`:
+--   horizon   grants up to this score are over
+--   expired   whether there are any
+--   balance   the permits left
+--   oldest    score of the oldest live grant, nil where there is none
+--   excess    permits that the live grants hold beyond rate - balance
+--   counted   how many live grants were summed to know that
+-- Summing the live grants costs time, so it is done only where it is needed: to replace a lost value, when
+-- their mere number shows that the books do not balance, and when `check` asks for it.
+local function settle(limiter, now, check)
+  local rate, value, key = limiter.rate, limiter.value, limiter.permits_key
+  limiter.horizon = now - limiter.interval
+  limiter.expired = false
+  limiter.excess = 0
+  limiter.counted = 0
+
+  local freed, gone = 0, 0
+  local oldest = redis.call('zrange', key, 0, 0, 'withscores')
+  if oldest[1] and tonumber(oldest[2]) <= limiter.horizon then
+    limiter.expired = true
+    oldest = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf', 'withscores', 'limit', 0, 1)
+    if oldest[1] then
+      local over = redis.call('zrangebyscore', key, '-inf', digits(limiter.horizon))
+      freed, gone = sum(over), #over
+    end
+  end
+  if not oldest[1] then
+    limiter.balance = rate -- nothing is out, so everything is here
+    return
+  end
+
+  limiter.oldest = math.floor(tonumber(oldest[2]))
+  limiter.balance = math.min((value or 0) + freed, rate)
+  if not value or check
+      or (limiter.expired and value + freed + redis.call('zcard', key) - gone > rate) then
+    local live = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf')
+    local used = sum(live)
+    -- A value that is larger than rate - used was raised by a peer's release: it stays.
+    limiter.balance = math.min(math.max(value or 0, rate - used), rate)
+    limiter.excess = math.max(limiter.balance + used - rate, 0)
+    limiter.counted = #live
+  end
+end
+
+-- Takes `permits` out of the oldest live grants. The shrunk one is added before its old form goes, so that the
+-- key, and its time to live, stay.
+local function take_from_oldest(limiter, permits)
+  local key, skipped = limiter.permits_key, 0
+  while permits > 0 do
+    local oldest = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf',
+      'withscores', 'limit', skipped, 64)
+    if not oldest[1] then
+      return
+    end
+    for i = 1, #oldest, 2 do
+      local member, score = oldest[i], oldest[i + 1]
+      local held = permits_of(member) or 0
+      if held == 0 or permits == 0 then
+        skipped = skipped + 1
+      else
+        if held > permits then
+          redis.call('zadd', key, score, pack(string.sub(member, 2, -5), held - permits))
+        end
+        redis.call('zrem', key, member)
+        permits = math.max(permits - held, 0)
+      end
+    end
+  end
+end
+
+-- Writes what settle found: the permits left, after `taken` of them were, and the grants that are over.
+local function write(limiter, taken)
+  if limiter.value == nil or limiter.balance ~= limiter.value then
+    redis.call('set', limiter.value_key, digits(limiter.balance - taken))
+  elseif taken > 0 then
+    redis.call('decrby', limiter.value_key, digits(taken))
+  end
+  if limiter.expired then
+    redis.call('zremrangebyscore', limiter.permits_key, '-inf', digits(limiter.horizon))
+  end
+end
+
+-- Keep alive where the limiter has one, else the time to live of the hash for the keys beside it.
+local function renew(limiter)
+  if limiter.keep_alive > 0 then
+    redis.call('pexpire', limiter.name, digits(limiter.keep_alive))
+    redis.call('pexpire', limiter.value_key, digits(limiter.keep_alive))
+    redis.call('pexpire', limiter.permits_key, digits(limiter.keep_alive))
+    return
+  end
+  local left = redis.call('pttl', limiter.name)
+  if left > 0 then
+    redis.call('pexpire', limiter.value_key, left)
+    redis.call('pexpire', limiter.permits_key, left)
+  end
+end

@@ -1,0 +1,290 @@
+//! Limiters in this process: the pure model behind a lock, and a clock.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Backend, IfMissing, State, TimeToLive};
+use crate::clock::{Clock, TokioClock};
+use crate::decision::Grant;
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::permit::Random;
+use crate::rate::{Rate, ValidRate};
+use crate::window::{
+    Acquire, Answer, At, Condition, Expiry, NotInitialized, Requests, Settings, Window,
+};
+
+/// Limiters in memory. Clones share them, so several clients can.
+///
+/// ```
+/// use redisson_rate_limiter::{MemoryStore, RRateLimiter, Rate, RedissonClient};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let store = MemoryStore::new();
+/// let a = RedissonClient::builder().in_memory(&store).rate_limiter("shared");
+/// let b = RedissonClient::builder().in_memory(&store).rate_limiter("shared");
+/// a.try_set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+/// assert!(a.try_acquire(1).await?);
+/// assert!(!b.try_acquire(1).await?);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct MemoryStore(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    clock: TokioClock,
+    windows: Mutex<Windows>,
+}
+
+#[derive(Debug)]
+struct Windows {
+    by_name: HashMap<String, Window>,
+    /// Expired limiters are looked for when there are this many, so that forgotten names cost no memory for ever.
+    sweep_at: usize,
+}
+
+const SMALLEST_SWEEP: usize = 1024;
+
+impl MemoryStore {
+    /// An empty store. Its clock is tokio's, so paused time holds in it.
+    pub fn new() -> Self {
+        Self(Arc::new(Shared {
+            clock: TokioClock::start(),
+            windows: Mutex::new(Windows {
+                by_name: HashMap::new(),
+                sweep_at: SMALLEST_SWEEP,
+            }),
+        }))
+    }
+
+    /// Runs one step on one limiter, alone.
+    fn with<T>(&self, name: &str, step: impl FnOnce(&mut Window, i64) -> T) -> T {
+        // A step that panicked would be a bug; what it left behind is still the best state there is.
+        let mut windows = self
+            .0
+            .windows
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let server = self.0.clock.now();
+        if let Some(window) = windows.by_name.get_mut(name) {
+            return step(window, server);
+        }
+        let mut window = Window::default();
+        let answer = step(&mut window, server);
+        if !window.is_gone(server) {
+            windows.insert(name, window, server);
+        }
+        answer
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Windows {
+    fn insert(&mut self, name: &str, window: Window, server: i64) {
+        if self.by_name.len() >= self.sweep_at {
+            self.by_name.retain(|_, window| !window.is_gone(server));
+            self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
+        }
+        self.by_name.insert(name.to_owned(), window);
+    }
+}
+
+/// A store as one client uses it, with the client's clock.
+#[derive(Debug)]
+pub(crate) struct MemoryBackend {
+    store: MemoryStore,
+    clock: Clock,
+}
+
+impl MemoryBackend {
+    pub(crate) fn new(store: &MemoryStore, clock: Clock) -> Self {
+        Self {
+            store: store.clone(),
+            clock,
+        }
+    }
+
+    fn step<T>(&self, keys: &Keys, step: impl FnOnce(&mut Window, At) -> T) -> T {
+        let passed = self.clock.now();
+        self.store.with(&keys.name, |window, server| {
+            let now = passed.unwrap_or(server);
+            step(window, At { now, server })
+        })
+    }
+
+    fn initialized<T>(
+        &self,
+        keys: &Keys,
+        step: impl FnOnce(&mut Window, At) -> Result<T, NotInitialized>,
+    ) -> Result<T> {
+        self.step(keys, step)
+            .map_err(|NotInitialized| Error::NotInitialized {
+                name: keys.name.clone(),
+            })
+    }
+}
+
+impl Settings {
+    fn rate(self) -> Rate {
+        Rate::from_stored(
+            self.rate_type,
+            self.rate as u64,
+            self.interval as u64,
+            self.keep_alive as u64,
+        )
+    }
+}
+
+#[async_trait]
+impl Backend for MemoryBackend {
+    fn is_cluster(&self) -> bool {
+        false
+    }
+
+    async fn acquire(
+        &self,
+        keys: &Keys,
+        random: Random,
+        requests: Requests,
+        summed_rate: Option<i64>,
+    ) -> Result<Answer> {
+        let call = Acquire {
+            random,
+            sent_before: false,
+            summed_rate,
+            requests,
+        };
+        self.initialized(keys, |window, at| {
+            window.acquire(at, &keys.client_id, &call)
+        })
+    }
+
+    async fn refund(&self, keys: &Keys, grant: &Grant) -> Result<u32> {
+        self.initialized(keys, |window, at| {
+            window.refund(
+                at,
+                &keys.client_id,
+                grant.score,
+                &grant.random,
+                grant.permits,
+            )
+        })
+    }
+
+    async fn release(&self, keys: &Keys, permits: u32) -> Result<()> {
+        self.initialized(keys, |window, at| {
+            window.release(at, &keys.client_id, permits)
+        })?;
+        Ok(())
+    }
+
+    async fn available_permits(&self, keys: &Keys) -> Result<i64> {
+        self.initialized(keys, |window, at| {
+            window.available_permits(at, &keys.client_id)
+        })
+    }
+
+    async fn try_set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<bool> {
+        Ok(self.step(keys, |window, at| {
+            window.try_set_rate(at, &keys.client_id, rate)
+        }))
+    }
+
+    async fn set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<()> {
+        self.step(keys, |window, at| {
+            window.set_rate(at, &keys.client_id, rate)
+        });
+        Ok(())
+    }
+
+    async fn update_rate(
+        &self,
+        keys: &Keys,
+        rate: ValidRate,
+        state: State,
+        if_missing: IfMissing,
+    ) -> Result<bool> {
+        Ok(self.step(keys, |window, at| {
+            window.update_rate(
+                at,
+                &keys.client_id,
+                rate,
+                state == State::Keep,
+                if_missing == IfMissing::DoNothing,
+            )
+        }))
+    }
+
+    async fn config(&self, keys: &Keys) -> Result<Option<Rate>> {
+        Ok(self
+            .step(keys, |window, at| window.config(at.server))
+            .map(Settings::rate))
+    }
+
+    async fn exists(&self, keys: &Keys) -> Result<bool> {
+        Ok(self.step(keys, |window, at| window.exists(at.server)))
+    }
+
+    async fn delete(&self, keys: &Keys) -> Result<bool> {
+        Ok(self.step(keys, |window, at| window.delete(&keys.client_id, at.server)))
+    }
+
+    async fn expire(&self, keys: &Keys, expiry: Expiry, condition: Condition) -> Result<bool> {
+        Ok(self.step(keys, |window, at| {
+            window.expire(&keys.client_id, at.server, expiry, condition)
+        }))
+    }
+
+    async fn clear_expire(&self, keys: &Keys) -> Result<bool> {
+        Ok(self.step(keys, |window, at| {
+            window.clear_expire(&keys.client_id, at.server)
+        }))
+    }
+
+    async fn remain_time_to_live(&self, keys: &Keys) -> Result<TimeToLive> {
+        Ok(
+            match self.step(keys, |window, at| window.remain_time_to_live(at.server)) {
+                None => TimeToLive::Missing,
+                Some(None) => TimeToLive::Unlimited,
+                Some(Some(millis)) => {
+                    TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64))
+                }
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn limiters_that_expired_unasked_cost_no_memory_for_ever() {
+        let store = MemoryStore::new();
+        let backend = MemoryBackend::new(&store, Clock::server());
+        let rate = Rate::overall(1, Duration::from_secs(1)).keep_alive(Duration::from_secs(1));
+        for i in 0..10 * SMALLEST_SWEEP {
+            if i % 100 == 0 {
+                tokio::time::advance(Duration::from_secs(1)).await;
+            }
+            let keys = Keys::new(&i.to_string(), "id");
+            backend
+                .try_set_rate(&keys, rate.validate().unwrap())
+                .await
+                .unwrap();
+        }
+        let held = store.0.windows.lock().unwrap().by_name.len();
+        assert!(held <= SMALLEST_SWEEP, "{held} limiters are held");
+    }
+}

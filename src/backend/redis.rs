@@ -1,0 +1,416 @@
+//! Limiters in Redis: a typed step becomes keys and arguments, a script runs, its answer becomes typed.
+//!
+//! A call lasts at most the response timeout. Within it, one that did not reach the server is sent again; one whose
+//! answer was lost is sent again only where the script can tell a repetition, as acquire can by its random bytes, or
+//! where it reads only. A call that the server gets after its deadline takes nothing, so giving up is safe.
+
+pub(crate) mod connection;
+mod failure;
+mod server_time;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::aio::ConnectionLike;
+use redis::{Cmd, RedisError, RedisResult, Value, from_redis_value};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{Backend, IfMissing, State, TimeToLive};
+use crate::clock::Clock;
+use crate::decision::Grant;
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::permit::Random;
+use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
+use crate::script::{self, Args, Script};
+use crate::window::{Answer, Condition, Expiry, Requests};
+use connection::{Connected, Connection};
+use failure::Failure;
+use server_time::ServerTime;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+pub(crate) struct RedisBackend {
+    connection: Box<dyn Connection>,
+    is_cluster: bool,
+    clock: Clock,
+    response_timeout: Duration,
+    server_time: ServerTime,
+}
+
+/// May a call whose answer was lost be sent again?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    Safe,
+    Never,
+}
+
+/// One call while it is sent, perhaps more than once.
+struct Attempts {
+    deadline: Instant,
+    pause: Duration,
+    repeat: Repeat,
+    /// Whether an earlier sending may have run.
+    sent_before: bool,
+}
+
+impl RedisBackend {
+    pub(crate) async fn connect(
+        urls: &str,
+        clock: Clock,
+        response_timeout: Duration,
+    ) -> Result<Self> {
+        let Connected {
+            connection,
+            is_cluster,
+        } = connection::connect(urls, response_timeout).await?;
+        Ok(Self::new(connection, is_cluster, clock, response_timeout))
+    }
+
+    pub(crate) fn over<C>(connection: C, clock: Clock, response_timeout: Duration) -> Self
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        let connection = Box::new(connection::Shared(connection));
+        Self::new(connection, false, clock, response_timeout)
+    }
+
+    fn new(
+        connection: Box<dyn Connection>,
+        is_cluster: bool,
+        clock: Clock,
+        response_timeout: Duration,
+    ) -> Self {
+        Self {
+            connection,
+            is_cluster,
+            clock,
+            response_timeout,
+            server_time: ServerTime::unknown(),
+        }
+    }
+
+    fn attempts(&self, repeat: Repeat) -> Attempts {
+        Attempts {
+            deadline: Instant::now() + self.response_timeout,
+            pause: FIRST_PAUSE,
+            repeat,
+            sent_before: false,
+        }
+    }
+
+    async fn run(
+        &self,
+        script: &Script,
+        keys: &Keys,
+        args: &Args,
+        repeat: Repeat,
+    ) -> Result<Value> {
+        let mut attempts = self.attempts(repeat);
+        loop {
+            let sending = script.run(&*self.connection, keys, args);
+            if let Some(answer) = attempts.step(&keys.name, sending).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    async fn send(&self, keys: &Keys, command: &Cmd, repeat: Repeat) -> Result<Value> {
+        let mut attempts = self.attempts(repeat);
+        loop {
+            let sending = self.connection.send(command);
+            if let Some(answer) = attempts.step(&keys.name, sending).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// The call's deadline by the server's clock, which the first call has to ask for.
+    async fn server_deadline(&self, keys: &Keys, remaining: Duration) -> Result<i64> {
+        if let Some(deadline) = self.server_time.after(remaining) {
+            return Ok(deadline);
+        }
+        let answer = self.send(keys, &redis::cmd("TIME"), Repeat::Safe).await?;
+        let (seconds, micros): (i64, i64) = read(&keys.name, answer)?;
+        self.server_time.learn(seconds * 1000 + micros / 1000);
+        Ok(seconds * 1000 + micros / 1000 + remaining.as_millis() as i64)
+    }
+}
+
+impl Attempts {
+    fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// One attempt: its answer, `None` for another try, or the error that ends the call.
+    async fn step(
+        &mut self,
+        name: &str,
+        sending: impl Future<Output = RedisResult<Value>>,
+    ) -> Result<Option<Value>> {
+        let error = match timeout_at(self.deadline, sending).await {
+            Ok(Ok(answer)) => return Ok(Some(answer)),
+            Ok(Err(error)) => error,
+            Err(_elapsed) => return Err(Error::Indeterminate { source: None }),
+        };
+        match failure::classify(&error) {
+            Failure::Refused => return Err(failure::of_answer(name, error)),
+            Failure::Lost => {
+                self.sent_before = true;
+                if self.repeat == Repeat::Never {
+                    return Err(self.give_up(error));
+                }
+            }
+            Failure::NotSent | Failure::NotRun => {}
+        }
+        if self.remaining() <= self.pause {
+            return Err(self.give_up(error));
+        }
+        sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Ok(None)
+    }
+
+    fn give_up(&self, error: RedisError) -> Error {
+        let source = Arc::new(error);
+        if self.sent_before {
+            Error::Indeterminate {
+                source: Some(source),
+            }
+        } else {
+            Error::StoreUnavailable { source }
+        }
+    }
+}
+
+/// Reads a script's answer.
+fn read<T: redis::FromRedisValue>(name: &str, value: Value) -> Result<T> {
+    from_redis_value(value).map_err(|error| Error::BadState {
+        name: name.to_owned(),
+        source: Some(Arc::new(error.into())),
+    })
+}
+
+impl std::fmt::Debug for RedisBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisBackend")
+            .field("is_cluster", &self.is_cluster)
+            .field("clock", &self.clock)
+            .field("response_timeout", &self.response_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+fn type_code(rate_type: RateType) -> i64 {
+    match rate_type {
+        RateType::Overall => 0,
+        RateType::PerClient => 1,
+    }
+}
+
+fn rate_args(args: Args, rate: &ValidRate) -> Args {
+    args.number(rate.permits)
+        .number(rate.interval)
+        .number(type_code(rate.rate_type))
+        .number(rate.keep_alive)
+}
+
+#[async_trait]
+impl Backend for RedisBackend {
+    fn is_cluster(&self) -> bool {
+        self.is_cluster
+    }
+
+    async fn acquire(
+        &self,
+        keys: &Keys,
+        random: Random,
+        requests: Requests,
+        summed_rate: Option<i64>,
+    ) -> Result<Answer> {
+        let mut attempts = self.attempts(Repeat::Safe);
+        loop {
+            let deadline = self.server_deadline(keys, attempts.remaining()).await?;
+            let mut args = Args::new()
+                .optional(self.clock.now())
+                .number(deadline)
+                .bytes(&random)
+                .flag(attempts.sent_before)
+                .optional(summed_rate)
+                .number(requests.runs_in_line as i64);
+            for run in &requests.runs {
+                args = args.number(run.permits).number(run.count);
+            }
+            let sending = script::ACQUIRE.run(&*self.connection, keys, &args);
+            let Some(answer) = attempts.step(&keys.name, sending).await? else {
+                continue;
+            };
+            let answer: Vec<i64> = read(&keys.name, answer)?;
+            if let Some(&server_millis) = answer.first() {
+                self.server_time.learn(server_millis);
+            }
+            match answer[..] {
+                [_, score, rate, interval, balance, oldest, ahead, counted] => {
+                    return Ok(Answer {
+                        score,
+                        rate,
+                        interval,
+                        balance,
+                        oldest: (oldest >= 0).then_some(oldest),
+                        ahead,
+                        counted: counted as u64,
+                    });
+                }
+                // The server got it after its deadline. Where that is not yet so here, its clock was misjudged.
+                [_] if !attempts.remaining().is_zero() => {}
+                [_] => return Err(Error::Indeterminate { source: None }),
+                _ => {
+                    return Err(Error::BadState {
+                        name: keys.name.clone(),
+                        source: None,
+                    });
+                }
+            }
+        }
+    }
+
+    async fn refund(&self, keys: &Keys, grant: &Grant) -> Result<u32> {
+        let args = Args::new()
+            .optional(self.clock.now())
+            .number(grant.score)
+            .bytes(&grant.random)
+            .number(grant.permits);
+        let answer = self.run(&script::REFUND, keys, &args, Repeat::Never).await;
+        read(&keys.name, answer?)
+    }
+
+    async fn release(&self, keys: &Keys, permits: u32) -> Result<()> {
+        let args = Args::new().optional(self.clock.now()).number(permits);
+        self.run(&script::RELEASE, keys, &args, Repeat::Never)
+            .await?;
+        Ok(())
+    }
+
+    async fn available_permits(&self, keys: &Keys) -> Result<i64> {
+        let args = Args::new().optional(self.clock.now());
+        let answer = self
+            .run(&script::AVAILABLE_PERMITS, keys, &args, Repeat::Safe)
+            .await?;
+        read(&keys.name, answer)
+    }
+
+    async fn try_set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<bool> {
+        let args = rate_args(Args::new(), &rate);
+        let answer = self
+            .run(&script::TRY_SET_RATE, keys, &args, Repeat::Never)
+            .await?;
+        read(&keys.name, answer)
+    }
+
+    async fn set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<()> {
+        let args = rate_args(Args::new(), &rate);
+        self.run(&script::SET_RATE, keys, &args, Repeat::Never)
+            .await?;
+        Ok(())
+    }
+
+    async fn update_rate(
+        &self,
+        keys: &Keys,
+        rate: ValidRate,
+        state: State,
+        if_missing: IfMissing,
+    ) -> Result<bool> {
+        let args = rate_args(Args::new().optional(self.clock.now()), &rate)
+            .flag(state == State::Keep)
+            .flag(if_missing == IfMissing::DoNothing);
+        let answer = self
+            .run(&script::UPDATE_RATE, keys, &args, Repeat::Never)
+            .await?;
+        read(&keys.name, answer)
+    }
+
+    async fn config(&self, keys: &Keys) -> Result<Option<Rate>> {
+        let mut command = redis::cmd("HMGET");
+        command
+            .arg(&keys.name)
+            .arg(&["rate", "interval", "type", "keepAliveTime"]);
+        let fields: [Option<String>; 4] =
+            read(&keys.name, self.send(keys, &command, Repeat::Safe).await?)?;
+        let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
+            return Ok(None);
+        };
+        let bad_state = || Error::BadState {
+            name: keys.name.clone(),
+            source: None,
+        };
+        let number = |text: &str| {
+            let number = text.parse().ok().filter(|number| *number <= LARGEST_RATE);
+            number.ok_or_else(bad_state)
+        };
+        let rate_type = match rate_type.as_str() {
+            "0" => RateType::Overall,
+            "1" => RateType::PerClient,
+            _ => return Err(bad_state()),
+        };
+        Ok(Some(Rate::from_stored(
+            rate_type,
+            number(&rate)?,
+            number(&interval)?,
+            number(keep_alive.as_deref().unwrap_or("0"))?,
+        )))
+    }
+
+    async fn exists(&self, keys: &Keys) -> Result<bool> {
+        let mut command = redis::cmd("EXISTS");
+        command.arg(&keys.name);
+        read(&keys.name, self.send(keys, &command, Repeat::Safe).await?)
+    }
+
+    async fn delete(&self, keys: &Keys) -> Result<bool> {
+        let mut command = redis::cmd("DEL");
+        command.arg(&keys.in_order());
+        let deleted: i64 = read(&keys.name, self.send(keys, &command, Repeat::Never).await?)?;
+        Ok(deleted > 0)
+    }
+
+    async fn expire(&self, keys: &Keys, expiry: Expiry, condition: Condition) -> Result<bool> {
+        let (command, time) = match expiry {
+            Expiry::In(millis) => ("pexpire", millis),
+            Expiry::At(millis) => ("pexpireat", millis),
+        };
+        let condition = match condition {
+            Condition::Always => "",
+            Condition::IfNotSet => "nx",
+            Condition::IfSet => "xx",
+            Condition::IfGreater => "gt",
+            Condition::IfLess => "lt",
+        };
+        let args = Args::new()
+            .bytes(command.as_bytes())
+            .number(time)
+            .bytes(condition.as_bytes());
+        let answer = self.run(&script::EXPIRE, keys, &args, Repeat::Never).await;
+        read(&keys.name, answer?)
+    }
+
+    async fn clear_expire(&self, keys: &Keys) -> Result<bool> {
+        let answer = self
+            .run(&script::CLEAR_EXPIRE, keys, &Args::new(), Repeat::Never)
+            .await?;
+        read(&keys.name, answer)
+    }
+
+    async fn remain_time_to_live(&self, keys: &Keys) -> Result<TimeToLive> {
+        let mut command = redis::cmd("PTTL");
+        command.arg(&keys.name);
+        let left: i64 = read(&keys.name, self.send(keys, &command, Repeat::Safe).await?)?;
+        Ok(match left {
+            -2 => TimeToLive::Missing,
+            -1 => TimeToLive::Unlimited,
+            millis => TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64)),
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! The client: one connection, or one store in memory, and the limiters in it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::aio::ConnectionLike;
+
+use crate::backend::Backend;
+use crate::backend::memory::{MemoryBackend, MemoryStore};
+use crate::backend::redis::RedisBackend;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::limiter::RateLimiter;
+use crate::queue::Queue;
+
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Hands out the limiters of one Redis, or of one store in memory. Cheap to clone; clones share everything.
+///
+/// ```
+/// use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory(); // or RedissonClient::connect("redis://127.0.0.1:6379").await?
+/// let limiter = client.rate_limiter("orders:api");
+/// assert!(limiter.try_set_rate(Rate::overall(5, Duration::from_secs(1))).await?);
+/// assert!(limiter.try_acquire(5).await?);
+/// assert!(!limiter.try_acquire(1).await?);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct RedissonClient(Arc<Inner>);
+
+type NameMapper = Box<dyn Fn(&str) -> String + Send + Sync>;
+
+struct Inner {
+    backend: Arc<dyn Backend>,
+    id: String,
+    name_mapper: Option<NameMapper>,
+    queues: Mutex<Queues>,
+}
+
+/// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when they are many.
+#[derive(Default)]
+struct Queues {
+    by_name: HashMap<String, Weak<Queue>>,
+    sweep_at: usize,
+}
+
+const SMALLEST_SWEEP: usize = 64;
+
+impl RedissonClient {
+    /// Connects to Redis with the default settings: see [`RedissonClientBuilder::connect`].
+    ///
+    /// # Errors
+    /// As [`RedissonClientBuilder::connect`].
+    #[doc(alias = "Redisson.create")]
+    pub async fn connect(urls: &str) -> Result<Self> {
+        Self::builder().connect(urls).await
+    }
+
+    /// A client with a store of its own in this process, without any server.
+    pub fn in_memory() -> Self {
+        Self::builder().in_memory(&MemoryStore::new())
+    }
+
+    /// A client with settings of its own.
+    #[doc(alias = "Config")]
+    pub fn builder() -> RedissonClientBuilder {
+        RedissonClientBuilder {
+            id: None,
+            name_mapper: None,
+            clock: Clock::server(),
+            response_timeout: RESPONSE_TIMEOUT,
+        }
+    }
+
+    /// The limiter of this name, set up or not. Sends nothing.
+    ///
+    /// All handles of one name that a client hands out share one queue. A name that cannot be used is told by the
+    /// limiter's calls, as [`Error::InvalidName`].
+    #[doc(alias = "getRateLimiter")]
+    pub fn rate_limiter(&self, name: &str) -> RateLimiter {
+        let inner = &*self.0;
+        let mapped = match &inner.name_mapper {
+            Some(map) => map(name),
+            None => name.to_owned(),
+        };
+        // The map stays whole whatever panics elsewhere.
+        let mut queues = inner.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        RateLimiter::new(queues.get(mapped, inner))
+    }
+
+    /// The client's id. Limiters with a rate per client tell clients apart by it.
+    #[doc(alias = "getId")]
+    pub fn id(&self) -> &str {
+        &self.0.id
+    }
+}
+
+impl Queues {
+    fn get(&mut self, name: String, client: &Inner) -> Arc<Queue> {
+        if let Some(queue) = self.by_name.get(&name).and_then(Weak::upgrade) {
+            return queue;
+        }
+        if self.by_name.len() >= self.sweep_at {
+            self.by_name.retain(|_, queue| queue.strong_count() > 0);
+            self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
+        }
+        let keys = Keys::new(&name, &client.id);
+        let queue = Arc::new(Queue::new(Arc::clone(&client.backend), keys));
+        self.by_name.insert(name, Arc::downgrade(&queue));
+        queue
+    }
+}
+
+impl fmt::Debug for RedissonClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedissonClient")
+            .field("id", &self.0.id)
+            .field("backend", &self.0.backend)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings of a client.
+///
+/// ```
+/// use redisson_rate_limiter::{MemoryStore, RRateLimiter, RedissonClient};
+///
+/// let client = RedissonClient::builder()
+///     .client_id("worker-7")
+///     .name_mapper(|name| format!("shop:{name}"))
+///     .in_memory(&MemoryStore::new());
+/// assert_eq!(client.id(), "worker-7");
+/// assert_eq!(client.rate_limiter("orders").name(), "shop:orders");
+/// ```
+pub struct RedissonClientBuilder {
+    id: Option<String>,
+    name_mapper: Option<NameMapper>,
+    clock: Clock,
+    response_timeout: Duration,
+}
+
+impl RedissonClientBuilder {
+    /// The client's id, by which limiters with a rate per client tell clients apart. A process that keeps its id over
+    /// a restart keeps its permits. The default is a new UUID.
+    #[must_use]
+    pub fn client_id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// How the name of a limiter becomes its name in Redis, as Redisson's `NameMapper` does it. The default leaves it
+    /// as it is.
+    #[doc(alias = "setNameMapper")]
+    #[must_use]
+    pub fn name_mapper(mut self, map: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        self.name_mapper = Some(Box::new(map));
+        self
+    }
+
+    /// The clock that scores the grants. The default is the server's.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// How long a call waits for the server's answer, its repetitions included; also how long connecting may take.
+    /// The default is 3 s.
+    #[doc(alias = "setTimeout")]
+    #[must_use]
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.response_timeout = timeout;
+        self
+    }
+
+    /// Connects to one server, or to a cluster: give one URL, or several nodes of a cluster with commas between them.
+    /// That a single server is part of a cluster is noticed.
+    ///
+    /// A URL is `redis://[user[:password]@]host[:port][/db]`, or `redis+unix:///path`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a URL that is none or a response timeout of 0, [`Error::StoreUnavailable`] where
+    /// no server answers, [`Error::AuthenticationFailed`] where it refuses the credentials.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    pub async fn connect(self, urls: &str) -> Result<RedissonClient> {
+        if self.response_timeout.is_zero() {
+            return Err(Error::InvalidArgument {
+                argument: "response timeout",
+                reason: "it is zero",
+            });
+        }
+        let backend =
+            RedisBackend::connect(urls, self.clock.clone(), self.response_timeout).await?;
+        Ok(self.build(backend))
+    }
+
+    /// Uses a connection of redis-rs as it is, for example one that the application has already.
+    ///
+    /// What that connection does by itself stays: its timeouts, and repetitions after a lost connection. Take a
+    /// [`ClusterConnection`](redis::cluster_async::ClusterConnection) with `retries(0)` or leave connecting to
+    /// [`connect`](Self::connect), so that only this crate repeats a call.
+    pub fn connection<C>(self, connection: C) -> RedissonClient
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        let backend = RedisBackend::over(connection, self.clock.clone(), self.response_timeout);
+        self.build(backend)
+    }
+
+    /// Keeps the limiters in memory, shared with all clients of the same store. No call fails for want of a server.
+    pub fn in_memory(self, store: &MemoryStore) -> RedissonClient {
+        let backend = MemoryBackend::new(store, self.clock.clone());
+        self.build(backend)
+    }
+
+    fn build(self, backend: impl Backend + 'static) -> RedissonClient {
+        RedissonClient(Arc::new(Inner {
+            backend: Arc::new(backend),
+            id: self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
+            name_mapper: self.name_mapper,
+            queues: Mutex::default(),
+        }))
+    }
+}
+
+impl fmt::Debug for RedissonClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedissonClientBuilder")
+            .field("id", &self.id)
+            .field("clock", &self.clock)
+            .field("response_timeout", &self.response_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_of_one_name_share_a_queue_and_names_out_of_use_cost_no_memory_for_ever() {
+        let client = RedissonClient::in_memory();
+        let kept = client.rate_limiter("kept");
+        for i in 0..10_000 {
+            client.rate_limiter(&i.to_string());
+        }
+        assert!(client.0.queues.lock().unwrap().by_name.len() <= SMALLEST_SWEEP + 1);
+        assert!(client.rate_limiter("kept").shares_queue_with(&kept));
+    }
+}

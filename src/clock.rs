@@ -1,0 +1,112 @@
+//! Whose clock scores the grants.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+/// The clock that decides when a permit was taken and when it is back.
+///
+/// All processes that share a limiter should agree on the time. The server's clock, the default, is one for all.
+#[derive(Clone, Default)]
+pub struct Clock(Source);
+
+#[derive(Clone, Default)]
+enum Source {
+    #[default]
+    Server,
+    System,
+    Passed(Arc<dyn Fn() -> i64 + Send + Sync>),
+}
+
+impl Clock {
+    /// The clock of the store: Redis's TIME, read in the script. Of an in-memory store: tokio's, so that paused
+    /// time holds there too.
+    pub fn server() -> Self {
+        Self(Source::Server)
+    }
+
+    /// This machine's clock, as Redisson uses it. One that is ahead makes its peers wait longer, and lets more
+    /// through than the rate.
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// A clock of the caller's, in milliseconds since the epoch: for tests and simulations.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{Clock, MemoryStore, RRateLimiter, Rate, RedissonClient};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicI64, Ordering};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// let now = Arc::new(AtomicI64::new(1_000));
+    /// let clock = Clock::from_fn({
+    ///     let now = Arc::clone(&now);
+    ///     move || now.load(Ordering::Relaxed)
+    /// });
+    /// let client = RedissonClient::builder().clock(clock).in_memory(&MemoryStore::new());
+    /// let limiter = client.rate_limiter("worked example");
+    /// limiter.try_set_rate(Rate::overall(5, Duration::from_millis(1_000))).await?;
+    /// assert!(limiter.try_acquire(5).await?);
+    /// now.store(1_999, Ordering::Relaxed);
+    /// assert!(!limiter.try_acquire(1).await?);
+    /// now.store(2_000, Ordering::Relaxed);
+    /// assert!(limiter.try_acquire(1).await?);
+    /// # Ok(()) }
+    /// ```
+    pub fn from_fn(now: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        Self(Source::Passed(Arc::new(now)))
+    }
+
+    /// The time to send with a call; `None` leaves it to the store.
+    pub(crate) fn now(&self) -> Option<i64> {
+        match &self.0 {
+            Source::Server => None,
+            Source::System => Some(system_millis()),
+            Source::Passed(now) => Some(now()),
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Source::Server => "Clock::server",
+            Source::System => "Clock::system",
+            Source::Passed(_) => "Clock::from_fn",
+        })
+    }
+}
+
+/// Milliseconds since the epoch by this machine's clock.
+pub(crate) fn system_millis() -> i64 {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+        Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
+    }
+}
+
+/// Tokio's clock as milliseconds since the epoch: it starts at the system's time and stands still where tokio's time
+/// is paused.
+#[derive(Debug)]
+pub(crate) struct TokioClock {
+    started: Instant,
+    started_millis: i64,
+}
+
+impl TokioClock {
+    pub(crate) fn start() -> Self {
+        Self {
+            started: Instant::now(),
+            started_millis: system_millis(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.started_millis + self.started.elapsed().as_millis() as i64
+    }
+}

@@ -1,0 +1,73 @@
+//! The answer to a request.
+
+use std::time::Duration;
+
+use crate::permit::Random;
+
+/// Granted or denied, with what a response header or a plot needs.
+///
+/// ```
+/// use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RedissonClient};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+/// limiter.try_set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+/// assert!(matches!(limiter.check(3).await?, Decision::Granted { limit: 5, remaining: 2, .. }));
+/// let Decision::Denied { retry_after, .. } = limiter.check(3).await? else { panic!() };
+/// assert_eq!(retry_after, Duration::from_millis(1003));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The permits were taken.
+    #[non_exhaustive]
+    Granted {
+        /// What was taken; [`refund`](crate::RRateLimiter::refund) gives it back.
+        grant: Grant,
+        /// The permits of one interval.
+        limit: u64,
+        /// The permits left after this grant.
+        remaining: u64,
+        /// Until the first of the permits in use are back.
+        reset: Duration,
+    },
+    /// There were not enough permits; nothing was taken.
+    #[non_exhaustive]
+    Denied {
+        /// When it is worth asking again: 3 ms after the first of the permits in use are back. A large request may
+        /// have to ask more than once.
+        retry_after: Duration,
+        /// The permits of one interval.
+        limit: u64,
+        /// The permits left.
+        remaining: u64,
+        /// Until the first of the permits in use are back.
+        reset: Duration,
+    },
+}
+
+impl Decision {
+    /// Whether the permits were taken.
+    pub fn is_granted(&self) -> bool {
+        matches!(self, Self::Granted { .. })
+    }
+}
+
+/// Permits that were taken, for [`refund`](crate::RRateLimiter::refund). Dropping it gives nothing back: the permits
+/// count as used until their window has passed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// When it was made, in ms of the clock that scored it.
+    pub(crate) score: i64,
+    pub(crate) random: Random,
+    pub(crate) permits: u32,
+}
+
+impl Grant {
+    /// How many permits were taken.
+    pub fn permits(&self) -> u32 {
+        self.permits
+    }
+}

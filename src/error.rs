@@ -1,0 +1,92 @@
+//! Everything that can go wrong, each with its own variant.
+
+use std::sync::Arc;
+
+/// Why a call failed. Waiting is never an error: that a permit is not there now is an answer.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The limiter has no rate: [`try_set_rate`](crate::RRateLimiter::try_set_rate) comes first. Nothing changed.
+    #[doc(alias = "RateLimiter is not initialized")]
+    #[error("rate limiter `{name}` is not initialized: it has no rate")]
+    NotInitialized {
+        /// The limiter's name in Redis.
+        name: String,
+    },
+    /// More permits were asked for than the rate has, so they could never be granted. Nothing changed.
+    #[error("{requested} permits exceed the rate of `{name}`, which is {rate}")]
+    PermitsExceedRate {
+        /// The limiter's name in Redis.
+        name: String,
+        /// The permits asked for.
+        requested: u32,
+        /// The permits of one interval.
+        rate: u64,
+    },
+    /// An argument is out of its documented range. Nothing was sent.
+    #[error("invalid {argument}: {reason}")]
+    InvalidArgument {
+        /// Which argument.
+        argument: &'static str,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The limiter's name cannot be used. Nothing was sent.
+    #[error("invalid limiter name `{name}`: {reason}")]
+    InvalidName {
+        /// The limiter's name after the name mapper.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The call was sent, and no answer came within the response timeout: it may have had its effect or not.
+    ///
+    /// Permits that an acquire took without telling come back when their window has passed.
+    #[error("no answer within the response timeout: the call may have had its effect")]
+    Indeterminate {
+        /// What the connection said last, where it said anything.
+        #[source]
+        source: Option<Arc<redis::RedisError>>,
+    },
+    /// The store could not be reached, so nothing was sent.
+    #[error("the store cannot be reached")]
+    StoreUnavailable {
+        /// What the connection said.
+        #[source]
+        source: Arc<redis::RedisError>,
+    },
+    /// The server refused the user name or the password.
+    #[error("the server refused the credentials")]
+    AuthenticationFailed {
+        /// What the server said.
+        #[source]
+        source: Arc<redis::RedisError>,
+    },
+    /// The server's ACL does not let this user run a command or touch a key.
+    #[error("the server's ACL refuses this user the call")]
+    PermissionDenied {
+        /// What the server said.
+        #[source]
+        source: Arc<redis::RedisError>,
+    },
+    /// A key of the limiter holds something that is not a limiter's state: another type of key, or a field or value
+    /// that is not a number. Nothing changed.
+    #[error("the state of rate limiter `{name}` in Redis cannot be used")]
+    BadState {
+        /// The limiter's name in Redis.
+        name: String,
+        /// What the server or the script said; `None` where the answer itself could not be read.
+        #[source]
+        source: Option<Arc<redis::RedisError>>,
+    },
+    /// Redis answered with an error that has no variant of its own here.
+    #[error("Redis answered with an error")]
+    Redis {
+        /// What the server said.
+        #[source]
+        source: Arc<redis::RedisError>,
+    },
+}
+
+/// The result of every call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,134 @@
+//! The names of the five keys that hold one limiter.
+//!
+//! `name` is a hash with the settings. Beside it stand the permits left and the grants, once for all clients and
+//! once for this client. They carry the name in braces, so that a cluster keeps all five in one slot; a name that
+//! has a brace of its own stays bare, as Redisson does it.
+
+use crate::error::Error;
+
+/// The keys of one limiter as one client sees them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Keys {
+    pub(crate) client_id: String,
+    pub(crate) name: String,
+    pub(crate) value: String,
+    pub(crate) client_value: String,
+    pub(crate) permits: String,
+    pub(crate) client_permits: String,
+}
+
+impl Keys {
+    pub(crate) fn new(name: &str, client_id: &str) -> Self {
+        let beside = |suffix: &str| {
+            if name.contains('{') {
+                format!("{name}:{suffix}")
+            } else {
+                format!("{{{name}}}:{suffix}")
+            }
+        };
+        let (value, permits) = (beside("value"), beside("permits"));
+        Self {
+            client_id: client_id.to_owned(),
+            name: name.to_owned(),
+            client_value: format!("{value}:{client_id}"),
+            client_permits: format!("{permits}:{client_id}"),
+            value,
+            permits,
+        }
+    }
+
+    /// In the order in which every script takes them.
+    pub(crate) fn in_order(&self) -> [&str; 5] {
+        [
+            &self.name,
+            &self.value,
+            &self.client_value,
+            &self.permits,
+            &self.client_permits,
+        ]
+    }
+
+    /// Refuses a name that no server takes, and on a cluster one whose keys would lie in different slots.
+    pub(crate) fn check(&self, is_cluster: bool) -> Result<(), Error> {
+        let refuse = |reason| {
+            Err(Error::InvalidName {
+                name: self.name.clone(),
+                reason,
+            })
+        };
+        if self.name.is_empty() {
+            return refuse("it is empty");
+        }
+        let tag = hash_tag(&self.name);
+        if is_cluster && self.in_order().iter().any(|key| hash_tag(key) != tag) {
+            return refuse("its braces would spread its keys over several slots of the cluster");
+        }
+        Ok(())
+    }
+}
+
+/// The part of a key that decides its slot: what stands between the first `{` and the next `}`, unless that is
+/// empty or missing.
+fn hash_tag(key: &str) -> &str {
+    key.split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .map(|(tag, _)| tag)
+        .filter(|tag| !tag.is_empty())
+        .unwrap_or(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value_of(name: &str) -> String {
+        Keys::new(name, "id").value
+    }
+
+    #[test]
+    fn a_plain_name_stands_in_braces_and_the_client_id_comes_last() {
+        let keys = Keys::new("orders:api", "c1");
+        assert_eq!(
+            keys.in_order(),
+            [
+                "orders:api",
+                "{orders:api}:value",
+                "{orders:api}:value:c1",
+                "{orders:api}:permits",
+                "{orders:api}:permits:c1"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_name_with_an_opening_brace_stays_bare() {
+        assert_eq!(value_of("a{b"), "a{b:value");
+        assert_eq!(value_of("{}"), "{}:value");
+        assert_eq!(value_of("a{t}b"), "a{t}b:value");
+        assert_eq!(value_of("a}b"), "{a}b}:value");
+    }
+
+    #[test]
+    fn on_a_cluster_all_keys_must_share_a_slot() {
+        for name in ["a{b", "a}b", "{}", "x{}y", "", "{a", "}"] {
+            assert!(
+                matches!(
+                    Keys::new(name, "id").check(true),
+                    Err(Error::InvalidName { .. })
+                ),
+                "{name:?}"
+            );
+        }
+        for name in ["a", "a{t}b", "{t}", "a:b c", "a{t}}", "a{t}{"] {
+            assert!(Keys::new(name, "id").check(true).is_ok(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn on_one_server_only_the_empty_name_is_refused() {
+        assert!(Keys::new("", "id").check(false).is_err());
+        for name in ["a{b", "a}b", "{}", "x{}y"] {
+            assert!(Keys::new(name, "id").check(false).is_ok(), "{name:?}");
+        }
+    }
+}

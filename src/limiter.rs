@@ -1,0 +1,437 @@
+//! The limiter: the trait with all of Redisson's `RRateLimiter`, and the handle that checks what it is given and passes
+//! it on.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use crate::backend::{Backend, IfMissing, State, TimeToLive};
+use crate::decision::{Decision, Grant};
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::queue::Queue;
+use crate::rate::{Rate, whole_millis};
+use crate::window::{Condition, Expiry};
+
+/// A rate limiter as Redisson has it: permits of a sliding window, shared by all who name the same limiter.
+///
+/// Every method can fail with [`Error::InvalidName`] (a name that cannot be used), [`Error::StoreUnavailable`],
+/// [`Error::Indeterminate`] (sent, but no answer came), [`Error::AuthenticationFailed`], [`Error::PermissionDenied`],
+/// [`Error::BadState`] (the keys hold something else) and [`Error::Redis`]; what else it can fail with stands with it.
+///
+/// Permits are 1 to `u32::MAX`. Durations are whole milliseconds, at least 1, where nothing else stands.
+#[async_trait]
+pub trait RRateLimiter: fmt::Debug + Send + Sync {
+    /// The limiter's name in Redis, after the name mapper.
+    #[doc(alias = "getName")]
+    fn name(&self) -> &str;
+
+    /// Sets the rate where the limiter has none, and tells whether it did.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`]: the rate is not 1 to 2^53, the interval or keep alive not whole milliseconds from 1,
+    /// or the keep alive is shorter than the interval.
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have set the rate.
+    #[doc(alias = "trySetRate")]
+    async fn try_set_rate(&self, rate: Rate) -> Result<bool>;
+
+    /// Sets the rate, whatever it was. What is in use is forgotten: for [`Rate::overall`] for all clients, for
+    /// [`Rate::per_client`] for this one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] as for [`try_set_rate`](Self::try_set_rate).
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have set the rate.
+    #[doc(alias = "setRate")]
+    async fn set_rate(&self, rate: Rate) -> Result<()>;
+
+    /// Sets the rate, whatever it was, and keeps what is in use or forgets it. A change of the type forgets it for all
+    /// clients.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient, State};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("l");
+    /// let minute = Duration::from_secs(60);
+    /// limiter.try_set_rate(Rate::overall(10, minute)).await?;
+    /// limiter.try_acquire(3).await?;
+    /// limiter.set_rate_with(Rate::overall(20, minute), State::Keep).await?;
+    /// assert_eq!(limiter.available_permits().await?, 17);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] as for [`try_set_rate`](Self::try_set_rate).
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have set the rate.
+    #[doc(alias = "setRate")]
+    async fn set_rate_with(&self, rate: Rate, state: State) -> Result<()>;
+
+    /// Changes the rate of a limiter that has one, as [`set_rate_with`](Self::set_rate_with) does; `false`, and nothing
+    /// changed, where it has none.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] as for [`try_set_rate`](Self::try_set_rate), also where there is no limiter.
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have set the rate.
+    #[doc(alias = "updateRate")]
+    async fn update_rate(&self, rate: Rate, state: State) -> Result<bool>;
+
+    /// The rate, or `None` where the limiter has none.
+    ///
+    /// # Cancel safety
+    /// It reads only.
+    #[doc(alias = "getConfig")]
+    async fn config(&self) -> Result<Option<Rate>>;
+
+    /// Takes permits if they are there now.
+    ///
+    /// It never waits for permits, and may overtake those who do.
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`], [`Error::PermitsExceedRate`], [`Error::InvalidArgument`] for 0 permits.
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes nothing: what a call under way is granted goes back.
+    #[doc(alias = "tryAcquire")]
+    async fn try_acquire(&self, permits: u32) -> Result<bool>;
+
+    /// Takes permits as soon as they are there, first come, first served; `false` when `timeout` has passed before.
+    /// A timeout of zero asks once.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes nothing: its place in line is given up, and what a call under way is granted goes to
+    /// the next in line or back.
+    #[doc(alias = "tryAcquire")]
+    async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool>;
+
+    /// Takes permits as soon as they are there, first come, first served.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Cancel safety
+    /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
+    async fn acquire(&self, permits: u32) -> Result<()>;
+
+    /// Takes permits if they are there now, and tells what a response header or a retry needs to know.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Cancel safety
+    /// As [`try_acquire`](Self::try_acquire).
+    async fn check(&self, permits: u32) -> Result<Decision>;
+
+    /// Gives a grant back, exactly and once, and tells how many permits came back: 0 where its window has passed, fewer
+    /// than it had where others [released](Self::release) part of it.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RedissonClient};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("l");
+    /// limiter.try_set_rate(Rate::overall(5, Duration::from_secs(60))).await?;
+    /// if let Decision::Granted { grant, .. } = limiter.check(3).await? {
+    ///     assert_eq!(limiter.refund(grant).await?, 3);
+    /// }
+    /// assert_eq!(limiter.available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`] where the limiter is gone.
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have given the grant back; what was not given back comes back with its
+    /// window.
+    async fn refund(&self, grant: Grant) -> Result<u32>;
+
+    /// Gives permits back without naming their grant. They come out of the oldest grants, so that no window ever holds
+    /// more than the rate; what would lift the permits above the rate is passed over. [`refund`](Self::refund) is exact.
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`], [`Error::InvalidArgument`] for 0 permits.
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have given them back.
+    async fn release(&self, permits: u32) -> Result<()>;
+
+    /// How many permits are there now. It changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`].
+    ///
+    /// # Cancel safety
+    /// It reads only.
+    #[doc(alias = "availablePermits")]
+    async fn available_permits(&self) -> Result<i64>;
+
+    /// Whether the limiter has a rate.
+    ///
+    /// # Cancel safety
+    /// It reads only.
+    #[doc(alias = "isExists")]
+    async fn exists(&self) -> Result<bool>;
+
+    /// Removes the limiter and its state, of other clients' own permits only what all share; tells whether there was
+    /// any.
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have removed it.
+    async fn delete(&self) -> Result<bool>;
+
+    /// Lets the limiter go away after `time_to_live`; tells whether there was anything to go away.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient, TimeToLive};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("l");
+    /// limiter.try_set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// let hour = Duration::from_secs(3600);
+    /// assert!(limiter.expire(hour).await?);
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Remaining(hour));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`]: the time is not whole milliseconds from 1.
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have had its effect, here and in the calls below.
+    async fn expire(&self, time_to_live: Duration) -> Result<bool>;
+
+    /// Lets the limiter go away at `time`, at once where that has passed; tells whether there was anything to go away.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`]: the time is before 1970 or after 2^52 ms.
+    #[doc(alias = "expireAt")]
+    async fn expire_at(&self, time: SystemTime) -> Result<bool>;
+
+    /// As [`expire`](Self::expire), for each key that has a time to live. Needs Redis 7.
+    ///
+    /// # Errors
+    /// As [`expire`](Self::expire).
+    #[doc(alias = "expireIfSet")]
+    async fn expire_if_set(&self, time_to_live: Duration) -> Result<bool>;
+
+    /// As [`expire`](Self::expire), for each key that has no time to live. Needs Redis 7.
+    ///
+    /// # Errors
+    /// As [`expire`](Self::expire).
+    #[doc(alias = "expireIfNotSet")]
+    async fn expire_if_not_set(&self, time_to_live: Duration) -> Result<bool>;
+
+    /// As [`expire`](Self::expire), for each key whose time to live is shorter. Needs Redis 7.
+    ///
+    /// # Errors
+    /// As [`expire`](Self::expire).
+    #[doc(alias = "expireIfGreater")]
+    async fn expire_if_greater(&self, time_to_live: Duration) -> Result<bool>;
+
+    /// As [`expire`](Self::expire), for each key whose time to live is longer or that has none. Needs Redis 7.
+    ///
+    /// # Errors
+    /// As [`expire`](Self::expire).
+    #[doc(alias = "expireIfLess")]
+    async fn expire_if_less(&self, time_to_live: Duration) -> Result<bool>;
+
+    /// Lets the limiter stay; tells whether it had a time to live.
+    #[doc(alias = "clearExpire")]
+    async fn clear_expire(&self) -> Result<bool>;
+
+    /// How long the limiter stays.
+    ///
+    /// # Cancel safety
+    /// It reads only.
+    #[doc(alias = "remainTimeToLive")]
+    async fn remain_time_to_live(&self) -> Result<TimeToLive>;
+}
+
+/// A handle on one limiter, from [`RedissonClient::rate_limiter`](crate::RedissonClient::rate_limiter). Cheap to clone;
+/// its methods are those of [`RRateLimiter`].
+#[derive(Debug, Clone)]
+pub struct RateLimiter {
+    queue: Arc<Queue>,
+}
+
+impl RateLimiter {
+    pub(crate) fn new(queue: Arc<Queue>) -> Self {
+        Self { queue }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shares_queue_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.queue, &other.queue)
+    }
+
+    /// The queue, once the name and the permits are found good.
+    fn asked_for(&self, permits: u32) -> Result<&Arc<Queue>> {
+        if permits == 0 {
+            return Err(Error::InvalidArgument {
+                argument: "permits",
+                reason: "they are 0",
+            });
+        }
+        self.checked()?;
+        Ok(&self.queue)
+    }
+
+    /// Backend and keys, once the name is found good.
+    fn checked(&self) -> Result<(&dyn Backend, &Keys)> {
+        let (backend, keys) = (self.queue.backend(), self.queue.keys());
+        keys.check(backend.is_cluster())?;
+        Ok((backend, keys))
+    }
+
+    async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
+        let (backend, keys) = self.checked()?;
+        let expiry = Expiry::In(whole_millis(time_to_live, "time to live")?);
+        backend.expire(keys, expiry, condition).await
+    }
+}
+
+#[async_trait]
+impl RRateLimiter for RateLimiter {
+    fn name(&self) -> &str {
+        &self.queue.keys().name
+    }
+
+    async fn try_set_rate(&self, rate: Rate) -> Result<bool> {
+        let (backend, keys) = self.checked()?;
+        backend.try_set_rate(keys, rate.validate()?).await
+    }
+
+    async fn set_rate(&self, rate: Rate) -> Result<()> {
+        let (backend, keys) = self.checked()?;
+        backend.set_rate(keys, rate.validate()?).await
+    }
+
+    async fn set_rate_with(&self, rate: Rate, state: State) -> Result<()> {
+        let (backend, keys) = self.checked()?;
+        backend
+            .update_rate(keys, rate.validate()?, state, IfMissing::Create)
+            .await?;
+        Ok(())
+    }
+
+    async fn update_rate(&self, rate: Rate, state: State) -> Result<bool> {
+        let (backend, keys) = self.checked()?;
+        backend
+            .update_rate(keys, rate.validate()?, state, IfMissing::DoNothing)
+            .await
+    }
+
+    async fn config(&self) -> Result<Option<Rate>> {
+        let (backend, keys) = self.checked()?;
+        backend.config(keys).await
+    }
+
+    async fn try_acquire(&self, permits: u32) -> Result<bool> {
+        Ok(self.asked_for(permits)?.decide(permits).await?.is_granted())
+    }
+
+    async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool> {
+        if timeout.is_zero() {
+            return self.try_acquire(permits).await;
+        }
+        // A time beyond what the clock can count is as good as none.
+        let until = Instant::now().checked_add(timeout);
+        self.asked_for(permits)?.wait(permits, until).await
+    }
+
+    async fn acquire(&self, permits: u32) -> Result<()> {
+        self.asked_for(permits)?.wait(permits, None).await?;
+        Ok(())
+    }
+
+    async fn check(&self, permits: u32) -> Result<Decision> {
+        self.asked_for(permits)?.decide(permits).await
+    }
+
+    async fn refund(&self, grant: Grant) -> Result<u32> {
+        let (backend, keys) = self.checked()?;
+        backend.refund(keys, &grant).await
+    }
+
+    async fn release(&self, permits: u32) -> Result<()> {
+        self.asked_for(permits)?;
+        let (backend, keys) = self.checked()?;
+        backend.release(keys, permits).await
+    }
+
+    async fn available_permits(&self) -> Result<i64> {
+        let (backend, keys) = self.checked()?;
+        backend.available_permits(keys).await
+    }
+
+    async fn exists(&self) -> Result<bool> {
+        let (backend, keys) = self.checked()?;
+        backend.exists(keys).await
+    }
+
+    async fn delete(&self) -> Result<bool> {
+        let (backend, keys) = self.checked()?;
+        backend.delete(keys).await
+    }
+
+    async fn expire(&self, time_to_live: Duration) -> Result<bool> {
+        self.expire_where(time_to_live, Condition::Always).await
+    }
+
+    async fn expire_at(&self, time: SystemTime) -> Result<bool> {
+        let (backend, keys) = self.checked()?;
+        let since_epoch = time
+            .duration_since(UNIX_EPOCH)
+            .map_err(|_| Error::InvalidArgument {
+                argument: "time",
+                reason: "it is before 1970",
+            })?;
+        // Redis counts in ms; what is below that goes.
+        let millis = Duration::from_millis(since_epoch.as_millis().try_into().unwrap_or(u64::MAX));
+        let expiry = Expiry::At(whole_millis(millis, "time")?);
+        backend.expire(keys, expiry, Condition::Always).await
+    }
+
+    async fn expire_if_set(&self, time_to_live: Duration) -> Result<bool> {
+        self.expire_where(time_to_live, Condition::IfSet).await
+    }
+
+    async fn expire_if_not_set(&self, time_to_live: Duration) -> Result<bool> {
+        self.expire_where(time_to_live, Condition::IfNotSet).await
+    }
+
+    async fn expire_if_greater(&self, time_to_live: Duration) -> Result<bool> {
+        self.expire_where(time_to_live, Condition::IfGreater).await
+    }
+
+    async fn expire_if_less(&self, time_to_live: Duration) -> Result<bool> {
+        self.expire_where(time_to_live, Condition::IfLess).await
+    }
+
+    async fn clear_expire(&self) -> Result<bool> {
+        let (backend, keys) = self.checked()?;
+        backend.clear_expire(keys).await
+    }
+
+    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
+        let (backend, keys) = self.checked()?;
+        backend.remain_time_to_live(keys).await
+    }
+}

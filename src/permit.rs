@@ -1,0 +1,63 @@
+//! The wire form of a grant: one member of the permits zset.
+//!
+//! A length byte, that many random bytes, then the permits as a little-endian `u32`. We write 16 random bytes, as
+//! Redisson does since 3.21; older ones wrote 8, and both are read.
+
+use byteorder::{ByteOrder, LittleEndian};
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// The random bytes that name a grant.
+pub(crate) type Random = [u8; 16];
+
+/// Writes the member of a grant.
+pub(crate) fn encode(random: &[u8], permits: u32) -> Bytes {
+    debug_assert!(random.len() <= usize::from(u8::MAX));
+    let mut member = BytesMut::with_capacity(5 + random.len());
+    member.put_u8(random.len() as u8);
+    member.put_slice(random);
+    member.put_u32_le(permits);
+    member.freeze()
+}
+
+/// Splits a member into its random bytes and its permits, or `None` where it is no well-formed grant.
+pub(crate) fn decode(member: &[u8]) -> Option<(&[u8], u32)> {
+    let length = usize::from(*member.first()?);
+    if member.len() != 5 + length {
+        return None;
+    }
+    let (random, permits) = member[1..].split_at(length);
+    Some((random, LittleEndian::read_u32(permits)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_permits_are_a_length_byte_the_random_bytes_and_a_little_endian_u32() {
+        let member = encode(&[7; 16], 3);
+        let mut expected = vec![0x10];
+        expected.extend([7; 16]);
+        expected.extend([3, 0, 0, 0]);
+        assert_eq!(member, expected);
+    }
+
+    #[test]
+    fn both_generations_of_redisson_are_read() {
+        assert_eq!(
+            decode(&encode(&[1; 16], u32::MAX)),
+            Some((&[1; 16][..], u32::MAX))
+        );
+        assert_eq!(decode(&encode(&[2; 8], 5)), Some((&[2; 8][..], 5)));
+    }
+
+    #[test]
+    fn a_member_of_another_length_than_its_first_byte_says_is_no_grant() {
+        assert_eq!(decode(b""), None);
+        assert_eq!(decode(&[0; 4]), None);
+        assert_eq!(decode(&[0; 5]), Some((&[][..], 0)));
+        assert_eq!(decode(&[8; 14]), None);
+        // Redisson before 3.17 wrote an 8-byte length: its first byte is 8, but 20 bytes follow.
+        assert_eq!(decode(&[&8u64.to_le_bytes()[..], &[9; 12]].concat()), None);
+    }
+}

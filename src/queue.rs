@@ -1,0 +1,339 @@
+//! Many requests, one call: combining, waiting in line, cancellation. One queue a limiter and process.
+//!
+//! **Combining.** A request that finds nobody else asking makes its own call. What arrives while a call is under way
+//! is put down in `arrivals`, and one task, the driver, carries all of it in the next call. The script serves the
+//! list in order, so each request gets what it would have got alone.
+//!
+//! **Waiting.** `acquire` and timed `try_acquire` stand in `line`, first come, first served. Only the driver asks for
+//! them: when the wait that the last answer named is over, it asks for all of the line in one call, where the first
+//! denial denies those behind it. So a large request at the head is not starved by small ones. A plain request never
+//! waits and may overtake the line. Permits that another process gives back are noticed within [`LONGEST_SLEEP`].
+//!
+//! **Cancellation.** Dropping a future keeps no permit. A request that is put down and dropped is passed over. A call
+//! under way goes on without its caller, and what it granted to nobody goes to the head of the line where it fits,
+//! else back to the store. A grant that was handed over and not picked up comes back the same way. Only a runtime that
+//! shuts down in the middle of a call leaves permits to come back with their window.
+
+mod batch;
+mod books;
+mod caller;
+mod desk;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::backend::Backend;
+use crate::decision::{Decision, Grant};
+use crate::error::Result;
+use crate::keys::Keys;
+use crate::permit::Random;
+use crate::window::{Answer, Requests};
+use batch::Batch;
+use caller::{LoneCall, Receiver};
+use desk::{Desk, Driver, Next, Request};
+
+/// How long the line sleeps at most before it asks again, whatever wait it was told.
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+pub(crate) struct Queue {
+    backend: Arc<dyn Backend>,
+    keys: Keys,
+    desk: Mutex<Desk>,
+    /// Wakes the driver out of its sleep.
+    arrived: Notify,
+    told_of_skew: AtomicBool,
+}
+
+impl Queue {
+    pub(crate) fn new(backend: Arc<dyn Backend>, keys: Keys) -> Self {
+        Self {
+            backend,
+            keys,
+            desk: Mutex::default(),
+            arrived: Notify::new(),
+            told_of_skew: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        // Nothing panics while the lock is held; were it so, the requests put down would still be whole.
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides now, without waiting for permits.
+    pub(crate) async fn decide(self: &Arc<Self>, permits: u32) -> Result<Decision> {
+        loop {
+            let receiver = {
+                let mut desk = self.desk();
+                if desk.is_idle() {
+                    desk.lone_call = true;
+                    None
+                } else {
+                    Some(self.put_down(desk, permits, |desk, request| {
+                        desk.arrivals.push_back(request);
+                    }))
+                }
+            };
+            match receiver {
+                None => return LoneCall::new(Arc::clone(self), permits).await,
+                Some(receiver) => {
+                    if let Some(answer) = receiver.await {
+                        return answer;
+                    }
+                }
+            }
+            // The runtime that drove the queue shut down: ask again from this one.
+        }
+    }
+
+    /// Waits in line until the permits are granted; `false` where `until` came first.
+    pub(crate) async fn wait(
+        self: &Arc<Self>,
+        permits: u32,
+        until: Option<Instant>,
+    ) -> Result<bool> {
+        loop {
+            let may_try_alone = {
+                let mut desk = self.desk();
+                let alone = desk.is_idle() && desk.line.is_empty();
+                desk.lone_call |= alone;
+                alone
+            };
+            let receiver = if may_try_alone {
+                match LoneCall::new(Arc::clone(self), permits).await? {
+                    Decision::Denied { retry_after, .. } => {
+                        self.put_down(self.desk(), permits, |desk, request| {
+                            // It asked before anybody who joined meanwhile.
+                            desk.line.push_front(request);
+                            desk.ask_line_at =
+                                Some(Instant::now() + retry_after.min(LONGEST_SLEEP));
+                        })
+                    }
+                    Decision::Granted { .. } => return Ok(true),
+                }
+            } else {
+                self.put_down(self.desk(), permits, |desk, request| {
+                    if desk.line.is_empty() {
+                        desk.ask_line_at = None;
+                    }
+                    desk.line.push_back(request);
+                })
+            };
+            let answer = match until {
+                None => receiver.await,
+                Some(until) => match timeout_at(until, receiver).await {
+                    Ok(answer) => answer,
+                    Err(_elapsed) => return Ok(false),
+                },
+            };
+            if let Some(answer) = answer {
+                return answer.map(|decision| decision.is_granted());
+            }
+        }
+    }
+
+    /// Puts a request where `place` says and sees to it that somebody works on it.
+    fn put_down(
+        self: &Arc<Self>,
+        mut desk: MutexGuard<'_, Desk>,
+        permits: u32,
+        place: impl FnOnce(&mut Desk, Request),
+    ) -> Receiver {
+        let (answer, receiver) = oneshot::channel();
+        place(&mut desk, Request { permits, answer });
+        match desk.driver {
+            Driver::None => {
+                desk.driver = Driver::Calling;
+                drop(desk);
+                tokio::spawn(Arc::clone(self).drive());
+            }
+            Driver::Asleep => self.arrived.notify_one(),
+            Driver::Calling => {}
+        }
+        Receiver::new(Arc::clone(self), receiver)
+    }
+
+    /// One call to the store.
+    async fn call(&self, random: Random, requests: Requests) -> Result<Answer> {
+        let summed_rate = self.desk().books.summed_rate();
+        let answer = self
+            .backend
+            .acquire(&self.keys, random, requests, summed_rate)
+            .await?;
+        self.desk().books.note(summed_rate, &answer);
+        if answer.ahead > 0 && !self.told_of_skew.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                limiter = %self.keys.name,
+                ahead_ms = answer.ahead,
+                "a peer's clock is ahead: its permits come back late, for all"
+            );
+        }
+        Ok(answer)
+    }
+
+    /// The driver: calls as long as there is something to ask.
+    async fn drive(self: Arc<Self>) {
+        let mut shift = Shift {
+            queue: &self,
+            over: false,
+        };
+        loop {
+            let next = self.desk().next();
+            match next {
+                Next::Call(batch) => self.call_for(batch).await,
+                Next::Sleep(until) => {
+                    tokio::select! {
+                        () = sleep_until(until) => {}
+                        () = self.arrived.notified() => {}
+                    }
+                }
+                Next::Stop => {
+                    shift.over = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn call_for(&self, batch: Batch) {
+        let random = new_random();
+        let result = self.call(random, batch.requests()).await;
+        let unclaimed = match result {
+            Ok(answer) => self.hand_out(batch, random, &answer),
+            Err(error) => {
+                for request in batch.requests {
+                    // Whoever is gone needs no answer.
+                    let _ = request.answer.send(Err(error.clone()));
+                }
+                return;
+            }
+        };
+        if let Some(grant) = unclaimed {
+            self.give_back(grant).await;
+        }
+    }
+
+    /// Tells each request its answer. Returns what was granted to requests that are gone.
+    fn hand_out(&self, batch: Batch, random: Random, answer: &Answer) -> Option<Grant> {
+        let mut unclaimed = 0;
+        let mut still_in_line = Vec::new();
+        let decisions = batch.decisions(&self.keys.name, random, answer);
+        for (place, (request, decision)) in batch.requests.into_iter().zip(decisions).enumerate() {
+            match decision {
+                Ok(Decision::Denied { .. }) if place < batch.in_line => still_in_line.push(request),
+                decision => {
+                    if let Err(Ok(Decision::Granted { grant, .. })) = request.answer.send(decision)
+                    {
+                        unclaimed += grant.permits;
+                    }
+                }
+            }
+        }
+        if !still_in_line.is_empty() {
+            let mut desk = self.desk();
+            let wait = Duration::from_millis(answer.wait() as u64).min(LONGEST_SLEEP);
+            desk.ask_line_at = Some(Instant::now() + wait);
+            for request in still_in_line.into_iter().rev() {
+                desk.line.push_front(request);
+            }
+        }
+        (unclaimed > 0).then_some(Grant {
+            score: answer.score,
+            random,
+            permits: unclaimed,
+        })
+    }
+
+    /// Gives a grant that nobody holds to the head of the line, as far as it fits, and the rest back to the store.
+    async fn give_back(&self, mut grant: Grant) {
+        self.pass_on(&mut grant);
+        if grant.permits > 0
+            && let Err(error) = self.backend.refund(&self.keys, &grant).await
+        {
+            tracing::warn!(
+                limiter = %self.keys.name,
+                permits = grant.permits,
+                %error,
+                "permits of a cancelled request come back only when their window has passed"
+            );
+        }
+    }
+
+    fn pass_on(&self, grant: &mut Grant) {
+        let mut desk = self.desk();
+        while let Some(head) = desk.line.front() {
+            if !head.answer.is_closed() && head.permits > grant.permits {
+                return;
+            }
+            let Some(head) = desk.line.pop_front() else {
+                return;
+            };
+            if head.answer.is_closed() {
+                continue;
+            }
+            // Who stands in line learns of this only that it was granted.
+            let decision = Decision::Granted {
+                grant: Grant {
+                    permits: head.permits,
+                    ..*grant
+                },
+                limit: desk.books.rate.unwrap_or_default() as u64,
+                remaining: 0,
+                reset: Duration::ZERO,
+            };
+            if head.answer.send(Ok(decision)).is_ok() {
+                grant.permits -= head.permits;
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue")
+            .field("backend", &self.backend)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The random bytes that name a call.
+fn new_random() -> Random {
+    uuid::Uuid::new_v4().into_bytes()
+}
+
+/// The driver's time at work. Where its runtime shuts down, everybody put down is told, so that they ask again from a
+/// runtime that lives.
+struct Shift<'a> {
+    queue: &'a Queue,
+    over: bool,
+}
+
+impl Drop for Shift<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            let mut desk = self.queue.desk();
+            desk.driver = Driver::None;
+            desk.ask_line_at = None;
+            // Dropping the senders is what tells them.
+            let abandoned = (
+                std::mem::take(&mut desk.arrivals),
+                std::mem::take(&mut desk.line),
+            );
+            drop(desk);
+            drop(abandoned);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! When the live grants were summed last.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::window::Answer;
+
+/// A queue has the grants summed now and then, because only the sum shows what a peer's retry or release did to the
+/// books; not in each call, because it takes time on the server.
+#[derive(Default)]
+pub(super) struct Books {
+    /// The rate that an answer told last.
+    pub(super) rate: Option<i64>,
+    due: Option<Instant>,
+}
+
+impl Books {
+    pub(super) fn summed_rate(&self) -> Option<i64> {
+        self.due
+            .is_some_and(|due| Instant::now() < due)
+            .then_some(self.rate)
+            .flatten()
+    }
+
+    pub(super) fn note(&mut self, asked: Option<i64>, answer: &Answer) {
+        if asked == Some(answer.rate) {
+            return; // nothing was summed
+        }
+        // Four times a window, but no more than once a second, nor more than about a hundredth of the server's time.
+        let quarter = Duration::from_millis(answer.interval.max(0) as u64) / 4;
+        let pause = quarter
+            .min(Duration::from_secs(1))
+            .max(Duration::from_micros(100) * answer.counted.min(u64::from(u32::MAX)) as u32);
+        self.rate = Some(answer.rate);
+        self.due = Some(Instant::now() + pause);
+    }
+}

@@ -1,0 +1,208 @@
+//! How many permits there are, and for how long each is gone once taken.
+
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// The largest rate: up to here Redis's Lua counts exactly.
+pub(crate) const LARGEST_RATE: u64 = 1 << 53;
+
+/// Who shares the permits of a limiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RateType {
+    /// All clients spend from one rate.
+    #[doc(alias = "OVERALL")]
+    Overall,
+    /// Each client, told apart by its id, has the whole rate for itself.
+    #[doc(alias = "PER_CLIENT")]
+    PerClient,
+}
+
+/// A rate: so many permits in any window of the length of the interval.
+///
+/// A permit taken at time T can be taken again at T + interval. A `Rate` is checked when it is given to a limiter.
+///
+/// ```
+/// use redisson_rate_limiter::{Rate, RateType};
+/// use std::time::Duration;
+///
+/// let rate = Rate::overall(5, Duration::from_secs(1)).keep_alive(Duration::from_secs(60));
+/// assert_eq!(rate.permits(), 5);
+/// assert_eq!(rate.interval(), Duration::from_secs(1));
+/// assert_eq!(rate.rate_type(), RateType::Overall);
+/// ```
+#[doc(alias = "RateLimiterConfig")]
+#[doc(alias = "RateLimiterArgs")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rate {
+    rate_type: RateType,
+    permits: u64,
+    interval: Duration,
+    keep_alive: Option<Duration>,
+}
+
+impl Rate {
+    /// A rate that all clients share: `permits` (1 to 2^53) in each `interval` (whole milliseconds, at least 1).
+    pub fn overall(permits: u64, interval: Duration) -> Self {
+        Self::new(RateType::Overall, permits, interval)
+    }
+
+    /// A rate that each client has for itself: `permits` (1 to 2^53) in each `interval` (whole milliseconds, at
+    /// least 1).
+    pub fn per_client(permits: u64, interval: Duration) -> Self {
+        Self::new(RateType::PerClient, permits, interval)
+    }
+
+    fn new(rate_type: RateType, permits: u64, interval: Duration) -> Self {
+        Self {
+            rate_type,
+            permits,
+            interval,
+            keep_alive: None,
+        }
+    }
+
+    pub(crate) fn from_stored(
+        rate_type: RateType,
+        permits: u64,
+        interval: u64,
+        keep_alive: u64,
+    ) -> Self {
+        Self {
+            keep_alive: (keep_alive > 0).then(|| Duration::from_millis(keep_alive)),
+            ..Self::new(rate_type, permits, Duration::from_millis(interval))
+        }
+    }
+
+    /// Lets the limiter go away when nobody has asked it for `keep_alive` (whole milliseconds, not shorter than the
+    /// interval).
+    #[doc(alias = "keepAliveTime")]
+    #[must_use]
+    pub fn keep_alive(self, keep_alive: Duration) -> Self {
+        Self {
+            keep_alive: Some(keep_alive),
+            ..self
+        }
+    }
+
+    /// Who shares the permits.
+    pub fn rate_type(&self) -> RateType {
+        self.rate_type
+    }
+
+    /// How many permits one interval has.
+    pub fn permits(&self) -> u64 {
+        self.permits
+    }
+
+    /// How long a taken permit is gone.
+    pub fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// How long the limiter lives when nobody asks it; `None` where it does not go away.
+    pub fn keep_alive_time(&self) -> Option<Duration> {
+        self.keep_alive
+    }
+
+    /// The numbers that the store holds, or why they cannot be stored.
+    pub(crate) fn validate(&self) -> Result<ValidRate, Error> {
+        if !(1..=LARGEST_RATE).contains(&self.permits) {
+            return Err(Error::InvalidArgument {
+                argument: "rate",
+                reason: "it is not in 1 to 2^53",
+            });
+        }
+        let interval = whole_millis(self.interval, "interval")?;
+        let keep_alive = match self.keep_alive {
+            Some(time) => whole_millis(time, "keep alive")?,
+            None => 0,
+        };
+        if self.keep_alive.is_some() && keep_alive < interval {
+            return Err(Error::InvalidArgument {
+                argument: "keep alive",
+                reason: "it is shorter than the interval",
+            });
+        }
+        Ok(ValidRate {
+            rate_type: self.rate_type,
+            permits: self.permits as i64,
+            interval,
+            keep_alive,
+        })
+    }
+}
+
+/// A rate that can be stored: every number is in its range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ValidRate {
+    pub(crate) rate_type: RateType,
+    pub(crate) permits: i64,
+    /// Milliseconds.
+    pub(crate) interval: i64,
+    /// Milliseconds; 0 for none.
+    pub(crate) keep_alive: i64,
+}
+
+/// A duration as the whole milliseconds that Redis counts in.
+pub(crate) fn whole_millis(duration: Duration, argument: &'static str) -> Result<i64, Error> {
+    let refuse = |reason| Err(Error::InvalidArgument { argument, reason });
+    if !duration.subsec_nanos().is_multiple_of(1_000_000) {
+        return refuse("it is not a whole number of milliseconds");
+    }
+    match i64::try_from(duration.as_millis()) {
+        Ok(0) => refuse("it is shorter than 1 ms"),
+        // Added to a time of today it must stay an exact Lua number.
+        Ok(millis) if millis <= 1 << 52 => Ok(millis),
+        _ => refuse("it is longer than 2^52 ms"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(rate: Rate) -> (&'static str, &'static str) {
+        match rate.validate() {
+            Err(Error::InvalidArgument { argument, reason }) => (argument, reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn each_number_out_of_its_range_is_named() {
+        assert_eq!(reason(Rate::overall(0, SECOND)).0, "rate");
+        assert_eq!(reason(Rate::overall((1 << 53) + 1, SECOND)).0, "rate");
+        assert_eq!(
+            reason(Rate::overall(1, Duration::ZERO)),
+            ("interval", "it is shorter than 1 ms")
+        );
+        assert_eq!(
+            reason(Rate::overall(1, Duration::from_micros(1500))).0,
+            "interval"
+        );
+        assert_eq!(reason(Rate::overall(1, Duration::MAX)).0, "interval");
+        assert_eq!(
+            reason(Rate::overall(1, SECOND).keep_alive(Duration::from_millis(999))),
+            ("keep alive", "it is shorter than the interval")
+        );
+    }
+
+    #[test]
+    fn the_ends_of_the_ranges_are_valid() {
+        let shortest = Rate::per_client(1, Duration::from_millis(1));
+        let valid = shortest.keep_alive(Duration::from_millis(1)).validate();
+        assert_eq!(
+            valid.ok(),
+            Some(ValidRate {
+                rate_type: RateType::PerClient,
+                permits: 1,
+                interval: 1,
+                keep_alive: 1
+            })
+        );
+        assert!(Rate::overall(1 << 53, SECOND).validate().is_ok());
+    }
+}

@@ -1,0 +1,293 @@
+//! The algorithm as a pure model: state, time and request in, answer out. No server, no clock, no waiting.
+//!
+//! It says in Rust what the scripts in `lua/` say, step by step, and property tests hold the two to the same answers
+//! and the same state. The in-memory backend is this model behind a lock.
+//!
+//! A limiter is a hash with its settings and, for all clients or for each one, a [`Pool`]: the permits left and the
+//! live grants. A permit taken at T is back at T + interval, inclusive. The books balance: permits left + permits of
+//! the live grants = rate. Where a peer's call, or a key that went away, left them out of balance, [`settle`] finds
+//! it as the script's namesake does.
+
+mod expiry;
+mod grants;
+mod rates;
+mod requests;
+
+use std::collections::HashMap;
+
+use crate::permit::Random;
+use crate::rate::RateType;
+
+pub(crate) use expiry::{Condition, Expiry, Timed};
+pub(crate) use grants::Grants;
+pub(crate) use requests::{Answer, Requests, Run};
+
+/// The two clocks of a call, in ms since the epoch: `now` scores grants, `server` is the one that keys expire by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct At {
+    pub(crate) now: i64,
+    pub(crate) server: i64,
+}
+
+/// Why a step did nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotInitialized;
+
+/// The fields of the hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) rate: i64,
+    pub(crate) interval: i64,
+    pub(crate) rate_type: RateType,
+    pub(crate) keep_alive: i64,
+}
+
+/// The permits left, as of the last call, and the grants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Pool {
+    pub(crate) value: Timed<i64>,
+    pub(crate) grants: Timed<Grants>,
+}
+
+/// All that one limiter's keys hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) settings: Timed<Settings>,
+    pub(crate) overall: Pool,
+    pub(crate) clients: HashMap<String, Pool>,
+}
+
+/// One sending of a list of requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Acquire {
+    /// Names the call, however often it is sent.
+    pub(crate) random: Random,
+    pub(crate) sent_before: bool,
+    /// The rate at which the caller had the live grants summed lately.
+    pub(crate) summed_rate: Option<i64>,
+    pub(crate) requests: Requests,
+}
+
+/// What `settle` found.
+struct Settled {
+    /// Grants up to this score are over.
+    horizon: i64,
+    balance: i64,
+    oldest: Option<i64>,
+    /// Permits that the live grants hold beyond rate - balance.
+    excess: i64,
+    counted: u64,
+}
+
+/// The settings and the pool that their type chooses.
+struct Open<'a> {
+    settings: Settings,
+    hash: &'a mut Timed<Settings>,
+    pool: &'a mut Pool,
+}
+
+impl Window {
+    fn open(&mut self, client: &str, server: i64) -> Result<Open<'_>, NotInitialized> {
+        self.drop_expired(client, server);
+        let settings = *self.settings.get().ok_or(NotInitialized)?;
+        let pool = match settings.rate_type {
+            RateType::Overall => &mut self.overall,
+            RateType::PerClient => self.clients.entry(client.to_owned()).or_default(),
+        };
+        Ok(Open {
+            settings,
+            hash: &mut self.settings,
+            pool,
+        })
+    }
+
+    /// Decides a list of requests, in order, as if each had come alone at the same time.
+    pub(crate) fn acquire(
+        &mut self,
+        at: At,
+        client: &str,
+        call: &Acquire,
+    ) -> Result<Answer, NotInitialized> {
+        let mut open = self.open(client, at.server)?;
+        let Settings { rate, interval, .. } = open.settings;
+        let answer = Answer {
+            score: at.now,
+            rate,
+            interval,
+            balance: 0,
+            oldest: None,
+            ahead: 0,
+            counted: 0,
+        };
+        if call.sent_before
+            && let Some((score, permits)) = open.pool.grants().find(&call.random)
+        {
+            return Ok(Answer {
+                score,
+                balance: i64::from(permits),
+                ..answer
+            });
+        }
+        if !call.requests.any_fits(rate) {
+            return Ok(answer);
+        }
+
+        let check = call.summed_rate != Some(rate);
+        let settled = open.settle(at.now, check);
+        let taken = call.requests.serve(settled.balance, rate).taken;
+
+        open.pool
+            .change_grants(|grants| grants.take_from_oldest(settled.horizon, settled.excess));
+        if taken > 0 {
+            // The list's permits fit a member: who makes the list sees to it.
+            let permits = taken as u32;
+            open.pool
+                .change_grants(|grants| grants.add(at.now, &call.random, permits));
+        }
+        open.write(&settled, taken);
+        open.renew(at.server);
+
+        let newest = check.then(|| open.pool.grants().newest()).flatten();
+        Ok(Answer {
+            balance: settled.balance,
+            oldest: settled.oldest,
+            ahead: newest.map_or(0, |score| (score - at.now).max(0)),
+            counted: settled.counted,
+            ..answer
+        })
+    }
+
+    /// Gives permits back without naming their grant: they come out of the oldest live grants.
+    pub(crate) fn release(
+        &mut self,
+        at: At,
+        client: &str,
+        permits: u32,
+    ) -> Result<i64, NotInitialized> {
+        let mut open = self.open(client, at.server)?;
+        let mut settled = open.settle(at.now, false);
+        let back = settled.excess + i64::from(permits);
+        open.pool
+            .change_grants(|grants| grants.take_from_oldest(settled.horizon, back));
+        settled.balance = (settled.balance + i64::from(permits)).min(open.settings.rate);
+        open.write(&settled, 0);
+        open.renew(at.server);
+        Ok(settled.balance)
+    }
+
+    /// Gives permits of one grant back and tells how many came back: none where its window has passed.
+    pub(crate) fn refund(
+        &mut self,
+        at: At,
+        client: &str,
+        score: i64,
+        random: &Random,
+        permits: u32,
+    ) -> Result<u32, NotInitialized> {
+        let open = self.open(client, at.server)?;
+        let Settings { rate, interval, .. } = open.settings;
+        if score <= at.now - interval {
+            return Ok(0);
+        }
+        let mut back = 0;
+        open.pool
+            .change_grants(|grants| back = grants.shrink(score, random, permits));
+        if let Some(value) = open.pool.value.get_mut() {
+            *value += i64::from(back).min(rate - *value);
+        }
+        Ok(back)
+    }
+
+    /// How many permits an acquire would find.
+    pub(crate) fn available_permits(
+        &mut self,
+        at: At,
+        client: &str,
+    ) -> Result<i64, NotInitialized> {
+        Ok(self.open(client, at.server)?.settle(at.now, true).balance)
+    }
+}
+
+impl Open<'_> {
+    /// What is left at `now`, once the grants whose window has passed are back. Reads only.
+    fn settle(&self, now: i64, check: bool) -> Settled {
+        let Settings { rate, interval, .. } = self.settings;
+        let grants = self.pool.grants();
+        let value = self.pool.value.get().copied();
+        let mut settled = Settled {
+            horizon: now - interval,
+            balance: rate,
+            oldest: grants.oldest_live(now - interval),
+            excess: 0,
+            counted: 0,
+        };
+        if settled.oldest.is_none() {
+            return settled; // nothing is out, so everything is here
+        }
+        let (freed, gone) = grants.expired(settled.horizon);
+        let balance = value.unwrap_or(0) + freed;
+        let live = (grants.len() - gone) as i64;
+        settled.balance = balance.min(rate);
+        if value.is_none() || check || (gone > 0 && balance + live > rate) {
+            let used = grants.live(settled.horizon);
+            // A value that is larger than rate - used was raised by a peer's release: it stays.
+            settled.balance = value.unwrap_or(0).max(rate - used).min(rate);
+            settled.excess = (settled.balance + used - rate).max(0);
+            settled.counted = live as u64;
+        }
+        settled
+    }
+
+    fn write(&mut self, settled: &Settled, taken: i64) {
+        match self.pool.value.get_mut() {
+            // DECRBY keeps a time to live, SET drops it.
+            Some(value) if *value == settled.balance => *value -= taken,
+            _ => self.pool.value.set(settled.balance - taken),
+        }
+        self.pool
+            .change_grants(|grants| grants.drop_expired(settled.horizon));
+    }
+
+    /// Keep alive where the limiter has one, else the time to live of the hash for the keys beside it.
+    fn renew(&mut self, server: i64) {
+        let Self {
+            settings,
+            hash,
+            pool,
+        } = self;
+        if settings.keep_alive > 0 {
+            let at = server + settings.keep_alive;
+            hash.expire_at(at);
+            pool.expire_at(at);
+        } else if let Some(at) = hash.expires_at()
+            && at > server
+        {
+            pool.expire_at(at);
+        }
+    }
+}
+
+impl Pool {
+    pub(crate) fn grants(&self) -> &Grants {
+        static NONE: Grants = Grants::new();
+        self.grants.get().unwrap_or(&NONE)
+    }
+
+    /// As Redis does it: a zset without members is gone, its time to live with it.
+    fn change_grants(&mut self, change: impl FnOnce(&mut Grants)) {
+        if self.grants.get().is_none() {
+            self.grants.set(Grants::new());
+        }
+        if let Some(grants) = self.grants.get_mut() {
+            change(grants);
+            if grants.is_empty() {
+                self.grants.remove();
+            }
+        }
+    }
+
+    fn expire_at(&mut self, at: i64) {
+        self.value.expire_at(at);
+        self.grants.expire_at(at);
+    }
+}

@@ -1,0 +1,220 @@
+//! Times to live, as Redis keeps them: one a key, and a key that is written anew loses its own.
+
+use super::{Pool, Window};
+
+/// What a key holds, and when that goes away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Timed<T>(Option<(T, Option<i64>)>);
+
+impl<T> Default for Timed<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> Timed<T> {
+    pub(crate) fn get(&self) -> Option<&T> {
+        self.0.as_ref().map(|(value, _)| value)
+    }
+
+    /// To change it in place; its time to live stays.
+    pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
+        self.0.as_mut().map(|(value, _)| value)
+    }
+
+    /// Writes it anew, without a time to live.
+    pub(crate) fn set(&mut self, value: T) {
+        self.0 = Some((value, None));
+    }
+
+    pub(crate) fn remove(&mut self) {
+        self.0 = None;
+    }
+
+    /// When it goes away; `None` where it stays, or is not there.
+    pub(crate) fn expires_at(&self) -> Option<i64> {
+        self.0.as_ref().and_then(|(_, at)| *at)
+    }
+
+    pub(crate) fn expire_at(&mut self, at: i64) {
+        if let Some((_, expires_at)) = &mut self.0 {
+            *expires_at = Some(at);
+        }
+    }
+
+    pub(super) fn drop_expired(&mut self, server: i64) {
+        if self.expires_at().is_some_and(|at| server > at) {
+            self.remove();
+        }
+    }
+}
+
+/// A key of any type, for what is done to all five alike.
+trait Key {
+    fn expires_at(&self) -> Option<i64>;
+    fn set_expires_at(&mut self, at: Option<i64>);
+    fn is_there(&self) -> bool;
+    fn remove(&mut self);
+}
+
+impl<T> Key for Timed<T> {
+    fn expires_at(&self) -> Option<i64> {
+        self.expires_at()
+    }
+
+    fn set_expires_at(&mut self, at: Option<i64>) {
+        if let Some((_, expires_at)) = &mut self.0 {
+            *expires_at = at;
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn remove(&mut self) {
+        self.remove();
+    }
+}
+
+/// Which keys a new time to live is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Always,
+    /// Those that have none.
+    IfNotSet,
+    /// Those that have one.
+    IfSet,
+    /// Those whose own is sooner.
+    IfGreater,
+    /// Those whose own is later, or that have none.
+    IfLess,
+}
+
+impl Condition {
+    fn holds(self, current: Option<i64>, new: i64) -> bool {
+        match self {
+            Self::Always => true,
+            Self::IfNotSet => current.is_none(),
+            Self::IfSet => current.is_some(),
+            Self::IfGreater => current.is_some_and(|at| new > at),
+            Self::IfLess => current.is_none_or(|at| new < at),
+        }
+    }
+}
+
+/// When the keys shall go away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    /// In so many ms.
+    In(i64),
+    /// At this time, in ms since the epoch.
+    At(i64),
+}
+
+impl Window {
+    /// The keys that a client's calls touch.
+    fn keys(&mut self, client: &str) -> impl Iterator<Item = &mut dyn Key> {
+        let of_client = self.clients.get_mut(client).map(Pool::keys);
+        [&mut self.settings as &mut dyn Key]
+            .into_iter()
+            .chain(self.overall.keys())
+            .chain(of_client.into_iter().flatten())
+    }
+
+    pub(super) fn drop_expired(&mut self, client: &str, server: i64) {
+        self.settings.drop_expired(server);
+        self.overall.drop_expired(server);
+        if let Some(pool) = self.clients.get_mut(client) {
+            pool.drop_expired(server);
+        }
+    }
+
+    /// Drops what is expired for any client, and tells whether nothing is left.
+    pub(crate) fn is_gone(&mut self, server: i64) -> bool {
+        self.settings.drop_expired(server);
+        self.overall.drop_expired(server);
+        self.clients.retain(|_, pool| {
+            pool.drop_expired(server);
+            !pool.is_gone()
+        });
+        self.settings.get().is_none() && self.overall.is_gone() && self.clients.is_empty()
+    }
+
+    pub(crate) fn exists(&mut self, server: i64) -> bool {
+        self.settings.drop_expired(server);
+        self.settings.get().is_some()
+    }
+
+    /// Removes all keys, and tells whether there was any.
+    pub(crate) fn delete(&mut self, client: &str, server: i64) -> bool {
+        self.drop_expired(client, server);
+        let mut any = false;
+        for key in self.keys(client) {
+            any |= key.is_there();
+            key.remove();
+        }
+        any
+    }
+
+    /// Gives each key that meets the condition a time to live, and tells whether any did. A time that has passed
+    /// removes the key.
+    pub(crate) fn expire(
+        &mut self,
+        client: &str,
+        server: i64,
+        expiry: Expiry,
+        condition: Condition,
+    ) -> bool {
+        self.drop_expired(client, server);
+        let at = match expiry {
+            Expiry::In(millis) => server + millis,
+            Expiry::At(at) => at,
+        };
+        let mut any = false;
+        for key in self.keys(client) {
+            if key.is_there() && condition.holds(key.expires_at(), at) {
+                any = true;
+                if at <= server {
+                    key.remove();
+                } else {
+                    key.set_expires_at(Some(at));
+                }
+            }
+        }
+        any
+    }
+
+    /// Takes the time to live off every key, and tells whether any had one.
+    pub(crate) fn clear_expire(&mut self, client: &str, server: i64) -> bool {
+        self.drop_expired(client, server);
+        let mut any = false;
+        for key in self.keys(client) {
+            any |= key.expires_at().is_some();
+            key.set_expires_at(None);
+        }
+        any
+    }
+
+    /// Milliseconds until the hash goes away: `None` where there is none, `Some(None)` where it stays.
+    pub(crate) fn remain_time_to_live(&mut self, server: i64) -> Option<Option<i64>> {
+        self.settings.drop_expired(server);
+        self.settings.get()?;
+        Some(self.settings.expires_at().map(|at| at - server))
+    }
+}
+
+impl Pool {
+    fn keys(&mut self) -> [&mut dyn Key; 2] {
+        [&mut self.value, &mut self.grants]
+    }
+
+    fn drop_expired(&mut self, server: i64) {
+        self.value.drop_expired(server);
+        self.grants.drop_expired(server);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.value.get().is_none() && self.grants.get().is_none()
+    }
+}

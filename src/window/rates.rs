@@ -1,0 +1,98 @@
+//! Setting, changing and reading the rate.
+
+use super::{At, Pool, Settings, Window};
+use crate::rate::{RateType, ValidRate};
+
+impl From<ValidRate> for Settings {
+    fn from(rate: ValidRate) -> Self {
+        Self {
+            rate: rate.permits,
+            interval: rate.interval,
+            rate_type: rate.rate_type,
+            keep_alive: rate.keep_alive,
+        }
+    }
+}
+
+impl Window {
+    /// The settings, where the limiter has any.
+    pub(crate) fn config(&mut self, server: i64) -> Option<Settings> {
+        self.settings.drop_expired(server);
+        self.settings.get().copied()
+    }
+
+    /// Sets the rate of a limiter that has none, and tells whether it did.
+    pub(crate) fn try_set_rate(&mut self, at: At, client: &str, rate: ValidRate) -> bool {
+        self.drop_expired(client, at.server);
+        if self.settings.get().is_some() {
+            return false;
+        }
+        self.overall = Pool::default();
+        self.clients.remove(client);
+        self.store(at, rate);
+        true
+    }
+
+    /// Sets the rate, whatever it was, and starts the pool of its type afresh.
+    pub(crate) fn set_rate(&mut self, at: At, client: &str, rate: ValidRate) {
+        self.drop_expired(client, at.server);
+        self.store(at, rate);
+        self.clear_pool(rate.rate_type, client);
+    }
+
+    /// Changes the rate, keeping what is in use where `keep_state` says so. Without a limiter it makes one, or with
+    /// `only_existing` does nothing; tells whether the rate was set.
+    pub(crate) fn update_rate(
+        &mut self,
+        at: At,
+        client: &str,
+        rate: ValidRate,
+        keep_state: bool,
+        only_existing: bool,
+    ) -> bool {
+        self.drop_expired(client, at.server);
+        let type_before = self.settings.get().map(|settings| settings.rate_type);
+        if only_existing && type_before.is_none() {
+            return false;
+        }
+        self.store(at, rate);
+        if type_before.is_some_and(|before| before != rate.rate_type) {
+            self.overall = Pool::default();
+            self.clients.remove(client);
+        } else if keep_state {
+            if let Ok(open) = self.open(client, at.server) {
+                let horizon = at.now - rate.interval;
+                open.pool
+                    .change_grants(|grants| grants.drop_expired(horizon));
+                let used = open.pool.grants().live(horizon);
+                open.pool.value.set((rate.permits - used).max(0));
+            }
+        } else {
+            self.clear_pool(rate.rate_type, client);
+        }
+        if let Ok(mut open) = self.open(client, at.server) {
+            open.renew(at.server);
+        }
+        true
+    }
+
+    /// The hash; its time to live changes only where there is a keep alive.
+    fn store(&mut self, at: At, rate: ValidRate) {
+        match self.settings.get_mut() {
+            Some(settings) => *settings = rate.into(),
+            None => self.settings.set(rate.into()),
+        }
+        if rate.keep_alive > 0 {
+            self.settings.expire_at(at.server + rate.keep_alive);
+        }
+    }
+
+    fn clear_pool(&mut self, rate_type: RateType, client: &str) {
+        match rate_type {
+            RateType::Overall => self.overall = Pool::default(),
+            RateType::PerClient => {
+                self.clients.remove(client);
+            }
+        }
+    }
+}

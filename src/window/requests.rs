@@ -1,0 +1,153 @@
+//! A list of requests and the answer to it.
+//!
+//! A list is kept as runs of equal requests, so that the script's work does not grow with the callers. It answers for
+//! the whole list with the rate and the permits that were left before it; `serve` then tells each request's answer,
+//! here and in the script by the same rule. For a call that was sent twice the balance is what its one member holds:
+//! the same requests fit into that, so the answers are the same.
+
+/// `count` requests in a row, each for `permits`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) permits: u32,
+    pub(crate) count: u32,
+}
+
+/// Requests in the order of their arrival.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Requests {
+    pub(crate) runs: Vec<Run>,
+    /// How many runs, from the front, stand in line: there the first denial denies all behind it.
+    pub(crate) runs_in_line: usize,
+}
+
+/// How a list was served: per run how many of its requests were granted, always the first ones.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Served {
+    pub(crate) taken: i64,
+    pub(crate) granted: Vec<u32>,
+}
+
+impl Requests {
+    pub(crate) fn one(permits: u32) -> Self {
+        Self {
+            runs: vec![Run { permits, count: 1 }],
+            runs_in_line: 0,
+        }
+    }
+
+    pub(crate) fn any_fits(&self, rate: i64) -> bool {
+        self.runs.iter().any(|run| i64::from(run.permits) <= rate)
+    }
+
+    /// Serves the list from `balance` permits. A request above the rate is passed over.
+    pub(crate) fn serve(&self, balance: i64, rate: i64) -> Served {
+        let mut left = balance;
+        let mut line_stands = false;
+        let granted = self
+            .runs
+            .iter()
+            .enumerate()
+            .map(|(i, run)| {
+                let permits = i64::from(run.permits);
+                let in_line = i < self.runs_in_line;
+                if permits > rate || (in_line && line_stands) {
+                    return 0;
+                }
+                let granted = i64::from(run.count).min(left.max(0) / permits);
+                left -= granted * permits;
+                line_stands = in_line && granted < i64::from(run.count);
+                granted as u32
+            })
+            .collect();
+        Served {
+            taken: balance - left,
+            granted,
+        }
+    }
+}
+
+/// What one call tells about the list it carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// Score of the grants made.
+    pub(crate) score: i64,
+    pub(crate) rate: i64,
+    pub(crate) interval: i64,
+    /// The permits left before the list.
+    pub(crate) balance: i64,
+    /// Score of the oldest live grant before the list.
+    pub(crate) oldest: Option<i64>,
+    /// By how many ms the newest grant is ahead of the call's time; 0 where it was not looked at.
+    pub(crate) ahead: i64,
+    /// How many live grants were summed.
+    pub(crate) counted: u64,
+}
+
+impl Answer {
+    /// Milliseconds until the first of the permits in use are back.
+    pub(crate) fn reset(&self) -> i64 {
+        match self.oldest {
+            Some(oldest) => (self.interval - (self.score - oldest)).max(0),
+            None => self.interval,
+        }
+    }
+
+    /// Milliseconds after which a denied request is worth another call: Redisson's 3 + interval - age of the oldest
+    /// grant.
+    pub(crate) fn wait(&self) -> i64 {
+        match self.oldest {
+            Some(oldest) => (3 + self.interval - (self.score - oldest)).max(1),
+            // Denied although nothing was out before: the grants of this very list are the oldest.
+            None => 3 + self.interval,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(runs: &[(u32, u32)], runs_in_line: usize) -> Requests {
+        Requests {
+            runs: runs
+                .iter()
+                .map(|&(permits, count)| Run { permits, count })
+                .collect(),
+            runs_in_line,
+        }
+    }
+
+    #[test]
+    fn a_run_is_granted_from_its_front_as_far_as_the_balance_goes() {
+        let served = requests(&[(2, 3), (1, 4)], 0).serve(5, 10);
+        assert_eq!(served.granted, [2, 1]);
+        assert_eq!(served.taken, 5);
+    }
+
+    #[test]
+    fn a_small_request_behind_a_large_denied_one_is_granted() {
+        assert_eq!(requests(&[(8, 1), (1, 1)], 0).serve(5, 10).granted, [0, 1]);
+    }
+
+    #[test]
+    fn in_line_the_first_denial_denies_all_behind_it_but_not_those_out_of_line() {
+        let served = requests(&[(8, 1), (1, 1), (1, 1)], 2).serve(5, 10);
+        assert_eq!(served.granted, [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_request_above_the_rate_is_passed_over_and_does_not_hold_up_the_line() {
+        assert_eq!(requests(&[(11, 1), (1, 1)], 2).serve(5, 10).granted, [0, 1]);
+    }
+
+    #[test]
+    fn the_sum_of_the_grants_as_balance_gives_the_same_grants() {
+        for balance in 0..30 {
+            for in_line in 0..=4 {
+                let list = requests(&[(3, 2), (20, 1), (5, 3), (1, 4)], in_line);
+                let first = list.serve(balance, 10);
+                assert_eq!(list.serve(first.taken, 10), first);
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A Redis server of the test's own, on a free port, ended with it.
+
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use redis::ConnectionAddr;
+use redis::aio::MultiplexedConnection;
+use redis_test::server::RedisServer;
+use redis_test::utils::get_random_available_port;
+
+/// A running `redis-server`, or the program that `REDISRS_SERVER_BIN` names.
+pub struct Server {
+    process: RedisServer,
+    port: u16,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with more arguments. Another process may take the free port first: then the next one is tried.
+    pub fn start_with(arguments: &[&str]) -> Self {
+        for _ in 0..10 {
+            let port = get_random_available_port();
+            if let Some(server) = Self::start_at(port, arguments) {
+                return server;
+            }
+        }
+        panic!("redis-server did not start on any of ten free ports");
+    }
+
+    pub fn start_at(port: u16, arguments: &[&str]) -> Option<Self> {
+        let process = RedisServer::new_with_addr_tls_modules_and_spawner(
+            ConnectionAddr::Tcp("127.0.0.1".to_owned(), port),
+            None,
+            None,
+            false,
+            None,
+            &[],
+            |command| {
+                command.args(arguments).spawn().unwrap_or_else(|error| {
+                    panic!("these tests need redis-server, which did not start: {error}")
+                })
+            },
+        );
+        let mut server = Self { process, port };
+        server.answers().then_some(server)
+    }
+
+    /// Waits until the server takes connections; `false` where it ended instead.
+    fn answers(&mut self) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(30) {
+            if let Ok(Some(_)) = self.process.process.try_wait() {
+                return false;
+            }
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("redis-server takes no connections: {:?}", self.process.log_file_contents());
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Another connection, to look at the keys and to spoil them.
+    pub async fn connection(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(self.url()).unwrap();
+        client.get_multiplexed_async_connection().await.unwrap()
+    }
+}
