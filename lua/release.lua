@@ -18,6 +18,7 @@ end
 settle(limiter, now, false)
 take_from_oldest(limiter, limiter.excess + permits)
 limiter.balance = math.min(limiter.balance + permits, limiter.rate)
+limiter.value = nil -- it is written anew in any case, as Redisson does
 write(limiter, 0)
 renew(limiter)
 return limiter.balance

@@ -170,6 +170,7 @@ impl Window {
         open.pool
             .change_grants(|grants| grants.take_from_oldest(settled.horizon, back));
         settled.balance = (settled.balance + i64::from(permits)).min(open.settings.rate);
+        open.pool.value.remove(); // it is written anew in any case, as Redisson does
         open.write(&settled, 0);
         open.renew(at.server);
         Ok(settled.balance)

@@ -35,7 +35,10 @@ where
 {
     fn send<'a>(&'a self, command: &'a Cmd) -> Sending<'a> {
         let mut connection = self.0.clone();
-        Box::pin(async move { connection.req_packed_command(command).await })
+        Box::pin(async move {
+            let answer = connection.req_packed_command(command).await?;
+            answer.extract_error()
+        })
     }
 }
 
@@ -47,6 +50,7 @@ impl Connection for Cluster {
         let mut connection = self.0.clone();
         Box::pin(async move {
             let answer = connection.req_packed_command(command).await;
+            let answer = answer.and_then(Value::extract_error);
             match &answer {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
                     match node_of(error) {
@@ -79,11 +83,7 @@ async fn ask(
     let mut asking = redis::pipe();
     asking.cmd("ASKING").ignore().add_command(command.clone());
     let mut answers = connection.route_pipeline(asking, 0, 2, node).await?;
-    match answers.pop() {
-        Some(Value::ServerError(error)) => Err(error.into()),
-        Some(answer) => Ok(answer),
-        None => Ok(Value::Nil),
-    }
+    answers.pop().unwrap_or_default().extract_error()
 }
 
 /// A connection and whether a cluster is at its other end.

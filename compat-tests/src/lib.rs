@@ -1,0 +1,27 @@
+//! Java's real Redisson and this crate on one Redis server.
+//!
+//! [`Server`] is a Redis of the test's own, [`redisson`] drives one of several versions of the real Redisson, and
+//! [`dump`] shows what a rate limiter's keys hold.
+//!
+//! ```no_run
+//! # #[tokio::main] async fn main() -> Result<(), compat_tests::redisson::JavaError> {
+//! use compat_tests::{Server, dump, redisson::{self, Rate, Version}};
+//!
+//! let server = Server::start().await;
+//! let [java] = redisson::clients(Version::V4_7_0, server.url()).await;
+//! let limiter = java.limiter("orders");
+//! limiter.try_set_rate(Rate::overall(5, 1000)).await?;
+//! assert!(limiter.try_acquire(2).await?);
+//! println!("{:#?}", dump::read(&mut server.connection().await, "orders", &[&java.id]).await.normal());
+//! # Ok(()) }
+//! ```
+//!
+//! It needs `redis-server`, a JDK of at least 17, Maven and `flock`, and panics where one is missing.
+
+mod build;
+pub mod dump;
+mod jvm;
+pub mod redisson;
+mod server;
+
+pub use server::Server;
