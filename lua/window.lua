@@ -120,12 +120,12 @@ local function settle(limiter, now, check)
   limiter.oldest = math.floor(tonumber(oldest[2]))
   limiter.balance = math.min((value or 0) + freed, rate)
   if not value or check
-      or (limiter.expired and value + freed + redis.call('zcard', key) - gone > rate) then
+      or (limiter.expired and freed + redis.call('zcard', key) - gone > rate - value) then
     local live = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf')
     local used = sum(live)
     -- A value that is larger than rate - used was raised by a peer's release: it stays.
     limiter.balance = math.min(math.max(value or 0, rate - used), rate)
-    limiter.excess = math.max(limiter.balance + used - rate, 0)
+    limiter.excess = math.max(used - (rate - limiter.balance), 0) -- a sum beyond 2^53 would be inexact
     limiter.counted = #live
   end
 end

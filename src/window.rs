@@ -193,7 +193,9 @@ impl Window {
         let mut back = 0;
         open.pool
             .change_grants(|grants| back = grants.shrink(score, random, permits));
-        if let Some(value) = open.pool.value.get_mut() {
+        if back > 0
+            && let Some(value) = open.pool.value.get_mut()
+        {
             *value += i64::from(back).min(rate - *value);
         }
         Ok(back)

@@ -4,6 +4,8 @@
 //! answer was lost is sent again only where the script can tell a repetition, as acquire can by its random bytes, or
 //! where it reads only. A call that the server gets after its deadline takes nothing, so giving up is safe.
 
+#[cfg(test)]
+mod against_model;
 pub(crate) mod connection;
 mod failure;
 mod server_time;
@@ -24,7 +26,7 @@ use crate::keys::Keys;
 use crate::permit::Random;
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::script::{self, Args, Script};
-use crate::window::{Answer, Condition, Expiry, Requests};
+use crate::window::{Acquire, Answer, Condition, Expiry, Requests};
 use connection::{Connected, Connection};
 use failure::Failure;
 use server_time::ServerTime;
@@ -127,6 +129,20 @@ impl RedisBackend {
         }
     }
 
+    fn acquire_args(&self, call: &Acquire, deadline: Option<i64>) -> Args {
+        let mut args = Args::new()
+            .optional(self.clock.now())
+            .optional(deadline)
+            .bytes(&call.random)
+            .flag(call.sent_before)
+            .optional(call.summed_rate)
+            .number(call.requests.runs_in_line as i64);
+        for run in &call.requests.runs {
+            args = args.number(run.permits).number(run.count);
+        }
+        args
+    }
+
     /// The call's deadline by the server's clock, which the first call has to ask for.
     async fn server_deadline(&self, keys: &Keys, remaining: Duration) -> Result<i64> {
         if let Some(deadline) = self.server_time.after(remaining) {
@@ -185,6 +201,53 @@ impl Attempts {
     }
 }
 
+/// What the acquire script returns.
+struct AcquireAnswer {
+    server_millis: i64,
+    /// `None` where the call came after its deadline.
+    decided: Option<Answer>,
+}
+
+impl AcquireAnswer {
+    fn read(name: &str, value: Value) -> Result<Self> {
+        let numbers: Vec<i64> = read(name, value)?;
+        let (server_millis, decided) = match numbers[..] {
+            [server_millis] => (server_millis, None),
+            [
+                server_millis,
+                score,
+                rate,
+                interval,
+                balance,
+                oldest,
+                ahead,
+                counted,
+            ] => {
+                let answer = Answer {
+                    score,
+                    rate,
+                    interval,
+                    balance,
+                    oldest: (oldest >= 0).then_some(oldest),
+                    ahead,
+                    counted: counted.unsigned_abs(),
+                };
+                (server_millis, Some(answer))
+            }
+            _ => {
+                return Err(Error::BadState {
+                    name: name.to_owned(),
+                    source: None,
+                });
+            }
+        };
+        Ok(Self {
+            server_millis,
+            decided,
+        })
+    }
+}
+
 /// Reads a script's answer.
 fn read<T: redis::FromRedisValue>(name: &str, value: Value) -> Result<T> {
     from_redis_value(value).map_err(|error| Error::BadState {
@@ -231,47 +294,27 @@ impl Backend for RedisBackend {
         summed_rate: Option<i64>,
     ) -> Result<Answer> {
         let mut attempts = self.attempts(Repeat::Safe);
+        let mut call = Acquire {
+            random,
+            sent_before: false,
+            summed_rate,
+            requests,
+        };
         loop {
             let deadline = self.server_deadline(keys, attempts.remaining()).await?;
-            let mut args = Args::new()
-                .optional(self.clock.now())
-                .number(deadline)
-                .bytes(&random)
-                .flag(attempts.sent_before)
-                .optional(summed_rate)
-                .number(requests.runs_in_line as i64);
-            for run in &requests.runs {
-                args = args.number(run.permits).number(run.count);
-            }
+            call.sent_before = attempts.sent_before;
+            let args = self.acquire_args(&call, Some(deadline));
             let sending = script::ACQUIRE.run(&*self.connection, keys, &args);
             let Some(answer) = attempts.step(&keys.name, sending).await? else {
                 continue;
             };
-            let answer: Vec<i64> = read(&keys.name, answer)?;
-            if let Some(&server_millis) = answer.first() {
-                self.server_time.learn(server_millis);
-            }
-            match answer[..] {
-                [_, score, rate, interval, balance, oldest, ahead, counted] => {
-                    return Ok(Answer {
-                        score,
-                        rate,
-                        interval,
-                        balance,
-                        oldest: (oldest >= 0).then_some(oldest),
-                        ahead,
-                        counted: counted as u64,
-                    });
-                }
+            let answer = AcquireAnswer::read(&keys.name, answer)?;
+            self.server_time.learn(answer.server_millis);
+            match answer.decided {
+                Some(answer) => return Ok(answer),
                 // The server got it after its deadline. Where that is not yet so here, its clock was misjudged.
-                [_] if !attempts.remaining().is_zero() => {}
-                [_] => return Err(Error::Indeterminate { source: None }),
-                _ => {
-                    return Err(Error::BadState {
-                        name: keys.name.clone(),
-                        source: None,
-                    });
-                }
+                None if !attempts.remaining().is_zero() => {}
+                None => return Err(Error::Indeterminate { source: None }),
             }
         }
     }

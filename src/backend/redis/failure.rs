@@ -21,16 +21,15 @@ pub(super) enum Failure {
 
 pub(super) fn classify(error: &RedisError) -> Failure {
     match error.kind() {
-        ErrorKind::Server(kind) => match kind {
+        ErrorKind::Server(
             ServerErrorKind::Moved
             | ServerErrorKind::Ask
             | ServerErrorKind::TryAgain
             | ServerErrorKind::ClusterDown
             | ServerErrorKind::MasterDown
             | ServerErrorKind::BusyLoading
-            | ServerErrorKind::ReadOnly => Failure::NotRun,
-            _ => Failure::Refused,
-        },
+            | ServerErrorKind::ReadOnly,
+        ) => Failure::NotRun,
         ErrorKind::ClusterConnectionNotFound => Failure::NotSent,
         ErrorKind::Io if error.is_connection_refusal() => Failure::NotSent,
         ErrorKind::Io | ErrorKind::Parse => Failure::Lost,
