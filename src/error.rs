@@ -3,6 +3,17 @@
 use std::sync::Arc;
 
 /// Why a call failed. Waiting is never an error: that a permit is not there now is an answer.
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+/// let error = limiter.try_acquire(1).await.unwrap_err();
+/// assert!(matches!(error, Error::NotInitialized { .. }));
+/// assert_eq!(error.to_string(), "rate limiter `orders:api` is not initialized: it has no rate");
+/// # }
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,19 +1,28 @@
-//! x
+#![doc = include_str!("../README.md")]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-mod backend;
+// The way of a request.
 mod client;
+
+mod limiter;
+
+mod rate;
+
+mod queue;
+
+mod backend;
+
+mod script;
+
+mod window;
+
+// What they speak in.
 mod clock;
 mod decision;
 mod error;
 mod keys;
-mod limiter;
 mod permit;
-mod queue;
-mod rate;
-mod script;
-mod window;
 
 pub use backend::memory::MemoryStore;
 pub use backend::{State, TimeToLive};

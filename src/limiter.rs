@@ -31,6 +31,19 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
 
     /// Sets the rate where the limiter has none, and tells whether it did.
     ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// let five_a_second = Rate::overall(5, Duration::from_secs(1));
+    /// assert!(limiter.try_set_rate(five_a_second).await?);
+    /// assert!(!limiter.try_set_rate(Rate::overall(9, Duration::from_secs(1))).await?);
+    /// assert_eq!(limiter.config().await?, Some(five_a_second));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`]: the rate is not 1 to 2^53, the interval or keep alive not whole milliseconds from 1,
     /// or the keep alive is shorter than the interval.
@@ -42,6 +55,19 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
 
     /// Sets the rate, whatever it was. What is in use is forgotten: for [`Rate::overall`] for all clients, for
     /// [`Rate::per_client`] for this one.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// assert!(limiter.try_acquire(1).await?);
+    /// limiter.set_rate(Rate::overall(2, Duration::from_secs(60))).await?;
+    /// assert_eq!(limiter.available_permits().await?, 2);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] as for [`try_set_rate`](Self::try_set_rate).
@@ -79,6 +105,21 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
     /// Changes the rate of a limiter that has one, as [`set_rate_with`](Self::set_rate_with) does; `false`, and nothing
     /// changed, where it has none.
     ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// let minute = Duration::from_secs(60);
+    /// assert!(!limiter.update_rate(Rate::overall(10, minute), State::Keep).await?);
+    /// limiter.set_rate(Rate::overall(10, minute)).await?;
+    /// limiter.try_acquire(8).await?;
+    /// assert!(limiter.update_rate(Rate::overall(5, minute), State::Keep).await?);
+    /// assert_eq!(limiter.available_permits().await?, 0);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] as for [`try_set_rate`](Self::try_set_rate), also where there is no limiter.
     ///
@@ -89,6 +130,19 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
 
     /// The rate, or `None` where the limiter has none.
     ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// assert_eq!(limiter.config().await?, None);
+    /// let rate = Rate::per_client(3, Duration::from_secs(10));
+    /// limiter.set_rate(rate).await?;
+    /// assert_eq!(limiter.config().await?, Some(rate));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Cancel safety
     /// It reads only.
     #[doc(alias = "getConfig")]
@@ -97,6 +151,19 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
     /// Takes permits if they are there now.
     ///
     /// It never waits for permits, and may overtake those who do.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(3, Duration::from_secs(10))).await?;
+    /// assert!(limiter.try_acquire(2).await?);
+    /// assert!(!limiter.try_acquire(2).await?);
+    /// assert!(matches!(limiter.try_acquire(4).await, Err(Error::PermitsExceedRate { rate: 3, .. })));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::NotInitialized`], [`Error::PermitsExceedRate`], [`Error::InvalidArgument`] for 0 permits.
@@ -109,6 +176,19 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
     /// Takes permits as soon as they are there, first come, first served; `false` when `timeout` has passed before.
     /// A timeout of zero asks once.
     ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(1))).await?;
+    /// assert!(limiter.try_acquire_timeout(1, Duration::from_millis(300)).await?);
+    /// assert!(!limiter.try_acquire_timeout(1, Duration::from_millis(300)).await?);
+    /// assert!(limiter.try_acquire_timeout(1, Duration::from_millis(900)).await?);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
     ///
@@ -119,6 +199,20 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
     async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool>;
 
     /// Takes permits as soon as they are there, first come, first served.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(1))).await?;
+    /// let start = tokio::time::Instant::now();
+    /// limiter.acquire(1).await?;
+    /// limiter.acquire(1).await?; // asks again 3 ms after the first is back
+    /// assert_eq!(start.elapsed(), Duration::from_millis(1003));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
@@ -164,6 +258,21 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
     /// Gives permits back without naming their grant. They come out of the oldest grants, so that no window ever holds
     /// more than the rate; what would lift the permits above the rate is passed over. [`refund`](Self::refund) is exact.
     ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(60))).await?;
+    /// limiter.try_acquire(4).await?;
+    /// limiter.release(3).await?;
+    /// assert_eq!(limiter.available_permits().await?, 4);
+    /// limiter.release(3).await?; // two more than were taken
+    /// assert_eq!(limiter.available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NotInitialized`], [`Error::InvalidArgument`] for 0 permits.
     ///
@@ -172,6 +281,20 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
     async fn release(&self, permits: u32) -> Result<()>;
 
     /// How many permits are there now. It changes nothing.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// limiter.try_acquire(4).await?;
+    /// assert_eq!(limiter.available_permits().await?, 1);
+    /// tokio::time::advance(Duration::from_secs(1)).await;
+    /// assert_eq!(limiter.available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::NotInitialized`].
@@ -190,6 +313,19 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
 
     /// Removes the limiter and its state, of other clients' own permits only what all share; tells whether there was
     /// any.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// assert!(limiter.exists().await?);
+    /// assert!(limiter.delete().await?);
+    /// assert!(!limiter.exists().await?);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have removed it.
@@ -219,12 +355,40 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
 
     /// Lets the limiter go away at `time`, at once where that has passed; tells whether there was anything to go away.
     ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// assert!(limiter.expire_at(std::time::UNIX_EPOCH + Duration::from_secs(1)).await?);
+    /// assert!(!limiter.exists().await?);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`]: the time is before 1970 or after 2^52 ms.
     #[doc(alias = "expireAt")]
     async fn expire_at(&self, time: SystemTime) -> Result<bool>;
 
     /// As [`expire`](Self::expire), for each key that has a time to live. Needs Redis 7.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// let hour = Duration::from_secs(3600);
+    /// assert!(!limiter.expire_if_set(hour).await?);
+    /// assert!(limiter.expire_if_not_set(hour).await?);
+    /// assert!(!limiter.expire_if_greater(hour / 2).await?);
+    /// assert!(limiter.expire_if_less(hour / 2).await?);
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Remaining(hour / 2));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`expire`](Self::expire).
@@ -253,10 +417,34 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
     async fn expire_if_less(&self, time_to_live: Duration) -> Result<bool>;
 
     /// Lets the limiter stay; tells whether it had a time to live.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// assert!(!limiter.clear_expire().await?);
+    /// limiter.expire(Duration::from_secs(3600)).await?;
+    /// assert!(limiter.clear_expire().await?);
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Unlimited);
+    /// # Ok(()) }
+    /// ```
     #[doc(alias = "clearExpire")]
     async fn clear_expire(&self) -> Result<bool>;
 
     /// How long the limiter stays.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Missing);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Cancel safety
     /// It reads only.
