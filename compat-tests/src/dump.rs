@@ -63,8 +63,7 @@ pub async fn read(connection: &mut impl ConnectionLike, name: &str, client_ids: 
         .arg(name)
         .cmd("HGETALL")
         .arg(name);
-    let mut suffixes = vec![String::new()];
-    suffixes.extend(client_ids.iter().map(|id| format!(":{id}")));
+    let suffixes = suffixes(client_ids);
     for suffix in &suffixes {
         let value = key(name, "value") + suffix;
         let permits = key(name, "permits") + suffix;
@@ -97,6 +96,20 @@ pub async fn read(connection: &mut impl ConnectionLike, name: &str, client_ids: 
         overall,
         clients: states.collect(),
     }
+}
+
+/// The names of all keys: the hash's, then value and permits that all share, then those of each client.
+pub fn keys(name: &str, client_ids: &[&str]) -> Vec<String> {
+    let mut keys = vec![name.to_owned()];
+    for suffix in suffixes(client_ids) {
+        keys.extend(["value", "permits"].map(|kind| key(name, kind) + &suffix));
+    }
+    keys
+}
+
+fn suffixes(client_ids: &[&str]) -> Vec<String> {
+    let clients = client_ids.iter().map(|id| format!(":{id}"));
+    [String::new()].into_iter().chain(clients).collect()
 }
 
 /// The name of a key beside the hash: braces make the name the hash tag, unless it has some.

@@ -1,14 +1,15 @@
 //! Java's real Redisson and this crate on one Redis server.
 //!
-//! [`Server`] is a Redis of the test's own, [`redisson`] drives one of several versions of the real Redisson, and
-//! [`dump`] shows what a rate limiter's keys hold.
+//! [`Server`] is a Redis of the test's own, [`redisson`] drives one of several versions of the real Redisson, [`Both`]
+//! puts a client of each kind on one server, [`dump`] shows what a rate limiter's keys hold, [`age`] lets its grants
+//! grow old, and [`record`] tells what the server granted.
 //!
 //! ```no_run
 //! # #[tokio::main] async fn main() -> Result<(), compat_tests::redisson::JavaError> {
 //! use compat_tests::{Server, dump, redisson::{self, Rate, Version}};
 //!
-//! let server = Server::start().await;
-//! let [java] = redisson::clients(Version::V4_7_0, server.url()).await;
+//! let server = Server::start();
+//! let [java] = redisson::clients(Version::V4_7_0, &server.url()).await;
 //! let limiter = java.limiter("orders");
 //! limiter.try_set_rate(Rate::overall(5, 1000)).await?;
 //! assert!(limiter.try_acquire(2).await?);
@@ -18,10 +19,15 @@
 //!
 //! It needs `redis-server`, a JDK of at least 17, Maven and `flock`, and panics where one is missing.
 
+pub mod age;
+mod both;
 mod build;
 pub mod dump;
 mod jvm;
+pub mod record;
 pub mod redisson;
+#[path = "../../tests/support/mod.rs"]
 mod server;
 
+pub use both::Both;
 pub use server::Server;

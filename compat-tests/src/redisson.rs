@@ -12,6 +12,7 @@ use std::{
         Arc, LazyLock, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use crate::jvm::Jvm;
@@ -253,6 +254,20 @@ impl Rate {
         Self {
             keep_alive: Some(keep_alive),
             ..self
+        }
+    }
+
+    /// The arguments that say in Java what `rate` says here. Without a keep alive it is the overload that has none.
+    pub fn of(rate: &redisson_rate_limiter::Rate) -> Self {
+        let millis = |time: Duration| time.as_millis().try_into().expect("a time of this era");
+        Self {
+            rate_type: match rate.rate_type() {
+                redisson_rate_limiter::RateType::Overall => RateType::Overall,
+                redisson_rate_limiter::RateType::PerClient => RateType::PerClient,
+            },
+            rate: rate.permits().try_into().expect("a Java long"),
+            interval: millis(rate.interval()),
+            keep_alive: rate.keep_alive_time().map(millis),
         }
     }
 

@@ -27,8 +27,8 @@ struct Setting {
 
 impl Setting {
     async fn new(version: Version) -> Self {
-        let server = Server::start().await;
-        let [java] = redisson::clients(version, server.url()).await;
+        let server = Server::start();
+        let [java] = redisson::clients(version, &server.url()).await;
         let redis = server.connection().await;
         Self {
             version,
@@ -227,8 +227,8 @@ async fn errors_say_what_is_wrong_and_write_nothing() {
 #[tokio::test]
 async fn per_client_keys_end_in_the_clients_id() {
     for version in Version::ALL {
-        let server = Server::start().await;
-        let [one, other] = redisson::clients(version, server.url()).await;
+        let server = Server::start();
+        let [one, other] = redisson::clients(version, &server.url()).await;
         one.limiter("n")
             .try_set_rate(Rate::per_client(5, MINUTE))
             .await
@@ -294,11 +294,11 @@ async fn a_name_with_a_brace_gets_none_around_it() {
 
 #[tokio::test]
 async fn old_and_new_clients_share_one_state() {
-    let server = Server::start().await;
+    let server = Server::start();
     let mut redis = server.connection().await;
     let mut taken = 0;
     for version in Version::ALL {
-        let [java] = redisson::clients(version, server.url()).await;
+        let [java] = redisson::clients(version, &server.url()).await;
         let limiter = java.limiter("n");
         limiter
             .try_set_rate(Rate::overall(20, MINUTE))

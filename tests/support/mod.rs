@@ -2,7 +2,10 @@
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
-use std::net::TcpStream;
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::sync::{LazyLock, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::ConnectionAddr;
@@ -41,7 +44,7 @@ impl Server {
             None,
             &[],
             |command| {
-                command.args(arguments).spawn().unwrap_or_else(|error| {
+                spawn(command.args(arguments)).unwrap_or_else(|error| {
                     panic!("these tests need redis-server, which did not start: {error}")
                 })
             },
@@ -50,19 +53,24 @@ impl Server {
         server.answers().then_some(server)
     }
 
-    /// Waits until the server takes connections; `false` where it ended instead.
+    /// Waits until the server takes connections; `false` where it ended instead. Its log tells: at the port another
+    /// server may answer, which took it first.
     fn answers(&mut self) -> bool {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(30) {
             if let Ok(Some(_)) = self.process.process.try_wait() {
                 return false;
             }
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            let log = self.process.log_file_contents();
+            if log.is_some_and(|log| log.contains("Ready to accept connections")) {
                 return true;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(2));
         }
-        panic!("redis-server takes no connections: {:?}", self.process.log_file_contents());
+        panic!(
+            "redis-server takes no connections: {:?}",
+            self.process.log_file_contents()
+        );
     }
 
     pub fn port(&self) -> u16 {
@@ -78,4 +86,36 @@ impl Server {
         let client = redis::Client::open(self.url()).unwrap();
         client.get_multiplexed_async_connection().await.unwrap()
     }
+}
+
+/// Starts a server that ends with this process, whatever ends it. On Linux the kernel sees to it when the thread that
+/// started the server ends, so that is one which lives as long as the process.
+fn spawn(command: &Command) -> io::Result<Child> {
+    type Job = (Command, mpsc::Sender<io::Result<Child>>);
+    static STARTER: LazyLock<mpsc::Sender<Job>> = LazyLock::new(|| {
+        let (jobs, next_jobs) = mpsc::channel::<Job>();
+        thread::spawn(move || {
+            for (mut command, started) in next_jobs {
+                let _ = started.send(command.spawn());
+            }
+        });
+        jobs
+    });
+
+    let program = command.get_program();
+    let mut job = if cfg!(target_os = "linux") {
+        let mut setpriv = Command::new("setpriv");
+        setpriv.args(["--pdeathsig", "KILL"]).arg(program);
+        setpriv
+    } else {
+        Command::new(program)
+    };
+    job.args(command.get_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    let (started, child) = mpsc::channel();
+    STARTER
+        .send((job, started))
+        .expect("the thread that starts servers");
+    child.recv().expect("the thread that starts servers")
 }
