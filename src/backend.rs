@@ -56,6 +56,11 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         requests: Requests,
         summed_rate: Option<i64>,
     ) -> Result<Answer>;
+    /// One request's answer, from a backend that has it without waiting for anybody.
+    fn acquire_now(&self, _keys: &Keys, _random: Random, _permits: u32) -> Option<Result<Answer>> {
+        None
+    }
+
     async fn refund(&self, keys: &Keys, grant: &Grant) -> Result<u32>;
     async fn release(&self, keys: &Keys, permits: u32) -> Result<()>;
     async fn available_permits(&self, keys: &Keys) -> Result<i64>;

@@ -488,6 +488,14 @@ impl RateLimiter {
         Ok((backend, keys))
     }
 
+    async fn update(&self, rate: Rate, state: State, if_missing: IfMissing) -> Result<bool> {
+        let (backend, keys) = self.checked()?;
+        let rate = rate.validate()?;
+        let answer = backend.update_rate(keys, rate, state, if_missing).await;
+        self.queue.ask_again();
+        answer
+    }
+
     async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
         let (backend, keys) = self.checked()?;
         let expiry = Expiry::In(whole_millis(time_to_live, "time to live")?);
@@ -508,22 +516,18 @@ impl RRateLimiter for RateLimiter {
 
     async fn set_rate(&self, rate: Rate) -> Result<()> {
         let (backend, keys) = self.checked()?;
-        backend.set_rate(keys, rate.validate()?).await
+        let answer = backend.set_rate(keys, rate.validate()?).await;
+        self.queue.ask_again();
+        answer
     }
 
     async fn set_rate_with(&self, rate: Rate, state: State) -> Result<()> {
-        let (backend, keys) = self.checked()?;
-        backend
-            .update_rate(keys, rate.validate()?, state, IfMissing::Create)
-            .await?;
+        self.update(rate, state, IfMissing::Create).await?;
         Ok(())
     }
 
     async fn update_rate(&self, rate: Rate, state: State) -> Result<bool> {
-        let (backend, keys) = self.checked()?;
-        backend
-            .update_rate(keys, rate.validate()?, state, IfMissing::DoNothing)
-            .await
+        self.update(rate, state, IfMissing::DoNothing).await
     }
 
     async fn config(&self) -> Result<Option<Rate>> {
@@ -555,13 +559,17 @@ impl RRateLimiter for RateLimiter {
 
     async fn refund(&self, grant: Grant) -> Result<u32> {
         let (backend, keys) = self.checked()?;
-        backend.refund(keys, &grant).await
+        let answer = backend.refund(keys, &grant).await;
+        self.queue.ask_again();
+        answer
     }
 
     async fn release(&self, permits: u32) -> Result<()> {
         self.asked_for(permits)?;
         let (backend, keys) = self.checked()?;
-        backend.release(keys, permits).await
+        let answer = backend.release(keys, permits).await;
+        self.queue.ask_again();
+        answer
     }
 
     async fn available_permits(&self) -> Result<i64> {

@@ -3,11 +3,23 @@
 //! A length byte, that many random bytes, then the permits as a little-endian `u32`. We write 16 random bytes, as
 //! Redisson does since 3.21; older ones wrote 8, and both are read.
 
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use byteorder::{ByteOrder, LittleEndian};
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// The random bytes that name a grant.
 pub(crate) type Random = [u8; 16];
+
+/// Bytes that no other call has: a process counts on from its own random 128 bits, so that a call costs no system call.
+/// They ascend, so that the grants of one millisecond are put down in their order.
+pub(crate) fn new_random() -> Random {
+    static START: LazyLock<u128> = LazyLock::new(|| uuid::Uuid::new_v4().as_u128());
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    START.wrapping_add(u128::from(call)).to_be_bytes()
+}
 
 /// Writes the member of a grant.
 pub(crate) fn encode(random: &[u8], permits: u32) -> Bytes {
@@ -40,6 +52,12 @@ mod tests {
         expected.extend([7; 16]);
         expected.extend([3, 0, 0, 0]);
         assert_eq!(member, expected);
+    }
+
+    #[test]
+    fn no_two_calls_have_the_same_name() {
+        let names: std::collections::HashSet<_> = (0..100_000).map(|_| new_random()).collect();
+        assert_eq!(names.len(), 100_000);
     }
 
     #[test]

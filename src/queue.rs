@@ -30,9 +30,9 @@ use crate::backend::Backend;
 use crate::decision::{Decision, Grant};
 use crate::error::Result;
 use crate::keys::Keys;
-use crate::permit::Random;
+use crate::permit::{Random, new_random};
 use crate::window::{Answer, Requests};
-use batch::Batch;
+use batch::{Batch, decision};
 use caller::{LoneCall, Receiver};
 use desk::{Desk, Driver, Next, Request};
 
@@ -74,6 +74,9 @@ impl Queue {
 
     /// Decides now, without waiting for permits.
     pub(crate) async fn decide(self: &Arc<Self>, permits: u32) -> Result<Decision> {
+        if let Some(decision) = self.decide_at_once(permits) {
+            return decision;
+        }
         loop {
             let receiver = {
                 let mut desk = self.desk();
@@ -98,6 +101,20 @@ impl Queue {
         }
     }
 
+    /// The decision of a backend that needs no waiting, and so no combining.
+    fn decide_at_once(&self, permits: u32) -> Option<Result<Decision>> {
+        let random = new_random();
+        let answer = self.backend.acquire_now(&self.keys, random, permits)?;
+        Some(answer.and_then(|answer| self.decision_alone(random, permits, &answer)))
+    }
+
+    /// What the answer means where it was asked for one request.
+    fn decision_alone(&self, random: Random, permits: u32, answer: &Answer) -> Result<Decision> {
+        let taken = Requests::one(permits).taken(answer.balance, answer.rate);
+        let left = answer.balance - taken;
+        decision(&self.keys.name, random, permits, taken > 0, left, answer)
+    }
+
     /// Waits in line until the permits are granted; `false` where `until` came first.
     pub(crate) async fn wait(
         self: &Arc<Self>,
@@ -105,31 +122,22 @@ impl Queue {
         until: Option<Instant>,
     ) -> Result<bool> {
         loop {
-            let may_try_alone = {
-                let mut desk = self.desk();
-                let alone = desk.is_idle() && desk.line.is_empty();
-                desk.lone_call |= alone;
-                alone
-            };
-            let receiver = if may_try_alone {
-                match LoneCall::new(Arc::clone(self), permits).await? {
-                    Decision::Denied { retry_after, .. } => {
-                        self.put_down(self.desk(), permits, |desk, request| {
-                            // It asked before anybody who joined meanwhile.
-                            desk.line.push_front(request);
-                            desk.ask_line_at =
-                                Some(Instant::now() + retry_after.min(LONGEST_SLEEP));
-                        })
-                    }
-                    Decision::Granted { .. } => return Ok(true),
+            let receiver = match self.ask_before_the_line(permits).await {
+                Some(Ok(Decision::Granted { .. })) => return Ok(true),
+                Some(Ok(Decision::Denied { retry_after, .. })) => {
+                    self.put_down(self.desk(), permits, |desk, request| {
+                        // It asked before anybody who joined meanwhile.
+                        desk.line.push_front(request);
+                        desk.ask_line_at = Some(Instant::now() + retry_after.min(LONGEST_SLEEP));
+                    })
                 }
-            } else {
-                self.put_down(self.desk(), permits, |desk, request| {
+                Some(Err(error)) => return Err(error),
+                None => self.put_down(self.desk(), permits, |desk, request| {
                     if desk.line.is_empty() {
                         desk.ask_line_at = None;
                     }
                     desk.line.push_back(request);
-                })
+                }),
             };
             let answer = match until {
                 None => receiver.await,
@@ -141,6 +149,33 @@ impl Queue {
             if let Some(answer) = answer {
                 return answer.map(|decision| decision.is_granted());
             }
+        }
+    }
+
+    /// The answer for one who would be the first in line, where nobody else is asking.
+    async fn ask_before_the_line(self: &Arc<Self>, permits: u32) -> Option<Result<Decision>> {
+        if !self.desk().line.is_empty() {
+            return None;
+        }
+        if let Some(decision) = self.decide_at_once(permits) {
+            return Some(decision);
+        }
+        {
+            let mut desk = self.desk();
+            if !desk.is_idle() || !desk.line.is_empty() {
+                return None;
+            }
+            desk.lone_call = true;
+        }
+        Some(LoneCall::new(Arc::clone(self), permits).await)
+    }
+
+    /// Asks for the line at once: this process gave permits back, or changed the rate.
+    pub(crate) fn ask_again(&self) {
+        let mut desk = self.desk();
+        if !desk.line.is_empty() {
+            desk.ask_line_at = None;
+            self.arrived.notify_one();
         }
     }
 
@@ -259,15 +294,17 @@ impl Queue {
     /// Gives a grant that nobody holds to the head of the line, as far as it fits, and the rest back to the store.
     async fn give_back(&self, mut grant: Grant) {
         self.pass_on(&mut grant);
-        if grant.permits > 0
-            && let Err(error) = self.backend.refund(&self.keys, &grant).await
-        {
-            tracing::warn!(
+        if grant.permits == 0 {
+            return;
+        }
+        match self.backend.refund(&self.keys, &grant).await {
+            Ok(_) => self.ask_again(),
+            Err(error) => tracing::warn!(
                 limiter = %self.keys.name,
                 permits = grant.permits,
                 %error,
                 "permits of a cancelled request come back only when their window has passed"
-            );
+            ),
         }
     }
 
@@ -307,11 +344,6 @@ impl std::fmt::Debug for Queue {
             .field("keys", &self.keys)
             .finish_non_exhaustive()
     }
-}
-
-/// The random bytes that name a call.
-fn new_random() -> Random {
-    uuid::Uuid::new_v4().into_bytes()
 }
 
 /// The driver's time at work. Where its runtime shuts down, everybody put down is told, so that they ask again from a

@@ -70,8 +70,8 @@ pub(crate) struct Acquire {
 
 /// What `settle` found.
 struct Settled {
-    /// Grants up to this score are over.
-    horizon: i64,
+    /// So many grants, the first ones, are over.
+    over: usize,
     balance: i64,
     oldest: Option<i64>,
     /// Permits that the live grants hold beyond rate - balance.
@@ -134,10 +134,12 @@ impl Window {
 
         let check = call.summed_rate != Some(rate);
         let settled = open.settle(at.now, check);
-        let taken = call.requests.serve(settled.balance, rate).taken;
+        let taken = call.requests.taken(settled.balance, rate);
 
-        open.pool
-            .change_grants(|grants| grants.take_from_oldest(settled.horizon, settled.excess));
+        if settled.excess > 0 {
+            open.pool
+                .change_grants(|grants| grants.take_from_oldest(settled.over, settled.excess));
+        }
         if taken > 0 {
             // The list's permits fit a member: who makes the list sees to it.
             let permits = taken as u32;
@@ -168,7 +170,7 @@ impl Window {
         let mut settled = open.settle(at.now, false);
         let back = settled.excess + i64::from(permits);
         open.pool
-            .change_grants(|grants| grants.take_from_oldest(settled.horizon, back));
+            .change_grants(|grants| grants.take_from_oldest(settled.over, back));
         settled.balance = (settled.balance + i64::from(permits)).min(open.settings.rate);
         open.pool.value.remove(); // it is written anew in any case, as Redisson does
         open.write(&settled, 0);
@@ -217,22 +219,22 @@ impl Open<'_> {
         let Settings { rate, interval, .. } = self.settings;
         let grants = self.pool.grants();
         let value = self.pool.value.get().copied();
+        let over = grants.over(now - interval);
         let mut settled = Settled {
-            horizon: now - interval,
+            over,
             balance: rate,
-            oldest: grants.oldest_live(now - interval),
+            oldest: grants.score_at(over),
             excess: 0,
             counted: 0,
         };
         if settled.oldest.is_none() {
             return settled; // nothing is out, so everything is here
         }
-        let (freed, gone) = grants.expired(settled.horizon);
-        let balance = value.unwrap_or(0) + freed;
-        let live = (grants.len() - gone) as i64;
+        let balance = value.unwrap_or(0) + grants.permits_of_first(over);
+        let live = (grants.len() - over) as i64;
         settled.balance = balance.min(rate);
-        if value.is_none() || check || (gone > 0 && balance + live > rate) {
-            let used = grants.live(settled.horizon);
+        if value.is_none() || check || (over > 0 && balance + live > rate) {
+            let used = grants.permits_after(over);
             // A value that is larger than rate - used was raised by a peer's release: it stays.
             settled.balance = value.unwrap_or(0).max(rate - used).min(rate);
             settled.excess = (settled.balance + used - rate).max(0);
@@ -247,8 +249,10 @@ impl Open<'_> {
             Some(value) if *value == settled.balance => *value -= taken,
             _ => self.pool.value.set(settled.balance - taken),
         }
-        self.pool
-            .change_grants(|grants| grants.drop_expired(settled.horizon));
+        if settled.over > 0 {
+            self.pool
+                .change_grants(|grants| grants.drop_first(settled.over));
+        }
     }
 
     /// Keep alive where the limiter has one, else the time to live of the hash for the keys beside it.

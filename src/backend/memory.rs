@@ -39,49 +39,62 @@ pub struct MemoryStore(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     clock: TokioClock,
-    windows: Mutex<Windows>,
+    /// A name's limiter is in the shard that its bytes choose, so that threads seldom wait for one another.
+    shards: [Mutex<Shard>; SHARDS],
 }
 
-#[derive(Debug)]
-struct Windows {
-    by_name: HashMap<String, Window>,
+const SHARDS: usize = 32;
+
+#[derive(Debug, Default)]
+struct Shard {
+    by_name: HashMap<String, Held>,
     /// Expired limiters are looked for when there are this many, so that forgotten names cost no memory for ever.
     sweep_at: usize,
 }
 
-const SMALLEST_SWEEP: usize = 1024;
+const SMALLEST_SWEEP: usize = 32;
+
+#[derive(Debug, Default)]
+struct Held {
+    window: Window,
+    /// The rate at which the grants were summed. Nobody touches the state past this crate, so once a rate is enough.
+    summed_rate: Option<i64>,
+}
 
 impl MemoryStore {
     /// An empty store. Its clock is tokio's, so paused time holds in it.
     pub fn new() -> Self {
         Self(Arc::new(Shared {
             clock: TokioClock::start(),
-            windows: Mutex::new(Windows {
-                by_name: HashMap::new(),
-                sweep_at: SMALLEST_SWEEP,
-            }),
+            shards: Default::default(),
         }))
     }
 
     /// Runs one step on one limiter, alone.
-    fn with<T>(&self, name: &str, step: impl FnOnce(&mut Window, i64) -> T) -> T {
+    fn with<T>(&self, name: &str, step: impl FnOnce(&mut Held, i64) -> T) -> T {
         // A step that panicked would be a bug; what it left behind is still the best state there is.
-        let mut windows = self
-            .0
-            .windows
+        let mut shard = self.0.shards[shard_of(name)]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let server = self.0.clock.now();
-        if let Some(window) = windows.by_name.get_mut(name) {
-            return step(window, server);
+        if let Some(held) = shard.by_name.get_mut(name) {
+            return step(held, server);
         }
-        let mut window = Window::default();
-        let answer = step(&mut window, server);
-        if !window.is_gone(server) {
-            windows.insert(name, window, server);
+        let mut held = Held::default();
+        let answer = step(&mut held, server);
+        if !held.window.is_gone(server) {
+            shard.insert(name, held, server);
         }
         answer
     }
+}
+
+/// FNV-1a, and the high bits of a product, which all of its bits reach.
+fn shard_of(name: &str) -> usize {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SHARDS
 }
 
 impl Default for MemoryStore {
@@ -90,13 +103,13 @@ impl Default for MemoryStore {
     }
 }
 
-impl Windows {
-    fn insert(&mut self, name: &str, window: Window, server: i64) {
+impl Shard {
+    fn insert(&mut self, name: &str, held: Held, server: i64) {
         if self.by_name.len() >= self.sweep_at {
-            self.by_name.retain(|_, window| !window.is_gone(server));
+            self.by_name.retain(|_, held| !held.window.is_gone(server));
             self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
         }
-        self.by_name.insert(name.to_owned(), window);
+        self.by_name.insert(name.to_owned(), held);
     }
 }
 
@@ -115,12 +128,16 @@ impl MemoryBackend {
         }
     }
 
-    fn step<T>(&self, keys: &Keys, step: impl FnOnce(&mut Window, At) -> T) -> T {
+    fn with<T>(&self, keys: &Keys, step: impl FnOnce(&mut Held, At) -> T) -> T {
         let passed = self.clock.now();
-        self.store.with(&keys.name, |window, server| {
+        self.store.with(&keys.name, |held, server| {
             let now = passed.unwrap_or(server);
-            step(window, At { now, server })
+            step(held, At { now, server })
         })
+    }
+
+    fn step<T>(&self, keys: &Keys, step: impl FnOnce(&mut Window, At) -> T) -> T {
+        self.with(keys, |held, at| step(&mut held.window, at))
     }
 
     fn initialized<T>(
@@ -129,9 +146,30 @@ impl MemoryBackend {
         step: impl FnOnce(&mut Window, At) -> Result<T, NotInitialized>,
     ) -> Result<T> {
         self.step(keys, step)
-            .map_err(|NotInitialized| Error::NotInitialized {
-                name: keys.name.clone(),
-            })
+            .map_err(|NotInitialized| not_initialized(keys))
+    }
+
+    fn decide(&self, keys: &Keys, random: Random, requests: Requests) -> Result<Answer> {
+        self.with(keys, |held, at| {
+            let call = Acquire {
+                random,
+                sent_before: false,
+                summed_rate: held.summed_rate,
+                requests,
+            };
+            let answer = held
+                .window
+                .acquire(at, &keys.client_id, &call)
+                .map_err(|NotInitialized| not_initialized(keys))?;
+            held.summed_rate = Some(answer.rate);
+            Ok(answer)
+        })
+    }
+}
+
+fn not_initialized(keys: &Keys) -> Error {
+    Error::NotInitialized {
+        name: keys.name.clone(),
     }
 }
 
@@ -157,17 +195,13 @@ impl Backend for MemoryBackend {
         keys: &Keys,
         random: Random,
         requests: Requests,
-        summed_rate: Option<i64>,
+        _summed_rate: Option<i64>,
     ) -> Result<Answer> {
-        let call = Acquire {
-            random,
-            sent_before: false,
-            summed_rate,
-            requests,
-        };
-        self.initialized(keys, |window, at| {
-            window.acquire(at, &keys.client_id, &call)
-        })
+        self.decide(keys, random, requests)
+    }
+
+    fn acquire_now(&self, keys: &Keys, random: Random, permits: u32) -> Option<Result<Answer>> {
+        Some(self.decide(keys, random, Requests::one(permits)))
     }
 
     async fn refund(&self, keys: &Keys, grant: &Grant) -> Result<u32> {
@@ -274,7 +308,7 @@ mod tests {
         let store = MemoryStore::new();
         let backend = MemoryBackend::new(&store, Clock::server());
         let rate = Rate::overall(1, Duration::from_secs(1)).keep_alive(Duration::from_secs(1));
-        for i in 0..10 * SMALLEST_SWEEP {
+        for i in 0..10 * SHARDS * SMALLEST_SWEEP {
             if i % 100 == 0 {
                 tokio::time::advance(Duration::from_secs(1)).await;
             }
@@ -284,7 +318,8 @@ mod tests {
                 .await
                 .unwrap();
         }
-        let held = store.0.windows.lock().unwrap().by_name.len();
-        assert!(held <= SMALLEST_SWEEP, "{held} limiters are held");
+        let held = |shard: &Mutex<Shard>| shard.lock().unwrap().by_name.len();
+        let held: usize = store.0.shards.iter().map(held).sum();
+        assert!(held <= SHARDS * SMALLEST_SWEEP, "{held} limiters are held");
     }
 }

@@ -64,10 +64,9 @@ impl Batch {
         answer: &Answer,
     ) -> Vec<Result<Decision>> {
         let requests = self.requests();
-        let granted = requests.serve(answer.balance, answer.rate).granted;
         let mut left = answer.balance;
         let mut decisions = Vec::with_capacity(self.requests.len());
-        for (run, granted) in requests.runs.iter().zip(granted) {
+        for (run, granted) in requests.served(answer.balance, answer.rate) {
             for place in 0..run.count {
                 let is_granted = place < granted;
                 if is_granted {

@@ -8,11 +8,10 @@ use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::batch::decision;
-use super::{Queue, new_random};
+use super::Queue;
 use crate::decision::{Decision, Grant};
 use crate::error::Result;
-use crate::permit::Random;
+use crate::permit::{Random, new_random};
 use crate::window::{Answer, Requests};
 
 /// A caller's own call. Dropped under way, it goes on by itself and gives back what it was granted.
@@ -42,18 +41,6 @@ impl LoneCall {
             call: Some(call),
         }
     }
-
-    fn decision(&self, answer: &Answer) -> Result<Decision> {
-        let taken = self.taken(answer);
-        let (name, left) = (&self.queue.keys.name, answer.balance - taken);
-        decision(name, self.random, self.permits, taken > 0, left, answer)
-    }
-
-    fn taken(&self, answer: &Answer) -> i64 {
-        Requests::one(self.permits)
-            .serve(answer.balance, answer.rate)
-            .taken
-    }
 }
 
 impl Future for LoneCall {
@@ -68,7 +55,8 @@ impl Future for LoneCall {
         };
         self.call = None;
         self.queue.desk().lone_call = false;
-        Poll::Ready(result.and_then(|answer| self.decision(&answer)))
+        let (random, permits) = (self.random, self.permits);
+        Poll::Ready(result.and_then(|answer| self.queue.decision_alone(random, permits, &answer)))
     }
 }
 
@@ -79,10 +67,7 @@ impl Drop for LoneCall {
         let (queue, permits, random) = (Arc::clone(&self.queue), self.permits, self.random);
         self.handle.spawn(async move {
             if let Ok(answer) = call.await
-                && Requests::one(permits)
-                    .serve(answer.balance, answer.rate)
-                    .taken
-                    > 0
+                && Requests::one(permits).taken(answer.balance, answer.rate) > 0
             {
                 let score = answer.score;
                 queue

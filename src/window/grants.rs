@@ -6,17 +6,83 @@ use bytes::Bytes;
 
 use crate::permit::{self, Random};
 
-/// One member and its score. Equal scores are ordered by the members' bytes, as Redis orders them.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// A member: ours without its own allocation, a peer's as its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Member {
+    Ours { random: Random, permits: u32 },
+    Other(Bytes),
+}
+
+impl Member {
+    #[cfg(test)]
+    fn from_wire(bytes: &[u8]) -> Self {
+        match permit::decode(bytes) {
+            Some((random, permits)) => Self::new(random, permits),
+            None => Self::Other(Bytes::copy_from_slice(bytes)),
+        }
+    }
+
+    fn new(random: &[u8], permits: u32) -> Self {
+        match random.try_into() {
+            Ok(random) => Self::Ours { random, permits },
+            Err(_) => Self::Other(permit::encode(random, permits)),
+        }
+    }
+
+    fn to_wire(&self) -> Bytes {
+        match self {
+            Self::Ours { random, permits } => permit::encode(random, *permits),
+            Self::Other(bytes) => bytes.clone(),
+        }
+    }
+
+    /// The permits it holds; none where it is no well-formed grant.
+    fn permits(&self) -> i64 {
+        match self {
+            Self::Ours { permits, .. } => i64::from(*permits),
+            Self::Other(bytes) => {
+                permit::decode(bytes).map_or(0, |(_, permits)| i64::from(permits))
+            }
+        }
+    }
+
+    fn with_permits(&self, permits: u32) -> Self {
+        match self {
+            Self::Ours { random, .. } => Self::Ours {
+                random: *random,
+                permits,
+            },
+            Self::Other(bytes) => permit::decode(bytes)
+                .map_or_else(|| self.clone(), |(random, _)| Self::new(random, permits)),
+        }
+    }
+
+    fn is_named(&self, name: &Random) -> bool {
+        matches!(self, Self::Ours { random, .. } if random == name)
+    }
+}
+
+/// One member and its score.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     score: i64,
-    member: Bytes,
+    member: Member,
 }
 
 impl Entry {
-    /// The permits it holds; none where it is no well-formed grant.
+    /// Whether it stands before another: equal scores are ordered by the members' bytes, as Redis orders them.
+    fn is_before(&self, other: &Self) -> bool {
+        if self.score != other.score {
+            return self.score < other.score;
+        }
+        match (&self.member, &other.member) {
+            (Member::Ours { random: a, .. }, Member::Ours { random: b, .. }) if a != b => a < b,
+            (a, b) => a.to_wire() < b.to_wire(),
+        }
+    }
+
     fn permits(&self) -> i64 {
-        permit::decode(&self.member).map_or(0, |(_, permits)| i64::from(permits))
+        self.member.permits()
     }
 }
 
@@ -41,74 +107,73 @@ impl Grants {
         self.entries.len()
     }
 
-    pub(crate) fn add(&mut self, score: i64, random: &[u8], permits: u32) {
+    pub(crate) fn add(&mut self, score: i64, random: &Random, permits: u32) {
+        let random = *random;
         self.insert(Entry {
             score,
-            member: permit::encode(random, permits),
+            member: Member::Ours { random, permits },
         });
     }
 
     fn insert(&mut self, entry: Entry) {
-        if self.entries.back().is_none_or(|last| *last < entry) {
+        if self
+            .entries
+            .back()
+            .is_none_or(|last| last.is_before(&entry))
+        {
             self.entries.push_back(entry);
         } else {
-            let place = self.entries.partition_point(|other| *other < entry);
+            let place = self
+                .entries
+                .partition_point(|other| other.is_before(&entry));
             self.entries.insert(place, entry);
         }
     }
 
-    /// How many grants are over, scored up to `horizon`.
-    fn over(&self, horizon: i64) -> usize {
-        if self
-            .entries
-            .front()
-            .is_none_or(|first| first.score > horizon)
-        {
-            return 0;
-        }
-        self.entries.partition_point(|entry| entry.score <= horizon)
-    }
-
-    /// Permits and number of the grants that are over.
-    pub(super) fn expired(&self, horizon: i64) -> (i64, usize) {
-        let over = self.over(horizon);
-        (self.entries.range(..over).map(Entry::permits).sum(), over)
-    }
-
-    /// Permits of the grants that are not over.
-    pub(super) fn live(&self, horizon: i64) -> i64 {
+    /// How many grants are over, scored up to `horizon`. Each is dropped soon after it is counted here, so going
+    /// through them from the front costs a grant once.
+    pub(super) fn over(&self, horizon: i64) -> usize {
         self.entries
-            .range(self.over(horizon)..)
-            .map(Entry::permits)
-            .sum()
+            .iter()
+            .take_while(|entry| entry.score <= horizon)
+            .count()
     }
 
-    pub(super) fn oldest_live(&self, horizon: i64) -> Option<i64> {
-        self.entries
-            .get(self.over(horizon))
-            .map(|entry| entry.score)
+    /// Permits of the first so many grants.
+    pub(super) fn permits_of_first(&self, over: usize) -> i64 {
+        self.entries.range(..over).map(Entry::permits).sum()
+    }
+
+    /// Permits of all grants but the first so many.
+    pub(super) fn permits_after(&self, over: usize) -> i64 {
+        self.entries.range(over..).map(Entry::permits).sum()
+    }
+
+    /// The score of the grant at this place.
+    pub(super) fn score_at(&self, place: usize) -> Option<i64> {
+        self.entries.get(place).map(|entry| entry.score)
     }
 
     pub(super) fn newest(&self) -> Option<i64> {
         self.entries.back().map(|entry| entry.score)
     }
 
-    pub(super) fn drop_expired(&mut self, horizon: i64) {
-        let over = self.over(horizon);
+    pub(super) fn drop_first(&mut self, over: usize) {
         self.entries.drain(..over);
     }
 
     /// Score and permits of the grant with these random bytes.
     pub(super) fn find(&self, random: &Random) -> Option<(i64, u32)> {
-        self.entries.iter().find_map(|entry| {
-            let (bytes, permits) = permit::decode(&entry.member)?;
-            (bytes == random).then_some((entry.score, permits))
-        })
+        let entry = self
+            .entries
+            .iter()
+            .find(|entry| entry.member.is_named(random))?;
+        Some((entry.score, entry.permits() as u32))
     }
 
-    /// Takes permits out of the oldest live grants, whole ones first.
-    pub(super) fn take_from_oldest(&mut self, horizon: i64, mut permits: i64) {
-        let mut at = self.over(horizon);
+    /// Takes permits out of the oldest grants but the first so many, whole ones first.
+    pub(super) fn take_from_oldest(&mut self, over: usize, mut permits: i64) {
+        let mut at = over;
         while permits > 0 && at < self.entries.len() {
             let held = self.entries[at].permits();
             if held == 0 {
@@ -131,9 +196,7 @@ impl Grants {
             .entries
             .range(from..)
             .take_while(|entry| entry.score == score)
-            .position(|entry| {
-                permit::decode(&entry.member).is_some_and(|(bytes, _)| bytes == random)
-            });
+            .position(|entry| entry.member.is_named(random));
         let Some(offset) = found else { return 0 };
         let held = self.entries[from + offset].permits() as u32;
         let back = permits.min(held);
@@ -146,24 +209,25 @@ impl Grants {
         let Some(entry) = self.entries.remove(at) else {
             return false;
         };
-        match permit::decode(&entry.member) {
-            Some((random, _)) if permits > 0 => {
-                self.add(entry.score, random, permits);
-                true
-            }
-            _ => false,
+        if permits > 0 {
+            self.insert(Entry {
+                member: entry.member.with_permits(permits),
+                ..entry
+            });
         }
+        permits > 0
     }
 
     #[cfg(test)]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, &Bytes)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, Bytes)> {
         self.entries
             .iter()
-            .map(|entry| (entry.score, &entry.member))
+            .map(|entry| (entry.score, entry.member.to_wire()))
     }
 
     #[cfg(test)]
-    pub(crate) fn insert_member(&mut self, score: i64, member: Bytes) {
+    pub(crate) fn insert_member(&mut self, score: i64, member: &[u8]) {
+        let member = Member::from_wire(member);
         self.entries.retain(|entry| entry.member != member);
         self.insert(Entry { score, member });
     }

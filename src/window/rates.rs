@@ -63,8 +63,8 @@ impl Window {
             if let Ok(open) = self.open(client, at.server) {
                 let horizon = at.now - rate.interval;
                 open.pool
-                    .change_grants(|grants| grants.drop_expired(horizon));
-                let used = open.pool.grants().live(horizon);
+                    .change_grants(|grants| grants.drop_first(grants.over(horizon)));
+                let used = open.pool.grants().permits_after(0);
                 open.pool.value.set((rate.permits - used).max(0));
             }
         } else {

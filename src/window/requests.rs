@@ -5,6 +5,8 @@
 //! here and in the script by the same rule. For a call that was sent twice the balance is what its one member holds:
 //! the same requests fit into that, so the answers are the same.
 
+use smallvec::{SmallVec, smallvec};
+
 /// `count` requests in a row, each for `permits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
@@ -15,22 +17,44 @@ pub(crate) struct Run {
 /// Requests in the order of their arrival.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Requests {
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: SmallVec<[Run; 1]>,
     /// How many runs, from the front, stand in line: there the first denial denies all behind it.
     pub(crate) runs_in_line: usize,
 }
 
-/// How a list was served: per run how many of its requests were granted, always the first ones.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Served {
-    pub(crate) taken: i64,
-    pub(crate) granted: Vec<u32>,
+/// The rule by which a list is served, one run after another.
+pub(crate) struct Serving {
+    rate: i64,
+    left: i64,
+    line_stands: bool,
+}
+
+impl Serving {
+    pub(crate) fn new(balance: i64, rate: i64) -> Self {
+        Self {
+            rate,
+            left: balance,
+            line_stands: false,
+        }
+    }
+
+    /// How many of a run's requests are granted, always the first ones. Requests above the rate are passed over.
+    pub(crate) fn serve(&mut self, run: Run, in_line: bool) -> u32 {
+        let permits = i64::from(run.permits);
+        if permits > self.rate || (in_line && self.line_stands) {
+            return 0;
+        }
+        let granted = i64::from(run.count).min(self.left.max(0) / permits);
+        self.left -= granted * permits;
+        self.line_stands = in_line && granted < i64::from(run.count);
+        granted as u32
+    }
 }
 
 impl Requests {
     pub(crate) fn one(permits: u32) -> Self {
         Self {
-            runs: vec![Run { permits, count: 1 }],
+            runs: smallvec![Run { permits, count: 1 }],
             runs_in_line: 0,
         }
     }
@@ -39,30 +63,18 @@ impl Requests {
         self.runs.iter().any(|run| i64::from(run.permits) <= rate)
     }
 
-    /// Serves the list from `balance` permits. A request above the rate is passed over.
-    pub(crate) fn serve(&self, balance: i64, rate: i64) -> Served {
-        let mut left = balance;
-        let mut line_stands = false;
-        let granted = self
-            .runs
-            .iter()
-            .enumerate()
-            .map(|(i, run)| {
-                let permits = i64::from(run.permits);
-                let in_line = i < self.runs_in_line;
-                if permits > rate || (in_line && line_stands) {
-                    return 0;
-                }
-                let granted = i64::from(run.count).min(left.max(0) / permits);
-                left -= granted * permits;
-                line_stands = in_line && granted < i64::from(run.count);
-                granted as u32
-            })
-            .collect();
-        Served {
-            taken: balance - left,
-            granted,
-        }
+    /// Each run and how many of its requests are granted from `balance` permits.
+    pub(crate) fn served(&self, balance: i64, rate: i64) -> impl Iterator<Item = (Run, u32)> {
+        let mut serving = Serving::new(balance, rate);
+        let runs = self.runs.iter().enumerate();
+        runs.map(move |(i, &run)| (run, serving.serve(run, i < self.runs_in_line)))
+    }
+
+    /// The permits that the list takes from `balance`.
+    pub(crate) fn taken(&self, balance: i64, rate: i64) -> i64 {
+        self.served(balance, rate)
+            .map(|(run, granted)| i64::from(run.permits) * i64::from(granted))
+            .sum()
     }
 }
 
@@ -117,27 +129,36 @@ mod tests {
         }
     }
 
+    fn granted(requests: &Requests, balance: i64) -> Vec<u32> {
+        requests
+            .served(balance, 10)
+            .map(|(_, granted)| granted)
+            .collect()
+    }
+
     #[test]
     fn a_run_is_granted_from_its_front_as_far_as_the_balance_goes() {
-        let served = requests(&[(2, 3), (1, 4)], 0).serve(5, 10);
-        assert_eq!(served.granted, [2, 1]);
-        assert_eq!(served.taken, 5);
+        let list = requests(&[(2, 3), (1, 4)], 0);
+        assert_eq!(granted(&list, 5), [2, 1]);
+        assert_eq!(list.taken(5, 10), 5);
     }
 
     #[test]
     fn a_small_request_behind_a_large_denied_one_is_granted() {
-        assert_eq!(requests(&[(8, 1), (1, 1)], 0).serve(5, 10).granted, [0, 1]);
+        assert_eq!(granted(&requests(&[(8, 1), (1, 1)], 0), 5), [0, 1]);
     }
 
     #[test]
     fn in_line_the_first_denial_denies_all_behind_it_but_not_those_out_of_line() {
-        let served = requests(&[(8, 1), (1, 1), (1, 1)], 2).serve(5, 10);
-        assert_eq!(served.granted, [0, 0, 1]);
+        assert_eq!(
+            granted(&requests(&[(8, 1), (1, 1), (1, 1)], 2), 5),
+            [0, 0, 1]
+        );
     }
 
     #[test]
     fn a_request_above_the_rate_is_passed_over_and_does_not_hold_up_the_line() {
-        assert_eq!(requests(&[(11, 1), (1, 1)], 2).serve(5, 10).granted, [0, 1]);
+        assert_eq!(granted(&requests(&[(11, 1), (1, 1)], 2), 5), [0, 1]);
     }
 
     #[test]
@@ -145,8 +166,8 @@ mod tests {
         for balance in 0..30 {
             for in_line in 0..=4 {
                 let list = requests(&[(3, 2), (20, 1), (5, 3), (1, 4)], in_line);
-                let first = list.serve(balance, 10);
-                assert_eq!(list.serve(first.taken, 10), first);
+                let taken = list.taken(balance, 10);
+                assert_eq!(granted(&list, taken), granted(&list, balance));
             }
         }
     }

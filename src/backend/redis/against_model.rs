@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use redis::aio::MultiplexedConnection;
@@ -414,7 +413,7 @@ impl Sides {
         let model = self.model.acquire(at, client, &call).ok();
         assert_eq!(redis, model);
         if let Some(answer) = model {
-            let taken = call.requests.serve(answer.balance, answer.rate).taken;
+            let taken = call.requests.taken(answer.balance, answer.rate);
             if taken > 0 {
                 self.grants.push(Grant {
                     score: answer.score,
@@ -458,7 +457,7 @@ impl Sides {
                     grants.set(crate::window::Grants::new());
                 }
                 if let Some(grants) = grants.get_mut() {
-                    grants.insert_member(score, Bytes::copy_from_slice(member));
+                    grants.insert_member(score, member);
                 }
             }
         }
