@@ -13,7 +13,7 @@ async fn main() -> Result<()> {
         Ok(url) => (RedissonClient::connect(&url).await?, "Redis at REDIS_URL"),
         Err(_) => (RedissonClient::in_memory(), "memory (REDIS_URL is not set)"),
     };
-    let limiter = client.rate_limiter("quickstart");
+    let limiter = client.rate_limiter("redisson-rate-limiter:quickstart");
     limiter
         .set_rate(Rate::overall(5, Duration::from_secs(1)))
         .await?;
@@ -76,7 +76,7 @@ impl Timeline {
     async fn wait(&self, who: &str, permits: u32) -> Result<()> {
         let asked = Instant::now();
         self.limiter.acquire(permits).await?;
-        let answer = format!("waited {} ms", asked.elapsed().as_millis());
+        let answer = format!("granted after {} ms", asked.elapsed().as_millis());
         let left = self.limiter.available_permits().await?;
         self.show(who, permits, &answer, left.unsigned_abs(), 5);
         Ok(())

@@ -18,6 +18,8 @@ mod batch;
 mod books;
 mod caller;
 mod desk;
+#[cfg(test)]
+mod interleavings;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +36,7 @@ use crate::permit::{Random, new_random};
 use crate::window::{Answer, Requests};
 use batch::{Batch, decision};
 use caller::{LoneCall, Receiver};
-use desk::{Desk, Driver, Next, Request};
+use desk::{Desk, Next, Request, Wake};
 
 /// How long the line sleeps at most before it asks again, whatever wait it was told.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -80,22 +82,17 @@ impl Queue {
         loop {
             let receiver = {
                 let mut desk = self.desk();
-                if desk.is_idle() {
-                    desk.lone_call = true;
+                if desk.start_lone_call() {
                     None
                 } else {
-                    Some(self.put_down(desk, permits, |desk, request| {
-                        desk.arrivals.push_back(request);
-                    }))
+                    Some(self.put_down(desk, permits, Desk::arrive))
                 }
             };
-            match receiver {
-                None => return LoneCall::new(Arc::clone(self), permits).await,
-                Some(receiver) => {
-                    if let Some(answer) = receiver.await {
-                        return answer;
-                    }
-                }
+            let Some(receiver) = receiver else {
+                return LoneCall::new(Arc::clone(self), permits).await;
+            };
+            if let Some(answer) = receiver.await {
+                return answer;
             }
             // The runtime that drove the queue shut down: ask again from this one.
         }
@@ -125,19 +122,13 @@ impl Queue {
             let receiver = match self.ask_before_the_line(permits).await {
                 Some(Ok(Decision::Granted { .. })) => return Ok(true),
                 Some(Ok(Decision::Denied { retry_after, .. })) => {
+                    let ask_at = Instant::now() + retry_after.min(LONGEST_SLEEP);
                     self.put_down(self.desk(), permits, |desk, request| {
-                        // It asked before anybody who joined meanwhile.
-                        desk.line.push_front(request);
-                        desk.ask_line_at = Some(Instant::now() + retry_after.min(LONGEST_SLEEP));
+                        desk.head_line(request, ask_at)
                     })
                 }
                 Some(Err(error)) => return Err(error),
-                None => self.put_down(self.desk(), permits, |desk, request| {
-                    if desk.line.is_empty() {
-                        desk.ask_line_at = None;
-                    }
-                    desk.line.push_back(request);
-                }),
+                None => self.put_down(self.desk(), permits, Desk::join_line),
             };
             let answer = match until {
                 None => receiver.await,
@@ -154,7 +145,7 @@ impl Queue {
 
     /// The answer for one who would be the first in line, where nobody else is asking.
     async fn ask_before_the_line(self: &Arc<Self>, permits: u32) -> Option<Result<Decision>> {
-        if !self.desk().line.is_empty() {
+        if self.desk().has_line() {
             return None;
         }
         if let Some(decision) = self.decide_at_once(permits) {
@@ -162,19 +153,17 @@ impl Queue {
         }
         {
             let mut desk = self.desk();
-            if !desk.is_idle() || !desk.line.is_empty() {
+            if desk.has_line() || !desk.start_lone_call() {
                 return None;
             }
-            desk.lone_call = true;
         }
         Some(LoneCall::new(Arc::clone(self), permits).await)
     }
 
     /// Asks for the line at once: this process gave permits back, or changed the rate.
     pub(crate) fn ask_again(&self) {
-        let mut desk = self.desk();
-        if !desk.line.is_empty() {
-            desk.ask_line_at = None;
+        // A line has a driver, so there is none to start.
+        if self.desk().ask_line_now() == Wake::Rouse {
             self.arrived.notify_one();
         }
     }
@@ -184,18 +173,17 @@ impl Queue {
         self: &Arc<Self>,
         mut desk: MutexGuard<'_, Desk>,
         permits: u32,
-        place: impl FnOnce(&mut Desk, Request),
+        place: impl FnOnce(&mut Desk, Request) -> Wake,
     ) -> Receiver {
         let (answer, receiver) = oneshot::channel();
-        place(&mut desk, Request { permits, answer });
-        match desk.driver {
-            Driver::None => {
-                desk.driver = Driver::Calling;
-                drop(desk);
+        let wake = place(&mut desk, Request { permits, answer });
+        drop(desk);
+        match wake {
+            Wake::Start => {
                 tokio::spawn(Arc::clone(self).drive());
             }
-            Driver::Asleep => self.arrived.notify_one(),
-            Driver::Calling => {}
+            Wake::Rouse => self.arrived.notify_one(),
+            Wake::Nothing => {}
         }
         Receiver::new(Arc::clone(self), receiver)
     }
@@ -225,7 +213,7 @@ impl Queue {
             over: false,
         };
         loop {
-            let next = self.desk().next();
+            let next = self.desk().next(Instant::now());
             match next {
                 Next::Call(batch) => self.call_for(batch).await,
                 Next::Sleep(until) => {
@@ -276,14 +264,9 @@ impl Queue {
                 }
             }
         }
-        if !still_in_line.is_empty() {
-            let mut desk = self.desk();
-            let wait = Duration::from_millis(answer.wait() as u64).min(LONGEST_SLEEP);
-            desk.ask_line_at = Some(Instant::now() + wait);
-            for request in still_in_line.into_iter().rev() {
-                desk.line.push_front(request);
-            }
-        }
+        let wait = Duration::from_millis(answer.wait() as u64).min(LONGEST_SLEEP);
+        self.desk()
+            .stay_in_line(still_in_line, Instant::now() + wait);
         (unclaimed > 0).then_some(Grant {
             score: answer.score,
             random,
@@ -293,7 +276,7 @@ impl Queue {
 
     /// Gives a grant that nobody holds to the head of the line, as far as it fits, and the rest back to the store.
     async fn give_back(&self, mut grant: Grant) {
-        self.pass_on(&mut grant);
+        self.desk().pass_on(&mut grant);
         if grant.permits == 0 {
             return;
         }
@@ -305,34 +288,6 @@ impl Queue {
                 %error,
                 "permits of a cancelled request come back only when their window has passed"
             ),
-        }
-    }
-
-    fn pass_on(&self, grant: &mut Grant) {
-        let mut desk = self.desk();
-        while let Some(head) = desk.line.front() {
-            if !head.answer.is_closed() && head.permits > grant.permits {
-                return;
-            }
-            let Some(head) = desk.line.pop_front() else {
-                return;
-            };
-            if head.answer.is_closed() {
-                continue;
-            }
-            // Who stands in line learns of this only that it was granted.
-            let decision = Decision::Granted {
-                grant: Grant {
-                    permits: head.permits,
-                    ..*grant
-                },
-                limit: desk.books.rate.unwrap_or_default() as u64,
-                remaining: 0,
-                reset: Duration::ZERO,
-            };
-            if head.answer.send(Ok(decision)).is_ok() {
-                grant.permits -= head.permits;
-            }
         }
     }
 }
@@ -356,15 +311,7 @@ struct Shift<'a> {
 impl Drop for Shift<'_> {
     fn drop(&mut self) {
         if !self.over {
-            let mut desk = self.queue.desk();
-            desk.driver = Driver::None;
-            desk.ask_line_at = None;
-            // Dropping the senders is what tells them.
-            let abandoned = (
-                std::mem::take(&mut desk.arrivals),
-                std::mem::take(&mut desk.line),
-            );
-            drop(desk);
+            let abandoned = self.queue.desk().abandon();
             drop(abandoned);
         }
     }

@@ -25,7 +25,7 @@ impl Batch {
     pub(super) fn fill_from(&mut self, from: &mut VecDeque<Request>) {
         let mut room = u32::MAX - self.requests.iter().map(|r| r.permits).sum::<u32>();
         while let Some(next) = from.front() {
-            if next.answer.is_closed() {
+            if next.is_gone() {
                 from.pop_front();
                 continue;
             }

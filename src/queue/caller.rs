@@ -54,7 +54,7 @@ impl Future for LoneCall {
             return Poll::Pending;
         };
         self.call = None;
-        self.queue.desk().lone_call = false;
+        self.queue.desk().end_lone_call();
         let (random, permits) = (self.random, self.permits);
         Poll::Ready(result.and_then(|answer| self.queue.decision_alone(random, permits, &answer)))
     }
@@ -63,7 +63,7 @@ impl Future for LoneCall {
 impl Drop for LoneCall {
     fn drop(&mut self) {
         let Some(call) = self.call.take() else { return };
-        self.queue.desk().lone_call = false;
+        self.queue.desk().end_lone_call();
         let (queue, permits, random) = (Arc::clone(&self.queue), self.permits, self.random);
         self.handle.spawn(async move {
             if let Ok(answer) = call.await

@@ -1,30 +1,36 @@
-//! What is put down and who works on it: the queue's state, without any waiting.
+//! What is put down and who works on it: the queue's state and its rules, without any waiting. Whoever changes it holds
+//! its lock and then does what it returns.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::batch::Batch;
 use super::books::Books;
-use crate::decision::Decision;
+use crate::decision::{Decision, Grant};
 use crate::error::Result;
 
 /// The state of one limiter's queue.
 #[derive(Default)]
 pub(super) struct Desk {
-    pub(super) arrivals: VecDeque<Request>,
-    pub(super) line: VecDeque<Request>,
+    /// Plain requests, for the next call.
+    arrivals: VecDeque<Request>,
+    /// Those who wait for permits.
+    line: VecDeque<Request>,
     /// When to ask for the line; `None` for at once.
-    pub(super) ask_line_at: Option<Instant>,
+    ask_line_at: Option<Instant>,
+    /// Permits came back while a call was under way, which may have missed them.
+    ask_line_again: bool,
     /// A lone caller's own call is under way.
-    pub(super) lone_call: bool,
-    pub(super) driver: Driver,
+    lone_call: bool,
+    driver: Driver,
     pub(super) books: Books,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Driver {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Driver {
     #[default]
     /// No task: there is nothing to do.
     None,
@@ -39,6 +45,18 @@ pub(super) struct Request {
     pub(super) answer: oneshot::Sender<Result<Decision>>,
 }
 
+/// What to do for the driver after something was put down.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wake {
+    /// There is none: start it.
+    Start,
+    /// It sleeps: wake it.
+    Rouse,
+    /// It will look at the desk by itself.
+    Nothing,
+}
+
 /// What the driver does next.
 pub(super) enum Next {
     Call(Batch),
@@ -47,24 +65,91 @@ pub(super) enum Next {
 }
 
 impl Desk {
-    /// Whether a caller may make its own call.
-    pub(super) fn is_idle(&self) -> bool {
-        !self.lone_call && self.driver != Driver::Calling && self.arrivals.is_empty()
+    /// Lets a caller make its own call where nobody else asks; it says when that is over.
+    pub(super) fn start_lone_call(&mut self) -> bool {
+        let is_idle = !self.lone_call && self.driver != Driver::Calling && self.arrivals.is_empty();
+        if is_idle {
+            self.lone_call = true;
+            self.ask_line_again = false;
+        }
+        is_idle
     }
 
-    pub(super) fn next(&mut self) -> Next {
-        while self.line.front().is_some_and(|r| r.answer.is_closed()) {
+    pub(super) fn end_lone_call(&mut self) {
+        self.lone_call = false;
+    }
+
+    pub(super) fn has_line(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    /// Puts a plain request down.
+    pub(super) fn arrive(&mut self, request: Request) -> Wake {
+        self.arrivals.push_back(request);
+        self.wake()
+    }
+
+    /// Puts a request at the end of the line.
+    pub(super) fn join_line(&mut self, request: Request) -> Wake {
+        if self.line.is_empty() {
+            self.ask_line_at = None;
+        }
+        self.line.push_back(request);
+        self.wake()
+    }
+
+    /// Puts a request at the head of the line: one that was denied before anybody else joined.
+    pub(super) fn head_line(&mut self, request: Request, ask_at: Instant) -> Wake {
+        self.line.push_front(request);
+        self.ask_line_at = (!self.ask_line_again).then_some(ask_at);
+        self.wake()
+    }
+
+    /// Puts requests that a call denied back to the head of the line.
+    pub(super) fn stay_in_line(&mut self, requests: Vec<Request>, ask_at: Instant) {
+        if !requests.is_empty() {
+            self.ask_line_at = (!self.ask_line_again).then_some(ask_at);
+        }
+        for request in requests.into_iter().rev() {
+            self.line.push_front(request);
+        }
+    }
+
+    /// Lets the line be asked for at once.
+    pub(super) fn ask_line_now(&mut self) -> Wake {
+        self.ask_line_again = true;
+        if self.line.is_empty() {
+            return Wake::Nothing;
+        }
+        self.ask_line_at = None;
+        self.wake()
+    }
+
+    fn wake(&mut self) -> Wake {
+        match self.driver {
+            Driver::None => {
+                self.driver = Driver::Calling;
+                Wake::Start
+            }
+            Driver::Asleep => Wake::Rouse,
+            Driver::Calling => Wake::Nothing,
+        }
+    }
+
+    /// What the driver does next.
+    pub(super) fn next(&mut self, now: Instant) -> Next {
+        while self.line.front().is_some_and(Request::is_gone) {
             self.line.pop_front();
         }
-        let line_is_due = self.ask_line_at.is_none_or(|at| at <= Instant::now());
         let mut batch = Batch::default();
-        if line_is_due {
+        if self.ask_line_at.is_none_or(|at| at <= now) {
             batch.fill_from(&mut self.line);
             batch.in_line = batch.requests.len();
         }
         batch.fill_from(&mut self.arrivals);
         if !batch.requests.is_empty() {
             self.driver = Driver::Calling;
+            self.ask_line_again = false;
             return Next::Call(batch);
         }
         match self.ask_line_at {
@@ -78,5 +163,49 @@ impl Desk {
                 Next::Stop
             }
         }
+    }
+
+    /// Gives the head of the line what fits out of a grant that nobody holds.
+    pub(super) fn pass_on(&mut self, grant: &mut Grant) {
+        while let Some(head) = self.line.pop_front() {
+            if head.is_gone() {
+                continue;
+            }
+            if head.permits > grant.permits {
+                self.line.push_front(head);
+                return;
+            }
+            // Who stands in line learns of this only that it was granted.
+            let decision = Decision::Granted {
+                grant: Grant {
+                    permits: head.permits,
+                    ..*grant
+                },
+                limit: self.books.rate.unwrap_or_default() as u64,
+                remaining: 0,
+                reset: Duration::ZERO,
+            };
+            let permits = head.permits;
+            if head.answer.send(Ok(decision)).is_ok() {
+                grant.permits -= permits;
+            }
+        }
+    }
+
+    /// The driver is gone in the middle of its work: hands over all that is put down. Dropping it tells those who wait.
+    pub(super) fn abandon(&mut self) -> impl Sized + use<> {
+        self.driver = Driver::None;
+        self.ask_line_at = None;
+        (
+            std::mem::take(&mut self.arrivals),
+            std::mem::take(&mut self.line),
+        )
+    }
+}
+
+impl Request {
+    /// Whether its caller has given up.
+    pub(super) fn is_gone(&self) -> bool {
+        self.answer.is_closed()
     }
 }
