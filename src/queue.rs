@@ -19,6 +19,8 @@ mod books;
 mod caller;
 mod desk;
 #[cfg(test)]
+mod distant_store;
+#[cfg(test)]
 mod interleavings;
 
 use std::sync::atomic::{AtomicBool, Ordering};
