@@ -283,3 +283,36 @@ async fn a_line_that_nobody_waits_in_any_more_lets_the_queue_go() {
     let handles = Arc::strong_count(&queue);
     assert_eq!(handles, 1, "the driver still holds the queue");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_was_handed_over_and_not_picked_up_goes_back() {
+    let store = DistantStore::new();
+    let queue = store.queue(Rate::overall(3, HOUR)).await;
+    let lone = tokio::spawn({
+        let queue = Arc::clone(&queue);
+        async move { queue.decide(1).await }
+    });
+    tokio::task::yield_now().await; // it is under way, so the next two share a call
+    let (first, second) = {
+        let ask = |queue: &Arc<Queue>| {
+            let queue = Arc::clone(queue);
+            async move { queue.decide(1).await.map(|decision| decision.is_granted()) }
+        };
+        let (first, second) = (ask(&queue), ask(&queue));
+        let (abort, aborted) = tokio::sync::oneshot::channel::<tokio::task::AbortHandle>();
+        let first = tokio::spawn(async move {
+            let second = aborted.await.unwrap();
+            let granted = first.await;
+            second.abort(); // its answer came with ours, and it has not seen it yet
+            granted
+        });
+        let second = tokio::spawn(second);
+        abort.send(second.abort_handle()).unwrap();
+        (first, second)
+    };
+    assert!(lone.await.unwrap().unwrap().is_granted());
+    assert!(first.await.unwrap().unwrap());
+    assert!(second.await.unwrap_err().is_cancelled());
+    sleep(4 * TRAVEL).await;
+    assert_eq!(store.available(&queue).await, 1);
+}
