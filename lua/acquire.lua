@@ -22,6 +22,7 @@
 -- Writes  one member for all that is granted, the permits left; grants that are over go; books that do not
 --         balance are settled; the times to live. Nothing where every request is for more than the rate.
 
+local name, value, client_value, permits, client_permits = unpack(KEYS)
 local given_now, deadline, random, sent_before = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 local summed_rate, runs_in_line, first_run = ARGV[5], tonumber(ARGV[6]), 7
 
@@ -34,7 +35,7 @@ if deadline ~= '' and server_now > tonumber(deadline) then
 end
 local now = given_now == '' and server_now or tonumber(given_now)
 
-local limiter, failure = open(KEYS)
+local limiter, failure = open(name, value, client_value, permits, client_permits)
 if failure then
   return failure
 end
@@ -67,11 +68,11 @@ settle(limiter, now, check)
 local left = limiter.balance
 local line_stands = false
 for i = first_run, #ARGV, 2 do
-  local permits, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
+  local asked, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
   local in_line = (i - first_run) / 2 < runs_in_line
-  if permits <= rate and not (in_line and line_stands) then
-    local granted = math.min(count, math.floor(left / permits))
-    left = left - math.max(granted, 0) * permits
+  if asked <= rate and not (in_line and line_stands) then
+    local granted = math.min(count, math.floor(left / asked))
+    left = left - math.max(granted, 0) * asked
     line_stands = in_line and granted < count
   end
 end

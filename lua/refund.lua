@@ -10,9 +10,10 @@
 -- Errors  UNINITIALIZED, BADSTATE
 -- Writes  the member shrinks or goes, and the permits left rise by as much, at most to the rate
 
-local now, score, random, permits = time_of(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
+local name, value, client_value, permits, client_permits = unpack(KEYS)
+local now, score, random, refunded = time_of(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 
-local limiter, failure = open(KEYS)
+local limiter, failure = open(name, value, client_value, permits, client_permits)
 if failure then
   return failure
 end
@@ -24,7 +25,7 @@ local prefix = string.char(#random) .. random
 for _, member in ipairs(redis.call('zrangebyscore', limiter.permits_key, score, score)) do
   local held = permits_of(member)
   if held and string.sub(member, 1, #prefix) == prefix then
-    local back = math.min(permits, held)
+    local back = math.min(refunded, held)
     if held > back then
       redis.call('zadd', limiter.permits_key, score, pack(random, held - back))
     end

@@ -9,15 +9,16 @@
 -- Writes  the permits left, at most the rate; the oldest grants shrink or go; grants that are over go; the
 --         times to live
 
-local now, permits = time_of(ARGV[1]), tonumber(ARGV[2])
+local name, value, client_value, permits, client_permits = unpack(KEYS)
+local now, released = time_of(ARGV[1]), tonumber(ARGV[2])
 
-local limiter, failure = open(KEYS)
+local limiter, failure = open(name, value, client_value, permits, client_permits)
 if failure then
   return failure
 end
 settle(limiter, now, false)
-take_from_oldest(limiter, limiter.excess + permits)
-limiter.balance = math.min(limiter.balance + permits, limiter.rate)
+take_from_oldest(limiter, limiter.excess + released)
+limiter.balance = math.min(limiter.balance + released, limiter.rate)
 limiter.value = nil -- it is written anew in any case, as Redisson does
 write(limiter, 0)
 renew(limiter)

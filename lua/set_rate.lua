@@ -9,7 +9,7 @@
 -- Writes  the hash; the permits left and the grants that the new type uses go; the time to live of the hash
 --         where there is a keep alive, else it stays as it was
 
-local name, value, client_value, permits, client_permits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local name, value, client_value, permits, client_permits = unpack(KEYS)
 local rate, interval, limiter_type, keep_alive = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 redis.call('hset', name, 'rate', rate, 'interval', interval, 'type', limiter_type, 'keepAliveTime', keep_alive)

@@ -9,7 +9,7 @@
 -- Writes  the fields that the hash lacks; where there was no hash, also its time to live, and what an earlier
 --         limiter of this name left in the other keys goes
 
-local name, value, client_value, permits, client_permits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local name, value, client_value, permits, client_permits = unpack(KEYS)
 local rate, interval, limiter_type, keep_alive = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local is_new = redis.call('exists', name) == 0

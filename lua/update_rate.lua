@@ -13,7 +13,7 @@
 --         interval go, the permits left are what the new rate leaves beside the live ones. Else: the permits
 --         left and the grants that the type uses go. The times to live
 
-local name, value, client_value, permits, client_permits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local name, value, client_value, permits, client_permits = unpack(KEYS)
 local now, rate, interval, limiter_type, keep_alive = time_of(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local keep_state, only_existing = ARGV[6] == '1', ARGV[7] == '1'
 

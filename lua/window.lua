@@ -58,8 +58,8 @@ end
 
 -- The limiter's settings and the two keys that its type chooses: nil and an error where they cannot be used.
 -- Reads only.
-local function open(keys)
-  local fields = redis.call('hmget', keys[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local function open(name, value, client_value, permits, client_permits)
+  local fields = redis.call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
   if not (fields[1] and fields[2] and fields[3]) then
     return nil, redis.error_reply('UNINITIALIZED the rate limiter has no rate')
   end
@@ -69,20 +69,20 @@ local function open(keys)
     return nil, redis.error_reply('BADSTATE the hash of the rate limiter holds a field that is not its kind of number')
   end
   local per_client = fields[3] == '1'
-  local value_key = per_client and keys[3] or keys[2]
-  local left = redis.call('get', value_key)
-  local value = left and integer(left) or nil
-  if left and not value then
+  local value_key = per_client and client_value or value
+  local text = redis.call('get', value_key)
+  local left = text and integer(text) or nil
+  if text and not left then
     return nil, redis.error_reply('BADSTATE the permits left are not a whole number')
   end
   return {
-    name = keys[1],
+    name = name,
     rate = rate,
     interval = interval,
     keep_alive = keep_alive,
     value_key = value_key,
-    permits_key = per_client and keys[5] or keys[4],
-    value = value, -- nil where the key is not there
+    permits_key = per_client and client_permits or permits,
+    value = left, -- nil where the key is not there
   }
 end
 
