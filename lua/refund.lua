@@ -5,13 +5,16 @@
 --         2  score of the grant
 --         3  random bytes of the grant
 --         4  permits to give back
+--         5  the rate at which this caller had the live grants summed lately, '' where it did not
 -- Returns how many permits came back: fewer than asked where others released part of the grant, 0 where its
 --         window has passed
 -- Errors  UNINITIALIZED, BADSTATE
--- Writes  the member shrinks or goes, and the permits left rise by as much, at most to the rate
+-- Writes  the member shrinks or goes, and the permits left rise by as much; grants that are over go; books that do
+--         not balance are settled; the times to live. Nothing where the grant is not found
 
 local name, value, client_value, permits, client_permits = unpack(KEYS)
-local now, score, random, refunded = time_of(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
+local now, score, random = time_of(ARGV[1]), ARGV[2], ARGV[3]
+local refunded, summed_rate = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 local limiter, failure = open(name, value, client_value, permits, client_permits)
 if failure then
@@ -26,14 +29,16 @@ for _, member in ipairs(redis.call('zrangebyscore', limiter.permits_key, score, 
   local held = permits_of(member)
   if held and string.sub(member, 1, #prefix) == prefix then
     local back = math.min(refunded, held)
+    settle(limiter, now, summed_rate ~= limiter.rate)
+    -- The grant first: a peer's release is made good out of what remains.
     if held > back then
       redis.call('zadd', limiter.permits_key, score, pack(random, held - back))
     end
     redis.call('zrem', limiter.permits_key, member)
-    if limiter.value then
-      -- A lost value needs nothing here: the next acquire works it out from the grants.
-      redis.call('incrby', limiter.value_key, digits(math.min(back, limiter.rate - limiter.value)))
-    end
+    take_from_oldest(limiter, limiter.excess)
+    credit(limiter, back)
+    write(limiter, 0)
+    renew(limiter)
     return back
   end
 end

@@ -4,21 +4,22 @@
 -- KEYS    name, value, value of the client, permits, permits of the client
 -- ARGV    1  now in ms, or '' for the server's clock
 --         2  permits
+--         3  the rate at which this caller had the live grants summed lately, '' where it did not
 -- Returns the permits left after it
 -- Errors  UNINITIALIZED, BADSTATE
 -- Writes  the permits left, at most the rate; the oldest grants shrink or go; grants that are over go; the
 --         times to live
 
 local name, value, client_value, permits, client_permits = unpack(KEYS)
-local now, released = time_of(ARGV[1]), tonumber(ARGV[2])
+local now, released, summed_rate = time_of(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local limiter, failure = open(name, value, client_value, permits, client_permits)
 if failure then
   return failure
 end
-settle(limiter, now, false)
-take_from_oldest(limiter, limiter.excess + released)
-limiter.balance = math.min(limiter.balance + released, limiter.rate)
+settle(limiter, now, summed_rate ~= limiter.rate)
+take_from_oldest(limiter, limiter.excess)
+credit(limiter, take_from_oldest(limiter, released))
 limiter.value = nil -- it is written anew in any case, as Redisson does
 write(limiter, 0)
 renew(limiter)

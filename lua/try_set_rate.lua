@@ -6,8 +6,8 @@
 --         3  type, '0' overall or '1' per client
 --         4  keep alive in ms, '0' for none
 -- Returns 1 where the limiter got its type by this call, else 0
--- Writes  the fields that the hash lacks; where there was no hash, also its time to live, and what an earlier
---         limiter of this name left in the other keys goes
+-- Writes  the fields that the hash lacks, and its time to live where it got its type; where there was no hash, what
+--         an earlier limiter of this name left in the other keys goes
 
 local name, value, client_value, permits, client_permits = unpack(KEYS)
 local rate, interval, limiter_type, keep_alive = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -19,8 +19,8 @@ redis.call('hsetnx', name, 'keepAliveTime', keep_alive)
 local was_set = redis.call('hsetnx', name, 'type', limiter_type)
 if is_new then
   redis.call('del', value, client_value, permits, client_permits)
-  if keep_alive ~= '0' then
-    redis.call('pexpire', name, keep_alive)
-  end
+end
+if was_set == 1 and keep_alive ~= '0' then
+  redis.call('pexpire', name, keep_alive)
 end
 return was_set

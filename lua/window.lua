@@ -91,8 +91,10 @@ end
 --   expired   whether there are any
 --   balance   the permits left
 --   oldest    score of the oldest live grant, nil where there is none
---   excess    permits that the live grants hold beyond rate - balance
---   counted   how many live grants were summed to know that
+--   used      permits of the live grants where they were summed, less `excess`; else nil
+--   excess    permits that the live grants hold although a peer's release gave them back
+--   counted   how many live grants were summed; 0 also where they hold more than the rate, so that whoever goes by
+--             it has them summed again
 -- Summing the live grants costs time, so it is done only where it is needed: to replace a lost value, when
 -- their mere number shows that the books do not balance, and when `check` asks for it.
 local function settle(limiter, now, check)
@@ -123,22 +125,26 @@ local function settle(limiter, now, check)
       or (limiter.expired and freed + redis.call('zcard', key) - gone > rate - value) then
     local live = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf')
     local used = sum(live)
-    -- A value that is larger than rate - used was raised by a peer's release: it stays.
-    limiter.balance = math.min(math.max(value or 0, rate - used), rate)
-    limiter.excess = math.max(used - (rate - limiter.balance), 0) -- a sum beyond 2^53 would be inexact
-    limiter.counted = #live
+    -- What is left beside more grants than that leaves room for was raised by a peer's release.
+    local left = math.max(math.min(value or 0, rate), 0)
+    limiter.excess = math.min(math.max(used - (rate - left), 0), left)
+    limiter.used = used - limiter.excess
+    -- A rate that was lowered may be below what is in use.
+    limiter.balance = math.max(rate - limiter.used, 0)
+    limiter.counted = limiter.used <= rate and #live or 0
   end
 end
 
--- Takes `permits` out of the oldest live grants. The shrunk one is added before its old form goes, so that the
--- key, and its time to live, stay.
+-- Takes `permits` out of the oldest live grants and returns how many it found. The shrunk one is added before its old
+-- form goes, so that the key, and its time to live, stay.
 local function take_from_oldest(limiter, permits)
   local key, skipped = limiter.permits_key, 0
+  local wanted = permits
   while permits > 0 do
     local oldest = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf',
       'withscores', 'limit', skipped, 64)
     if not oldest[1] then
-      return
+      break
     end
     for i = 1, #oldest, 2 do
       local member, score = oldest[i], oldest[i + 1]
@@ -153,6 +159,17 @@ local function take_from_oldest(limiter, permits)
         permits = math.max(permits - held, 0)
       end
     end
+  end
+  return wanted - permits
+end
+
+-- Adds permits that came back out of live grants to the balance.
+local function credit(limiter, permits)
+  if limiter.used then
+    limiter.used = limiter.used - permits
+    limiter.balance = math.max(limiter.rate - math.max(limiter.used, 0), 0)
+  else
+    limiter.balance = math.min(limiter.balance + permits, limiter.rate)
   end
 end
 

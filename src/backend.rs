@@ -47,8 +47,8 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// Whether the keys of a limiter must share a hash slot.
     fn is_cluster(&self) -> bool;
 
-    /// Decides a list of requests. `random` names the call; `summed_rate` is the rate at which the caller had the
-    /// books checked lately.
+    /// Decides a list of requests. `random` names the call; `summed_rate`, here and below, is the rate at which the
+    /// caller had the live grants summed lately.
     async fn acquire(
         &self,
         keys: &Keys,
@@ -61,8 +61,8 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         None
     }
 
-    async fn refund(&self, keys: &Keys, grant: &Grant) -> Result<u32>;
-    async fn release(&self, keys: &Keys, permits: u32) -> Result<()>;
+    async fn refund(&self, keys: &Keys, grant: &Grant, summed_rate: Option<i64>) -> Result<u32>;
+    async fn release(&self, keys: &Keys, permits: u32, summed_rate: Option<i64>) -> Result<()>;
     async fn available_permits(&self, keys: &Keys) -> Result<i64>;
 
     async fn try_set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<bool>;

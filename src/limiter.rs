@@ -559,7 +559,7 @@ impl RRateLimiter for RateLimiter {
 
     async fn refund(&self, grant: Grant) -> Result<u32> {
         let (backend, keys) = self.checked()?;
-        let answer = backend.refund(keys, &grant).await;
+        let answer = backend.refund(keys, &grant, self.queue.summed_rate()).await;
         self.queue.ask_again();
         answer
     }
@@ -567,7 +567,9 @@ impl RRateLimiter for RateLimiter {
     async fn release(&self, permits: u32) -> Result<()> {
         self.asked_for(permits)?;
         let (backend, keys) = self.checked()?;
-        let answer = backend.release(keys, permits).await;
+        let answer = backend
+            .release(keys, permits, self.queue.summed_rate())
+            .await;
         self.queue.ask_again();
         answer
     }

@@ -76,6 +76,11 @@ impl Queue {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The rate at which the live grants were summed lately.
+    pub(crate) fn summed_rate(&self) -> Option<i64> {
+        self.desk().books.summed_rate()
+    }
+
     /// Decides now, without waiting for permits.
     pub(crate) async fn decide(self: &Arc<Self>, permits: u32) -> Result<Decision> {
         if let Some(decision) = self.decide_at_once(permits) {
@@ -192,7 +197,7 @@ impl Queue {
 
     /// One call to the store.
     async fn call(&self, random: Random, requests: Requests) -> Result<Answer> {
-        let summed_rate = self.desk().books.summed_rate();
+        let summed_rate = self.summed_rate();
         let answer = self
             .backend
             .acquire(&self.keys, random, requests, summed_rate)
@@ -282,7 +287,8 @@ impl Queue {
         if grant.permits == 0 {
             return;
         }
-        match self.backend.refund(&self.keys, &grant).await {
+        let summed_rate = self.summed_rate();
+        match self.backend.refund(&self.keys, &grant, summed_rate).await {
             Ok(_) => self.ask_again(),
             Err(error) => tracing::warn!(
                 limiter = %self.keys.name,

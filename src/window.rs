@@ -15,6 +15,7 @@ mod requests;
 
 use std::collections::HashMap;
 
+use crate::decision::Grant;
 use crate::permit::Random;
 use crate::rate::RateType;
 
@@ -74,9 +75,26 @@ struct Settled {
     over: usize,
     balance: i64,
     oldest: Option<i64>,
-    /// Permits that the live grants hold beyond rate - balance.
+    /// Permits of the live grants where they were summed, less `excess`.
+    used: Option<i64>,
+    /// Permits that the live grants hold although a peer's release gave them back.
     excess: i64,
+    /// How many live grants were summed; 0 also where they hold more than the rate, so that whoever goes by it has them
+    /// summed again.
     counted: u64,
+}
+
+impl Settled {
+    /// Adds permits that came back out of live grants to the balance.
+    fn credit(&mut self, permits: i64, rate: i64) {
+        match &mut self.used {
+            Some(used) => {
+                *used -= permits;
+                self.balance = (rate - (*used).max(0)).max(0);
+            }
+            None => self.balance = (self.balance + permits).min(rate),
+        }
+    }
 }
 
 /// The settings and the pool that their type chooses.
@@ -165,13 +183,16 @@ impl Window {
         at: At,
         client: &str,
         permits: u32,
+        summed_rate: Option<i64>,
     ) -> Result<i64, NotInitialized> {
         let mut open = self.open(client, at.server)?;
-        let mut settled = open.settle(at.now, false);
-        let back = settled.excess + i64::from(permits);
-        open.pool
-            .change_grants(|grants| grants.take_from_oldest(settled.over, back));
-        settled.balance = (settled.balance + i64::from(permits)).min(open.settings.rate);
+        let rate = open.settings.rate;
+        let mut settled = open.settle(at.now, summed_rate != Some(rate));
+        let found = open.pool.change_grants(|grants| {
+            grants.take_from_oldest(settled.over, settled.excess);
+            grants.take_from_oldest(settled.over, i64::from(permits))
+        });
+        settled.credit(found, rate);
         open.pool.value.remove(); // it is written anew in any case, as Redisson does
         open.write(&settled, 0);
         open.renew(at.server);
@@ -183,23 +204,24 @@ impl Window {
         &mut self,
         at: At,
         client: &str,
-        score: i64,
-        random: &Random,
-        permits: u32,
+        grant: &Grant,
+        summed_rate: Option<i64>,
     ) -> Result<u32, NotInitialized> {
-        let open = self.open(client, at.server)?;
+        let mut open = self.open(client, at.server)?;
         let Settings { rate, interval, .. } = open.settings;
-        if score <= at.now - interval {
+        if grant.score <= at.now - interval || !open.pool.grants().holds(grant) {
             return Ok(0);
         }
-        let mut back = 0;
-        open.pool
-            .change_grants(|grants| back = grants.shrink(score, random, permits));
-        if back > 0
-            && let Some(value) = open.pool.value.get_mut()
-        {
-            *value += i64::from(back).min(rate - *value);
-        }
+        let mut settled = open.settle(at.now, summed_rate != Some(rate));
+        let back = open.pool.change_grants(|grants| {
+            // The grant first: a peer's release is made good out of what remains.
+            let back = grants.shrink(grant);
+            grants.take_from_oldest(settled.over, settled.excess);
+            back
+        });
+        settled.credit(i64::from(back), rate);
+        open.write(&settled, 0);
+        open.renew(at.server);
         Ok(back)
     }
 
@@ -224,6 +246,7 @@ impl Open<'_> {
             over,
             balance: rate,
             oldest: grants.score_at(over),
+            used: None,
             excess: 0,
             counted: 0,
         };
@@ -235,10 +258,14 @@ impl Open<'_> {
         settled.balance = balance.min(rate);
         if value.is_none() || check || (over > 0 && balance + live > rate) {
             let used = grants.permits_after(over);
-            // A value that is larger than rate - used was raised by a peer's release: it stays.
-            settled.balance = value.unwrap_or(0).max(rate - used).min(rate);
-            settled.excess = (settled.balance + used - rate).max(0);
-            settled.counted = live as u64;
+            // What is left beside more grants than that leaves room for was raised by a peer's release.
+            let left = value.unwrap_or(0).clamp(0, rate);
+            settled.excess = (used + left - rate).clamp(0, left);
+            let used = used - settled.excess;
+            settled.used = Some(used);
+            // A rate that was lowered may be below what is in use.
+            settled.balance = (rate - used).max(0);
+            settled.counted = if used <= rate { live as u64 } else { 0 };
         }
         settled
     }
@@ -281,16 +308,13 @@ impl Pool {
     }
 
     /// As Redis does it: a zset without members is gone, its time to live with it.
-    fn change_grants(&mut self, change: impl FnOnce(&mut Grants)) {
-        if self.grants.get().is_none() {
-            self.grants.set(Grants::new());
+    fn change_grants<T>(&mut self, change: impl FnOnce(&mut Grants) -> T) -> T {
+        let grants = self.grants.get_or_set(Grants::new);
+        let answer = change(grants);
+        if grants.is_empty() {
+            self.grants.remove();
         }
-        if let Some(grants) = self.grants.get_mut() {
-            change(grants);
-            if grants.is_empty() {
-                self.grants.remove();
-            }
-        }
+        answer
     }
 
     fn expire_at(&mut self, at: i64) {

@@ -161,7 +161,9 @@ impl MemoryBackend {
                 .window
                 .acquire(at, &keys.client_id, &call)
                 .map_err(|NotInitialized| not_initialized(keys))?;
-            held.summed_rate = Some(answer.rate);
+            if answer.counted > 0 {
+                held.summed_rate = Some(answer.rate);
+            }
             Ok(answer)
         })
     }
@@ -204,22 +206,21 @@ impl Backend for MemoryBackend {
         Some(self.decide(keys, random, Requests::one(permits)))
     }
 
-    async fn refund(&self, keys: &Keys, grant: &Grant) -> Result<u32> {
-        self.initialized(keys, |window, at| {
-            window.refund(
-                at,
-                &keys.client_id,
-                grant.score,
-                &grant.random,
-                grant.permits,
-            )
+    async fn refund(&self, keys: &Keys, grant: &Grant, _summed_rate: Option<i64>) -> Result<u32> {
+        self.with(keys, |held, at| {
+            let summed_rate = held.summed_rate;
+            held.window.refund(at, &keys.client_id, grant, summed_rate)
         })
+        .map_err(|NotInitialized| not_initialized(keys))
     }
 
-    async fn release(&self, keys: &Keys, permits: u32) -> Result<()> {
-        self.initialized(keys, |window, at| {
-            window.release(at, &keys.client_id, permits)
-        })?;
+    async fn release(&self, keys: &Keys, permits: u32, _summed_rate: Option<i64>) -> Result<()> {
+        self.with(keys, |held, at| {
+            let summed_rate = held.summed_rate;
+            held.window
+                .release(at, &keys.client_id, permits, summed_rate)
+        })
+        .map_err(|NotInitialized| not_initialized(keys))?;
         Ok(())
     }
 

@@ -319,18 +319,22 @@ impl Backend for RedisBackend {
         }
     }
 
-    async fn refund(&self, keys: &Keys, grant: &Grant) -> Result<u32> {
+    async fn refund(&self, keys: &Keys, grant: &Grant, summed_rate: Option<i64>) -> Result<u32> {
         let args = Args::new()
             .optional(self.clock.now())
             .number(grant.score)
             .bytes(&grant.random)
-            .number(grant.permits);
+            .number(grant.permits)
+            .optional(summed_rate);
         let answer = self.run(&script::REFUND, keys, &args, Repeat::Never).await;
         read(&keys.name, answer?)
     }
 
-    async fn release(&self, keys: &Keys, permits: u32) -> Result<()> {
-        let args = Args::new().optional(self.clock.now()).number(permits);
+    async fn release(&self, keys: &Keys, permits: u32, summed_rate: Option<i64>) -> Result<()> {
+        let args = Args::new()
+            .optional(self.clock.now())
+            .number(permits)
+            .optional(summed_rate);
         self.run(&script::RELEASE, keys, &args, Repeat::Never)
             .await?;
         Ok(())

@@ -27,12 +27,17 @@ impl Books {
         if asked == Some(answer.rate) {
             return; // nothing was summed
         }
+        self.rate = Some(answer.rate);
+        if answer.counted == 0 {
+            // There was nothing to sum, or more than the rate is in use, which each call has to look at.
+            self.due = None;
+            return;
+        }
         // Four times a window, but no more than once a second, nor more than about a hundredth of the server's time.
         let quarter = Duration::from_millis(answer.interval.max(0) as u64) / 4;
         let pause = quarter
             .min(Duration::from_secs(1))
             .max(Duration::from_micros(100) * answer.counted.min(u64::from(u32::MAX)) as u32);
-        self.rate = Some(answer.rate);
         self.due = Some(Instant::now() + pause);
     }
 }

@@ -81,15 +81,15 @@ impl Backend for DistantStore {
         answer
     }
 
-    async fn refund(&self, keys: &Keys, grant: &Grant) -> Result<u32> {
+    async fn refund(&self, keys: &Keys, grant: &Grant, summed_rate: Option<i64>) -> Result<u32> {
         self.travel().await?;
-        let answer = self.memory.refund(keys, grant).await;
+        let answer = self.memory.refund(keys, grant, summed_rate).await;
         self.travel().await?;
         answer
     }
 
-    async fn release(&self, keys: &Keys, permits: u32) -> Result<()> {
-        self.memory.release(keys, permits).await
+    async fn release(&self, keys: &Keys, permits: u32, summed_rate: Option<i64>) -> Result<()> {
+        self.memory.release(keys, permits, summed_rate).await
     }
 
     async fn available_permits(&self, keys: &Keys) -> Result<i64> {

@@ -27,6 +27,12 @@ impl<T> Timed<T> {
         self.0 = Some((value, None));
     }
 
+    /// To change it in place, made without a time to live where it is not there.
+    pub(crate) fn get_or_set(&mut self, make: impl FnOnce() -> T) -> &mut T {
+        let (value, _) = self.0.get_or_insert_with(|| (make(), None));
+        value
+    }
+
     pub(crate) fn remove(&mut self) {
         self.0 = None;
     }

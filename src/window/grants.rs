@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use crate::decision::Grant;
 use crate::permit::{self, Random};
 
 /// A member: ours without its own allocation, a peer's as its bytes.
@@ -171,36 +172,47 @@ impl Grants {
         Some((entry.score, entry.permits() as u32))
     }
 
-    /// Takes permits out of the oldest grants but the first so many, whole ones first.
-    pub(super) fn take_from_oldest(&mut self, over: usize, mut permits: i64) {
+    /// Takes permits out of the oldest grants but the first so many, whole ones first, and tells how many it found.
+    pub(super) fn take_from_oldest(&mut self, over: usize, permits: i64) -> i64 {
         let mut at = over;
-        while permits > 0 && at < self.entries.len() {
+        let mut wanted = permits;
+        while wanted > 0 && at < self.entries.len() {
             let held = self.entries[at].permits();
-            if held == 0 {
+            let taken = held.min(wanted);
+            wanted -= taken;
+            // One that goes leaves its place to the next.
+            if taken == 0 || self.shrink_at(at, (held - taken) as u32) {
                 at += 1;
-                continue;
             }
-            let taken = held.min(permits);
-            permits -= taken;
-            if !self.shrink_at(at, (held - taken) as u32) {
-                continue; // it is gone, and the next one stands in its place
-            }
-            at += 1;
         }
+        permits - wanted
     }
 
-    /// Takes up to `permits` out of the grant with this score and these random bytes, and tells how many.
-    pub(super) fn shrink(&mut self, score: i64, random: &Random, permits: u32) -> u32 {
-        let from = self.entries.partition_point(|entry| entry.score < score);
-        let found = self
+    /// Where this grant stands.
+    fn place_of(&self, grant: &Grant) -> Option<usize> {
+        let from = self
+            .entries
+            .partition_point(|entry| entry.score < grant.score);
+        let same_score = self
             .entries
             .range(from..)
-            .take_while(|entry| entry.score == score)
-            .position(|entry| entry.member.is_named(random));
-        let Some(offset) = found else { return 0 };
-        let held = self.entries[from + offset].permits() as u32;
-        let back = permits.min(held);
-        self.shrink_at(from + offset, held - back);
+            .take_while(|entry| entry.score == grant.score);
+        let offset = { same_score }.position(|entry| entry.member.is_named(&grant.random))?;
+        Some(from + offset)
+    }
+
+    pub(super) fn holds(&self, grant: &Grant) -> bool {
+        self.place_of(grant).is_some()
+    }
+
+    /// Takes up to its permits out of this grant, and tells how many.
+    pub(super) fn shrink(&mut self, grant: &Grant) -> u32 {
+        let Some(place) = self.place_of(grant) else {
+            return 0;
+        };
+        let held = self.entries[place].permits() as u32;
+        let back = grant.permits.min(held);
+        self.shrink_at(place, held - back);
         back
     }
 

@@ -37,9 +37,9 @@ enum Step {
     },
     /// The last acquire, sent again.
     SendAgain,
-    Release(u32),
+    Release(u32, Option<i64>),
     /// The grant of one of the last acquires, all of it or less.
-    Refund(usize, u32),
+    Refund(usize, u32, Option<i64>),
     AvailablePermits,
     TrySetRate(ValidRate),
     SetRate(ValidRate),
@@ -89,6 +89,10 @@ fn a_member() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+fn summed_rate() -> impl Strategy<Value = Option<i64>> {
+    prop::option::of(1..20_i64)
+}
+
 fn a_step() -> impl Strategy<Value = Step> {
     let runs = prop::collection::vec((1..8_u32, 1..5_u32), 1..4);
     let one = (1..8_u32).prop_map(|permits| vec![(permits, 1)]);
@@ -98,12 +102,13 @@ fn a_step() -> impl Strategy<Value = Step> {
         16 => (
             prop_oneof![4 => one, 2 => runs, 1 => huge],
             0..3_usize,
-            prop::option::of(1..20_i64),
+            summed_rate(),
         )
             .prop_map(|(runs, in_line, summed_rate)| Step::Acquire { runs, in_line, summed_rate }),
         2 => Just(Step::SendAgain),
-        3 => (1..12_u32).prop_map(Step::Release),
-        3 => (0..4_usize, 1..12_u32).prop_map(|(which, permits)| Step::Refund(which, permits)),
+        3 => (1..12_u32, summed_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed)),
+        3 => (0..4_usize, 1..12_u32, summed_rate())
+            .prop_map(|(which, permits, summed)| Step::Refund(which, permits, summed)),
         2 => Just(Step::AvailablePermits),
         1 => a_rate().prop_map(Step::TrySetRate),
         1 => a_rate().prop_map(Step::SetRate),
@@ -300,12 +305,12 @@ impl Sides {
                     self.acquire(&keys, at, client, call).await;
                 }
             }
-            Step::Release(permits) => {
-                let redis = self.redis.release(&keys, *permits).await;
-                let model = self.model.release(at, client, *permits);
+            Step::Release(permits, summed_rate) => {
+                let redis = self.redis.release(&keys, *permits, *summed_rate).await;
+                let model = self.model.release(at, client, *permits, *summed_rate);
                 assert_eq!(initialized(redis), model.ok().map(|_left| ()));
             }
-            Step::Refund(which, permits) => {
+            Step::Refund(which, permits, summed_rate) => {
                 let Some(last) = self.grants.len().checked_sub(which + 1) else {
                     return;
                 };
@@ -313,10 +318,8 @@ impl Sides {
                     permits: *permits,
                     ..self.grants[last]
                 };
-                let redis = self.redis.refund(&keys, &grant).await;
-                let model = self
-                    .model
-                    .refund(at, client, grant.score, &grant.random, *permits);
+                let redis = self.redis.refund(&keys, &grant, *summed_rate).await;
+                let model = self.model.refund(at, client, &grant, *summed_rate);
                 assert_eq!(initialized(redis), model.ok());
             }
             Step::AvailablePermits => {
@@ -453,12 +456,9 @@ impl Sides {
                     .arg(score)
                     .arg(member);
                 let grants = &mut self.model.overall.grants;
-                if grants.get().is_none() {
-                    grants.set(crate::window::Grants::new());
-                }
-                if let Some(grants) = grants.get_mut() {
-                    grants.insert_member(score, member);
-                }
+                grants
+                    .get_or_set(crate::window::Grants::new)
+                    .insert_member(score, member);
             }
         }
         command.exec_async(connection).await.unwrap();
