@@ -11,7 +11,7 @@ use std::{
 use crate::redisson::Version;
 
 /// The class path of the driver with one version of Redisson; builds what is not built yet.
-pub(crate) fn class_path(version: Version) -> String {
+pub fn class_path(version: Version) -> String {
     static TARGET: OnceLock<PathBuf> = OnceLock::new();
     let target = TARGET.get_or_init(build);
     format!("{0}/classes:{0}/{version}/*", target.display())

@@ -177,7 +177,7 @@ impl State {
 }
 
 impl RawMember {
-    fn normal(self) -> Member {
+    pub fn normal(self) -> Member {
         let random_len = self.bytes.first().map_or(0, |&len| len.into());
         let content = match self.bytes.get(1 + random_len..).map(<[u8; 4]>::try_from) {
             Some(Ok(permits)) => Content::Grant {

@@ -17,17 +17,20 @@
 //! # Ok(()) }
 //! ```
 //!
-//! It needs `redis-server`, a JDK of at least 17, Maven and `flock`, and panics where one is missing.
+//! It needs `redis-server` with `redis-cli`, a JDK of at least 17, Maven, and `flock` and `setpriv` of util-linux, and
+//! panics where one is missing.
 
 pub mod age;
 mod both;
 mod build;
 pub mod dump;
 mod jvm;
+pub mod random;
 pub mod record;
 pub mod redisson;
 #[path = "../../tests/support/mod.rs"]
 mod server;
 
-pub use both::Both;
+pub use both::{Both, Pair, Peer};
+pub use build::class_path;
 pub use server::Server;

@@ -1,0 +1,259 @@
+//! What spoils a limiter for Redisson, or is spoilt by it: after one call of ours it works again, for both.
+
+use std::time::Duration;
+
+use compat_tests::{
+    Both, Pair, Peer,
+    dump::{Content, Dump},
+    redisson::{ClientOption, Redisson, Servers, Version},
+};
+use redis::{AsyncTypedCommands, FromRedisValue};
+use redisson_rate_limiter::{RRateLimiter, Rate};
+use tokio::time::sleep;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE_MS: i64 = 60_000;
+const RATE: u32 = 10;
+
+/// A limiter with 10 permits a minute, on each of some versions.
+async fn each(
+    versions: impl IntoIterator<Item = Version>,
+    spoil_and_heal: impl AsyncFn(&mut Both, &Pair),
+) {
+    Both::each(versions, async |mut both| {
+        let limiter = both.limiter("n");
+        let rate = Rate::overall(RATE.into(), MINUTE);
+        assert!(limiter.try_set_rate(Peer::Java, rate).await);
+        spoil_and_heal(&mut both, &limiter).await;
+        works(&mut both, &limiter).await;
+    })
+    .await;
+}
+
+/// The value, and the permits of each member, oldest first.
+fn books(dump: Dump) -> (i64, Vec<u32>) {
+    let state = dump.normal().overall;
+    let value = state.value.map(|value| value.data.parse().unwrap());
+    let members = state.permits.map_or(Vec::new(), |permits| permits.data);
+    let of = |content| match content {
+        Content::Grant { permits, .. } => permits,
+        Content::Malformed(bytes) => panic!("a malformed member: {bytes:?}"),
+    };
+    let permits = members.into_iter().map(|member| of(member.content));
+    (value.expect("a value"), permits.collect())
+}
+
+/// Both grant what is left and no more, and all of it is back after its window.
+async fn works(both: &mut Both, limiter: &Pair) {
+    for by in Peer::ALL {
+        let (left, grants) = books(both.dump("n").await);
+        assert_eq!(
+            left + i64::from(grants.iter().sum::<u32>()),
+            RATE.into(),
+            "{by:?}"
+        );
+        assert_eq!(limiter.available_permits().await, left, "{by:?}");
+        if left < RATE.into() {
+            assert!(!limiter.try_acquire(by, left as u32 + 1).await, "{by:?}");
+        }
+        assert!(limiter.try_acquire(by, left as u32).await, "{by:?}");
+        for peer in Peer::ALL {
+            assert!(!limiter.try_acquire(peer, 1).await, "{by:?}, {peer:?}");
+        }
+        both.age("n", MINUTE_MS).await;
+        assert_eq!(limiter.available_permits().await, RATE.into(), "{by:?}");
+        assert!(limiter.try_acquire(by, 4).await, "{by:?}");
+    }
+}
+
+/// Redisson sends an acquire that gets no answer again, and the server grants it twice, as one member.
+#[tokio::test]
+async fn after_redisson_repeated_an_acquire() {
+    each(Version::ALL, async |both, limiter| {
+        // The server knows the script: else the first sending would only say that it does not.
+        assert!(limiter.try_acquire(Peer::Java, 1).await);
+        let options = [
+            ClientOption::Timeout(250),
+            ClientOption::RetryAttempts(1),
+            ClientOption::RetryInterval(10),
+        ];
+        let impatient = Redisson::shared(both.version)
+            .open(Servers::Single(&both.server.url()), &options)
+            .await
+            .unwrap()
+            .limiter("n");
+        assert!(impatient.is_exists().await.unwrap(), "it is connected");
+
+        // Writes wait until the server holds both sendings.
+        let () = client(both, &["PAUSE", "60000", "WRITE"]).await;
+        let acquire = impatient.try_acquire(4);
+        let let_both_through = async {
+            while !holds_two_sendings(client(both, &["LIST"]).await) {
+                sleep(Duration::from_millis(5)).await;
+            }
+            let () = client(both, &["UNPAUSE"]).await;
+        };
+        // It may have given up meanwhile: what the server did counts.
+        let (_granted, ()) = tokio::join!(acquire, let_both_through);
+        assert_eq!(
+            books(both.dump("n").await),
+            (1, vec![1, 4]),
+            "four permits are missing for good"
+        );
+
+        assert!(limiter.try_acquire(Peer::Rust, 1).await);
+        assert_eq!(books(both.dump("n").await), (4, vec![1, 4, 1]));
+    })
+    .await;
+}
+
+/// The server's CLIENT command.
+async fn client<T: FromRedisValue>(both: &Both, arguments: &[&str]) -> T {
+    let mut command = redis::cmd("CLIENT");
+    command.arg(arguments);
+    command.query_async(&mut both.redis.clone()).await.unwrap()
+}
+
+/// Whether a client that is blocked has sent more meanwhile.
+fn holds_two_sendings(list: String) -> bool {
+    let mut clients = list.lines();
+    clients.any(|client| client.contains(" flags=b ") && !client.contains(" qbuf=0 "))
+}
+
+/// Redisson alone would have 13 of 10 when the window has passed.
+#[tokio::test]
+async fn after_redissons_release() {
+    let versions = Version::ALL.into_iter().filter(|it| it.has_release());
+    each(versions, async |both, limiter| {
+        assert!(limiter.try_acquire(Peer::Java, 3).await);
+        limiter.java.release(3).await.unwrap();
+        assert_eq!(books(both.dump("n").await), (10, vec![3]));
+
+        assert!(limiter.try_acquire(Peer::Rust, 1).await);
+        assert_eq!(books(both.dump("n").await), (9, vec![1]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn after_the_permits_were_lost() {
+    each(Version::ALL, async |both, limiter| {
+        assert!(limiter.try_acquire(Peer::Java, 8).await);
+        both.redis.del("{n}:permits").await.unwrap();
+        let error = limiter.java.try_acquire(3).await.unwrap_err();
+        assert!(
+            error.message.contains("arithmetic on a nil value"),
+            "{error}"
+        );
+
+        assert!(limiter.try_acquire(Peer::Rust, 3).await);
+        assert_eq!(books(both.dump("n").await), (7, vec![3]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn after_the_value_was_lost() {
+    each(Version::ALL, async |both, limiter| {
+        assert!(limiter.try_acquire(Peer::Java, 8).await);
+        both.redis.del("{n}:value").await.unwrap();
+        assert!(
+            !limiter.try_acquire(Peer::Rust, 3).await,
+            "it is not full again"
+        );
+        assert_eq!(books(both.dump("n").await), (2, vec![8]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn after_the_value_was_raised_above_the_rate() {
+    each(Version::ALL, async |both, limiter| {
+        both.redis.set("{n}:value", 13).await.unwrap();
+        assert!(limiter.try_acquire(Peer::Rust, 1).await);
+        assert_eq!(books(both.dump("n").await), (9, vec![1]));
+    })
+    .await;
+}
+
+/// A member of Redisson before 3.17, or of nobody: once it is over, each of Redisson's calls fails.
+#[tokio::test]
+async fn after_a_malformed_member() {
+    each(Version::ALL, async |both, limiter| {
+        assert!(limiter.try_acquire(Peer::Java, 2).await);
+        both.redis
+            .zadd("{n}:permits", b"\xcd\xcc\xcc\x3d\x01\0\0\0", 1)
+            .await
+            .unwrap();
+        let error = limiter.java.try_acquire(1).await.unwrap_err();
+        assert!(error.message.contains("data string too short"), "{error}");
+
+        assert!(limiter.try_acquire(Peer::Rust, 1).await);
+        assert_eq!(books(both.dump("n").await), (7, vec![2, 1]));
+    })
+    .await;
+}
+
+/// Redisson grants 0 permits, and never takes the members away by themselves.
+#[tokio::test]
+async fn after_zero_permits() {
+    each(Version::ALL, async |both, limiter| {
+        for _ in 0..3 {
+            assert!(limiter.java.try_acquire(0).await.unwrap());
+        }
+        both.age("n", MINUTE_MS).await;
+        assert!(limiter.try_acquire(Peer::Java, 2).await);
+        assert_eq!(books(both.dump("n").await), (8, vec![0, 0, 0, 2]));
+
+        assert!(limiter.try_acquire(Peer::Rust, 1).await);
+        assert_eq!(books(both.dump("n").await), (7, vec![2, 1]));
+    })
+    .await;
+}
+
+/// Redisson's availablePermits makes a value key that outlives the limiter.
+#[tokio::test]
+async fn after_an_earlier_limiter_left_its_value() {
+    each(Version::ALL, async |both, limiter| {
+        limiter
+            .java
+            .set_rate(compat_tests::redisson::Rate::overall(99, 1000))
+            .await
+            .unwrap();
+        limiter.java.expire(MINUTE_MS).await.unwrap();
+        assert_eq!(limiter.java.available_permits().await.unwrap(), 99);
+        // The hash expires.
+        both.redis.del("n").await.unwrap();
+        let rate = Rate::overall(RATE.into(), MINUTE);
+        assert!(limiter.try_set_rate(Peer::Rust, rate).await);
+        assert_eq!(limiter.available_permits().await, RATE.into());
+    })
+    .await;
+}
+
+/// The next acquire takes what is in use beyond the new rate out of the oldest grants, also where a request that could
+/// never be granted came first.
+#[tokio::test]
+async fn after_the_rate_was_lowered_below_what_is_in_use() {
+    use redisson_rate_limiter::State::Keep;
+
+    let versions = Version::ALL.into_iter().filter(|it| it.has_update_rate());
+    each(versions, async |both, limiter| {
+        limiter
+            .rust
+            .set_rate(Rate::overall(20, MINUTE))
+            .await
+            .unwrap();
+        assert!(limiter.try_acquire(Peer::Java, 8).await);
+        both.age("n", 1000).await;
+        assert!(limiter.try_acquire(Peer::Rust, 7).await);
+        let lower = Rate::overall(RATE.into(), MINUTE);
+        assert!(limiter.rust.update_rate(lower, Keep).await.unwrap());
+        assert_eq!(books(both.dump("n").await), (0, vec![8, 7]));
+
+        limiter.rust.try_acquire(RATE + 1).await.unwrap_err();
+        assert!(!limiter.try_acquire(Peer::Rust, 1).await);
+        assert_eq!(books(both.dump("n").await), (0, vec![3, 7]));
+    })
+    .await;
+}

@@ -1,0 +1,249 @@
+//! Where this crate differs on purpose, and what it does there: see the head of the file above.
+
+use compat_tests::redisson::Version;
+use redisson_rate_limiter::RateType;
+
+use super::{
+    UNIT,
+    clients::Outcome,
+    keys::{Grant, Keys, Pool},
+    steps::Step,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Difference {
+    ReleaseTakesOldest,
+    AvailablePermitsReads,
+    LeftoversGo,
+    MissingConfigIsNone,
+    ZeroPermitsRefused,
+    LoweredRateSettles,
+    NoTimeToLiveCopied,
+    PerClientResetsOverall,
+}
+
+impl Difference {
+    pub(super) fn of(version: Version) -> Vec<Self> {
+        let met_by = [
+            (Self::ReleaseTakesOldest, version.has_release()),
+            (Self::AvailablePermitsReads, true),
+            (Self::LeftoversGo, true),
+            (Self::MissingConfigIsNone, true),
+            (Self::ZeroPermitsRefused, true),
+            (Self::LoweredRateSettles, version.has_update_rate()),
+            (Self::NoTimeToLiveCopied, version == Version::V3_17_0),
+            (Self::PerClientResetsOverall, version < Version::V3_36_0),
+        ];
+        let met = met_by.into_iter().filter(|(_, met)| *met);
+        met.map(|(difference, _)| difference).collect()
+    }
+}
+
+/// What this crate makes of a step whose effect differs from Redisson's, by what was before and what Redisson made of it.
+pub(super) fn expected_difference(
+    version: Version,
+    step: &Step,
+    before: &Keys,
+    java_outcome: &Outcome,
+    java: &Keys,
+) -> Option<(Difference, Outcome, Keys)> {
+    use Difference as D;
+    match step {
+        Step::TryAcquire(0) | Step::TryAcquireAtOnce(0) | Step::Release(0) => Some((
+            D::ZeroPermitsRefused,
+            Outcome::InvalidArgument,
+            before.clone(),
+        )),
+        Step::Config if before.hash.is_none() => Some((
+            D::MissingConfigIsNone,
+            Outcome::Config(None),
+            before.clone(),
+        )),
+        Step::TrySetRate(_) if *java_outcome == Outcome::Is(true) => {
+            let mut keys = java.clone();
+            (keys.overall, keys.client) = Default::default();
+            (keys != *java).then_some((D::LeftoversGo, java_outcome.clone(), keys))
+        }
+        Step::SetRate(rate)
+            if version < Version::V3_36_0 && rate.rate_type() == RateType::PerClient =>
+        {
+            let mut keys = java.clone();
+            keys.overall = before.overall.clone();
+            keys.client = Pool::default();
+            (keys != *java).then_some((D::PerClientResetsOverall, java_outcome.clone(), keys))
+        }
+        _ => expected_of_limiter(version, step, before, java_outcome, java),
+    }
+}
+
+/// The steps that need a limiter to be there.
+fn expected_of_limiter(
+    version: Version,
+    step: &Step,
+    before: &Keys,
+    java_outcome: &Outcome,
+    java: &Keys,
+) -> Option<(Difference, Outcome, Keys)> {
+    use Difference as D;
+    let limiter = before.limiter()?;
+    let mut keys = java.clone();
+    let (difference, outcome) = match step {
+        Step::AvailablePermits => {
+            keys = before.clone();
+            let permits = Outcome::Permits(limiter.settled().balance);
+            let is_lowered = permits != *java_outcome && limiter.is_lowered();
+            let difference = if is_lowered {
+                D::LoweredRateSettles
+            } else {
+                D::AvailablePermitsReads
+            };
+            (difference, permits)
+        }
+        Step::Release(permits) => {
+            limiter.release((*permits).into(), &mut keys);
+            (D::ReleaseTakesOldest, Outcome::Done)
+        }
+        _ if !step.asks_for_permits() || *java_outcome == Outcome::PermitsExceedRate => {
+            return None;
+        }
+        Step::TryAcquire(permits) | Step::TryAcquireAtOnce(permits) if limiter.is_lowered() => {
+            let outcome = limiter.acquire((*permits).into(), &mut keys);
+            (D::LoweredRateSettles, outcome)
+        }
+        _ if version == Version::V3_17_0 => {
+            let lives = java.hash.as_ref()?.lives;
+            keys.pool_mut(limiter.is_per_client).renew(lives);
+            (D::NoTimeToLiveCopied, java_outcome.clone())
+        }
+        _ => return None,
+    };
+    let may_differ = outcome == *java_outcome || difference == D::LoweredRateSettles;
+    let differs = outcome != *java_outcome || keys != *java;
+    (may_differ && differs).then_some((difference, outcome, keys))
+}
+
+/// A limiter that has a rate, with the pool that its type uses.
+pub(super) struct Limited<'a> {
+    rate: i64,
+    interval: i64,
+    is_per_client: bool,
+    pool: &'a Pool,
+}
+
+/// The permits left, once the grants that are over are back, and the live ones, at most as many as the rate leaves.
+struct Settled {
+    balance: i64,
+    live: Vec<Grant>,
+}
+
+impl Keys {
+    pub(super) fn limiter(&self) -> Option<Limited<'_>> {
+        let hash = &self.hash.as_ref()?.holds;
+        let is_per_client = hash.get("type")? == "1";
+        Some(Limited {
+            rate: hash.get("rate")?.parse().unwrap(),
+            interval: hash.get("interval")?.parse::<i64>().unwrap() / UNIT,
+            is_per_client,
+            pool: if is_per_client {
+                &self.client
+            } else {
+                &self.overall
+            },
+        })
+    }
+}
+
+impl Limited<'_> {
+    fn value(&self) -> Option<i64> {
+        self.pool.value.as_ref().map(|value| value.holds)
+    }
+
+    fn live(&self) -> Vec<Grant> {
+        let grants = self.pool.grants.as_ref().map(|grants| &grants.holds[..]);
+        let mut live = grants.unwrap_or(&[]).to_vec();
+        live.retain(|grant| grant.age < self.interval);
+        live
+    }
+
+    /// Whether more is in use than the rate has, because the rate was lowered.
+    pub(super) fn is_lowered(&self) -> bool {
+        let all = self.pool.grants.iter().flat_map(|grants| &grants.holds);
+        self.value().is_some_and(|left| left + sum(all) > self.rate)
+    }
+
+    pub(super) fn has_expired(&self) -> bool {
+        let mut all = self.pool.grants.iter().flat_map(|grants| &grants.holds);
+        all.any(|grant| grant.age >= self.interval)
+    }
+
+    fn settled(&self) -> Settled {
+        let mut live = self.live();
+        let left = self.value().unwrap_or(0);
+        let balance = left.max(self.rate - sum(&live)).min(self.rate);
+        let excess = sum(&live) + balance - self.rate;
+        take_from_oldest(&mut live, excess);
+        Settled { balance, live }
+    }
+
+    /// What an acquire makes of the keys, with the times to live that Redisson gave them.
+    fn acquire(&self, permits: i64, keys: &mut Keys) -> Outcome {
+        let Settled { balance, mut live } = self.settled();
+        let is_granted = permits <= balance;
+        if is_granted {
+            // Behind it are only those of a clock that is ahead.
+            let place = live.partition_point(|grant| grant.age >= 0);
+            live.insert(place, Grant { permits, age: 0 });
+        }
+        let left = balance - if is_granted { permits } else { 0 };
+        let pool = keys.pool_mut(self.is_per_client);
+        pool.hold(left, live);
+        Outcome::Is(is_granted)
+    }
+
+    fn release(&self, permits: i64, keys: &mut Keys) {
+        let Settled { balance, live } = self.settled();
+        // Where the rate was lowered, settling is left to the next acquire.
+        let mut live = if self.is_lowered() { self.live() } else { live };
+        take_from_oldest(&mut live, permits);
+        let pool = keys.pool_mut(self.is_per_client);
+        pool.hold((balance + permits).min(self.rate), live);
+    }
+}
+
+impl Pool {
+    fn renew(&mut self, lives: Option<i64>) {
+        if lives.is_none() {
+            return;
+        }
+        for key in [
+            self.value.as_mut().map(|value| &mut value.lives),
+            self.grants.as_mut().map(|grants| &mut grants.lives),
+        ] {
+            key.into_iter().for_each(|key| *key = lives);
+        }
+    }
+
+    fn hold(&mut self, left: i64, live: Vec<Grant>) {
+        if let Some(value) = &mut self.value {
+            value.holds = left;
+        }
+        match &mut self.grants {
+            _ if live.is_empty() => self.grants = None,
+            Some(grants) => grants.holds = live,
+            None => unreachable!("grants that Redisson lost: {live:?}"),
+        }
+    }
+}
+
+fn sum<'a>(grants: impl IntoIterator<Item = &'a Grant>) -> i64 {
+    grants.into_iter().map(|grant| grant.permits).sum()
+}
+
+fn take_from_oldest(grants: &mut Vec<Grant>, mut permits: i64) {
+    for grant in grants.iter_mut() {
+        let taken = grant.permits.min(permits);
+        grant.permits -= taken;
+        permits -= taken;
+    }
+    grants.retain(|grant| grant.permits > 0);
+}

@@ -1,0 +1,141 @@
+//! A fresh store with clients in it, and a clock that the test moves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use redisson_rate_limiter::{
+    Clock, Decision, MemoryStore, RRateLimiter, RateLimiter, RedissonClient, RedissonClientBuilder,
+    TimeToLive,
+};
+
+use crate::support::Server;
+
+/// What a behaviour is shown on. Its clients score grants by its own clock, which starts at 1000 ms.
+pub struct Fixture {
+    store: Store,
+    name: String,
+    now: Arc<AtomicI64>,
+}
+
+enum Store {
+    Memory(MemoryStore),
+    Redis(Server),
+    /// The nodes' URLs. Others use it too, each with names of its own.
+    Cluster(String),
+}
+
+pub const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub const SECOND: Duration = Duration::from_secs(1);
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+impl Fixture {
+    pub fn in_memory() -> Self {
+        Self::over(Store::Memory(MemoryStore::new()), "limiter")
+    }
+
+    pub fn on_redis() -> Self {
+        Self::over(Store::Redis(Server::start()), "limiter")
+    }
+
+    pub fn on_cluster(urls: &str, name: &str) -> Self {
+        Self::over(Store::Cluster(urls.to_owned()), name)
+    }
+
+    fn over(store: Store, name: &str) -> Self {
+        Self {
+            store,
+            name: name.to_owned(),
+            now: Arc::new(AtomicI64::new(1_000)),
+        }
+    }
+
+    /// The name of the limiter that a behaviour uses.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sets the clock.
+    pub fn at(&self, millis: i64) {
+        self.now.store(millis, Ordering::SeqCst);
+    }
+
+    /// Moves the clock on.
+    pub fn pass(&self, time: Duration) {
+        self.now
+            .fetch_add(time.as_millis() as i64, Ordering::SeqCst);
+    }
+
+    pub fn now(&self) -> i64 {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    /// A client with this id.
+    pub async fn client(&self, id: &str) -> RedissonClient {
+        self.build(RedissonClient::builder().client_id(id)).await
+    }
+
+    /// A client with settings of the behaviour's own, and this fixture's clock.
+    pub async fn build(&self, builder: RedissonClientBuilder) -> RedissonClient {
+        let now = Arc::clone(&self.now);
+        let builder = builder.clock(Clock::from_fn(move || now.load(Ordering::SeqCst)));
+        match &self.store {
+            Store::Memory(store) => builder.in_memory(store),
+            Store::Redis(server) => builder.connect(&server.url()).await.unwrap(),
+            Store::Cluster(urls) => builder.connect(urls).await.unwrap(),
+        }
+    }
+
+    /// The limiter as the client with this id sees it.
+    pub async fn limiter_of(&self, id: &str) -> RateLimiter {
+        self.client(id).await.rate_limiter(&self.name)
+    }
+
+    /// The limiter, where it does not matter which client's.
+    pub async fn limiter(&self) -> RateLimiter {
+        self.limiter_of("client").await
+    }
+}
+
+/// Asks `times` times for one permit, and tells how often it was granted.
+pub async fn granted(limiter: &RateLimiter, times: usize) -> usize {
+    let mut granted = 0;
+    for _ in 0..times {
+        granted += usize::from(limiter.try_acquire(1).await.unwrap());
+    }
+    granted
+}
+
+/// A decision without its grant: whether it was granted, what is left, the retry after a denial, the reset; the last
+/// two in ms.
+pub fn told(decision: &Decision) -> (bool, u64, Option<u128>, u128) {
+    match decision {
+        Decision::Granted {
+            remaining, reset, ..
+        } => (true, *remaining, None, reset.as_millis()),
+        Decision::Denied {
+            retry_after,
+            remaining,
+            reset,
+            ..
+        } => (
+            false,
+            *remaining,
+            Some(retry_after.as_millis()),
+            reset.as_millis(),
+        ),
+    }
+}
+
+/// The limiter's time to live was set to `time` after `since`, and not longer.
+pub async fn assert_lives_for(limiter: &RateLimiter, time: Duration, since: Instant) {
+    let TimeToLive::Remaining(left) = limiter.remain_time_to_live().await.unwrap() else {
+        panic!("it has no time to live");
+    };
+    assert!(left <= time, "{left:?}");
+    // The store counts whole milliseconds.
+    assert!(left + since.elapsed() + ms(1) >= time, "{left:?}");
+}

@@ -1,0 +1,160 @@
+//! What a limiter does, shown on every store: in memory, on a Redis server, on a Redis cluster.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod decision;
+mod fixture;
+mod life;
+mod name;
+mod per_client;
+mod rate;
+mod refund;
+mod release;
+mod sliding_window;
+mod timed;
+mod update_rate;
+mod worked_example;
+
+use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
+
+use fixture::Fixture;
+
+/// Makes each behaviour a test in memory and one on a Redis server of its own, and runs all on one cluster.
+macro_rules! on_every_store {
+    ($($file:ident { $($behaviour:ident,)* })*) => {
+        mod in_memory {
+            $(mod $file { $(
+                #[tokio::test(start_paused = true)]
+                async fn $behaviour() {
+                    crate::$file::$behaviour(crate::Fixture::in_memory()).await;
+                }
+            )* })*
+        }
+
+        mod on_redis {
+            $(mod $file { $(
+                #[tokio::test]
+                async fn $behaviour() {
+                    crate::$file::$behaviour(crate::Fixture::on_redis()).await;
+                }
+            )* })*
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn on_a_cluster() {
+            let cluster = RedisCluster::new(RedisClusterConfiguration::default());
+            let urls: Vec<String> = cluster
+                .iter_servers()
+                .map(|node| format!("redis://{}", node.client_addr()))
+                .collect();
+            let urls = urls.join(",");
+            let mut failed = Vec::new();
+            $($(
+                let fixture = Fixture::on_cluster(&urls, stringify!($behaviour));
+                if tokio::spawn($file::$behaviour(fixture)).await.is_err() {
+                    failed.push(stringify!($behaviour));
+                }
+            )*)*
+            assert_eq!(failed, Vec::<&str>::new());
+        }
+    };
+}
+
+on_every_store! {
+    worked_example {
+        the_worked_example_is_answered_to_the_permit_and_the_millisecond,
+        the_worked_example_is_the_same_for_three_workers_with_clients_of_their_own,
+    }
+    decision {
+        a_grant_tells_its_permits_the_limit_what_remains_and_when_the_first_come_back,
+        a_denial_tells_the_limit_what_remains_and_that_3_ms_after_the_oldest_is_back_is_time_to_ask,
+        a_denial_takes_nothing,
+        more_permits_than_the_rate_are_an_error_and_take_nothing,
+        a_limiter_without_a_rate_is_an_error_for_all_that_needs_one,
+        rates_up_to_2_to_the_53_count_exactly,
+    }
+    sliding_window {
+        a_permit_is_back_an_interval_after_it_was_taken_and_not_a_millisecond_before,
+        of_two_in_five_seconds_taken_at_0_4_and_5_05_the_next_is_denied,
+        ten_in_five_seconds_are_ten_again_six_seconds_after_one_was_taken,
+        with_no_timeout_five_are_granted_five_denied_and_again_a_second_later,
+        in_each_of_three_rounds_ten_are_granted_and_ten_denied,
+        of_a_thousand_grants_to_eight_clients_no_second_holds_more_than_the_eighteen_it_may,
+        with_eight_clients_polling_each_tenth_grant_is_a_second_after_the_tenth_before,
+    }
+    rate {
+        the_config_is_what_was_set_and_set_rate_changes_it,
+        a_limiter_that_was_never_set_has_no_config,
+        a_second_try_set_rate_is_false_and_changes_nothing,
+        a_rate_changed_from_10_to_20_leaves_9_then_19_for_all_clients,
+        a_rate_changed_from_10_to_20_leaves_9_then_19_for_each_client,
+        set_rate_forgets_what_is_in_use_also_where_the_rate_stays_the_same,
+        set_rate_with_makes_the_limiter_where_there_is_none,
+        set_rate_with_kept_state_leaves_17_of_20_where_3_were_used,
+        set_rate_with_reset_state_leaves_all_20_where_3_were_used,
+    }
+    update_rate {
+        updating_a_limiter_that_is_missing_is_false_and_makes_none,
+        updating_to_the_same_rate_with_kept_state_leaves_8_of_10_after_2,
+        updating_10_with_4_used_to_20_leaves_16,
+        updating_10_with_3_used_to_5_leaves_2,
+        updating_10_with_8_used_to_5_leaves_0_and_not_less,
+        updating_after_the_window_has_passed_leaves_all_10,
+        updating_with_reset_state_leaves_the_whole_new_rate,
+        updating_to_another_type_clears_what_was_in_use,
+        a_keep_alive_below_the_interval_is_an_error_and_changes_nothing,
+        a_keep_alive_below_the_interval_is_an_error_also_where_the_limiter_is_missing,
+        updating_to_a_shorter_interval_drops_what_it_makes_old,
+        updating_to_a_longer_interval_keeps_what_is_in_use_for_longer,
+        updating_per_client_keeps_what_this_client_uses_and_leaves_it_17,
+        updating_with_a_keep_alive_stores_it_and_without_one_takes_it_off,
+    }
+    release {
+        what_was_taken_and_released_can_be_taken_at_once,
+        releasing_more_than_is_in_use_does_not_lift_the_permits_above_the_rate,
+        releasing_0_is_an_error_and_changes_nothing,
+        what_was_released_is_not_there_twice_once_its_window_has_passed,
+        released_permits_come_out_of_the_oldest_grants,
+        a_release_partly_of_what_is_over_gives_back_what_is_over_only_once,
+        a_release_by_another_client_counts_for_all,
+    }
+    refund {
+        a_refunded_grant_is_back_at_once_and_leaves_the_others_as_they_are,
+        a_refunded_grant_is_not_there_twice_once_its_window_has_passed,
+        a_grant_whose_window_has_passed_gives_nothing_back,
+        a_grant_of_which_part_was_released_gives_back_the_rest_only,
+        a_grant_that_was_released_as_a_whole_gives_nothing_back,
+        a_grant_of_before_the_state_was_reset_gives_nothing_back,
+        a_grant_outlives_a_change_of_the_rate_that_keeps_the_state,
+        a_refund_does_not_lift_the_permits_above_a_rate_that_was_lowered,
+        a_grant_can_be_refunded_through_another_handle_and_another_client,
+        of_many_grants_of_the_same_millisecond_each_is_found_by_itself,
+    }
+    per_client {
+        asking_for_20_of_1_is_an_error_and_1_is_granted_afterwards,
+        each_client_has_the_whole_rate_for_itself,
+        release_and_refund_touch_only_the_callers_permits,
+        set_rate_resets_the_caller_and_others_keep_what_they_use,
+        deleting_takes_the_limiter_from_all_and_the_use_of_the_caller_only,
+        a_client_that_keeps_its_id_over_a_restart_keeps_its_permits,
+        clients_without_an_id_of_their_own_get_different_ones,
+    }
+    life {
+        there_is_nothing_to_delete_before_the_rate_is_set_and_nothing_left_afterwards,
+        a_limiter_that_is_missing_has_no_life_to_set,
+        a_limiter_lives_for_ever_until_it_is_told_to_expire_and_again_when_that_is_cleared,
+        a_limiter_that_expires_at_a_time_that_has_passed_is_gone_at_once,
+        a_time_before_1970_or_below_a_millisecond_is_an_error_and_changes_nothing,
+        expire_if_set_and_if_not_set_ask_whether_there_is_a_time_to_live,
+        expire_if_greater_and_if_less_compare_with_the_time_to_live,
+        a_keep_alive_is_the_life_of_a_limiter_from_the_start,
+        a_second_try_set_rate_does_not_renew_the_life,
+    }
+    name {
+        a_mapped_name_is_the_name_in_the_store,
+        names_that_a_mapper_makes_the_same_are_the_same_limiter,
+        limiters_of_different_names_know_nothing_of_each_other,
+        a_limiter_can_be_used_without_knowing_where_it_lives,
+    }
+}

@@ -1,0 +1,145 @@
+//! Giving one grant back.
+
+use redisson_rate_limiter::{Decision, Grant, RRateLimiter, Rate, RateLimiter, State};
+
+use crate::fixture::{Fixture, SECOND, granted, ms};
+
+async fn ten(fixture: &Fixture) -> RateLimiter {
+    let limiter = fixture.limiter().await;
+    assert!(
+        limiter
+            .try_set_rate(Rate::overall(10, SECOND))
+            .await
+            .unwrap()
+    );
+    limiter
+}
+
+async fn take(limiter: &RateLimiter, permits: u32) -> Grant {
+    match limiter.check(permits).await.unwrap() {
+        Decision::Granted { grant, .. } => grant,
+        denied => panic!("{denied:?}"),
+    }
+}
+
+pub async fn a_refunded_grant_is_back_at_once_and_leaves_the_others_as_they_are(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    fixture.at(1_000);
+    take(&limiter, 2).await;
+    fixture.at(1_300);
+    let second = take(&limiter, 3).await;
+    fixture.at(1_600);
+    take(&limiter, 4).await;
+    assert_eq!(limiter.refund(second).await.unwrap(), 3);
+    for (at, available) in [(1_600, 4), (2_000, 6), (2_300, 6), (2_599, 6), (2_600, 10)] {
+        fixture.at(at);
+        assert_eq!(
+            limiter.available_permits().await.unwrap(),
+            available,
+            "at {at}"
+        );
+    }
+}
+
+pub async fn a_refunded_grant_is_not_there_twice_once_its_window_has_passed(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    let grant = take(&limiter, 3).await;
+    assert_eq!(limiter.refund(grant).await.unwrap(), 3);
+    fixture.pass(SECOND);
+    assert_eq!(granted(&limiter, 14).await, 10);
+}
+
+pub async fn a_grant_whose_window_has_passed_gives_nothing_back(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    fixture.at(1_000);
+    let early = take(&limiter, 3).await;
+    let late = take(&limiter, 4).await;
+    fixture.at(1_999);
+    assert_eq!(limiter.refund(early).await.unwrap(), 3);
+    fixture.at(2_000);
+    assert_eq!(limiter.refund(late).await.unwrap(), 0);
+    assert_eq!(limiter.available_permits().await.unwrap(), 10);
+    assert_eq!(granted(&limiter, 11).await, 10);
+    assert_eq!(limiter.available_permits().await.unwrap(), 0);
+}
+
+pub async fn a_grant_of_which_part_was_released_gives_back_the_rest_only(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    let grant = take(&limiter, 5).await;
+    limiter.release(2).await.unwrap();
+    assert_eq!(limiter.available_permits().await.unwrap(), 7);
+    assert_eq!(limiter.refund(grant).await.unwrap(), 3);
+    assert_eq!(limiter.available_permits().await.unwrap(), 10);
+}
+
+pub async fn a_grant_that_was_released_as_a_whole_gives_nothing_back(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    let old = take(&limiter, 5).await;
+    fixture.pass(ms(1));
+    let young = take(&limiter, 5).await;
+    limiter.release(5).await.unwrap(); // out of the older one
+    assert_eq!(limiter.refund(old).await.unwrap(), 0);
+    assert_eq!(limiter.available_permits().await.unwrap(), 5);
+    assert_eq!(limiter.refund(young).await.unwrap(), 5);
+    assert_eq!(limiter.available_permits().await.unwrap(), 10);
+}
+
+pub async fn a_grant_of_before_the_state_was_reset_gives_nothing_back(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    let grant = take(&limiter, 5).await;
+    limiter.set_rate(Rate::overall(10, SECOND)).await.unwrap();
+    assert!(limiter.try_acquire(5).await.unwrap());
+    assert_eq!(limiter.refund(grant).await.unwrap(), 0);
+    assert_eq!(limiter.available_permits().await.unwrap(), 5);
+}
+
+pub async fn a_grant_outlives_a_change_of_the_rate_that_keeps_the_state(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    let grant = take(&limiter, 5).await;
+    limiter
+        .set_rate_with(Rate::overall(20, SECOND), State::Keep)
+        .await
+        .unwrap();
+    assert_eq!(limiter.refund(grant).await.unwrap(), 5);
+    assert_eq!(limiter.available_permits().await.unwrap(), 20);
+}
+
+pub async fn a_refund_does_not_lift_the_permits_above_a_rate_that_was_lowered(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    let grant = take(&limiter, 8).await;
+    limiter
+        .set_rate_with(Rate::overall(5, SECOND), State::Keep)
+        .await
+        .unwrap();
+    assert_eq!(limiter.available_permits().await.unwrap(), 0);
+    assert_eq!(limiter.refund(grant).await.unwrap(), 8);
+    assert_eq!(limiter.available_permits().await.unwrap(), 5);
+    assert_eq!(granted(&limiter, 6).await, 5);
+}
+
+pub async fn a_grant_can_be_refunded_through_another_handle_and_another_client(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    let (one, two) = (take(&limiter, 1).await, take(&limiter, 2).await);
+    assert_eq!(limiter.clone().refund(one).await.unwrap(), 1);
+    assert_eq!(
+        fixture.limiter_of("other").await.refund(two).await.unwrap(),
+        2
+    );
+    assert_eq!(limiter.available_permits().await.unwrap(), 10);
+}
+
+pub async fn of_many_grants_of_the_same_millisecond_each_is_found_by_itself(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    let mut grants = Vec::new();
+    for permits in 1..=4 {
+        grants.push(take(&limiter, permits).await);
+    }
+    assert_eq!(limiter.available_permits().await.unwrap(), 0);
+    let mut available = 0;
+    for grant in grants {
+        let permits = grant.permits();
+        assert_eq!(limiter.refund(grant).await.unwrap(), permits);
+        available += i64::from(permits);
+        assert_eq!(limiter.available_permits().await.unwrap(), available);
+    }
+}

@@ -1,0 +1,57 @@
+//! Five permits a second, shared: who asks, who gets, who waits.
+
+use redisson_rate_limiter::{Decision, RRateLimiter, Rate};
+
+use crate::fixture::{Fixture, SECOND, ms, told};
+
+pub async fn the_worked_example_is_answered_to_the_permit_and_the_millisecond(fixture: Fixture) {
+    let limiter = fixture.limiter().await;
+    assert!(
+        limiter
+            .try_set_rate(Rate::overall(5, SECOND))
+            .await
+            .unwrap()
+    );
+
+    fixture.at(1_000);
+    let decision = limiter.check(1).await.unwrap();
+    assert_eq!(told(&decision), (true, 4, None, 1000));
+
+    fixture.at(1_100);
+    let decision = limiter.check(2).await.unwrap();
+    assert_eq!(told(&decision), (true, 2, None, 900));
+
+    fixture.at(1_200);
+    let decision = limiter.check(3).await.unwrap();
+    assert_eq!(told(&decision), (false, 2, Some(803), 800));
+    let Decision::Denied { retry_after, .. } = decision else {
+        panic!("it was granted");
+    };
+    assert_eq!(retry_after, ms(803));
+
+    fixture.at(2_100);
+    assert_eq!(limiter.available_permits().await.unwrap(), 5);
+    let decision = limiter.check(1).await.unwrap();
+    assert_eq!(told(&decision), (true, 4, None, 1000));
+    assert_eq!(limiter.available_permits().await.unwrap(), 4);
+}
+
+pub async fn the_worked_example_is_the_same_for_three_workers_with_clients_of_their_own(
+    fixture: Fixture,
+) {
+    let anna = fixture.limiter_of("anna").await;
+    let ben = fixture.limiter_of("ben").await;
+    let carla = fixture.limiter_of("carla").await;
+    assert!(ben.try_set_rate(Rate::overall(5, SECOND)).await.unwrap());
+
+    fixture.at(1_000);
+    assert!(anna.try_acquire(1).await.unwrap());
+    fixture.at(1_100);
+    assert!(ben.try_acquire(2).await.unwrap());
+    fixture.at(1_200);
+    let decision = carla.check(3).await.unwrap();
+    assert_eq!(told(&decision), (false, 2, Some(803), 800));
+    fixture.at(2_000);
+    let decision = carla.check(3).await.unwrap();
+    assert_eq!(told(&decision), (true, 0, None, 100));
+}

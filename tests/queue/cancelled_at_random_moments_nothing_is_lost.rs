@@ -1,0 +1,129 @@
+//! Acquires dropped at random moments, many at a time, against a server.
+
+use std::time::Duration;
+
+use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::in_memory::{HOUR, ms};
+use crate::keys;
+use crate::seeded::Seeded;
+use crate::support::Server;
+
+const VALUE: &str = "{limiter}:value";
+const PERMITS: &str = "{limiter}:permits";
+const TASKS: u64 = 50;
+
+/// How many acquires are cancelled; 10,000 where `CANCELLED_ACQUIRES` says nothing else.
+fn acquires() -> u64 {
+    match std::env::var("CANCELLED_ACQUIRES") {
+        Ok(number) => number.parse().expect("CANCELLED_ACQUIRES is a number"),
+        Err(_) => 10_000,
+    }
+}
+
+/// Acquires again and again, and gives each wait up at a random moment. How many permits it was granted all the same.
+async fn cancel_often(limiter: RateLimiter, mut random: Seeded, times: u64) -> i64 {
+    let mut granted = 0;
+    for _ in 0..times {
+        let permits = random.below(5) as u32 + 1;
+        let patience = Duration::from_micros(random.below(3_000));
+        let is_granted = match random.below(3) {
+            0 => timeout(patience, limiter.try_acquire(permits))
+                .await
+                .is_ok_and(Result::unwrap),
+            1 => timeout(patience, limiter.acquire(permits)).await.is_ok(),
+            _ => {
+                let turns = random.below(6);
+                tokio::select! {
+                    biased;
+                    result = limiter.acquire(permits) => result.is_ok(),
+                    () = yield_often(turns) => false,
+                }
+            }
+        };
+        granted += if is_granted { i64::from(permits) } else { 0 };
+    }
+    granted
+}
+
+async fn yield_often(turns: u64) {
+    for _ in 0..turns {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until nothing works on the queue any more: no task is left but those that were there before.
+async fn until_quiet(tasks_before: usize) {
+    while Handle::current().metrics().num_alive_tasks() > tasks_before {
+        sleep(ms(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn in_one_window_exactly_what_was_granted_is_gone() {
+    let random = Seeded::new();
+    let server = Server::start();
+    let mut raw = server.connection().await;
+    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let limiter = client.rate_limiter("limiter");
+    limiter
+        .set_rate(Rate::overall(1_000_000, HOUR))
+        .await
+        .unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    let tasks_before = Handle::current().metrics().num_alive_tasks();
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        tasks.spawn(cancel_often(
+            limiter.clone(),
+            random.branch(task),
+            acquires() / TASKS / 2,
+        ));
+    }
+    let granted: i64 = 1 + tasks.join_all().await.into_iter().sum::<i64>();
+    until_quiet(tasks_before).await;
+    let books = keys::books(&mut raw, VALUE, PERMITS).await;
+    assert_eq!(books, (Some(1_000_000 - granted), granted), "{random}");
+}
+
+#[tokio::test]
+async fn over_many_windows_the_books_balance_and_those_who_stay_in_line_are_all_served() {
+    let random = Seeded::new();
+    let server = Server::start();
+    let mut raw = server.connection().await;
+    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let limiter = client.rate_limiter("limiter");
+    let rate = 200;
+    limiter.set_rate(Rate::overall(rate, ms(20))).await.unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    let tasks_before = Handle::current().metrics().num_alive_tasks();
+    let mut cancelling = JoinSet::new();
+    for task in 0..TASKS {
+        cancelling.spawn(cancel_often(
+            limiter.clone(),
+            random.branch(task),
+            acquires() / TASKS / 2,
+        ));
+    }
+    let mut staying = JoinSet::new();
+    for _ in 0..20 {
+        let limiter = limiter.clone();
+        staying.spawn(async move {
+            for _ in 0..20 {
+                limiter.acquire(3).await.unwrap();
+            }
+        });
+    }
+    while cancelling.join_next().await.is_some() {
+        let (value, used) = keys::books(&mut raw, VALUE, PERMITS).await;
+        assert_eq!(value.unwrap() + used, rate as i64, "{random}");
+    }
+    let served = timeout(Duration::from_secs(30), staying.join_all()).await;
+    assert!(served.is_ok(), "a waiter was passed over: {random}");
+    until_quiet(tasks_before).await;
+    let (value, used) = keys::books(&mut raw, VALUE, PERMITS).await;
+    assert_eq!(value.unwrap() + used, rate as i64, "{random}");
+}

@@ -1,0 +1,228 @@
+//! Requests that share a call get the answers that they would have got one after the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use redisson_rate_limiter::{
+    Clock, Decision, Error, MemoryStore, RRateLimiter, Rate, RateLimiter, RedissonClient, Result,
+};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+
+use crate::by_hand::{Pending, poll_once};
+use crate::in_memory::{limiter, ms};
+use crate::support::Server;
+
+/// What is asked for at one moment, after so much time.
+#[derive(Debug, Clone)]
+struct Round {
+    pass: i64,
+    permits: Vec<u32>,
+}
+
+fn rounds() -> impl Strategy<Value = Vec<Round>> {
+    let round = (0..700_i64, prop::collection::vec(1..14_u32, 1..12))
+        .prop_map(|(pass, permits)| Round { pass, permits });
+    prop::collection::vec(round, 1..10)
+}
+
+const RATE: i64 = 12;
+const INTERVAL: i64 = 1_000;
+
+/// The sequential model: grants that are out, with their times.
+#[derive(Default)]
+struct Model(Vec<(i64, i64)>);
+
+#[derive(Debug, PartialEq)]
+enum Told {
+    Granted {
+        permits: u32,
+        remaining: i64,
+        reset: i64,
+    },
+    Denied {
+        retry_after: i64,
+        remaining: i64,
+        reset: i64,
+    },
+    TooMany,
+}
+
+impl Model {
+    fn ask(&mut self, now: i64, permits: u32) -> Told {
+        let asked = i64::from(permits);
+        if asked > RATE {
+            return Told::TooMany;
+        }
+        self.0.retain(|(at, _)| at + INTERVAL > now);
+        let left = RATE - self.0.iter().map(|(_, permits)| permits).sum::<i64>();
+        if asked <= left {
+            self.0.push((now, asked));
+            let reset = self.0[0].0 + INTERVAL - now;
+            let remaining = left - asked;
+            return Told::Granted {
+                permits,
+                remaining,
+                reset,
+            };
+        }
+        let reset = self.0[0].0 + INTERVAL - now;
+        Told::Denied {
+            retry_after: reset + 3,
+            remaining: left,
+            reset,
+        }
+    }
+}
+
+fn told(result: Result<Decision>) -> Told {
+    match result {
+        Ok(Decision::Granted {
+            grant,
+            remaining,
+            reset,
+            ..
+        }) => Told::Granted {
+            permits: grant.permits(),
+            remaining: remaining as i64,
+            reset: reset.as_millis() as i64,
+        },
+        Ok(Decision::Denied {
+            retry_after,
+            remaining,
+            reset,
+            ..
+        }) => Told::Denied {
+            retry_after: retry_after.as_millis() as i64,
+            remaining: remaining as i64,
+            reset: reset.as_millis() as i64,
+        },
+        Err(Error::PermitsExceedRate { .. }) => Told::TooMany,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// Asks for all of a round at once, and tells the answers in order.
+async fn ask_together(limiter: &RateLimiter, permits: &[u32]) -> Vec<Told> {
+    let mut requests: Vec<Pending<'_, _>> = permits
+        .iter()
+        .map(|&permits| limiter.check(permits))
+        .collect();
+    let mut answers: Vec<_> = requests.iter_mut().map(poll_once).collect();
+    for (answer, request) in answers.iter_mut().zip(requests) {
+        if answer.is_none() {
+            *answer = Some(request.await);
+        }
+    }
+    let answers = answers.into_iter().flatten();
+    answers.map(told).collect()
+}
+
+async fn compare(limiter: &RateLimiter, now: &AtomicI64, rounds: Vec<Round>) {
+    let mut model = Model::default();
+    for Round { pass, permits } in rounds {
+        let at = now.fetch_add(pass, Ordering::SeqCst) + pass;
+        let answers = ask_together(limiter, &permits).await;
+        let expected: Vec<Told> = permits
+            .iter()
+            .map(|&permits| model.ask(at, permits))
+            .collect();
+        assert_eq!(answers, expected);
+    }
+}
+
+/// When each of a list of waits is over, counted from the start.
+async fn wait_together(limiter: &RateLimiter, permits: &[u32]) -> Vec<Duration> {
+    let start = Instant::now();
+    let tasks = permits.iter().map(|&permits| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            limiter.acquire(permits).await.unwrap();
+            start.elapsed()
+        })
+    });
+    let mut times = Vec::new();
+    for task in tasks.collect::<Vec<_>>() {
+        times.push(task.await.unwrap());
+    }
+    times
+}
+
+/// The same where each waits only once the one before it is through.
+async fn wait_one_by_one(limiter: &RateLimiter, permits: &[u32]) -> Vec<Duration> {
+    let start = Instant::now();
+    let mut times = Vec::new();
+    for &permits in permits {
+        limiter.acquire(permits).await.unwrap();
+        times.push(start.elapsed());
+    }
+    times
+}
+
+fn passed_clock() -> (Arc<AtomicI64>, Clock) {
+    let now = Arc::new(AtomicI64::new(1_000));
+    let shown = Arc::clone(&now);
+    (now, Clock::from_fn(move || shown.load(Ordering::SeqCst)))
+}
+
+fn runtime(paused: bool) -> Runtime {
+    Builder::new_current_thread()
+        .enable_all()
+        .start_paused(paused)
+        .build()
+        .unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn decisions_in_memory(rounds in rounds()) {
+        runtime(true).block_on(async {
+            let (now, clock) = passed_clock();
+            let client = RedissonClient::builder().clock(clock).in_memory(&MemoryStore::new());
+            let limiter = client.rate_limiter("limiter");
+            limiter.set_rate(Rate::overall(RATE as u64, ms(INTERVAL as u64))).await.unwrap();
+            compare(&limiter, &now, rounds).await;
+        });
+    }
+
+    #[test]
+    fn waits_in_memory(permits in prop::collection::vec(1..=RATE as u32, 1..40), interval in 1..2_500_u64) {
+        runtime(true).block_on(async {
+            let together = limiter(RATE as u64, ms(interval)).await;
+            let together = wait_together(&together, &permits).await;
+            let one_by_one = limiter(RATE as u64, ms(interval)).await;
+            let one_by_one = wait_one_by_one(&one_by_one, &permits).await;
+            assert_eq!(together, one_by_one);
+        });
+    }
+}
+
+#[test]
+fn decisions_on_a_server() {
+    let server = Server::start();
+    let runtime = runtime(false);
+    let (now, clock) = passed_clock();
+    let builder = RedissonClient::builder().clock(clock);
+    let limiter = runtime.block_on(async {
+        let client = builder.connect(&server.url()).await.unwrap();
+        let limiter = client.rate_limiter("limiter");
+        limiter.set_rate(Rate::overall(1, ms(1))).await.unwrap();
+        // The first call of a client takes more than one command, which others may overtake.
+        assert!(limiter.try_acquire(1).await.unwrap());
+        limiter
+    });
+    let config = ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(64)
+    };
+    proptest!(config, |(rounds in rounds())| {
+        runtime.block_on(async {
+            limiter.set_rate(Rate::overall(RATE as u64, ms(INTERVAL as u64))).await.unwrap();
+            compare(&limiter, &now, rounds).await;
+        });
+    });
+}

@@ -1,0 +1,111 @@
+//! What goes over the wire: one command a call, and a script's source only where the server does not know it.
+
+use std::time::SystemTime;
+
+use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RedissonClient, State};
+
+use crate::monitor::Monitor;
+use crate::proxy::Proxy;
+use crate::stage::{HOUR, NAME, SECOND, Stage};
+
+#[tokio::test]
+async fn a_known_script_is_called_by_its_hash_and_nothing_else_is_sent() {
+    let stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    limiter
+        .try_set_rate(Rate::overall(100, HOUR))
+        .await
+        .unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    proxy.take_seen();
+    for _ in 0..10 {
+        assert!(limiter.try_acquire(1).await.unwrap());
+    }
+    limiter.acquire(1).await.unwrap();
+    assert!(limiter.try_acquire_timeout(1, SECOND).await.unwrap());
+    assert_eq!(proxy.take_names(), ["EVALSHA"; 12]);
+}
+
+#[tokio::test]
+async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    limiter
+        .try_set_rate(Rate::overall(100, HOUR))
+        .await
+        .unwrap();
+    proxy.take_seen();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    // The deadline of the first call has to be worked out from the server's clock.
+    assert_eq!(proxy.take_names(), ["TIME", "EVALSHA", "EVAL"]);
+    assert!(limiter.try_acquire(1).await.unwrap());
+    assert_eq!(proxy.take_names(), ["EVALSHA"]);
+
+    stage.run(&["SCRIPT", "FLUSH"]).await;
+    let mut monitor = Monitor::of(&stage.server).await;
+    assert!(limiter.try_acquire(1).await.unwrap());
+    assert!(limiter.try_acquire(1).await.unwrap());
+    assert_eq!(proxy.take_names(), ["EVALSHA", "EVAL", "EVALSHA"]);
+    let ran = monitor.commands(&stage.server).await;
+    let calls: Vec<_> = ran
+        .iter()
+        .filter(|name| !name.starts_with("lua "))
+        .collect();
+    assert_eq!(calls, ["EVALSHA", "EVAL", "EVALSHA"]);
+    assert_eq!(limiter.available_permits().await.unwrap(), 96);
+}
+
+#[tokio::test]
+async fn every_method_is_one_command() {
+    let stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    let rate = Rate::overall(100, HOUR);
+    // The first time round the scripts become known.
+    for round in 0..2 {
+        limiter.delete().await.unwrap();
+        limiter.try_set_rate(rate).await.unwrap();
+        limiter.set_rate(rate).await.unwrap();
+        limiter.set_rate_with(rate, State::Keep).await.unwrap();
+        limiter.update_rate(rate, State::Reset).await.unwrap();
+        limiter.config().await.unwrap();
+        let Decision::Granted { grant, .. } = limiter.check(1).await.unwrap() else {
+            panic!("it was denied");
+        };
+        limiter.refund(grant).await.unwrap();
+        limiter.release(1).await.unwrap();
+        limiter.available_permits().await.unwrap();
+        limiter.exists().await.unwrap();
+        limiter.expire(HOUR).await.unwrap();
+        limiter.expire_at(SystemTime::now() + HOUR).await.unwrap();
+        limiter.expire_if_set(HOUR).await.unwrap();
+        limiter.clear_expire().await.unwrap();
+        limiter.remain_time_to_live().await.unwrap();
+        let names = proxy.take_names();
+        if round == 1 {
+            let expected = [
+                "DEL", "EVALSHA", "EVALSHA", "EVALSHA", "EVALSHA", "HMGET", "EVALSHA", "EVALSHA",
+                "EVALSHA", "EVALSHA", "EXISTS", "EVALSHA", "EVALSHA", "EVALSHA", "EVALSHA", "PTTL",
+            ];
+            assert_eq!(names, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn naming_a_limiter_sends_nothing() {
+    let stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    proxy.take_seen();
+    for i in 0..100 {
+        client.rate_limiter(&i.to_string());
+    }
+    client.rate_limiter(NAME).exists().await.unwrap();
+    assert_eq!(proxy.take_names(), ["EXISTS"]);
+}

@@ -1,0 +1,249 @@
+//! Whatever gets lost on the way, a request that was granted was taken once, and one that was not takes nothing.
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Cmd, Pipeline, RedisFuture, Value};
+use redisson_rate_limiter::{Decision, Error, RRateLimiter, Rate, RateLimiter, RedissonClient};
+
+use crate::keys;
+use crate::proxy::{Fate, Proxy};
+use crate::stage::{HOUR, NAME, PERMITS, SECOND, Stage, VALUE, ms};
+
+/// A limiter behind a proxy, whose client has made its first calls.
+async fn behind(proxy: &Proxy, stage: &Stage, rate: u64) -> RateLimiter {
+    let builder = stage.builder().response_timeout(ms(10_000));
+    let limiter = builder
+        .connect(&proxy.url())
+        .await
+        .unwrap()
+        .rate_limiter(NAME);
+    limiter.set_rate(Rate::overall(rate, HOUR)).await.unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    limiter.release(1).await.unwrap();
+    proxy.take_seen();
+    limiter
+}
+
+/// How many script calls were sent. Beside them stands what reconnecting takes.
+fn scripts_run(proxy: &Proxy) -> usize {
+    let names = proxy.take_names();
+    names.iter().filter(|name| *name == "EVALSHA").count()
+}
+
+#[tokio::test]
+async fn an_acquire_whose_answer_was_lost_is_sent_again_and_granted_what_it_took() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let limiter = behind(&proxy, &stage, 5).await;
+    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+    // 3 of 5: what is left then would not do for another 3.
+    let Decision::Granted {
+        grant, remaining, ..
+    } = limiter.check(3).await.unwrap()
+    else {
+        panic!("it was denied");
+    };
+    assert_eq!((grant.permits(), remaining), (3, 0));
+    assert_eq!(stage.value().await.as_deref(), Some("2"));
+    assert_eq!(stage.grants().await, [(1_000, 3)]);
+    let sent = proxy.take_seen();
+    let acquires: Vec<_> = sent.iter().filter(|c| c.name() == "EVALSHA").collect();
+    assert_eq!(acquires.len(), 2);
+    assert_eq!(
+        acquires[0].script_argument(3),
+        acquires[1].script_argument(3)
+    );
+    // And the grant is that one.
+    assert_eq!(limiter.refund(grant).await.unwrap(), 3);
+    assert_eq!(stage.value().await.as_deref(), Some("5"));
+    assert_eq!(stage.grants().await, []);
+}
+
+#[tokio::test]
+async fn an_acquire_whose_answer_was_lost_while_the_clock_moved_on_keeps_its_first_score() {
+    let mut stage = Stage::set().await;
+    let mut proxy = Proxy::to(stage.server.port()).await;
+    let limiter = behind(&proxy, &stage, 5).await;
+    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+    proxy.next("EVALSHA", Fate::Held);
+    let (answer, ()) = tokio::join!(limiter.try_acquire(2), async {
+        let held = proxy.held().await;
+        stage.at(1_700);
+        held.let_through().await;
+    });
+    assert!(answer.unwrap());
+    assert_eq!(stage.value().await.as_deref(), Some("3"));
+    assert_eq!(stage.grants().await, [(1_000, 2)]);
+}
+
+#[tokio::test]
+async fn an_acquire_that_did_not_reach_the_server_is_sent_again() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let limiter = behind(&proxy, &stage, 5).await;
+    for _ in 0..3 {
+        proxy.next("EVALSHA", Fate::CutBeforeServer);
+    }
+    assert!(limiter.try_acquire(3).await.unwrap());
+    assert_eq!(stage.value().await.as_deref(), Some("2"));
+    assert_eq!(stage.grants().await, [(1_000, 3)]);
+}
+
+#[tokio::test]
+async fn a_denial_whose_answer_was_lost_is_a_denial_again() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let limiter = behind(&proxy, &stage, 5).await;
+    assert!(limiter.try_acquire(3).await.unwrap());
+    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+    assert!(!limiter.try_acquire(3).await.unwrap());
+    assert_eq!(stage.value().await.as_deref(), Some("2"));
+    assert_eq!(stage.grants().await, [(1_000, 3)]);
+}
+
+#[tokio::test]
+async fn a_combined_call_whose_answer_was_lost_gives_each_request_the_answer_it_had() {
+    let mut stage = Stage::set().await;
+    let mut proxy = Proxy::to(stage.server.port()).await;
+    let limiter = behind(&proxy, &stage, 20).await;
+    proxy.next("EVALSHA", Fate::Held); // the first one's own call: the others come together behind it
+    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+    let asked = [1, 7, 4, 9, 3, 3, 2, 8, 1, 1];
+    let tasks = asked.map(|permits| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move { limiter.try_acquire(permits).await.unwrap() })
+    });
+    proxy.held().await.let_through().await;
+    let mut granted = Vec::new();
+    for task in tasks {
+        granted.push(task.await.unwrap());
+    }
+    // From 20: 1, 7, 4 leave 8; 9 does not fit; 3, 3, 2 do, and then there is nothing.
+    let expected = [
+        true, true, true, false, true, true, true, false, false, false,
+    ];
+    assert_eq!(granted, expected);
+    assert_eq!(stage.value().await.as_deref(), Some("0"));
+    assert_eq!(
+        stage
+            .grants()
+            .await
+            .iter()
+            .map(|(_, permits)| permits)
+            .sum::<u32>(),
+        20
+    );
+    assert_eq!(scripts_run(&proxy), 3);
+}
+
+#[tokio::test]
+async fn a_release_whose_answer_was_lost_is_not_sent_again() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let limiter = behind(&proxy, &stage, 10).await;
+    assert!(limiter.try_acquire(8).await.unwrap());
+    proxy.take_seen();
+    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+    let error = limiter.release(2).await;
+    assert!(
+        matches!(error, Err(Error::Indeterminate { .. })),
+        "{error:?}"
+    );
+    assert_eq!(stage.value().await.as_deref(), Some("4"));
+    assert_eq!(scripts_run(&proxy), 1);
+}
+
+#[tokio::test]
+async fn a_refund_whose_answer_was_lost_gave_back_once() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let limiter = behind(&proxy, &stage, 10).await;
+    let Decision::Granted { grant, .. } = limiter.check(8).await.unwrap() else {
+        panic!("it was denied");
+    };
+    // Its script is not known to the server yet.
+    proxy.next("EVAL", Fate::CutBeforeAnswer);
+    let answer = limiter.refund(grant).await;
+    assert!(
+        matches!(answer, Ok(8) | Err(Error::Indeterminate { .. })),
+        "{answer:?}"
+    );
+    assert_eq!(stage.value().await.as_deref(), Some("10"));
+    assert_eq!(stage.grants().await, []);
+}
+
+#[tokio::test]
+async fn a_rate_that_was_set_without_an_answer_is_not_set_twice() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let limiter = behind(&proxy, &stage, 10).await;
+    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+    let error = limiter.set_rate(Rate::overall(7, SECOND)).await;
+    assert!(
+        matches!(error, Err(Error::Indeterminate { .. })),
+        "{error:?}"
+    );
+    assert_eq!(scripts_run(&proxy), 1);
+    assert_eq!(
+        limiter.config().await.unwrap(),
+        Some(Rate::overall(7, SECOND))
+    );
+    assert_eq!(stage.value().await, None);
+}
+
+#[tokio::test]
+async fn what_only_reads_is_sent_until_it_is_answered() {
+    let stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let limiter = behind(&proxy, &stage, 10).await;
+    assert_eq!(limiter.available_permits().await.unwrap(), 10);
+    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+    assert_eq!(limiter.available_permits().await.unwrap(), 10);
+    proxy.next("HMGET", Fate::CutBeforeAnswer);
+    assert!(limiter.config().await.unwrap().is_some());
+    proxy.next("EXISTS", Fate::CutBeforeServer);
+    assert!(limiter.exists().await.unwrap());
+}
+
+/// A connection that sends each command twice and hands on the second answer, as one may do that repeats by itself.
+#[derive(Clone)]
+struct Twice(MultiplexedConnection);
+
+impl ConnectionLike for Twice {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        Box::pin(async move {
+            self.0.req_packed_command(command).await?;
+            self.0.req_packed_command(command).await
+        })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.0.req_packed_commands(pipeline, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        self.0.get_db()
+    }
+}
+
+#[tokio::test]
+async fn an_acquire_that_the_connection_itself_sends_twice_takes_once() {
+    let mut stage = Stage::set().await;
+    let connection = Twice(stage.server.connection().await);
+    let limiter = RedissonClient::builder()
+        .connection(connection)
+        .rate_limiter(NAME);
+    limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
+    let mut taken = 0;
+    for permits in [1, 2, 1] {
+        assert!(limiter.try_acquire(permits).await.unwrap());
+        taken += i64::from(permits);
+        let books = keys::books(&mut stage.raw, VALUE, PERMITS).await;
+        assert_eq!(books, (Some(10 - taken), taken));
+    }
+}

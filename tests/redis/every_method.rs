@@ -1,0 +1,83 @@
+//! Each method once, for what refuses them all.
+
+use std::time::SystemTime;
+
+use redisson_rate_limiter::{
+    Decision, Error, RRateLimiter, Rate, RateLimiter, RedissonClient, State,
+};
+
+use crate::stage::{HOUR, SECOND};
+
+/// The error of each method, all of which must fail.
+pub async fn errors(limiter: &RateLimiter) -> Vec<Error> {
+    let elsewhere = RedissonClient::in_memory().rate_limiter("elsewhere");
+    let rate = Rate::overall(5, SECOND);
+    elsewhere.set_rate(rate).await.unwrap();
+    let Decision::Granted { grant, .. } = elsewhere.check(1).await.unwrap() else {
+        panic!("it was denied");
+    };
+    let results = [
+        ("try_set_rate", limiter.try_set_rate(rate).await.map(|_| ())),
+        ("set_rate", limiter.set_rate(rate).await),
+        (
+            "set_rate_with",
+            limiter.set_rate_with(rate, State::Keep).await,
+        ),
+        (
+            "update_rate",
+            limiter.update_rate(rate, State::Keep).await.map(|_| ()),
+        ),
+        ("config", limiter.config().await.map(|_| ())),
+        ("try_acquire", limiter.try_acquire(1).await.map(|_| ())),
+        (
+            "try_acquire_timeout",
+            limiter.try_acquire_timeout(1, SECOND).await.map(|_| ()),
+        ),
+        ("acquire", limiter.acquire(1).await),
+        ("check", limiter.check(1).await.map(|_| ())),
+        ("refund", limiter.refund(grant).await.map(|_| ())),
+        ("release", limiter.release(1).await),
+        (
+            "available_permits",
+            limiter.available_permits().await.map(|_| ()),
+        ),
+        ("exists", limiter.exists().await.map(|_| ())),
+        ("delete", limiter.delete().await.map(|_| ())),
+        ("expire", limiter.expire(HOUR).await.map(|_| ())),
+        (
+            "expire_at",
+            limiter
+                .expire_at(SystemTime::now() + HOUR)
+                .await
+                .map(|_| ()),
+        ),
+        (
+            "expire_if_set",
+            limiter.expire_if_set(HOUR).await.map(|_| ()),
+        ),
+        (
+            "expire_if_not_set",
+            limiter.expire_if_not_set(HOUR).await.map(|_| ()),
+        ),
+        (
+            "expire_if_greater",
+            limiter.expire_if_greater(HOUR).await.map(|_| ()),
+        ),
+        (
+            "expire_if_less",
+            limiter.expire_if_less(HOUR).await.map(|_| ()),
+        ),
+        ("clear_expire", limiter.clear_expire().await.map(|_| ())),
+        (
+            "remain_time_to_live",
+            limiter.remain_time_to_live().await.map(|_| ()),
+        ),
+    ];
+    let results = results.into_iter();
+    results
+        .map(|(method, result)| match result {
+            Err(error) => error,
+            Ok(()) => panic!("{method} did not fail"),
+        })
+        .collect()
+}

@@ -1,0 +1,77 @@
+//! `available_permits`, `config`, `exists` and `remain_time_to_live` only read.
+
+use redisson_rate_limiter::{RRateLimiter, Rate};
+
+use crate::keys::member;
+use crate::monitor::Monitor;
+use crate::stage::{HOUR, PERMITS, SECOND, Stage, VALUE};
+
+#[tokio::test]
+async fn available_permits_leaves_every_byte_and_every_time_to_live_as_it_was() {
+    let mut stage = Stage::set().await;
+    let limiter = stage.with(Rate::overall(10, SECOND).keep_alive(HOUR)).await;
+    let untouched = stage.everything().await;
+    assert_eq!(limiter.available_permits().await.unwrap(), 10);
+    assert_eq!(stage.everything().await, untouched);
+
+    assert!(limiter.try_acquire(4).await.unwrap());
+    stage.add(1_000, b"malformed").await;
+    let used = stage.everything().await;
+    assert_eq!(limiter.available_permits().await.unwrap(), 6);
+    stage.at(2_000);
+    assert_eq!(limiter.available_permits().await.unwrap(), 10);
+    assert_eq!(stage.everything().await, used);
+
+    // Out of balance, it tells what the next acquire will find, and leaves the mending to that.
+    stage.run(&["DEL", VALUE]).await;
+    stage.at(1_500);
+    let spoilt = stage.everything().await;
+    assert_eq!(limiter.available_permits().await.unwrap(), 6);
+    assert_eq!(stage.everything().await, spoilt);
+    stage.run(&["DEL", PERMITS]).await;
+    stage.run(&["SET", VALUE, "25"]).await;
+    stage.add(1_000, &member(&[7; 16], 3)).await;
+    let spoilt = stage.everything().await;
+    assert_eq!(limiter.available_permits().await.unwrap(), 10);
+    assert_eq!(stage.everything().await, spoilt);
+}
+
+#[tokio::test]
+async fn the_server_runs_no_command_that_writes() {
+    let mut stage = Stage::set().await;
+    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    assert!(limiter.try_acquire(4).await.unwrap());
+    stage.run(&["DEL", VALUE]).await;
+    stage.at(2_000);
+    let mut monitor = Monitor::of(&stage.server).await;
+    limiter.available_permits().await.unwrap();
+    limiter.config().await.unwrap();
+    limiter.exists().await.unwrap();
+    limiter.remain_time_to_live().await.unwrap();
+    let mut commands = monitor.commands(&stage.server).await;
+    commands.sort();
+    commands.dedup();
+    let reads = [
+        "EVAL",
+        "EVALSHA",
+        "EXISTS",
+        "HMGET",
+        "PTTL",
+        "lua get",
+        "lua hmget",
+        "lua time",
+        "lua zcard",
+        "lua zrange",
+        "lua zrangebyscore",
+    ];
+    for command in &commands {
+        assert!(
+            reads.contains(&command.as_str()),
+            "{command} among {commands:?}"
+        );
+    }
+    assert!(
+        commands.iter().any(|command| command == "lua zrange"),
+        "{commands:?}"
+    );
+}

@@ -1,0 +1,31 @@
+//! What only a Redis server shows: the keys, the way to it and back, and what goes wrong there.
+
+mod every_method;
+#[path = "../support/keys.rs"]
+mod keys;
+#[path = "../support/monitor.rs"]
+mod monitor;
+#[path = "../support/proxy.rs"]
+mod proxy;
+mod stage;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod a_call_is_one_round_trip;
+mod a_call_takes_once;
+mod a_full_server_is_an_error;
+mod a_late_call_takes_nothing;
+mod a_lost_server_is_found_again;
+mod a_missing_server_is_an_error;
+mod a_peer_ahead_is_told_once;
+mod any_connection_will_do;
+mod bad_arguments_are_refused;
+mod books_out_of_balance_are_settled;
+mod keys_are_as_redisson_has_them;
+mod keys_live_as_long_as_asked;
+mod looking_changes_nothing;
+mod missing_permissions_are_errors;
+mod names_that_spread_their_keys_are_refused_on_a_cluster;
+mod secrets_stay_secret;
+mod spoilt_keys_are_refused;
+mod the_server_keeps_the_time;

@@ -1,0 +1,94 @@
+//! What the server's ACL does not allow is an error of its own, and changes nothing.
+
+use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter};
+
+use crate::stage::{HOUR, NAME, Stage};
+
+/// The limiter, of which 4 of 10 are in use, as a user with these rules may use it.
+async fn as_user(stage: &mut Stage, rules: &[&str]) -> RateLimiter {
+    let limiter = stage.with(Rate::overall(10, HOUR)).await;
+    assert!(limiter.try_acquire(4).await.unwrap());
+    let mut command = vec!["ACL", "SETUSER", "worker", "on", ">password"];
+    command.extend(rules);
+    stage.run(&command).await;
+    let url = format!("redis://worker:password@127.0.0.1:{}", stage.server.port());
+    let client = stage.builder().connect(&url).await.unwrap();
+    client.rate_limiter(NAME)
+}
+
+async fn assert_refused(stage: &mut Stage, limiter: &RateLimiter) {
+    let before = stage.everything().await;
+    let errors = [
+        limiter.try_acquire(1).await.map(|_| ()),
+        limiter.acquire(1).await,
+        limiter.check(1).await.map(|_| ()),
+    ];
+    for error in errors {
+        assert!(
+            matches!(error, Err(Error::PermissionDenied { .. })),
+            "{error:?}"
+        );
+    }
+    assert_eq!(stage.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_user_that_may_run_no_scripts() {
+    let mut stage = Stage::set().await;
+    let limiter = as_user(&mut stage, &["~*", "+@all", "-eval", "-evalsha"]).await;
+    assert_refused(&mut stage, &limiter).await;
+    // What needs no script goes on.
+    assert!(limiter.exists().await.unwrap());
+    assert_eq!(
+        limiter.config().await.unwrap(),
+        Some(Rate::overall(10, HOUR))
+    );
+}
+
+#[tokio::test]
+async fn a_user_without_eval_where_the_server_does_not_know_the_script() {
+    let mut stage = Stage::set().await;
+    let limiter = as_user(&mut stage, &["~*", "+@all", "-eval"]).await;
+    stage.run(&["SCRIPT", "FLUSH"]).await;
+    assert_refused(&mut stage, &limiter).await;
+}
+
+#[tokio::test]
+async fn a_user_without_eval_where_the_server_knows_the_script() {
+    let mut stage = Stage::set().await;
+    let limiter = as_user(&mut stage, &["~*", "+@all", "-eval"]).await;
+    assert!(limiter.try_acquire(6).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_user_with_evalsha_but_without_zadd() {
+    let mut stage = Stage::set().await;
+    let limiter = as_user(&mut stage, &["~*", "+@all", "-zadd"]).await;
+    assert_refused(&mut stage, &limiter).await;
+    assert_eq!(limiter.available_permits().await.unwrap(), 6);
+}
+
+#[tokio::test]
+async fn a_user_without_the_servers_time() {
+    let mut stage = Stage::set().await;
+    let limiter = as_user(&mut stage, &["~*", "+@all", "-time"]).await;
+    assert_refused(&mut stage, &limiter).await;
+}
+
+#[tokio::test]
+async fn a_user_for_other_keys() {
+    let mut stage = Stage::set().await;
+    let limiter = as_user(&mut stage, &["~orders:*", "~{orders:*", "+@all"]).await;
+    let before = stage.everything().await;
+    for error in crate::every_method::errors(&limiter).await {
+        assert!(matches!(error, Error::PermissionDenied { .. }), "{error:?}");
+    }
+    assert_eq!(stage.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_ask_what_the_server_is_can_use_it() {
+    let mut stage = Stage::set().await;
+    let limiter = as_user(&mut stage, &["~*", "+@all", "-info"]).await;
+    assert!(limiter.try_acquire(6).await.unwrap());
+}

@@ -1,0 +1,177 @@
+//! Keys that hold something else than a limiter's state are told as such, and stay as they are.
+
+use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, Result, State};
+
+use crate::keys::member;
+use crate::stage::{HOUR, NAME, PERMITS, Stage, VALUE};
+
+fn assert_bad_state<T: std::fmt::Debug>(method: &str, result: Result<T>) {
+    assert!(
+        matches!(&result, Err(Error::BadState { name, .. }) if name == NAME),
+        "{method}: {result:?}"
+    );
+}
+
+/// A limiter in good order, of which 4 of 10 are in use.
+async fn in_use(stage: &mut Stage) -> RateLimiter {
+    let limiter = stage.with(Rate::overall(10, HOUR)).await;
+    assert!(limiter.try_acquire(4).await.unwrap());
+    limiter
+}
+
+/// All that decides or counts permits.
+async fn assert_all_that_count_are_refused(limiter: &RateLimiter) {
+    assert_bad_state("try_acquire", limiter.try_acquire(1).await);
+    assert_bad_state("acquire", limiter.acquire(1).await);
+    assert_bad_state("timed", limiter.try_acquire_timeout(1, HOUR).await);
+    assert_bad_state("check", limiter.check(1).await);
+    assert_bad_state("release", limiter.release(1).await);
+    assert_bad_state("available_permits", limiter.available_permits().await);
+}
+
+#[tokio::test]
+async fn a_field_of_the_hash_that_is_not_its_kind_of_number() {
+    for (field, bad) in [
+        ("rate", "many"),
+        ("rate", ""),
+        ("rate", "-1"),
+        ("rate", "1.5"),
+        ("rate", "1e17"),
+        ("rate", "nan"),
+        ("rate", "inf"),
+        ("interval", "soon"),
+        ("interval", "-1000"),
+        ("interval", "0.5"),
+        ("type", "OVERALL"),
+        ("type", "2"),
+        ("type", ""),
+        ("keepAliveTime", "never"),
+        ("keepAliveTime", "0.5"),
+    ] {
+        let mut stage = Stage::set().await;
+        let limiter = in_use(&mut stage).await;
+        stage.run(&["HSET", NAME, field, bad]).await;
+        let before = stage.everything().await;
+        assert_all_that_count_are_refused(&limiter).await;
+        assert_bad_state("config", limiter.config().await);
+        assert_eq!(stage.everything().await, before, "{field} {bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_rate_above_2_to_the_53() {
+    for bad in [
+        "9007199254740993",
+        "9007199254740994",
+        "9223372036854775807",
+    ] {
+        let mut stage = Stage::set().await;
+        let limiter = in_use(&mut stage).await;
+        stage.run(&["HSET", NAME, "rate", bad]).await;
+        let before = stage.everything().await;
+        assert_bad_state("config", limiter.config().await);
+        assert_all_that_count_are_refused(&limiter).await;
+        assert_eq!(stage.everything().await, before, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_refund_with_a_field_that_is_no_number() {
+    let mut stage = Stage::set().await;
+    let limiter = in_use(&mut stage).await;
+    let redisson_rate_limiter::Decision::Granted { grant, .. } = limiter.check(1).await.unwrap()
+    else {
+        panic!("it was denied");
+    };
+    stage.run(&["HSET", NAME, "interval", "soon"]).await;
+    let before = stage.everything().await;
+    assert_bad_state("refund", limiter.refund(grant).await);
+    assert_eq!(stage.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_value_that_is_no_whole_number() {
+    for bad in ["many", "", "1.5", "1e17", "99999999999999999999", "nan"] {
+        let mut stage = Stage::set().await;
+        let limiter = in_use(&mut stage).await;
+        stage.run(&["SET", VALUE, bad]).await;
+        let before = stage.everything().await;
+        assert_all_that_count_are_refused(&limiter).await;
+        assert_eq!(stage.everything().await, before, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_value_key_that_is_no_string() {
+    let mut stage = Stage::set().await;
+    let limiter = in_use(&mut stage).await;
+    stage.run(&["DEL", VALUE]).await;
+    stage.run(&["RPUSH", VALUE, "6"]).await;
+    let before = stage.everything().await;
+    assert_all_that_count_are_refused(&limiter).await;
+    assert_eq!(stage.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_permits_key_that_is_no_zset() {
+    let mut stage = Stage::set().await;
+    let limiter = in_use(&mut stage).await;
+    stage.run(&["DEL", PERMITS]).await;
+    stage.run(&["SET", PERMITS, "6"]).await;
+    let before = stage.everything().await;
+    assert_all_that_count_are_refused(&limiter).await;
+    assert_eq!(stage.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_permits_key_that_is_no_zset_where_the_rate_changes_and_the_state_is_kept() {
+    let mut stage = Stage::set().await;
+    let limiter = in_use(&mut stage).await;
+    stage.run(&["DEL", PERMITS]).await;
+    stage.run(&["SET", PERMITS, "6"]).await;
+    let before = stage.everything().await;
+    let rate = Rate::overall(20, HOUR);
+    assert_bad_state("update_rate", limiter.update_rate(rate, State::Keep).await);
+    assert_bad_state(
+        "set_rate_with",
+        limiter.set_rate_with(rate, State::Keep).await,
+    );
+    assert_eq!(stage.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_limiters_name_that_is_no_hash() {
+    let mut stage = Stage::set().await;
+    stage.run(&["SET", NAME, "6"]).await;
+    stage.run(&["SET", VALUE, "6"]).await;
+    stage.add(1_000, &member(&[7; 16], 4)).await;
+    let limiter = stage.limiter().await;
+    let before = stage.everything().await;
+    let rate = Rate::overall(5, HOUR);
+    assert_all_that_count_are_refused(&limiter).await;
+    assert_bad_state("config", limiter.config().await);
+    assert_bad_state("try_set_rate", limiter.try_set_rate(rate).await);
+    assert_bad_state("set_rate", limiter.set_rate(rate).await);
+    for state in [State::Keep, State::Reset] {
+        assert_bad_state("set_rate_with", limiter.set_rate_with(rate, state).await);
+        assert_bad_state("update_rate", limiter.update_rate(rate, state).await);
+    }
+    assert_eq!(stage.everything().await, before);
+}
+
+#[tokio::test]
+async fn a_hash_that_lacks_a_field_is_a_limiter_that_is_not_set_up() {
+    for field in ["rate", "interval", "type"] {
+        let mut stage = Stage::set().await;
+        let limiter = in_use(&mut stage).await;
+        stage.run(&["HDEL", NAME, field]).await;
+        let before = stage.everything().await;
+        let error = limiter.try_acquire(1).await;
+        assert!(
+            matches!(error, Err(Error::NotInitialized { .. })),
+            "{field}: {error:?}"
+        );
+        assert_eq!(limiter.config().await.unwrap(), None, "{field}");
+        assert_eq!(stage.everything().await, before, "{field}");
+    }
+}

@@ -1,0 +1,118 @@
+//! A server of the test's own, clients whose clock the test moves, and a second way to the keys.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redisson_rate_limiter::{
+    Clock, RRateLimiter, Rate, RateLimiter, RedissonClient, RedissonClientBuilder,
+};
+
+use crate::keys::{self, Everything};
+use crate::support::Server;
+
+/// Where a limiter of this name has its state.
+pub const NAME: &str = "limiter";
+pub const VALUE: &str = "{limiter}:value";
+pub const PERMITS: &str = "{limiter}:permits";
+
+pub const SECOND: Duration = Duration::from_secs(1);
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+pub const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub struct Stage {
+    pub server: Server,
+    /// To look at the keys and to spoil them.
+    pub raw: MultiplexedConnection,
+    now: Arc<AtomicI64>,
+}
+
+impl Stage {
+    /// The clock shows 1000 ms.
+    pub async fn set() -> Self {
+        let server = Server::start();
+        let raw = server.connection().await;
+        Self {
+            server,
+            raw,
+            now: Arc::new(AtomicI64::new(1_000)),
+        }
+    }
+
+    /// Sets the clock.
+    pub fn at(&self, millis: i64) {
+        self.now.store(millis, Ordering::SeqCst);
+    }
+
+    /// Settings with the client id `client` and the clock.
+    pub fn builder(&self) -> RedissonClientBuilder {
+        let now = Arc::clone(&self.now);
+        let clock = Clock::from_fn(move || now.load(Ordering::SeqCst));
+        RedissonClient::builder().client_id("client").clock(clock)
+    }
+
+    /// The limiter, of a client of its own that knows nothing of what was before.
+    pub async fn limiter(&self) -> RateLimiter {
+        let client = self.builder().connect(&self.server.url()).await.unwrap();
+        client.rate_limiter(NAME)
+    }
+
+    /// The same with this rate.
+    pub async fn with(&self, rate: Rate) -> RateLimiter {
+        let limiter = self.limiter().await;
+        assert!(limiter.try_set_rate(rate).await.unwrap());
+        limiter
+    }
+
+    /// What VALUE holds.
+    pub async fn value(&mut self) -> Option<String> {
+        redis::cmd("GET")
+            .arg(VALUE)
+            .query_async(&mut self.raw)
+            .await
+            .unwrap()
+    }
+
+    /// Scores and permits of what PERMITS holds.
+    pub async fn grants(&mut self) -> Vec<(i64, u32)> {
+        keys::grants(&mut self.raw, PERMITS).await
+    }
+
+    pub async fn everything(&mut self) -> Everything {
+        keys::everything(&mut self.raw).await
+    }
+
+    /// Runs a command as an operator or a peer would.
+    pub async fn run(&mut self, command: &[&str]) {
+        self.run_bytes(
+            &command
+                .iter()
+                .map(|part| part.as_bytes())
+                .collect::<Vec<_>>(),
+        )
+        .await;
+    }
+
+    pub async fn run_bytes(&mut self, command: &[&[u8]]) {
+        let mut all = redis::Cmd::new();
+        for part in command {
+            all.arg(*part);
+        }
+        let _: redis::Value = all.query_async(&mut self.raw).await.unwrap();
+    }
+
+    /// Adds a member to PERMITS.
+    pub async fn add(&mut self, score: i64, member: &[u8]) {
+        self.run_bytes(&[
+            b"ZADD",
+            PERMITS.as_bytes(),
+            score.to_string().as_bytes(),
+            member,
+        ])
+        .await;
+    }
+}

@@ -1,0 +1,273 @@
+//! A way to the server on which requests and answers get lost or held up, as the test says.
+
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It gets lost, and the connection with it.
+    CutBeforeServer,
+    /// The server runs it; its answer gets lost, and the connection with it.
+    CutBeforeAnswer,
+    /// It waits, and all behind it, until the test lets it through.
+    Held,
+}
+
+/// A command as the client sent it, its name first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command(pub Vec<Vec<u8>>);
+
+/// Listens on a free port and passes on what comes, as long as it lives.
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+    held: mpsc::UnboundedReceiver<Held>,
+    accepting: JoinHandle<()>,
+}
+
+/// A request that waits. What is changed in it is what the server gets.
+pub struct Held {
+    pub command: Command,
+    let_through: oneshot::Sender<Command>,
+    answered: oneshot::Receiver<()>,
+}
+
+struct Shared {
+    server: u16,
+    fates: Mutex<VecDeque<(&'static str, Fate)>>,
+    seen: Mutex<Vec<Command>>,
+    held: mpsc::UnboundedSender<Held>,
+}
+
+impl Command {
+    pub fn name(&self) -> String {
+        String::from_utf8_lossy(&self.0[0]).to_uppercase()
+    }
+
+    /// A script's argument, counted from 1 as in the script.
+    pub fn script_argument(&self, place: usize) -> &[u8] {
+        let keys: usize = std::str::from_utf8(&self.0[2]).unwrap().parse().unwrap();
+        &self.0[2 + keys + place]
+    }
+
+    pub fn set_script_argument(&mut self, place: usize, argument: &[u8]) {
+        let keys: usize = std::str::from_utf8(&self.0[2]).unwrap().parse().unwrap();
+        self.0[2 + keys + place] = argument.to_vec();
+    }
+
+    fn wire_form(&self) -> Vec<u8> {
+        let mut bytes = format!("*{}\r\n", self.0.len()).into_bytes();
+        for part in &self.0 {
+            bytes.extend(format!("${}\r\n", part.len()).into_bytes());
+            bytes.extend(part);
+            bytes.extend(b"\r\n");
+        }
+        bytes
+    }
+}
+
+impl Held {
+    /// Lets it through and waits until the server has answered.
+    pub async fn let_through(self) {
+        let Self {
+            command,
+            let_through,
+            answered,
+        } = self;
+        assert!(let_through.send(command).is_ok(), "its connection is gone");
+        within(answered).await.expect("its connection stays");
+    }
+}
+
+impl Proxy {
+    pub async fn to(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, held) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            server,
+            fates: Mutex::default(),
+            seen: Mutex::default(),
+            held: sender,
+        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Self {
+            port,
+            shared,
+            held,
+            accepting,
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Gives the next command of this name this fate. Several are met in the order in which they were given.
+    pub fn next(&self, command: &'static str, fate: Fate) {
+        self.shared.fates.lock().unwrap().push_back((command, fate));
+    }
+
+    /// The next request that is held.
+    pub async fn held(&mut self) -> Held {
+        within(self.held.recv()).await.unwrap()
+    }
+
+    /// All commands so far, in order, whatever became of them; then forgets them.
+    pub fn take_seen(&self) -> Vec<Command> {
+        std::mem::take(&mut *self.shared.seen.lock().unwrap())
+    }
+
+    /// As [`take_seen`](Self::take_seen), the names only.
+    pub fn take_names(&self) -> Vec<String> {
+        self.take_seen().iter().map(Command::name).collect()
+    }
+}
+
+/// What a test waits for comes within 10 s, or it fails.
+async fn within<T>(event: impl Future<Output = T>) -> T {
+    let waiting = timeout(Duration::from_secs(10), event);
+    waiting.await.expect("a request within 10 s")
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new(); // ends them with this task
+    loop {
+        let (client, _) = listener.accept().await.unwrap();
+        client.set_nodelay(true).unwrap();
+        connections.spawn(pass_on(client, Arc::clone(&shared)));
+    }
+}
+
+/// One command at a time: the next one goes to the server when this one's answer is there.
+async fn pass_on(mut client: TcpStream, shared: Arc<Shared>) {
+    let Ok(mut server) = TcpStream::connect(("127.0.0.1", shared.server)).await else {
+        return; // the client sees its connection closed
+    };
+    server.set_nodelay(true).unwrap();
+    let (mut requests, mut answer) = (Vec::new(), Vec::new());
+    loop {
+        while let Some((command, length)) = parse(&requests) {
+            requests.drain(..length);
+            shared.seen.lock().unwrap().push(command.clone());
+            let fate = shared.fate_of(&command);
+            let (command, tell) = match fate {
+                Some(Fate::CutBeforeServer) => return,
+                Some(Fate::Held) => match shared.hold(command).await {
+                    Some((command, tell)) => (command, Some(tell)),
+                    None => return, // nobody will let it through
+                },
+                Some(Fate::CutBeforeAnswer) | None => (command, None),
+            };
+            if server.write_all(&command.wire_form()).await.is_err() {
+                return;
+            }
+            answer.clear();
+            while answer_end(&answer, 0).is_none() {
+                match server.read_buf(&mut answer).await {
+                    Ok(1..) => {}
+                    _ => return,
+                }
+            }
+            if fate == Some(Fate::CutBeforeAnswer) {
+                return;
+            }
+            let passed_on = client.write_all(&answer).await;
+            if let Some(tell) = tell {
+                let _ = tell.send(()); // who let it through may not wait for this
+            }
+            if passed_on.is_err() {
+                return;
+            }
+        }
+        answer.clear();
+        // Whichever ends first, ends both.
+        tokio::select! {
+            read = client.read_buf(&mut requests) => match read {
+                Ok(1..) => {}
+                _ => return,
+            },
+            _ = server.read_buf(&mut answer) => return,
+        }
+    }
+}
+
+impl Shared {
+    /// Shows a command to the test, and waits until it goes on, perhaps changed, with whom to tell of its answer.
+    async fn hold(&self, command: Command) -> Option<(Command, oneshot::Sender<()>)> {
+        let (let_through, may_pass) = oneshot::channel();
+        let (tell, answered) = oneshot::channel();
+        let held = Held {
+            command,
+            let_through,
+            answered,
+        };
+        self.held.send(held).ok()?;
+        Some((may_pass.await.ok()?, tell))
+    }
+
+    fn fate_of(&self, command: &Command) -> Option<Fate> {
+        let mut fates = self.fates.lock().unwrap();
+        let place = fates.iter().position(|(name, _)| *name == command.name())?;
+        fates.remove(place).map(|(_, fate)| fate)
+    }
+}
+
+/// The first command in `bytes` and its length, once all of it is there.
+fn parse(bytes: &[u8]) -> Option<(Command, usize)> {
+    let mut at = 0;
+    let count = number_line(bytes, &mut at, b'*')?;
+    let mut parts = Vec::with_capacity(count);
+    for _ in 0..count {
+        let length = number_line(bytes, &mut at, b'$')?;
+        parts.push(bytes.get(at..at + length)?.to_vec());
+        at += length + 2;
+    }
+    (at <= bytes.len()).then_some((Command(parts), at))
+}
+
+/// Where the answer that starts at `at` ends, once all of it is there.
+fn answer_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let rest = bytes.get(at..)?;
+    let line = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    let after_line = at + line + 2;
+    let number = || -> i64 {
+        std::str::from_utf8(&rest[1..line])
+            .unwrap()
+            .parse()
+            .unwrap()
+    };
+    match rest[0] {
+        b'$' => {
+            let end =
+                usize::try_from(number()).map_or(after_line, |length| after_line + length + 2);
+            (end <= bytes.len()).then_some(end)
+        }
+        b'*' => (0..number()).try_fold(after_line, |at, _| answer_end(bytes, at)),
+        _ => Some(after_line),
+    }
+}
+
+fn number_line(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
+    let rest = bytes.get(*at..)?;
+    let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    assert_eq!(rest[0], kind, "the client sends arrays of bulk strings");
+    *at += end + 2;
+    Some(std::str::from_utf8(&rest[1..end]).unwrap().parse().unwrap())
+}
