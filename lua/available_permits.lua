@@ -9,9 +9,10 @@
 local name, value, client_value, permits, client_permits = unpack(KEYS)
 local now = time_of(ARGV[1])
 
-local limiter, failure = open(name, value, client_value, permits, client_permits)
+local books = bookkeeping()
+local limiter, failure = books.open(name, value, client_value, permits, client_permits)
 if failure then
   return failure
 end
-settle(limiter, now, true)
+books.settle(limiter, now, true)
 return limiter.balance

@@ -16,7 +16,8 @@ local name, value, client_value, permits, client_permits = unpack(KEYS)
 local now, score, random = time_of(ARGV[1]), ARGV[2], ARGV[3]
 local refunded, summed_rate = tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local limiter, failure = open(name, value, client_value, permits, client_permits)
+local books = bookkeeping()
+local limiter, failure = books.open(name, value, client_value, permits, client_permits)
 if failure then
   return failure
 end
@@ -29,16 +30,16 @@ for _, member in ipairs(redis.call('zrangebyscore', limiter.permits_key, score, 
   local held = permits_of(member)
   if held and string.sub(member, 1, #prefix) == prefix then
     local back = math.min(refunded, held)
-    settle(limiter, now, summed_rate ~= limiter.rate)
+    books.settle(limiter, now, summed_rate ~= limiter.rate)
     -- The grant first: a peer's release is made good out of what remains.
     if held > back then
       redis.call('zadd', limiter.permits_key, score, pack(random, held - back))
     end
     redis.call('zrem', limiter.permits_key, member)
-    take_from_oldest(limiter, limiter.excess)
-    credit(limiter, back)
-    write(limiter, 0)
-    renew(limiter)
+    books.take_from_oldest(limiter, limiter.excess)
+    books.credit(limiter, back)
+    books.write(limiter, 0)
+    books.renew(limiter)
     return back
   end
 end

@@ -13,14 +13,15 @@
 local name, value, client_value, permits, client_permits = unpack(KEYS)
 local now, released, summed_rate = time_of(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 
-local limiter, failure = open(name, value, client_value, permits, client_permits)
+local books = bookkeeping()
+local limiter, failure = books.open(name, value, client_value, permits, client_permits)
 if failure then
   return failure
 end
-settle(limiter, now, summed_rate ~= limiter.rate)
-take_from_oldest(limiter, limiter.excess)
-credit(limiter, take_from_oldest(limiter, released))
+books.settle(limiter, now, summed_rate ~= limiter.rate)
+books.take_from_oldest(limiter, limiter.excess)
+books.credit(limiter, books.take_from_oldest(limiter, released))
 limiter.value = nil -- it is written anew in any case, as Redisson does
-write(limiter, 0)
-renew(limiter)
+books.write(limiter, 0)
+books.renew(limiter)
 return limiter.balance

@@ -21,21 +21,28 @@ local type_before = redis.call('hget', name, 'type')
 if only_existing and redis.call('exists', name) == 0 then
   return 0
 end
-redis.call('hset', name, 'rate', rate, 'interval', interval, 'type', limiter_type, 'keepAliveTime', keep_alive)
 local limiter = {
   name = name,
   keep_alive = tonumber(keep_alive),
   value_key = limiter_type == '1' and client_value or value,
   permits_key = limiter_type == '1' and client_permits or permits,
 }
+local books = bookkeeping()
+local horizon = now - tonumber(interval)
+local used = 0
+if keep_state then
+  -- Before anything is written: it fails where the key is no zset.
+  used = books.sum(redis.call('zrangebyscore', limiter.permits_key, '(' .. digits(horizon), '+inf'))
+end
+
+redis.call('hset', name, 'rate', rate, 'interval', interval, 'type', limiter_type, 'keepAliveTime', keep_alive)
 if type_before and type_before ~= limiter_type then
   redis.call('del', value, client_value, permits, client_permits)
 elseif keep_state then
-  redis.call('zremrangebyscore', limiter.permits_key, '-inf', digits(now - tonumber(interval)))
-  local used = sum(redis.call('zrange', limiter.permits_key, 0, -1))
-  redis.call('set', limiter.value_key, digits(math.max(tonumber(rate) - used, 0)))
+  redis.call('zremrangebyscore', limiter.permits_key, '-inf', horizon)
+  redis.call('set', limiter.value_key, math.max(tonumber(rate) - used, 0))
 else
   redis.call('del', limiter.value_key, limiter.permits_key)
 end
-renew(limiter)
+books.renew(limiter)
 return 1

@@ -92,7 +92,7 @@ impl Queue {
                 if desk.start_lone_call() {
                     None
                 } else {
-                    Some(self.put_down(desk, permits, Desk::arrive))
+                    Some(self.put_down(desk, permits, 0, Desk::arrive))
                 }
             };
             let Some(receiver) = receiver else {
@@ -125,27 +125,34 @@ impl Queue {
         permits: u32,
         until: Option<Instant>,
     ) -> Result<bool> {
+        let granted = self.wait_in_line(permits);
+        match until {
+            None => granted.await?,
+            Some(until) => match timeout_at(until, granted).await {
+                Ok(granted) => granted?,
+                // Dropped, it keeps nothing.
+                Err(_elapsed) => return Ok(false),
+            },
+        }
+        Ok(true)
+    }
+
+    async fn wait_in_line(self: &Arc<Self>, permits: u32) -> Result<()> {
+        let turn = self.desk().take_turn();
         loop {
             let receiver = match self.ask_before_the_line(permits).await {
-                Some(Ok(Decision::Granted { .. })) => return Ok(true),
+                Some(Ok(Decision::Granted { .. })) => return Ok(()),
                 Some(Ok(Decision::Denied { retry_after, .. })) => {
                     let ask_at = Instant::now() + retry_after.min(LONGEST_SLEEP);
-                    self.put_down(self.desk(), permits, |desk, request| {
-                        desk.head_line(request, ask_at)
+                    self.put_down(self.desk(), permits, turn, |desk, request| {
+                        desk.join_line_denied(request, ask_at)
                     })
                 }
                 Some(Err(error)) => return Err(error),
-                None => self.put_down(self.desk(), permits, Desk::join_line),
+                None => self.put_down(self.desk(), permits, turn, Desk::join_line),
             };
-            let answer = match until {
-                None => receiver.await,
-                Some(until) => match timeout_at(until, receiver).await {
-                    Ok(answer) => answer,
-                    Err(_elapsed) => return Ok(false),
-                },
-            };
-            if let Some(answer) = answer {
-                return answer.map(|decision| decision.is_granted());
+            if let Some(answer) = receiver.await {
+                return answer.map(|_granted| ());
             }
         }
     }
@@ -180,14 +187,20 @@ impl Queue {
         self: &Arc<Self>,
         mut desk: MutexGuard<'_, Desk>,
         permits: u32,
+        turn: u64,
         place: impl FnOnce(&mut Desk, Request) -> Wake,
     ) -> Receiver {
         let (answer, receiver) = oneshot::channel();
-        let wake = place(&mut desk, Request { permits, answer });
+        let request = Request {
+            permits,
+            turn,
+            answer,
+        };
+        let wake = place(&mut desk, request);
         drop(desk);
         match wake {
             Wake::Start => {
-                tokio::spawn(Arc::clone(self).drive());
+                tokio::spawn(Shift::start(Arc::clone(self)).drive());
             }
             Wake::Rouse => self.arrived.notify_one(),
             Wake::Nothing => {}
@@ -211,30 +224,6 @@ impl Queue {
             );
         }
         Ok(answer)
-    }
-
-    /// The driver: calls as long as there is something to ask.
-    async fn drive(self: Arc<Self>) {
-        let mut shift = Shift {
-            queue: &self,
-            over: false,
-        };
-        loop {
-            let next = self.desk().next(Instant::now());
-            match next {
-                Next::Call(batch) => self.call_for(batch).await,
-                Next::Sleep(until) => {
-                    tokio::select! {
-                        () = sleep_until(until) => {}
-                        () = self.arrived.notified() => {}
-                    }
-                }
-                Next::Stop => {
-                    shift.over = true;
-                    return;
-                }
-            }
-        }
     }
 
     async fn call_for(&self, batch: Batch) {
@@ -271,7 +260,7 @@ impl Queue {
                 }
             }
         }
-        let wait = Duration::from_millis(answer.wait() as u64).min(LONGEST_SLEEP);
+        let wait = answer.wait().min(LONGEST_SLEEP);
         self.desk()
             .stay_in_line(still_in_line, Instant::now() + wait);
         (unclaimed > 0).then_some(Grant {
@@ -309,14 +298,40 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-/// The driver's time at work. Where its runtime shuts down, everybody put down is told, so that they ask again from a
-/// runtime that lives.
-struct Shift<'a> {
-    queue: &'a Queue,
+/// The driver's time at work. Where its runtime shuts down, even before it began, everybody put down is told, so that
+/// they ask again from a runtime that lives.
+struct Shift {
+    queue: Arc<Queue>,
     over: bool,
 }
 
-impl Drop for Shift<'_> {
+impl Shift {
+    fn start(queue: Arc<Queue>) -> Self {
+        Self { queue, over: false }
+    }
+
+    /// The driver: calls as long as there is something to ask.
+    async fn drive(mut self) {
+        loop {
+            let next = self.queue.desk().next(Instant::now());
+            match next {
+                Next::Call(batch) => self.queue.call_for(batch).await,
+                Next::Sleep(until) => {
+                    tokio::select! {
+                        () = sleep_until(until) => {}
+                        () = self.queue.arrived.notified() => {}
+                    }
+                }
+                Next::Stop => {
+                    self.over = true;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Shift {
     fn drop(&mut self) {
         if !self.over {
             let abandoned = self.queue.desk().abandon();

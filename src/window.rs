@@ -23,6 +23,9 @@ pub(crate) use expiry::{Condition, Expiry, Timed};
 pub(crate) use grants::Grants;
 pub(crate) use requests::{Answer, Requests, Run};
 
+/// So many grants are summed without a thought.
+const FEW: i64 = 32;
+
 /// The two clocks of a call, in ms since the epoch: `now` scores grants, `server` is the one that keys expire by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct At {
@@ -128,26 +131,13 @@ impl Window {
     ) -> Result<Answer, NotInitialized> {
         let mut open = self.open(client, at.server)?;
         let Settings { rate, interval, .. } = open.settings;
-        let answer = Answer {
-            score: at.now,
-            rate,
-            interval,
-            balance: 0,
-            oldest: None,
-            ahead: 0,
-            counted: 0,
-        };
         if call.sent_before
             && let Some((score, permits)) = open.pool.grants().find(&call.random)
         {
-            return Ok(Answer {
-                score,
-                balance: i64::from(permits),
-                ..answer
-            });
+            return Ok(Answer::new(score, rate, i64::from(permits), interval));
         }
         if !call.requests.any_fits(rate) {
-            return Ok(answer);
+            return Ok(Answer::new(at.now, rate, 0, interval));
         }
 
         let check = call.summed_rate != Some(rate);
@@ -168,12 +158,13 @@ impl Window {
         open.renew(at.server);
 
         let newest = check.then(|| open.pool.grants().newest()).flatten();
+        let reset = settled
+            .oldest
+            .map_or(interval, |oldest| interval - at.now + oldest);
         Ok(Answer {
-            balance: settled.balance,
-            oldest: settled.oldest,
             ahead: newest.map_or(0, |score| (score - at.now).max(0)),
             counted: settled.counted,
-            ..answer
+            ..Answer::new(at.now, rate, settled.balance, reset)
         })
     }
 
@@ -256,7 +247,9 @@ impl Open<'_> {
         let balance = value.unwrap_or(0) + grants.permits_of_first(over);
         let live = (grants.len() - over) as i64;
         settled.balance = balance.min(rate);
-        if value.is_none() || check || (over > 0 && balance + live > rate) {
+        let room = rate - balance;
+        if value.is_none() || check || (over > 0 && (live > room || (live <= FEW && live != room)))
+        {
             let used = grants.permits_after(over);
             // What is left beside more grants than that leaves room for was raised by a peer's release.
             let left = value.unwrap_or(0).clamp(0, rate);

@@ -129,20 +129,6 @@ impl RedisBackend {
         }
     }
 
-    fn acquire_args(&self, call: &Acquire, deadline: Option<i64>) -> Args {
-        let mut args = Args::new()
-            .optional(self.clock.now())
-            .optional(deadline)
-            .bytes(&call.random)
-            .flag(call.sent_before)
-            .optional(call.summed_rate)
-            .number(call.requests.runs_in_line as i64);
-        for run in &call.requests.runs {
-            args = args.number(run.permits).number(run.count);
-        }
-        args
-    }
-
     /// The call's deadline by the server's clock, which the first call has to ask for.
     async fn server_deadline(&self, keys: &Keys, remaining: Duration) -> Result<i64> {
         if let Some(deadline) = self.server_time.after(remaining) {
@@ -201,6 +187,20 @@ impl Attempts {
     }
 }
 
+fn acquire_args(call: &Acquire, now: Option<i64>, deadline: Option<i64>) -> Args {
+    let mut args = Args::new()
+        .optional(now)
+        .optional(deadline)
+        .bytes(&call.random)
+        .flag(call.sent_before)
+        .optional(call.summed_rate)
+        .number(call.requests.runs_in_line as i64);
+    for run in &call.requests.runs {
+        args = args.number(run.permits).number(run.count);
+    }
+    args
+}
+
 /// What the acquire script returns.
 struct AcquireAnswer {
     server_millis: i64,
@@ -209,29 +209,19 @@ struct AcquireAnswer {
 }
 
 impl AcquireAnswer {
-    fn read(name: &str, value: Value) -> Result<Self> {
+    /// `passed` is the time that the call passed; without one the server's own scored the grants.
+    fn read(name: &str, value: Value, passed: Option<i64>) -> Result<Self> {
         let numbers: Vec<i64> = read(name, value)?;
         let (server_millis, decided) = match numbers[..] {
             [server_millis] => (server_millis, None),
-            [
-                server_millis,
-                score,
-                rate,
-                interval,
-                balance,
-                oldest,
-                ahead,
-                counted,
-            ] => {
-                let answer = Answer {
-                    score,
-                    rate,
-                    interval,
-                    balance,
-                    oldest: (oldest >= 0).then_some(oldest),
-                    ahead,
-                    counted: counted.unsigned_abs(),
-                };
+            [server_millis, rate, balance, reset, ref looked_at @ ..] => {
+                let score = passed.unwrap_or(server_millis);
+                let mut answer = Answer::new(score, rate, balance, reset);
+                if let [ahead, counted, ref score @ ..] = *looked_at {
+                    answer.ahead = ahead;
+                    answer.counted = counted.unsigned_abs();
+                    answer.score = score.first().copied().unwrap_or(answer.score);
+                }
                 (server_millis, Some(answer))
             }
             _ => {
@@ -303,12 +293,13 @@ impl Backend for RedisBackend {
         loop {
             let deadline = self.server_deadline(keys, attempts.remaining()).await?;
             call.sent_before = attempts.sent_before;
-            let args = self.acquire_args(&call, Some(deadline));
+            let now = self.clock.now();
+            let args = acquire_args(&call, now, Some(deadline));
             let sending = script::ACQUIRE.run(&*self.connection, keys, &args);
             let Some(answer) = attempts.step(&keys.name, sending).await? else {
                 continue;
             };
-            let answer = AcquireAnswer::read(&keys.name, answer)?;
+            let answer = AcquireAnswer::read(&keys.name, answer, now)?;
             self.server_time.learn(answer.server_millis);
             match answer.decided {
                 Some(answer) => return Ok(answer),

@@ -1,7 +1,6 @@
 //! The requests of one call, and what its answer means for each.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::desk::Request;
 use crate::decision::{Decision, Grant};
@@ -104,7 +103,7 @@ pub(super) fn decision(
         });
     }
     let remaining = left.max(0) as u64;
-    let reset = Duration::from_millis(answer.reset() as u64);
+    let reset = answer.reset();
     Ok(if is_granted {
         Decision::Granted {
             grant: Grant {
@@ -118,7 +117,7 @@ pub(super) fn decision(
         }
     } else {
         Decision::Denied {
-            retry_after: Duration::from_millis(answer.wait() as u64),
+            retry_after: answer.wait(),
             limit,
             remaining,
             reset,

@@ -25,6 +25,8 @@ pub(super) struct Desk {
     ask_line_again: bool,
     /// A lone caller's own call is under way.
     lone_call: bool,
+    /// The turn of the next who comes to wait.
+    next_turn: u64,
     driver: Driver,
     pub(super) books: Books,
 }
@@ -42,6 +44,8 @@ enum Driver {
 /// One caller that waits for its answer.
 pub(super) struct Request {
     pub(super) permits: u32,
+    /// Who came first has the lower one. It counts in line only.
+    pub(super) turn: u64,
     pub(super) answer: oneshot::Sender<Result<Decision>>,
 }
 
@@ -89,30 +93,44 @@ impl Desk {
         self.wake()
     }
 
-    /// Puts a request at the end of the line.
+    /// The turn of one who comes to wait now, however late it joins the line.
+    pub(super) fn take_turn(&mut self) -> u64 {
+        self.next_turn += 1;
+        self.next_turn
+    }
+
+    /// Puts a request in line.
     pub(super) fn join_line(&mut self, request: Request) -> Wake {
         if self.line.is_empty() {
             self.ask_line_at = None;
         }
-        self.line.push_back(request);
+        self.stand_in_turn(request);
         self.wake()
     }
 
-    /// Puts a request at the head of the line: one that was denied before anybody else joined.
-    pub(super) fn head_line(&mut self, request: Request, ask_at: Instant) -> Wake {
-        self.line.push_front(request);
-        self.ask_line_at = (!self.ask_line_again).then_some(ask_at);
+    /// Puts a request in line that was just denied.
+    pub(super) fn join_line_denied(&mut self, request: Request, ask_at: Instant) -> Wake {
+        self.stay_in_line(vec![request], ask_at);
         self.wake()
     }
 
-    /// Puts requests that a call denied back to the head of the line.
+    /// Puts requests that a call denied back in line.
     pub(super) fn stay_in_line(&mut self, requests: Vec<Request>, ask_at: Instant) {
         if !requests.is_empty() {
             self.ask_line_at = (!self.ask_line_again).then_some(ask_at);
         }
         for request in requests.into_iter().rev() {
-            self.line.push_front(request);
+            self.stand_in_turn(request);
         }
+    }
+
+    fn stand_in_turn(&mut self, request: Request) {
+        if self.line.back().is_none_or(|last| last.turn < request.turn) {
+            self.line.push_back(request);
+            return;
+        }
+        let place = self.line.partition_point(|other| other.turn < request.turn);
+        self.line.insert(place, request);
     }
 
     /// Lets the line be asked for at once.

@@ -46,8 +46,16 @@ impl Queue {
 
     fn put_down(self: &Arc<Self>, place: impl FnOnce(&mut Desk, Request) -> Wake) -> Receiver {
         let (answer, receiver) = oneshot::channel();
-        let request = Request { permits: 1, answer };
-        let wake = place(&mut self.desk.lock().unwrap(), request);
+        let wake = {
+            let mut desk = self.desk.lock().unwrap();
+            let turn = desk.take_turn();
+            let request = Request {
+                permits: 1,
+                turn,
+                answer,
+            };
+            place(&mut desk, request)
+        };
         self.obey(wake);
         receiver
     }

@@ -5,6 +5,8 @@
 //! here and in the script by the same rule. For a call that was sent twice the balance is what its one member holds:
 //! the same requests fit into that, so the answers are the same.
 
+use std::time::Duration;
+
 use smallvec::{SmallVec, smallvec};
 
 /// `count` requests in a row, each for `permits`.
@@ -84,11 +86,10 @@ pub(crate) struct Answer {
     /// Score of the grants made.
     pub(crate) score: i64,
     pub(crate) rate: i64,
-    pub(crate) interval: i64,
     /// The permits left before the list.
     pub(crate) balance: i64,
-    /// Score of the oldest live grant before the list.
-    pub(crate) oldest: Option<i64>,
+    /// Milliseconds until the first of the live grants before the list are back; the interval where there is none.
+    pub(super) reset: i64,
     /// By how many ms the newest grant is ahead of the call's time; 0 where it was not looked at.
     pub(crate) ahead: i64,
     /// How many live grants were summed.
@@ -96,22 +97,25 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Milliseconds until the first of the permits in use are back.
-    pub(crate) fn reset(&self) -> i64 {
-        match self.oldest {
-            Some(oldest) => (self.interval - (self.score - oldest)).max(0),
-            None => self.interval,
+    pub(crate) fn new(score: i64, rate: i64, balance: i64, reset: i64) -> Self {
+        Self {
+            score,
+            rate,
+            balance,
+            reset,
+            ahead: 0,
+            counted: 0,
         }
     }
 
-    /// Milliseconds after which a denied request is worth another call: Redisson's 3 + interval - age of the oldest
-    /// grant.
-    pub(crate) fn wait(&self) -> i64 {
-        match self.oldest {
-            Some(oldest) => (3 + self.interval - (self.score - oldest)).max(1),
-            // Denied although nothing was out before: the grants of this very list are the oldest.
-            None => 3 + self.interval,
-        }
+    /// Until the first of the permits in use are back.
+    pub(crate) fn reset(&self) -> Duration {
+        Duration::from_millis(self.reset.max(0).unsigned_abs())
+    }
+
+    /// When a denied request is worth another call: Redisson's 3 + interval - age of the oldest grant, in ms.
+    pub(crate) fn wait(&self) -> Duration {
+        Duration::from_millis((self.reset + 3).max(1).unsigned_abs())
     }
 }
 

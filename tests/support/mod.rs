@@ -8,6 +8,7 @@ use std::sync::{LazyLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use redis::AsyncConnectionConfig;
 use redis::ConnectionAddr;
 use redis::aio::MultiplexedConnection;
 use redis_test::server::RedisServer;
@@ -84,7 +85,10 @@ impl Server {
     /// Another connection, to look at the keys and to spoil them.
     pub async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+        // A busy machine may keep the server waiting.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        connection.await.unwrap()
     }
 }
 

@@ -405,12 +405,16 @@ impl Sides {
     }
 
     async fn acquire(&mut self, keys: &Keys, at: At, client: &str, call: Acquire) {
-        let args = self.redis.acquire_args(&call, None);
+        let args = acquire_args(&call, Some(at.now), None);
         let answer = script::ACQUIRE
             .run(&*self.redis.connection, keys, &args)
             .await;
         let redis = match answer {
-            Ok(answer) => AcquireAnswer::read(&keys.name, answer).unwrap().decided,
+            Ok(answer) => {
+                AcquireAnswer::read(&keys.name, answer, Some(at.now))
+                    .unwrap()
+                    .decided
+            }
             Err(error) => initialized(Err(failure::of_answer(&keys.name, error))),
         };
         let model = self.model.acquire(at, client, &call).ok();

@@ -16,6 +16,8 @@ use redis::{
     Client, Cmd, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisResult, ServerErrorKind, Value,
 };
 
+use tokio::time::timeout;
+
 use super::failure::{self, Failure};
 use crate::error::{Error, Result};
 
@@ -93,10 +95,19 @@ pub(super) struct Connected {
 }
 
 /// Connects to one server, or to a cluster where several URLs are given or the one server is part of one.
-pub(super) async fn connect(urls: &str, timeout: Duration) -> Result<Connected> {
+pub(super) async fn connect(urls: &str, limit: Duration) -> Result<Connected> {
     let nodes = parse(urls)?;
+    match timeout(limit, connect_to(nodes, limit)).await {
+        Ok(connected) => connected,
+        Err(_elapsed) => Err(failure::of_connecting(
+            std::io::Error::from(std::io::ErrorKind::TimedOut).into(),
+        )),
+    }
+}
+
+async fn connect_to(nodes: Vec<ConnectionInfo>, limit: Duration) -> Result<Connected> {
     if let [node] = nodes.as_slice() {
-        let server = connect_server(node.clone(), timeout).await?;
+        let server = connect_server(node.clone(), limit).await?;
         if !is_part_of_cluster(&server).await {
             return Ok(Connected {
                 connection: Box::new(server),
@@ -104,7 +115,7 @@ pub(super) async fn connect(urls: &str, timeout: Duration) -> Result<Connected> 
             });
         }
     }
-    let cluster = connect_cluster(nodes, timeout).await?;
+    let cluster = connect_cluster(nodes, limit).await?;
     Ok(Connected {
         connection: Box::new(Cluster(cluster)),
         is_cluster: true,
@@ -131,25 +142,22 @@ fn tcp_settings() -> TcpSettings {
 
 async fn connect_server(
     server: ConnectionInfo,
-    timeout: Duration,
+    limit: Duration,
 ) -> Result<Shared<ConnectionManager>> {
     let client = Client::open(server).map_err(failure::of_connecting)?;
     let config = ConnectionManagerConfig::new()
         .set_number_of_retries(0)
-        .set_connection_timeout(Some(timeout))
+        .set_connection_timeout(Some(limit))
         .set_response_timeout(None);
     let manager = ConnectionManager::new_with_config(client, config).await;
     manager.map(Shared).map_err(failure::of_connecting)
 }
 
-async fn connect_cluster(
-    nodes: Vec<ConnectionInfo>,
-    timeout: Duration,
-) -> Result<ClusterConnection> {
+async fn connect_cluster(nodes: Vec<ConnectionInfo>, limit: Duration) -> Result<ClusterConnection> {
     let client = ClusterClientBuilder::new(nodes)
         .retries(0)
-        .connection_timeout(timeout)
-        .response_timeout(timeout)
+        .connection_timeout(limit)
+        .response_timeout(limit)
         .tcp_settings(tcp_settings())
         .build()
         .map_err(failure::of_connecting)?;
