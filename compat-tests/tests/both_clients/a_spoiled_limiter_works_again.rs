@@ -231,8 +231,8 @@ async fn after_an_earlier_limiter_left_its_value() {
     .await;
 }
 
-/// The next acquire takes what is in use beyond the new rate out of the oldest grants, also where a request that could
-/// never be granted came first.
+/// What comes back is granted only when less than the new rate is in use, also where a request that could never be
+/// granted came first.
 #[tokio::test]
 async fn after_the_rate_was_lowered_below_what_is_in_use() {
     use redisson_rate_limiter::State::Keep;
@@ -253,7 +253,10 @@ async fn after_the_rate_was_lowered_below_what_is_in_use() {
 
         limiter.rust.try_acquire(RATE + 1).await.unwrap_err();
         assert!(!limiter.try_acquire(Peer::Rust, 1).await);
-        assert_eq!(books(both.dump("n").await), (0, vec![3, 7]));
+        assert_eq!(books(both.dump("n").await), (0, vec![8, 7]));
+        both.age("n", MINUTE_MS - 1000).await;
+        assert!(limiter.try_acquire(Peer::Rust, 1).await);
+        assert_eq!(books(both.dump("n").await), (2, vec![7, 1]));
     })
     .await;
 }

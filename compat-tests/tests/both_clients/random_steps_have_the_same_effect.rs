@@ -8,8 +8,8 @@
 //! - `LeftoversGo`: try_set_rate that creates the limiter clears what an earlier one left.
 //! - `MissingConfigIsNone`: no zeros for the rate of a limiter that is missing.
 //! - `ZeroPermitsRefused`: 0 permits are an invalid argument.
-//! - `LoweredRateSettles`: where the rate was lowered below what is in use, the next acquire takes the excess out of the
-//!   oldest grants, so that no more are granted until those in use fit the rate.
+//! - `LoweredRateSettles`: where the rate was lowered below what is in use, grants that are over free permits only when
+//!   less than the new rate is in use; a release on top of that frees as few.
 //!
 //! and what only old versions do, otherwise than Redisson 4.7.0 as well:
 //!

@@ -178,10 +178,11 @@ impl Limited<'_> {
 
     fn settled(&self) -> Settled {
         let mut live = self.live();
-        let left = self.value().unwrap_or(0);
-        let balance = left.max(self.rate - sum(&live)).min(self.rate);
-        let excess = sum(&live) + balance - self.rate;
+        let left = self.value().unwrap_or(0).clamp(0, self.rate);
+        // What is left beside more grants than that leaves room for was released by Redisson.
+        let excess = (sum(&live) + left - self.rate).clamp(0, left);
         take_from_oldest(&mut live, excess);
+        let balance = (self.rate - sum(&live)).max(0);
         Settled { balance, live }
     }
 
@@ -201,12 +202,10 @@ impl Limited<'_> {
     }
 
     fn release(&self, permits: i64, keys: &mut Keys) {
-        let Settled { balance, live } = self.settled();
-        // Where the rate was lowered, settling is left to the next acquire.
-        let mut live = if self.is_lowered() { self.live() } else { live };
+        let Settled { mut live, .. } = self.settled();
         take_from_oldest(&mut live, permits);
-        let pool = keys.pool_mut(self.is_per_client);
-        pool.hold((balance + permits).min(self.rate), live);
+        let left = (self.rate - sum(&live)).max(0);
+        keys.pool_mut(self.is_per_client).hold(left, live);
     }
 }
 

@@ -1,0 +1,257 @@
+//! The page: the goals, the table and what is behind it, as Markdown.
+
+use std::{fmt::Write, time::Duration};
+
+use crate::{
+    contender::Contender,
+    goals::Results,
+    in_memory::Limiter,
+    plan::Plan,
+    sample::Sampled,
+    waiting::{RATE, Spacing, Waited},
+    workload::Traffic,
+};
+
+/// The whole of `docs/benchmarks.md`.
+pub fn write(
+    results: &Results,
+    machine: &[(&str, String)],
+    plan: &Plan,
+    elapsed: Duration,
+) -> String {
+    let mut page = String::from(
+        "# Side by side\n\n\
+         This crate, the real Redisson and others, in one run on one server. To run it again, and write this page:\n\n\
+         ```sh\ncargo bench -p compat-tests --bench side_by_side\n```\n\n\
+         ![Decisions a second](benchmarks.svg)\n\n## Goals\n\n| goal | met | measured |\n|---|---|---|\n",
+    );
+    for goal in results.goals() {
+        let met = if goal.is_met { "yes" } else { "**no**" };
+        line(&mut page, &[&goal.text, met, &goal.measured]);
+    }
+    page += "\n## The table\n\n\
+        The ratio is that of the results: over Redis to Redisson with its sync API, in memory to governor.\n\n\
+        | workload | who | result | ratio | p50 | p99 | client CPU a decision |\n\
+        |---|---|--:|--:|--:|--:|--:|\n";
+    for sampled in &results.sampled {
+        over_redis(&mut page, sampled);
+    }
+    waiting(&mut page, results);
+    memory(&mut page, results, plan);
+    in_memory(&mut page, results);
+
+    page += "\n## The machine\n\n| | |\n|---|---|\n";
+    for (what, which) in machine {
+        line(&mut page, &[what, which]);
+    }
+    page += &how(plan, elapsed);
+    page
+}
+
+/// Not measured, or it would say nothing new.
+const NONE: &str = "";
+
+fn line(page: &mut String, cells: &[&str]) {
+    let _ = writeln!(page, "| {} |", cells.join(" | "));
+}
+
+fn over_redis(page: &mut String, sampled: &Sampled) {
+    for summary in &sampled.summaries {
+        let ratio = ratio_of_throughput(sampled, summary.contender, Contender::Redisson);
+        let mut workload = sampled.workload.to_string();
+        if sampled.workload.traffic == Traffic::Denied {
+            let _ = write!(workload, " ({:.1} % granted)", summary.granted * 100.0);
+        }
+        line(
+            page,
+            &[
+                &workload,
+                &name(summary.contender),
+                &format!("{} decisions/s", thousands(rounded(summary.throughput))),
+                &factor(ratio),
+                &micros(summary.p50),
+                &micros(summary.p99),
+                &micros(summary.cpu),
+            ],
+        );
+    }
+}
+
+fn waiting(page: &mut String, results: &Results) {
+    for waiting in &results.waiting {
+        let workload = match waiting.spacing {
+            Spacing::Bunched => "1,000 waiters, permits come back together",
+            Spacing::Spread => "1,000 waiters, permits come back one by one",
+        };
+        let redisson = &waiting.redisson;
+        for (who, waited) in [
+            (Contender::ThisCrate, &waiting.this_crate),
+            (Contender::Redisson, redisson),
+        ] {
+            let Waited {
+                script_calls,
+                elapsed,
+            } = waited;
+            let ratio = *script_calls as f64 / redisson.script_calls as f64;
+            line(
+                page,
+                &[
+                    workload,
+                    &name(who),
+                    &format!(
+                        "{} script calls in {:.1} s",
+                        thousands(*script_calls as f64),
+                        elapsed.as_secs_f64()
+                    ),
+                    &factor(ratio),
+                    NONE,
+                    NONE,
+                    NONE,
+                ],
+            );
+        }
+    }
+}
+
+fn memory(page: &mut String, results: &Results, plan: &Plan) {
+    let workload = format!(
+        "Redis memory, {} permits taken by 256 callers in one window",
+        thousands(plan.taken as f64)
+    );
+    let redisson = results.memory.redisson;
+    for (who, used) in [
+        (Contender::ThisCrate, results.memory.this_crate),
+        (Contender::Redisson, redisson),
+    ] {
+        line(
+            page,
+            &[
+                &workload,
+                &name(who),
+                &bytes(used),
+                &factor(used / redisson),
+                NONE,
+                NONE,
+                NONE,
+            ],
+        );
+    }
+}
+
+fn in_memory(page: &mut String, results: &Results) {
+    for line_in_memory in &results.in_memory {
+        let (traffic, threads) = (line_in_memory.traffic, line_in_memory.threads);
+        let governor = results.nanos(traffic, threads, Limiter::Governor);
+        line(
+            page,
+            &[
+                &format!("in memory, {threads}, {traffic}"),
+                &match line_in_memory.limiter {
+                    Limiter::ThisCrate => name(Contender::ThisCrate),
+                    other => other.to_string(),
+                },
+                &format!("{:.0} ns a decision", line_in_memory.nanos),
+                &factor(line_in_memory.nanos / governor),
+                NONE,
+                NONE,
+                NONE,
+            ],
+        );
+    }
+}
+
+fn how(plan: &Plan, elapsed: Duration) -> String {
+    let Plan {
+        rounds,
+        lone_rounds,
+        window,
+        measured,
+        waiting_window,
+        in_memory,
+        ..
+    } = plan;
+    let (taken, by_redisson) = (
+        thousands(plan.taken as f64),
+        thousands(plan.taken_by_redisson as f64),
+    );
+    format!(
+        "\n## How it was measured\n\n\
+         - Contenders take turns: {rounds} rounds ({lone_rounds} for a lone caller), {measured:?} each, after a warm-up of one window. Each number is the \
+         median of the rounds. The JVM ran for {jvm:?} with each API before. The whole run took {elapsed:.0} s.\n\
+         - A caller asks for one permit, and again as soon as it has its answer: a task in Rust, a thread of Redisson's \
+         sync API, a chain of `tryAcquireAsync`. All tasks of this crate and all bare calls share one connection; \
+         Redisson has its default pool.\n\
+         - Each turn begins on an empty server. The limiter's window is {window:?}, with more permits than anybody asks \
+         for, or, mostly denied, 100.\n\
+         - Bare EVALSHA sends a client's script without the client, on the connection type of this crate. Redisson's \
+         call is taken down with MONITOR as Redisson sends it.\n\
+         - Of many limiters each call takes one at random. Redisson gets its limiter by name for each call.\n\
+         - Client CPU is what the client's process used, all threads, over the decisions made. Of Redisson that is the \
+         JVM, garbage collection included.\n\
+         - 1,000 waiters ask for one permit each of {RATE} a window of {waiting_window:?}, so ten windows serve them; \
+         script calls by `INFO commandstats`.\n\
+         - Memory is `MEMORY USAGE` of the limiter's keys. Redisson took {by_redisson} permits, whose bytes are scaled \
+         to {taken}.\n\
+         - In memory a decision's time is the time over the decisions of all threads, {in_memory:?} a turn, 1,000,000 \
+         permits in 10 ms, or, mostly denied, 100 a second. leaky-bucket has no names, so it looks up none. trypema's \
+         shortest window is a second, its buckets are 10 ms here. governor keeps no grants: it answers from one number, \
+         not from a window.\n",
+        jvm = plan.jvm_warm_up,
+        elapsed = elapsed.as_secs_f64(),
+    )
+}
+
+/// This crate stands out.
+fn name(contender: Contender) -> String {
+    match contender {
+        Contender::ThisCrate => format!("**{contender}**"),
+        _ => contender.to_string(),
+    }
+}
+
+pub fn ratio_of_throughput(sampled: &Sampled, one: Contender, other: Contender) -> f64 {
+    sampled.of(one).throughput / sampled.of(other).throughput
+}
+
+pub fn factor(ratio: f64) -> String {
+    match ratio {
+        0.0..0.0995 => format!("1/{:.0}", 1.0 / ratio),
+        0.0..9.95 => format!("{ratio:.2}×"),
+        _ => format!("{ratio:.0}×"),
+    }
+}
+
+pub fn micros(seconds: f64) -> String {
+    match seconds * 1e6 {
+        micros if micros < 10.0 => format!("{micros:.1} µs"),
+        micros if micros < 1000.0 => format!("{micros:.0} µs"),
+        micros => format!("{:.1} ms", micros / 1e3),
+    }
+}
+
+pub fn bytes(bytes: f64) -> String {
+    match bytes {
+        0.0..1e4 => format!("{bytes:.0} B"),
+        0.0..1e6 => format!("{:.0} kB", bytes / 1e3),
+        _ => format!("{:.1} MB", bytes / 1e6),
+    }
+}
+
+/// To three digits that count.
+pub fn rounded(number: f64) -> f64 {
+    let unit = 10_f64.powi((number.max(1.0).log10() as i32 - 2).max(0));
+    (number / unit).round() * unit
+}
+
+/// With a comma after each three digits.
+pub fn thousands(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
