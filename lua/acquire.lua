@@ -22,27 +22,29 @@
 -- Writes  one member for all that is granted, the permits left; grants that are over go; books that do not
 --         balance are settled; the times to live. Nothing where every request is for more than the rate.
 
+local call = redis.call
 local name, value, client_value, permits, client_permits = unpack(KEYS)
 local given_now, deadline, random, sent_before = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 local summed_rate, runs_in_line, first_run = ARGV[5], ARGV[6], 7
 
 local server_now = 0
 if given_now == '' or deadline ~= '' then
-  server_now = server_time()
+  local time = call('time')
+  server_now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 if deadline ~= '' and server_now > tonumber(deadline) then
   return { server_now }
 end
 local now = given_now == '' and server_now or tonumber(given_now)
 
-local fields = redis.call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
+local fields = call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
 local value_key, permits_key = value, permits
 local is_per_client = fields[3] == '1'
 if is_per_client then
   value_key, permits_key = client_value, client_permits
 end
-local text = redis.call('get', value_key)
-local first = redis.call('zrange', permits_key, '0', '0', 'withscores')
+local text = call('get', value_key)
+local first = call('zrange', permits_key, '0', '0', 'withscores')
 
 -- The common case first, without a function or a table of its own: all is there, and the books balance as far as
 -- their numbers tell. What else there is, bookkeeping settles.
@@ -56,16 +58,20 @@ local is_common = not (sent_before or check or keeps_alive) and rate and interva
   and interval >= 0 and stored >= 0 and stored <= rate and rate < 9007199254740992
 local balance, over_until = stored, nil
 if is_common and oldest <= now - interval then
-  over_until = digits(now - interval)
-  local over = redis.call('zrangebyscore', permits_key, '-inf', over_until)
+  over_until = string.format('%d', now - interval)
+  local over = call('zrangebyscore', permits_key, '-inf', over_until)
   for i = 1, #over do
-    balance = balance + (permits_of(over[i]) or 0)
+    local member = over[i]
+    if #member == 5 + (string.byte(member) or 0) then
+      local a, b, c, d = string.byte(member, -4, -1)
+      balance = balance + a + b * 256 + c * 65536 + d * 16777216
+    end
   end
-  local next = digits(#over)
-  oldest = tonumber(redis.call('zrange', permits_key, next, next, 'withscores')[2])
+  local next = string.format('%d', #over)
+  oldest = tonumber(call('zrange', permits_key, next, next, 'withscores')[2])
   if oldest then
-    local number, room = redis.call('zcard', permits_key) - #over, rate - balance
-    is_common = number == room or (number > FEW and number < room)
+    local number, room = call('zcard', permits_key) - #over, rate - balance
+    is_common = number == room or (number > 32 and number < room)
   else
     balance = rate -- nothing is out, so everything is here
   end
@@ -85,12 +91,12 @@ end
 if sent_before then
   -- An earlier sending that got through left a member with these bytes. What it holds, used as the balance,
   -- leads the caller to the same answers.
-  local grants = redis.call('zrange', permits_key, 0, -1, 'withscores')
+  local grants = call('zrange', permits_key, 0, -1, 'withscores')
   local prefix = string.char(#random) .. random
   for i = 1, #grants, 2 do
-    if string.sub(grants[i], 1, #prefix) == prefix and permits_of(grants[i]) then
+    if string.sub(grants[i], 1, #prefix) == prefix and books.permits_of(grants[i]) then
       local score = math.floor(tonumber(grants[i + 1]))
-      return { server_now, rate, permits_of(grants[i]), interval, 0, 0, score }
+      return { server_now, rate, books.permits_of(grants[i]), interval, 0, 0, score }
     end
   end
 end
@@ -133,33 +139,33 @@ if limiter then
 end
 if taken > 0 then
   -- Before the permits left are written: a full server refuses this one, and then those must stay.
-  local member = pack(random, taken)
-  if redis.call('zadd', permits_key, 'nx', digits(now), member) == 0 then
+  local member = struct.pack('<Bc0I', #random, random, taken)
+  if call('zadd', permits_key, 'nx', string.format('%d', now), member) == 0 then
     -- A connection below this client sent the call twice.
-    local score = redis.call('zscore', permits_key, member)
+    local score = call('zscore', permits_key, member)
     return { server_now, rate, taken, interval, 0, 0, math.floor(tonumber(score)) }
   end
 end
 
 if not limiter then
   if balance ~= stored then
-    redis.call('set', value_key, digits(left))
+    call('set', value_key, string.format('%d', left))
   elseif taken > 0 then
-    redis.call('decrby', value_key, digits(taken))
+    call('decrby', value_key, string.format('%d', taken))
   end
   if over_until then
-    redis.call('zremrangebyscore', permits_key, '-inf', over_until)
+    call('zremrangebyscore', permits_key, '-inf', over_until)
   end
-  local time_to_live = redis.call('pttl', name)
+  local time_to_live = call('pttl', name)
   if time_to_live > 0 then
-    redis.call('pexpire', value_key, time_to_live)
-    redis.call('pexpire', permits_key, time_to_live)
+    call('pexpire', value_key, time_to_live)
+    call('pexpire', permits_key, time_to_live)
   end
   return { server_now, rate, balance, reset }
 end
 
 books.write(limiter, taken)
 books.renew(limiter)
-local newest = check and redis.call('zrange', permits_key, -1, -1, 'withscores')[2]
+local newest = check and call('zrange', permits_key, -1, -1, 'withscores')[2]
 local ahead = newest and math.max(math.ceil(tonumber(newest) - now), 0) or 0
 return { server_now, rate, balance, reset, ahead, limiter.counted }

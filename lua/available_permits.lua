@@ -6,10 +6,10 @@
 -- Errors  UNINITIALIZED, BADSTATE
 -- Writes  nothing
 
-local name, value, client_value, permits, client_permits = unpack(KEYS)
-local now = time_of(ARGV[1])
-
 local books = bookkeeping()
+local name, value, client_value, permits, client_permits = unpack(KEYS)
+local now = books.time_of(ARGV[1])
+
 local limiter, failure = books.open(name, value, client_value, permits, client_permits)
 if failure then
   return failure

@@ -12,11 +12,11 @@
 -- Writes  the member shrinks or goes, and the permits left rise by as much; grants that are over go; books that do
 --         not balance are settled; the times to live. Nothing where the grant is not found
 
+local books = bookkeeping()
 local name, value, client_value, permits, client_permits = unpack(KEYS)
-local now, score, random = time_of(ARGV[1]), ARGV[2], ARGV[3]
+local now, score, random = books.time_of(ARGV[1]), ARGV[2], ARGV[3]
 local refunded, summed_rate = tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local books = bookkeeping()
 local limiter, failure = books.open(name, value, client_value, permits, client_permits)
 if failure then
   return failure
@@ -27,13 +27,13 @@ end
 
 local prefix = string.char(#random) .. random
 for _, member in ipairs(redis.call('zrangebyscore', limiter.permits_key, score, score)) do
-  local held = permits_of(member)
+  local held = books.permits_of(member)
   if held and string.sub(member, 1, #prefix) == prefix then
     local back = math.min(refunded, held)
     books.settle(limiter, now, summed_rate ~= limiter.rate)
     -- The grant first: a peer's release is made good out of what remains.
     if held > back then
-      redis.call('zadd', limiter.permits_key, score, pack(random, held - back))
+      redis.call('zadd', limiter.permits_key, score, books.pack(random, held - back))
     end
     redis.call('zrem', limiter.permits_key, member)
     books.take_from_oldest(limiter, limiter.excess)

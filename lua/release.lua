@@ -10,10 +10,10 @@
 -- Writes  the permits left, at most the rate; the oldest grants shrink or go; grants that are over go; the
 --         times to live
 
-local name, value, client_value, permits, client_permits = unpack(KEYS)
-local now, released, summed_rate = time_of(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-
 local books = bookkeeping()
+local name, value, client_value, permits, client_permits = unpack(KEYS)
+local now, released, summed_rate = books.time_of(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+
 local limiter, failure = books.open(name, value, client_value, permits, client_permits)
 if failure then
   return failure

@@ -13,8 +13,9 @@
 --         interval go, the permits left are what the new rate leaves beside the live ones. Else: the permits
 --         left and the grants that the type uses go. The times to live
 
+local books = bookkeeping()
 local name, value, client_value, permits, client_permits = unpack(KEYS)
-local now, rate, interval, limiter_type, keep_alive = time_of(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local now, rate, interval, limiter_type, keep_alive = books.time_of(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local keep_state, only_existing = ARGV[6] == '1', ARGV[7] == '1'
 
 local type_before = redis.call('hget', name, 'type')
@@ -27,12 +28,11 @@ local limiter = {
   value_key = limiter_type == '1' and client_value or value,
   permits_key = limiter_type == '1' and client_permits or permits,
 }
-local books = bookkeeping()
 local horizon = now - tonumber(interval)
 local used = 0
 if keep_state then
   -- Before anything is written: it fails where the key is no zset.
-  used = books.sum(redis.call('zrangebyscore', limiter.permits_key, '(' .. digits(horizon), '+inf'))
+  used = books.sum(redis.call('zrangebyscore', limiter.permits_key, '(' .. books.digits(horizon), '+inf'))
 end
 
 redis.call('hset', name, 'rate', rate, 'interval', interval, 'type', limiter_type, 'keepAliveTime', keep_alive)
