@@ -98,7 +98,11 @@ async fn run(version: Version, steps: usize) {
     }
     println!("Redisson {version}, {steps} steps: {met:?}");
     if steps >= STEPS {
-        for difference in Difference::of(version) {
+        // A lowered rate shows only when grants are over before less than the rate is in use, a few times in a run; a
+        // test of its own leaves it to no chance.
+        let mut often = Difference::of(version);
+        often.retain(|difference| *difference != Difference::LoweredRateSettles);
+        for difference in often {
             assert!(met.contains_key(&difference), "{difference:?} was not met");
         }
     }
