@@ -55,7 +55,7 @@ local check = summed_rate ~= fields[1]
 local is_common = not (sent_before or check or keeps_alive) and rate and interval and stored and oldest
   and (is_per_client or fields[3] == '0')
   and rate % 1 == 0 and interval % 1 == 0 and stored % 1 == 0 and oldest % 1 == 0
-  and interval >= 0 and stored >= 0 and stored <= rate and rate < 9007199254740992
+  and interval >= 0 and stored >= 0 and stored <= rate and rate < LARGEST
 local balance, over_until = stored, nil
 if is_common and oldest <= now - interval then
   over_until = string.format('%d', now - interval)
@@ -71,7 +71,7 @@ if is_common and oldest <= now - interval then
   oldest = tonumber(call('zrange', permits_key, next, next, 'withscores')[2])
   if oldest then
     local number, room = call('zcard', permits_key) - #over, rate - balance
-    is_common = number == room or (number > 32 and number < room)
+    is_common = number == room or (number > FEW and number < room)
   else
     balance = rate -- nothing is out, so everything is here
   end

@@ -5,24 +5,19 @@
 -- permits left + permits of the live grants = rate. Every function below that finds them out of balance,
 -- because a peer, an eviction or an operator touched one key and not the other, settles them.
 
+local LARGEST = 9007199254740992 -- 2^53: up to here a Lua number is an exact integer
+local FEW = 32 -- so many grants are summed without a thought
+
 -- Returns the functions that read, settle and write a limiter. They are made where they are asked for: to make them
 -- takes the server as long as a command or two, which acquire spares in the common case.
 local function bookkeeping()
-  local LARGEST = 9007199254740992 -- 2^53: up to here a Lua number is an exact integer
-  local FEW = 32 -- so many grants are summed without a thought
-
-  -- The server's clock in milliseconds since the epoch.
-  local function server_time()
+  -- The caller's time where it passed one, else the server's, in milliseconds since the epoch.
+  local function time_of(given)
+    if given ~= '' then
+      return tonumber(given)
+    end
     local time = redis.call('time')
     return time[1] * 1000 + math.floor(time[2] / 1000)
-  end
-
-  -- The caller's time where it passed one, else the server's.
-  local function time_of(given)
-    if given == '' then
-      return server_time()
-    end
-    return tonumber(given)
   end
 
   -- `number` in digits only. A text that Lua makes of a large one has an exponent; a command's argument that Redis makes
@@ -44,7 +39,6 @@ local function bookkeeping()
     local a, b, c, d = string.byte(member, -4, -1)
     return a + b * 256 + c * 65536 + d * 16777216
   end
-
 
   -- The whole number that `text` writes, or nil.
   local function integer(text)
