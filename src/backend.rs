@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use crate::decision::Grant;
 use crate::error::Result;
 use crate::keys::Keys;
+use crate::limiters::call::{Answers, Call};
 use crate::permit::Random;
 use crate::rate::{Rate, ValidRate};
 use crate::window::{Answer, Condition, Expiry, Requests};
@@ -58,6 +59,13 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     ) -> Result<Answer>;
     /// One request's answer, from a backend that has it without waiting for anybody.
     fn acquire_now(&self, _keys: &Keys, _random: Random, _permits: u32) -> Option<Result<Answer>> {
+        None
+    }
+
+    /// Decides a list of requests by limiters with other policies.
+    async fn decide(&self, call: &Call) -> Result<Answers>;
+    /// The same, from a backend that has the answers without waiting for anybody.
+    fn decide_now(&self, _call: &Call) -> Option<Result<Answers>> {
         None
     }
 

@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
+use crate::limiters::{Policy, PolicyLimiter};
 use crate::queue::Queue;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -87,13 +88,29 @@ impl RedissonClient {
     #[doc(alias = "getRateLimiter")]
     pub fn rate_limiter(&self, name: &str) -> RateLimiter {
         let inner = &*self.0;
-        let mapped = match &inner.name_mapper {
-            Some(map) => map(name),
-            None => name.to_owned(),
-        };
+        let mapped = self.mapped_name(name);
         // The map stays whole whatever panics elsewhere.
         let mut queues = inner.queues.lock().unwrap_or_else(PoisonError::into_inner);
         RateLimiter::new(queues.get(mapped, inner))
+    }
+
+    /// A limiter that decides by `policy`, for any number of targets. Sends nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for numbers of the policy that are out of their range.
+    pub fn limiter<P: Policy>(&self, policy: P) -> Result<PolicyLimiter<P>> {
+        PolicyLimiter::new(self.clone(), policy)
+    }
+
+    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+        &self.0.backend
+    }
+
+    pub(crate) fn mapped_name(&self, name: &str) -> String {
+        match &self.0.name_mapper {
+            Some(map) => map(name),
+            None => name.to_owned(),
+        }
     }
 
     /// The client's id. Limiters with a rate per client tell clients apart by it.

@@ -30,8 +30,10 @@ pub enum Decision {
         limit: u64,
         /// The permits left after this grant.
         remaining: u64,
-        /// Until the first of the permits in use are back.
+        /// Until the first of the permits in use are back; of the other limiters, until all is.
         reset: Duration,
+        /// How long the request has to wait before it goes on: zero but from a [`LeakyBucket`](crate::LeakyBucket).
+        delay: Duration,
     },
     /// There were not enough permits; nothing was taken.
     #[non_exhaustive]
@@ -43,19 +45,41 @@ pub enum Decision {
         limit: u64,
         /// The permits left.
         remaining: u64,
-        /// Until the first of the permits in use are back.
+        /// Until the first of the permits in use are back; of the other limiters, until all is.
         reset: Duration,
     },
 }
 
 impl Decision {
+    /// A grant by a limiter of your own, of `cost` out of `limit`.
+    pub fn granted(cost: u32, limit: u64, remaining: u64, reset: Duration) -> Self {
+        Self::Granted {
+            grant: Grant::forgotten(cost),
+            limit,
+            remaining,
+            reset,
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// A denial.
+    pub fn denied(retry_after: Duration, limit: u64, remaining: u64, reset: Duration) -> Self {
+        Self::Denied {
+            retry_after,
+            limit,
+            remaining,
+            reset,
+        }
+    }
+
     /// Whether the permits were taken.
     pub fn is_granted(&self) -> bool {
         matches!(self, Self::Granted { .. })
     }
 }
 
-/// Permits that were taken, for [`refund`](crate::RRateLimiter::refund). Dropping it gives nothing back: the permits
+/// Permits that were taken, for [`refund`](crate::RRateLimiter::refund); that finds only what a limiter with a
+/// [`Rate`](crate::Rate) granted, the others do not know single grants. Dropping it gives nothing back: the permits
 /// count as used until their window has passed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -66,6 +90,15 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// A grant by a limiter that does not know single grants: a refund does not find it.
+    pub(crate) fn forgotten(permits: u32) -> Self {
+        Self {
+            score: i64::MIN,
+            random: Random::default(),
+            permits,
+        }
+    }
+
     /// How many permits were taken.
     pub fn permits(&self) -> u32 {
         self.permits

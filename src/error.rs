@@ -34,6 +34,16 @@ pub enum Error {
         /// The permits of one interval.
         rate: u64,
     },
+    /// A request's cost is more than a limiter ever has, so it could never be granted. Nothing changed.
+    #[error("a cost of {cost} exceeds the limit of `{key}`, which is {limit}")]
+    CostExceedsLimit {
+        /// The target's key in the store.
+        key: String,
+        /// The cost asked for.
+        cost: u32,
+        /// The limit, or the capacity.
+        limit: u64,
+    },
     /// An argument is out of its documented range. Nothing was sent.
     #[error("invalid {argument}: {reason}")]
     InvalidArgument {

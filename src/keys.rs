@@ -59,12 +59,18 @@ impl Keys {
         if self.name.is_empty() {
             return refuse("it is empty");
         }
-        let tag = hash_tag(&self.name);
-        if is_cluster && self.in_order().iter().any(|key| hash_tag(key) != tag) {
+        if is_cluster && !share_a_slot(&self.in_order()) {
             return refuse("its braces would spread its keys over several slots of the cluster");
         }
         Ok(())
     }
+}
+
+/// Whether the hash tags put all keys into one slot of a cluster.
+pub(crate) fn share_a_slot(keys: &[impl AsRef<str>]) -> bool {
+    let mut tags = keys.iter().map(|key| hash_tag(key.as_ref()));
+    let first = tags.next();
+    tags.all(|tag| Some(tag) == first)
 }
 
 /// The part of a key that decides its slot: what stands between the first `{` and the next `}`, unless that is

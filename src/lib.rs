@@ -7,6 +7,8 @@ mod client;
 
 mod limiter;
 
+mod limiters;
+
 mod rate;
 
 mod queue;
@@ -24,6 +26,10 @@ mod error;
 mod keys;
 mod permit;
 
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
 pub use backend::memory::MemoryStore;
 pub use backend::{State, TimeToLive};
 pub use client::{RedissonClient, RedissonClientBuilder};
@@ -31,4 +37,7 @@ pub use clock::Clock;
 pub use decision::{Decision, Grant};
 pub use error::{Error, Result};
 pub use limiter::{RRateLimiter, RateLimiter};
+pub use limiters::{
+    FixedWindow, JointDecision, Limiter, Policy, PolicyLimiter, Share, TokenBucket,
+};
 pub use rate::{Rate, RateType};

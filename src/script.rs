@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 
 use crate::backend::redis::connection::Connection;
-use crate::keys::Keys;
 
 /// A script and the SHA-1 that Redis names it by.
 pub(crate) struct Script(redis::Script, &'static str);
@@ -28,6 +27,25 @@ scripts! {
     UPDATE_RATE = "update_rate.lua";
     EXPIRE = "expire.lua";
     CLEAR_EXPIRE = "clear_expire.lua";
+}
+
+/// What several algorithms share, theirs, and the steps that ask them.
+macro_rules! limiter_scripts {
+    ($($name:ident = $($file:literal),+;)*) => {$(
+        pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
+            Script::new(concat!(
+                include_str!("../lua/limiters/shared.lua"), "\n",
+                $(include_str!(concat!("../lua/", $file)), "\n",)+
+                include_str!("../lua/limiters/decide.lua")
+            ))
+        });
+    )*};
+}
+
+limiter_scripts! {
+    FIXED_WINDOW = "limiters/fixed_window.lua";
+    TOKEN_BUCKET = "limiters/token_bucket.lua";
+    JOINT = "limiters/fixed_window.lua", "limiters/token_bucket.lua";
 }
 
 /// Arguments of a script, in its order.
@@ -74,7 +92,7 @@ impl Script {
     pub(crate) async fn run(
         &self,
         connection: &dyn Connection,
-        keys: &Keys,
+        keys: &[impl AsRef<str> + Sync],
         args: &Args,
     ) -> RedisResult<Value> {
         let by_hash = command("EVALSHA", self.0.get_hash(), keys, args);
@@ -88,12 +106,11 @@ impl Script {
     }
 }
 
-fn command(name: &str, script: &str, keys: &Keys, args: &Args) -> Cmd {
-    let keys = keys.in_order();
+fn command(name: &str, script: &str, keys: &[impl AsRef<str> + Sync], args: &Args) -> Cmd {
     let mut command = Cmd::new();
     command.arg(name).arg(script).arg(keys.len());
     for key in keys {
-        command.arg(key);
+        command.arg(key.as_ref());
     }
     for arg in &args.0 {
         command.arg(arg.as_slice());

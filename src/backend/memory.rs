@@ -1,5 +1,7 @@
 //! Limiters in this process: the pure model behind a lock, and a clock.
 
+mod targets;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,11 +13,13 @@ use crate::clock::{Clock, TokioClock};
 use crate::decision::Grant;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
+use crate::limiters::call::{Answers, Call};
 use crate::permit::Random;
 use crate::rate::{Rate, ValidRate};
 use crate::window::{
     Acquire, Answer, At, Condition, Expiry, NotInitialized, Requests, Settings, Window,
 };
+use targets::Targets;
 
 /// Limiters in memory. Clones share them, so several clients can.
 ///
@@ -41,6 +45,7 @@ struct Shared {
     clock: TokioClock,
     /// A name's limiter is in the shard that its bytes choose, so that threads seldom wait for one another.
     shards: [Mutex<Shard>; SHARDS],
+    targets: Mutex<Targets>,
 }
 
 const SHARDS: usize = 32;
@@ -67,6 +72,7 @@ impl MemoryStore {
         Self(Arc::new(Shared {
             clock: TokioClock::start(),
             shards: Default::default(),
+            targets: Mutex::default(),
         }))
     }
 
@@ -169,6 +175,20 @@ impl MemoryBackend {
     }
 }
 
+impl MemoryBackend {
+    fn decide_targets(&self, call: &Call) -> Result<Answers> {
+        let server = self.store.0.clock.now();
+        let now = self.clock.now().unwrap_or(server);
+        let mut targets = self
+            .store
+            .0
+            .targets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        targets.decide(call, At { now, server })
+    }
+}
+
 fn not_initialized(keys: &Keys) -> Error {
     Error::NotInitialized {
         name: keys.name.clone(),
@@ -204,6 +224,14 @@ impl Backend for MemoryBackend {
 
     fn acquire_now(&self, keys: &Keys, random: Random, permits: u32) -> Option<Result<Answer>> {
         Some(self.decide(keys, random, Requests::one(permits)))
+    }
+
+    async fn decide(&self, call: &Call) -> Result<Answers> {
+        self.decide_targets(call)
+    }
+
+    fn decide_now(&self, call: &Call) -> Option<Result<Answers>> {
+        Some(self.decide_targets(call))
     }
 
     async fn refund(&self, keys: &Keys, grant: &Grant, _summed_rate: Option<i64>) -> Result<u32> {

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod against_model;
 pub(crate) mod connection;
+pub(crate) mod decide;
 mod failure;
 mod server_time;
 
@@ -23,6 +24,7 @@ use crate::clock::Clock;
 use crate::decision::Grant;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
+use crate::limiters::call::{Answers, Call};
 use crate::permit::Random;
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::script::{self, Args, Script};
@@ -111,31 +113,32 @@ impl RedisBackend {
         repeat: Repeat,
     ) -> Result<Value> {
         let mut attempts = self.attempts(repeat);
+        let all_keys = keys.in_order();
         loop {
-            let sending = script.run(&*self.connection, keys, args);
+            let sending = script.run(&*self.connection, &all_keys, args);
             if let Some(answer) = attempts.step(&keys.name, sending).await? {
                 return Ok(answer);
             }
         }
     }
 
-    async fn send(&self, keys: &Keys, command: &Cmd, repeat: Repeat) -> Result<Value> {
+    async fn send(&self, name: &str, command: &Cmd, repeat: Repeat) -> Result<Value> {
         let mut attempts = self.attempts(repeat);
         loop {
             let sending = self.connection.send(command);
-            if let Some(answer) = attempts.step(&keys.name, sending).await? {
+            if let Some(answer) = attempts.step(name, sending).await? {
                 return Ok(answer);
             }
         }
     }
 
     /// The call's deadline by the server's clock, which the first call has to ask for.
-    async fn server_deadline(&self, keys: &Keys, remaining: Duration) -> Result<i64> {
+    async fn server_deadline(&self, name: &str, remaining: Duration) -> Result<i64> {
         if let Some(deadline) = self.server_time.after(remaining) {
             return Ok(deadline);
         }
-        let answer = self.send(keys, &redis::cmd("TIME"), Repeat::Safe).await?;
-        let (seconds, micros): (i64, i64) = read(&keys.name, answer)?;
+        let answer = self.send(name, &redis::cmd("TIME"), Repeat::Safe).await?;
+        let (seconds, micros): (i64, i64) = read(name, answer)?;
         self.server_time.learn(seconds * 1000 + micros / 1000);
         Ok(seconds * 1000 + micros / 1000 + remaining.as_millis() as i64)
     }
@@ -284,6 +287,7 @@ impl Backend for RedisBackend {
         summed_rate: Option<i64>,
     ) -> Result<Answer> {
         let mut attempts = self.attempts(Repeat::Safe);
+        let all_keys = keys.in_order();
         let mut call = Acquire {
             random,
             sent_before: false,
@@ -291,11 +295,13 @@ impl Backend for RedisBackend {
             requests,
         };
         loop {
-            let deadline = self.server_deadline(keys, attempts.remaining()).await?;
+            let deadline = self
+                .server_deadline(&keys.name, attempts.remaining())
+                .await?;
             call.sent_before = attempts.sent_before;
             let now = self.clock.now();
             let args = acquire_args(&call, now, Some(deadline));
-            let sending = script::ACQUIRE.run(&*self.connection, keys, &args);
+            let sending = script::ACQUIRE.run(&*self.connection, &all_keys, &args);
             let Some(answer) = attempts.step(&keys.name, sending).await? else {
                 continue;
             };
@@ -308,6 +314,10 @@ impl Backend for RedisBackend {
                 None => return Err(Error::Indeterminate { source: None }),
             }
         }
+    }
+
+    async fn decide(&self, call: &Call) -> Result<Answers> {
+        self.decide_call(call).await
     }
 
     async fn refund(&self, keys: &Keys, grant: &Grant, summed_rate: Option<i64>) -> Result<u32> {
@@ -375,8 +385,10 @@ impl Backend for RedisBackend {
         command
             .arg(&keys.name)
             .arg(&["rate", "interval", "type", "keepAliveTime"]);
-        let fields: [Option<String>; 4] =
-            read(&keys.name, self.send(keys, &command, Repeat::Safe).await?)?;
+        let fields: [Option<String>; 4] = read(
+            &keys.name,
+            self.send(&keys.name, &command, Repeat::Safe).await?,
+        )?;
         let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
             return Ok(None);
         };
@@ -404,13 +416,19 @@ impl Backend for RedisBackend {
     async fn exists(&self, keys: &Keys) -> Result<bool> {
         let mut command = redis::cmd("EXISTS");
         command.arg(&keys.name);
-        read(&keys.name, self.send(keys, &command, Repeat::Safe).await?)
+        read(
+            &keys.name,
+            self.send(&keys.name, &command, Repeat::Safe).await?,
+        )
     }
 
     async fn delete(&self, keys: &Keys) -> Result<bool> {
         let mut command = redis::cmd("DEL");
         command.arg(&keys.in_order());
-        let deleted: i64 = read(&keys.name, self.send(keys, &command, Repeat::Never).await?)?;
+        let deleted: i64 = read(
+            &keys.name,
+            self.send(&keys.name, &command, Repeat::Never).await?,
+        )?;
         Ok(deleted > 0)
     }
 
@@ -444,7 +462,10 @@ impl Backend for RedisBackend {
     async fn remain_time_to_live(&self, keys: &Keys) -> Result<TimeToLive> {
         let mut command = redis::cmd("PTTL");
         command.arg(&keys.name);
-        let left: i64 = read(&keys.name, self.send(keys, &command, Repeat::Safe).await?)?;
+        let left: i64 = read(
+            &keys.name,
+            self.send(&keys.name, &command, Repeat::Safe).await?,
+        )?;
         Ok(match left {
             -2 => TimeToLive::Missing,
             -1 => TimeToLive::Unlimited,

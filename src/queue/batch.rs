@@ -1,6 +1,7 @@
 //! The requests of one call, and what its answer means for each.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::desk::Request;
 use crate::decision::{Decision, Grant};
@@ -114,6 +115,7 @@ pub(super) fn decision(
             limit,
             remaining,
             reset,
+            delay: Duration::ZERO,
         }
     } else {
         Decision::Denied {

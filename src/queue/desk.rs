@@ -202,6 +202,7 @@ impl Desk {
                 limit: self.books.rate.unwrap_or_default() as u64,
                 remaining: 0,
                 reset: Duration::ZERO,
+                delay: Duration::ZERO,
             };
             let permits = head.permits;
             if head.answer.send(Ok(decision)).is_ok() {

@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::decision::Grant;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
+use crate::limiters::call::{Answers, Call};
 use crate::permit::Random;
 use crate::rate::{Rate, ValidRate};
 use crate::window::{Answer, Condition, Expiry, Requests};
@@ -79,6 +80,10 @@ impl Backend for DistantStore {
         let answer = answer.await;
         self.travel().await?;
         answer
+    }
+
+    async fn decide(&self, call: &Call) -> Result<Answers> {
+        self.memory.decide(call).await
     }
 
     async fn refund(&self, keys: &Keys, grant: &Grant, summed_rate: Option<i64>) -> Result<u32> {

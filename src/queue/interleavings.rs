@@ -123,6 +123,7 @@ fn granted() -> Decision {
         limit: 9,
         remaining: 0,
         reset: HOUR,
+        delay: Duration::ZERO,
     }
 }
 

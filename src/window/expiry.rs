@@ -48,7 +48,7 @@ impl<T> Timed<T> {
         }
     }
 
-    pub(super) fn drop_expired(&mut self, server: i64) {
+    pub(crate) fn drop_expired(&mut self, server: i64) {
         if self.expires_at().is_some_and(|at| server > at) {
             self.remove();
         }

@@ -6,9 +6,6 @@
 //!
 //! `MODEL_STEPS` sets how many steps are taken, 100,000 where it is not set.
 
-#[path = "../../../tests/support/mod.rs"]
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -19,8 +16,8 @@ use redis::aio::MultiplexedConnection;
 
 use super::*;
 use crate::permit;
+use crate::support::Server;
 use crate::window::{At, Pool, Run, Settings, Timed, Window};
-use support::Server;
 
 const STEPS_PER_CASE: usize = 50;
 const CLIENTS: [&str; 2] = ["a", "b"];
@@ -407,7 +404,7 @@ impl Sides {
     async fn acquire(&mut self, keys: &Keys, at: At, client: &str, call: Acquire) {
         let args = acquire_args(&call, Some(at.now), None);
         let answer = script::ACQUIRE
-            .run(&*self.redis.connection, keys, &args)
+            .run(&*self.redis.connection, &keys.in_order(), &args)
             .await;
         let redis = match answer {
             Ok(answer) => {

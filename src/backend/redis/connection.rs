@@ -29,7 +29,7 @@ pub(crate) trait Connection: Send + Sync {
 }
 
 /// Any of redis-rs's shared connections, as the caller configured it.
-pub(super) struct Shared<C>(pub(super) C);
+pub(crate) struct Shared<C>(pub(crate) C);
 
 impl<C> Connection for Shared<C>
 where

@@ -1,0 +1,42 @@
+-- What the scripts of the other limiters share. script.rs puts this file in front, then one file for each algorithm,
+-- then decide.lua.
+--
+-- An algorithm is a function of its keys, its numbers and the time in ms. It reads its keys once, writes nothing, and
+-- returns a table, or nil and an error:
+--   limit         what a target has at most
+--   ask(cost)     whether a request is granted, then what remains (after it where it is granted), the ms until it is
+--                 worth asking again, the ms until all is back, the ms that a granted request has to wait. It changes
+--                 nothing
+--   charge(cost)  takes the cost of a request that ask granted
+--   deny()        notes that a request was denied; only in those that write something then
+--   write()       writes what came of all requests; called once, where any was charged or its denial noted
+-- src/limiters/NAME.rs holds the same steps in Rust.
+
+local algorithms = {}
+
+local LARGEST_EXACT = 9007199254740992 -- 2^53: up to here a Lua number is an exact integer
+
+-- `number` in digits only: a text that Lua makes of a large one has an exponent.
+local function digits(number)
+  return string.format('%d', number)
+end
+
+-- The whole number that `text` writes, or nil.
+local function whole(text)
+  local number = tonumber(text)
+  if number and number % 1 == 0 and number > -LARGEST_EXACT and number < LARGEST_EXACT then
+    return number
+  end
+end
+
+-- The number that `text` writes, rounded down, or nil.
+local function finite(text)
+  local number = tonumber(text)
+  if number and number > -LARGEST_EXACT and number < LARGEST_EXACT then
+    return math.floor(number)
+  end
+end
+
+local function bad_state(what)
+  return nil, redis.error_reply('BADSTATE ' .. what)
+end

@@ -1,0 +1,65 @@
+//! The other limiters: what each decides by, and one way to ask all of them.
+//!
+//! A policy, such as [`TokenBucket`](crate::TokenBucket), holds its numbers and stands in a file of its own, a pure model
+//! beside a script of the same name in `lua/limiters/`. A [`PolicyLimiter`](crate::PolicyLimiter) applies it to
+//! targets. The way of a request: `PolicyLimiter -> combining -> Backend::decide -> lua/limiters/decide.lua`.
+
+#[cfg(test)]
+mod against_model;
+pub(crate) mod call;
+mod combining;
+mod fixed_window;
+mod joint;
+pub(crate) mod model;
+mod policy_limiter;
+mod token_bucket;
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+use crate::decision::Decision;
+use crate::error::Result;
+
+pub use fixed_window::FixedWindow;
+pub use joint::{JointDecision, Share};
+pub use model::Policy;
+pub use policy_limiter::PolicyLimiter;
+pub use token_bucket::TokenBucket;
+
+/// Anything that decides by a key and a cost: all limiters of this crate, and your own.
+///
+/// ```
+/// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient, TokenBucket};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let limiters: [Arc<dyn Limiter>; 2] = [
+///     Arc::new(client.limiter(FixedWindow::new(2, Duration::from_secs(60)))?),
+///     Arc::new(client.limiter(TokenBucket::new(2, 1))?),
+/// ];
+/// for (i, limiter) in limiters.iter().enumerate() {
+///     let user = format!("limiter{i}:user:123");
+///     assert!(limiter.decide(&user, 2).await?.is_granted());
+///     assert!(!limiter.decide(&user, 1).await?.is_granted());
+/// }
+/// # Ok(()) }
+/// ```
+#[async_trait]
+pub trait Limiter: fmt::Debug + Send + Sync {
+    /// Decides now one request of `cost` (at least 1) on the target `key`, and charges it where it is granted.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a cost of 0,
+    /// [`Error::CostExceedsLimit`](crate::Error::CostExceedsLimit) for one that could never be granted,
+    /// [`Error::InvalidName`](crate::Error::InvalidName) for a key that cannot be used,
+    /// [`Error::BadState`](crate::Error::BadState) where the keys hold something else, and what stands with
+    /// [`RRateLimiter`](crate::RRateLimiter).
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have been charged.
+    async fn decide(&self, key: &str, cost: u32) -> Result<Decision>;
+}
