@@ -12,6 +12,9 @@ use crate::backend::{Backend, IfMissing, State, TimeToLive};
 use crate::decision::{Decision, Grant};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
+use crate::limiters::Share;
+use crate::limiters::call::Target;
+use crate::limiters::shared_rate::SharedRate;
 use crate::queue::Queue;
 use crate::rate::{Rate, whole_millis};
 use crate::window::{Condition, Expiry};
@@ -467,6 +470,22 @@ impl RateLimiter {
     #[cfg(test)]
     pub(crate) fn shares_queue_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.queue, &other.queue)
+    }
+
+    /// This limiter's share in a decision of several: see
+    /// [`RedissonClient::decide_all`](crate::RedissonClient::decide_all).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for 0 permits, [`Error::InvalidName`] for a name that cannot be used.
+    pub fn share(&self, permits: u32) -> Result<Share> {
+        let queue = self.asked_for(permits)?;
+        let keys = queue.keys();
+        let target = Target {
+            model: Arc::new(SharedRate::as_it_is(&keys.client_id)),
+            key: keys.name.clone(),
+            penalty: None,
+        };
+        Ok(Share::new(queue.shared_backend(), target, permits))
     }
 
     /// The queue, once the name and the permits are found good.

@@ -10,8 +10,10 @@ pub(crate) mod call;
 mod combining;
 mod fixed_window;
 mod joint;
+mod keyed_rate_limiter;
 pub(crate) mod model;
 mod policy_limiter;
+pub(crate) mod shared_rate;
 mod token_bucket;
 
 use std::fmt;
@@ -23,6 +25,7 @@ use crate::error::Result;
 
 pub use fixed_window::FixedWindow;
 pub use joint::{JointDecision, Share};
+pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use model::Policy;
 pub use policy_limiter::PolicyLimiter;
 pub use token_bucket::TokenBucket;

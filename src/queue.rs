@@ -67,6 +67,10 @@ impl Queue {
         &*self.backend
     }
 
+    pub(crate) fn shared_backend(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.backend)
+    }
+
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }

@@ -30,22 +30,38 @@ scripts! {
 }
 
 /// What several algorithms share, theirs, and the steps that ask them.
-macro_rules! limiter_scripts {
-    ($($name:ident = $($file:literal),+;)*) => {$(
-        pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
+macro_rules! limiter_script {
+    ($($file:literal),+) => {
+        LazyLock::new(|| {
             Script::new(concat!(
-                include_str!("../lua/limiters/shared.lua"), "\n",
                 $(include_str!(concat!("../lua/", $file)), "\n",)+
                 include_str!("../lua/limiters/decide.lua")
             ))
-        });
-    )*};
+        })
+    };
+}
+
+/// Each by itself, and all of them for a decision by several.
+macro_rules! limiter_scripts {
+    ($($name:ident = $file:literal;)*) => {
+        $(pub(crate) static $name: LazyLock<Script> =
+            limiter_script!("limiters/shared.lua", $file);)*
+
+        pub(crate) static SHARED_RATE: LazyLock<Script> =
+            limiter_script!("window.lua", "limiters/shared.lua", "limiters/shared_rate.lua");
+
+        pub(crate) static JOINT: LazyLock<Script> = limiter_script!(
+            "window.lua",
+            "limiters/shared.lua",
+            "limiters/shared_rate.lua",
+            $($file),*
+        );
+    };
 }
 
 limiter_scripts! {
     FIXED_WINDOW = "limiters/fixed_window.lua";
     TOKEN_BUCKET = "limiters/token_bucket.lua";
-    JOINT = "limiters/fixed_window.lua", "limiters/token_bucket.lua";
 }
 
 /// Arguments of a script, in its order.

@@ -10,6 +10,7 @@
 
 mod expiry;
 mod grants;
+mod joint;
 mod rates;
 mod requests;
 
@@ -21,6 +22,7 @@ use crate::rate::RateType;
 
 pub(crate) use expiry::{Condition, Expiry, Timed};
 pub(crate) use grants::Grants;
+pub(crate) use joint::SetUp;
 pub(crate) use requests::{Answer, Requests, Run};
 
 /// So many grants are summed without a thought.
@@ -229,38 +231,8 @@ impl Window {
 impl Open<'_> {
     /// What is left at `now`, once the grants whose window has passed are back. Reads only.
     fn settle(&self, now: i64, check: bool) -> Settled {
-        let Settings { rate, interval, .. } = self.settings;
-        let grants = self.pool.grants();
         let value = self.pool.value.get().copied();
-        let over = grants.over(now - interval);
-        let mut settled = Settled {
-            over,
-            balance: rate,
-            oldest: grants.score_at(over),
-            used: None,
-            excess: 0,
-            counted: 0,
-        };
-        if settled.oldest.is_none() {
-            return settled; // nothing is out, so everything is here
-        }
-        let balance = value.unwrap_or(0) + grants.permits_of_first(over);
-        let live = (grants.len() - over) as i64;
-        settled.balance = balance.min(rate);
-        let room = rate - balance;
-        if value.is_none() || check || (over > 0 && (live > room || (live <= FEW && live != room)))
-        {
-            let used = grants.permits_after(over);
-            // What is left beside more grants than that leaves room for was raised by a peer's release.
-            let left = value.unwrap_or(0).clamp(0, rate);
-            settled.excess = (used + left - rate).clamp(0, left);
-            let used = used - settled.excess;
-            settled.used = Some(used);
-            // A rate that was lowered may be below what is in use.
-            settled.balance = (rate - used).max(0);
-            settled.counted = if used <= rate { live as u64 } else { 0 };
-        }
-        settled
+        self.pool.settle(&self.settings, value, now, check)
     }
 
     fn write(&mut self, settled: &Settled, taken: i64) {
@@ -298,6 +270,47 @@ impl Pool {
     pub(crate) fn grants(&self) -> &Grants {
         static NONE: Grants = Grants::new();
         self.grants.get().unwrap_or(&NONE)
+    }
+
+    /// Whether there are so few grants that summing them costs nothing.
+    fn is_small(&self) -> bool {
+        self.grants().len() as i64 <= FEW
+    }
+
+    /// What is left at `now`, once the grants whose window has passed are back; without a `value` it is what the live
+    /// ones leave. Reads only.
+    fn settle(&self, settings: &Settings, value: Option<i64>, now: i64, check: bool) -> Settled {
+        let Settings { rate, interval, .. } = *settings;
+        let grants = self.grants();
+        let over = grants.over(now - interval);
+        let mut settled = Settled {
+            over,
+            balance: rate,
+            oldest: grants.score_at(over),
+            used: None,
+            excess: 0,
+            counted: 0,
+        };
+        if settled.oldest.is_none() {
+            return settled; // nothing is out, so everything is here
+        }
+        let balance = value.unwrap_or(0) + grants.permits_of_first(over);
+        let live = (grants.len() - over) as i64;
+        settled.balance = balance.min(rate);
+        let room = rate - balance;
+        if value.is_none() || check || (over > 0 && (live > room || (live <= FEW && live != room)))
+        {
+            let used = grants.permits_after(over);
+            // What is left beside more grants than that leaves room for was raised by a peer's release.
+            let left = value.unwrap_or(0).clamp(0, rate);
+            settled.excess = (used + left - rate).clamp(0, left);
+            let used = used - settled.excess;
+            settled.used = Some(used);
+            // A rate that was lowered may be below what is in use.
+            settled.balance = (rate - used).max(0);
+            settled.counted = if used <= rate { live as u64 } else { 0 };
+        }
+        settled
     }
 
     /// As Redis does it: a zset without members is gone, its time to live with it.

@@ -19,9 +19,9 @@ pub struct Share {
 }
 
 impl Share {
-    pub(crate) fn new(client: &RedissonClient, target: Target, cost: u32) -> Self {
+    pub(crate) fn new(backend: Arc<dyn Backend>, target: Target, cost: u32) -> Self {
         Self {
-            backend: Arc::clone(client.backend()),
+            backend,
             target,
             cost,
         }

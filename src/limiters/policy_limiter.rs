@@ -127,8 +127,8 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Errors
     /// As [`decide`](Limiter::decide), for what is wrong with the arguments.
     pub fn share(&self, key: &str, cost: u32) -> Result<Share> {
-        let target = self.target(key, cost)?;
-        Ok(Share::new(&self.client, target, cost))
+        let target = self.target(self.in_force(), key, cost)?;
+        Ok(Share::new(Arc::clone(self.client.backend()), target, cost))
     }
 
     fn rules(&self) -> RwLockReadGuard<'_, Rules<P>> {
@@ -144,8 +144,18 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
-    fn target(&self, key: &str, cost: u32) -> Result<Target> {
-        let model = self.in_force();
+    /// Decides by another policy than the one in force.
+    pub(super) async fn decide_by(&self, policy: P, key: &str, cost: u32) -> Result<Decision> {
+        let target = self.target(policy.algorithm().0, key, cost)?;
+        self.decide_target(target, cost).await
+    }
+
+    async fn decide_target(&self, target: Target, cost: u32) -> Result<Decision> {
+        let backend = self.client.backend();
+        self.combining.decide(backend, target, cost).await
+    }
+
+    fn target(&self, model: Arc<dyn AnyModel>, key: &str, cost: u32) -> Result<Target> {
         if cost == 0 {
             return Err(Error::InvalidArgument {
                 argument: "cost",
@@ -175,10 +185,8 @@ impl<P: Policy> PolicyLimiter<P> {
 #[async_trait]
 impl<P: Policy> Limiter for PolicyLimiter<P> {
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
-        let target = self.target(key, cost)?;
-        self.combining
-            .decide(self.client.backend(), target, cost)
-            .await
+        let target = self.target(self.in_force(), key, cost)?;
+        self.decide_target(target, cost).await
     }
 }
 

@@ -116,6 +116,16 @@ impl Grants {
         });
     }
 
+    /// The same, in one member with what a grant of this name and score holds.
+    pub(super) fn add_to(&mut self, score: i64, random: &Random, permits: u32) {
+        let is_same = |entry: &Entry| entry.score == score && entry.member.is_named(random);
+        let held = self.entries.iter().position(is_same);
+        let held = held.and_then(|place| self.entries.remove(place));
+        // A call's costs fit a member: who makes the call sees to it.
+        let held = held.map_or(0, |entry| entry.permits() as u32);
+        self.add(score, random, held + permits);
+    }
+
     fn insert(&mut self, entry: Entry) {
         if self
             .entries

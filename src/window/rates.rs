@@ -29,14 +29,14 @@ impl Window {
         }
         self.overall = Pool::default();
         self.clients.remove(client);
-        self.store(at, rate);
+        self.store(at, rate.into());
         true
     }
 
     /// Sets the rate, whatever it was, and starts the pool of its type afresh.
     pub(crate) fn set_rate(&mut self, at: At, client: &str, rate: ValidRate) {
         self.drop_expired(client, at.server);
-        self.store(at, rate);
+        self.store(at, rate.into());
         self.clear_pool(rate.rate_type, client);
     }
 
@@ -55,7 +55,7 @@ impl Window {
         if only_existing && type_before.is_none() {
             return false;
         }
-        self.store(at, rate);
+        self.store(at, rate.into());
         if type_before.is_some_and(|before| before != rate.rate_type) {
             self.overall = Pool::default();
             self.clients.remove(client);
@@ -77,13 +77,13 @@ impl Window {
     }
 
     /// The hash; its time to live changes only where there is a keep alive.
-    fn store(&mut self, at: At, rate: ValidRate) {
+    pub(super) fn store(&mut self, at: At, settings: Settings) {
         match self.settings.get_mut() {
-            Some(settings) => *settings = rate.into(),
-            None => self.settings.set(rate.into()),
+            Some(stored) => *stored = settings,
+            None => self.settings.set(settings),
         }
-        if rate.keep_alive > 0 {
-            self.settings.expire_at(at.server + rate.keep_alive);
+        if settings.keep_alive > 0 {
+            self.settings.expire_at(at.server + settings.keep_alive);
         }
     }
 

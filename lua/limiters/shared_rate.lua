@@ -1,0 +1,112 @@
+-- RRateLimiter as one of several limiters, or set up by its first request. lua/window.lua, which script.rs puts in front,
+-- has what this shares with its own scripts.
+--
+-- KEYS    name, value, value of the client, permits, permits of the client
+-- numbers 1  rate, 0 where the limiter stays as it is
+--         2  interval in ms
+--         3  type, 0 overall or 1 per client
+--         4  keep alive in ms, 0 for none
+--         5  1 where a limiter that is there must have this keep alive
+-- Writes  as acquire.lua does. Where the limiter is not there or has another rate, the hash: what is in use counts on,
+--         but a change of the type resets all, and what an earlier limiter of this name left goes
+
+algorithms.shared_rate = function(keys, numbers, now, random, sent_before)
+  local books = bookkeeping()
+  local name, value, client_value, permits, client_permits = unpack(keys)
+  local rate, interval, limiter_type, keep_alive, keep_alive_counts = unpack(numbers)
+
+  local fields = redis.call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
+  local is_there = fields[1] and fields[2] and fields[3]
+  local is_of_other_type = fields[3] == digits(1 - limiter_type)
+  local starts_afresh = rate > 0 and (not is_there or is_of_other_type)
+  local sets_rate = starts_afresh
+  local limiter
+  if starts_afresh then
+    limiter = {
+      name = name,
+      rate = rate,
+      interval = interval,
+      keep_alive = keep_alive,
+      value_key = limiter_type == 1 and client_value or value,
+      permits_key = limiter_type == 1 and client_permits or permits,
+      balance = rate,
+      excess = 0,
+    }
+  else
+    local text = redis.call('get', fields[3] == '1' and client_value or value)
+    local failure
+    limiter, failure = books.open(name, value, client_value, permits, client_permits, fields, text)
+    if failure then
+      return nil, failure
+    end
+    sets_rate = rate > 0 and (limiter.rate ~= rate or limiter.interval ~= interval
+      or (keep_alive_counts == 1 and limiter.keep_alive ~= keep_alive))
+    if sets_rate then
+      limiter.rate, limiter.interval = rate, interval
+      if keep_alive_counts == 1 then
+        limiter.keep_alive = keep_alive
+      end
+      limiter.value = nil -- the new rate leaves what it has beyond the live grants
+    end
+    books.settle(limiter, now, redis.call('zcard', limiter.permits_key) <= FEW)
+  end
+
+  local balance, taken, score = limiter.balance, 0, nil
+  if sent_before and not starts_afresh then
+    -- An earlier sending that got through left a member with these bytes. What it holds, used as the balance, leads to the
+    -- same answers.
+    local grants = redis.call('zrange', limiter.permits_key, 0, -1, 'withscores')
+    local prefix = string.char(#random) .. random
+    for i = 1, #grants, 2 do
+      if string.sub(grants[i], 1, #prefix) == prefix and books.permits_of(grants[i]) then
+        balance, score = books.permits_of(grants[i]), math.floor(tonumber(grants[i + 1]))
+      end
+    end
+  end
+  local reset = limiter.oldest and limiter.interval - now + limiter.oldest or limiter.interval
+
+  -- What a peer's release gave back leaves the oldest grants, so another one may be the oldest then.
+  local function take_excess()
+    if limiter.excess == 0 or score then
+      return
+    end
+    books.take_from_oldest(limiter, limiter.excess)
+    limiter.excess = 0
+    local oldest = redis.call('zrangebyscore', limiter.permits_key, '(' .. digits(limiter.horizon), '+inf',
+      'withscores', 'limit', 0, 1)[2]
+    reset = oldest and limiter.interval - now + math.floor(tonumber(oldest)) or limiter.interval
+  end
+
+  return {
+    limit = limiter.rate,
+    score = score,
+    ask = function(cost)
+      local remaining = balance - taken
+      local granted = cost <= remaining
+      return granted, granted and remaining - cost or remaining, math.max(reset + 3, 1), math.max(reset, 0), 0
+    end,
+    charge = function(cost)
+      take_excess()
+      taken = taken + cost
+    end,
+    deny = take_excess, -- and a denial renews the times to live too
+    write = function()
+      if score then
+        return
+      end
+      if sets_rate then
+        redis.call('hset', name, 'rate', digits(limiter.rate), 'interval', digits(limiter.interval),
+          'type', digits(limiter_type), 'keepAliveTime', digits(limiter.keep_alive))
+      end
+      if starts_afresh then
+        redis.call('del', value, client_value, permits, client_permits)
+      end
+      if taken > 0
+          and redis.call('zadd', limiter.permits_key, 'nx', digits(now), books.pack(random, taken)) == 0 then
+        taken = 0 -- a connection below this client sent the call twice
+      end
+      books.write(limiter, taken)
+      books.renew(limiter)
+    end,
+  }
+end
