@@ -38,7 +38,7 @@ pub use decision::{Decision, Grant};
 pub use error::{Error, Result};
 pub use limiter::{RRateLimiter, RateLimiter};
 pub use limiters::{
-    FixedWindow, JointDecision, KeyedRateLimiter, Limiter, Policy, PolicyLimiter, Share,
-    TokenBucket,
+    FixedWindow, JointDecision, KeyedRateLimiter, Limiter, Policy, PolicyLimiter, Rule, Rules,
+    Share, TokenBucket, Verdict,
 };
 pub use rate::{Rate, RateType};

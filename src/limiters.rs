@@ -13,6 +13,7 @@ mod joint;
 mod keyed_rate_limiter;
 pub(crate) mod model;
 mod policy_limiter;
+mod rules;
 pub(crate) mod shared_rate;
 mod token_bucket;
 
@@ -21,13 +22,14 @@ use std::fmt;
 use async_trait::async_trait;
 
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 pub use fixed_window::FixedWindow;
 pub use joint::{JointDecision, Share};
 pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use model::Policy;
 pub use policy_limiter::PolicyLimiter;
+pub use rules::{Rule, Rules, Verdict};
 pub use token_bucket::TokenBucket;
 
 /// Anything that decides by a key and a cost: all limiters of this crate, and your own.
@@ -56,13 +58,23 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// Decides now one request of `cost` (at least 1) on the target `key`, and charges it where it is granted.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a cost of 0,
-    /// [`Error::CostExceedsLimit`](crate::Error::CostExceedsLimit) for one that could never be granted,
-    /// [`Error::InvalidName`](crate::Error::InvalidName) for a key that cannot be used,
-    /// [`Error::BadState`](crate::Error::BadState) where the keys hold something else, and what stands with
+    /// [`Error::InvalidArgument`] for a cost of 0, [`Error::CostExceedsLimit`] for one that could never be granted,
+    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] where the keys hold something else, and what stands with
     /// [`RRateLimiter`](crate::RRateLimiter).
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have been charged.
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision>;
+
+    /// This limiter's share of a decision of several: see [`RedissonClient::decide_all`](crate::RedissonClient::decide_all).
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide), for what is wrong with the arguments. A limiter of your own has no share, unless it
+    /// passes one of this crate's on: [`Error::InvalidArgument`].
+    fn share(&self, _key: &str, _cost: u32) -> Result<Share> {
+        Err(Error::InvalidArgument {
+            argument: "limiter",
+            reason: "it cannot decide together with others",
+        })
+    }
 }

@@ -11,6 +11,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
@@ -19,10 +20,13 @@ use redis::{Value, from_redis_value};
 
 use super::call::{Answer, Call, Opened, Outcome, Target, decide};
 use super::model::{Model, State};
+use super::shared_rate::SharedRate;
+use super::{FixedWindow, TokenBucket};
 use crate::backend::redis::connection::Shared;
 use crate::backend::redis::decide::{args, read_answers};
 use crate::permit::Random;
-use crate::script::Script;
+use crate::rate::Rate;
+use crate::script::{self, Script};
 use crate::support::Server;
 use crate::window::{At, Timed};
 
@@ -31,8 +35,8 @@ pub(super) const TTL_UNIT: i64 = 200_000;
 
 /// On the average.
 const STEPS_PER_CASE: usize = 40;
-/// So many algorithms share the steps.
-const ALGORITHMS: usize = 8;
+/// So many share the steps: the algorithms, and all of them together.
+const ALGORITHMS: usize = 9;
 
 /// An algorithm whose script is held against it.
 pub(super) trait Compared: Model<State: Clone> {
@@ -315,10 +319,6 @@ return answer
 
 /// Takes random steps by one algorithm on both sides, and panics with the fewest that tell them apart.
 pub(super) fn compare<M: Compared>() {
-    let steps = std::env::var("MODEL_STEPS").map_or(100_000, |steps| steps.parse().unwrap());
-    let cases = u32::try_from(steps / STEPS_PER_CASE / ALGORITHMS)
-        .unwrap()
-        .max(1);
     let penalty = prop_oneof![2 => Just(None), 1 => (1..5_i64).prop_map(|n| Some(n * TTL_UNIT))];
     let case = (
         M::policies(),
@@ -326,7 +326,7 @@ pub(super) fn compare<M: Compared>() {
         prop::collection::vec(a_step::<M>(), 1..2 * STEPS_PER_CASE),
     );
     run(
-        cases,
+        cases(),
         &case,
         async |connection, (mut policy, penalty, steps)| {
             let mut stage = Stage {
@@ -363,6 +363,59 @@ pub(super) fn compare<M: Compared>() {
             stage.put(&sides[0], all).await;
         },
     );
+}
+
+/// A step of several limiters together: time passes, and one request asks all of them.
+#[derive(Debug, Clone)]
+struct JointStep {
+    pause: i64,
+    costs: Vec<u32>,
+}
+
+/// The limiters that decide together: each with a name, without and with a penalty.
+fn joint_sides() -> Vec<Sides> {
+    let overall = Rate::overall(7, Duration::from_millis(1_500));
+    let kept = overall.keep_alive(Duration::from_millis(TTL_UNIT.unsigned_abs()));
+    let rate = SharedRate::with_rate("client".into(), kept).unwrap();
+    let window = Duration::from_millis(TTL_UNIT.unsigned_abs());
+    let penalty = Some(3 * TTL_UNIT);
+    vec![
+        Sides::new(&rate, "rate", None),
+        Sides::new(&FixedWindow::new(30, window), "fixed", None),
+        Sides::new(&TokenBucket::new(1_000, 2), "tokens", None),
+        Sides::new(&TokenBucket::new(500, 1), "tokens and penalty", penalty),
+    ]
+}
+
+#[test]
+fn several_limiters_decide_together_as_their_models_do() {
+    let pause = prop_oneof![3 => Just(0), 1 => 1..2_000_i64];
+    let cost = prop_oneof![6 => 1..4_u32, 1 => 1..600_u32];
+    let count = joint_sides().len();
+    let step = (pause, prop::collection::vec(cost, count))
+        .prop_map(|(pause, costs)| JointStep { pause, costs });
+    let case = prop::collection::vec(step, 1..2 * STEPS_PER_CASE);
+    run(cases(), &case, async |connection, steps| {
+        let mut stage = Stage {
+            connection,
+            now: START,
+            calls: 0,
+        };
+        let mut sides = joint_sides();
+        for JointStep { pause, costs } in steps {
+            stage.now += pause;
+            stage.ask(&mut sides, &script::JOINT, &costs).await;
+            stage.compare(&sides).await;
+        }
+    });
+}
+
+/// How many cases each algorithm, and all together, are taken through.
+fn cases() -> u32 {
+    let steps = std::env::var("MODEL_STEPS").map_or(100_000, |steps| steps.parse().unwrap());
+    u32::try_from(steps / STEPS_PER_CASE / ALGORITHMS)
+        .unwrap()
+        .max(1)
 }
 
 fn run<C: std::fmt::Debug + Clone>(

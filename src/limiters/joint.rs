@@ -148,6 +148,11 @@ impl JointDecision {
         self.decisions
     }
 
+    /// The place of the answer that decides.
+    pub(super) fn deciding(&self) -> usize {
+        self.deciding
+    }
+
     /// The answer that decides: of a denial the one with the longest `retry_after`, of a grant the one with the longest
     /// delay, and of these the one that leaves the least.
     pub fn into_decision(mut self) -> Decision {

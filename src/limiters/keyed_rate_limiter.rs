@@ -116,20 +116,16 @@ impl KeyedRateLimiter {
         let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
         self.limiter.change(policy)
     }
-
-    /// The share of a key's limiter in a decision of several: see [`RedissonClient::decide_all`].
-    ///
-    /// # Errors
-    /// As [`decide`](Limiter::decide), for what is wrong with the arguments.
-    pub fn share(&self, key: &str, cost: u32) -> Result<Share> {
-        self.limiter.share(&self.name(key), cost)
-    }
 }
 
 #[async_trait]
 impl Limiter for KeyedRateLimiter {
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
         self.limiter.decide(&self.name(key), cost).await
+    }
+
+    fn share(&self, key: &str, cost: u32) -> Result<Share> {
+        self.limiter.share(&self.name(key), cost)
     }
 }
 

@@ -38,13 +38,13 @@ use crate::rate::whole_millis;
 /// ```
 pub struct PolicyLimiter<P> {
     client: RedissonClient,
-    rules: Arc<RwLock<Rules<P>>>,
+    in_force: Arc<RwLock<InForce<P>>>,
     combining: Arc<Combining>,
     penalty: Option<i64>,
 }
 
 /// The policy in force.
-struct Rules<P> {
+struct InForce<P> {
     policy: P,
     algorithm: Arc<dyn AnyModel>,
     /// The same in a form that knows of the policy before, and until when that is needed.
@@ -62,7 +62,7 @@ impl<P: Policy> PolicyLimiter<P> {
         policy.validate()?;
         Ok(Self {
             client,
-            rules: Arc::new(RwLock::new(Rules {
+            in_force: Arc::new(RwLock::new(InForce {
                 algorithm: policy.algorithm().0,
                 policy,
                 moved: None,
@@ -89,7 +89,7 @@ impl<P: Policy> PolicyLimiter<P> {
 
     /// The policy in force.
     pub fn policy(&self) -> P {
-        self.rules().policy.clone()
+        self.read().policy.clone()
     }
 
     /// Changes the policy while requests come in, for all clones of this limiter. What the targets have used counts on, as
@@ -100,17 +100,20 @@ impl<P: Policy> PolicyLimiter<P> {
     pub fn change(&self, policy: P) -> Result<()> {
         policy.validate()?;
         let now = Instant::now();
-        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-        let before = match &rules.moved {
+        let mut in_force = self
+            .in_force
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = match &in_force.moved {
             Some(moved) if now < moved.until => &moved.policy,
-            _ => &rules.policy,
+            _ => &in_force.policy,
         };
         let (moved, needed_for) = policy.after(before);
         let mut until = now.checked_add(needed_for).unwrap_or(now);
-        if let Some(earlier) = &rules.moved {
+        if let Some(earlier) = &in_force.moved {
             until = until.max(earlier.until);
         }
-        *rules = Rules {
+        *in_force = InForce {
             algorithm: policy.algorithm().0,
             policy,
             moved: Some(Moved {
@@ -122,25 +125,16 @@ impl<P: Policy> PolicyLimiter<P> {
         Ok(())
     }
 
-    /// This limiter's share of a decision of several: see [`RedissonClient::decide_all`].
-    ///
-    /// # Errors
-    /// As [`decide`](Limiter::decide), for what is wrong with the arguments.
-    pub fn share(&self, key: &str, cost: u32) -> Result<Share> {
-        let target = self.target(self.in_force(), key, cost)?;
-        Ok(Share::new(Arc::clone(self.client.backend()), target, cost))
-    }
-
-    fn rules(&self) -> RwLockReadGuard<'_, Rules<P>> {
+    fn read(&self) -> RwLockReadGuard<'_, InForce<P>> {
         // Nothing panics while the lock is held.
-        self.rules.read().unwrap_or_else(PoisonError::into_inner)
+        self.in_force.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn in_force(&self) -> Arc<dyn AnyModel> {
-        let rules = self.rules();
-        match &rules.moved {
+    fn algorithm(&self) -> Arc<dyn AnyModel> {
+        let in_force = self.read();
+        match &in_force.moved {
             Some(moved) if Instant::now() < moved.until => Arc::clone(&moved.algorithm),
-            _ => Arc::clone(&rules.algorithm),
+            _ => Arc::clone(&in_force.algorithm),
         }
     }
 
@@ -185,8 +179,13 @@ impl<P: Policy> PolicyLimiter<P> {
 #[async_trait]
 impl<P: Policy> Limiter for PolicyLimiter<P> {
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
-        let target = self.target(self.in_force(), key, cost)?;
+        let target = self.target(self.algorithm(), key, cost)?;
         self.decide_target(target, cost).await
+    }
+
+    fn share(&self, key: &str, cost: u32) -> Result<Share> {
+        let target = self.target(self.algorithm(), key, cost)?;
+        Ok(Share::new(Arc::clone(self.client.backend()), target, cost))
     }
 }
 
@@ -194,7 +193,7 @@ impl<P> Clone for PolicyLimiter<P> {
     fn clone(&self) -> Self {
         Self {
             client: self.client.clone(),
-            rules: Arc::clone(&self.rules),
+            in_force: Arc::clone(&self.in_force),
             combining: Arc::clone(&self.combining),
             penalty: self.penalty,
         }

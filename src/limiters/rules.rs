@@ -1,0 +1,201 @@
+//! Rules of a service: which requests are limited, whom each counts for, and what a denied one is told.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::Limiter;
+use crate::client::RedissonClient;
+use crate::decision::Decision;
+use crate::error::Result;
+
+/// A rule for requests of type `R`: a limiter, with its penalty if it has one; whom a request counts for; what it costs; and
+/// the rejection of type `E` that a denied request gets.
+pub struct Rule<R, E> {
+    limiter: Arc<dyn Limiter>,
+    targets: Vec<Target<R>>,
+    cost: Cost<R>,
+    rejection: Rejection<R, E>,
+}
+
+type Target<R> = Box<dyn Fn(&R) -> Option<String> + Send + Sync>;
+type Cost<R> = Box<dyn Fn(&R) -> u32 + Send + Sync>;
+type Rejection<R, E> = Box<dyn Fn(&R, &Decision) -> E + Send + Sync>;
+
+impl<R, E> Rule<R, E> {
+    /// `target` names whom a request counts for, the limiter's key: its user, address, application. The rule does not apply to
+    /// a request for which it returns `None`. `rejection` is what a request gets that this rule denied. It costs 1.
+    pub fn new(
+        limiter: impl Limiter + 'static,
+        target: impl Fn(&R) -> Option<String> + Send + Sync + 'static,
+        rejection: impl Fn(&R, &Decision) -> E + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            limiter: Arc::new(limiter),
+            targets: vec![Box::new(target)],
+            cost: Box::new(|_| 1),
+            rejection: Box::new(rejection),
+        }
+    }
+
+    /// Counts for the targets so far and this one together, for example a user at an address. The key is their names with `:`
+    /// between them; a `:` or `%` in one of several is written `%3A` or `%25`, so that no two meet.
+    #[must_use]
+    pub fn and_by(mut self, target: impl Fn(&R) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.targets.push(Box::new(target));
+        self
+    }
+
+    /// What a request costs, at least 1.
+    #[must_use]
+    pub fn cost(self, cost: impl Fn(&R) -> u32 + Send + Sync + 'static) -> Self {
+        Self {
+            cost: Box::new(cost),
+            ..self
+        }
+    }
+
+    /// The limiter's key for a request; `None` where the rule does not apply to it.
+    fn key(&self, request: &R) -> Option<String> {
+        if let [only] = &self.targets[..] {
+            return only(request);
+        }
+        let names = self.targets.iter().map(|target| {
+            let name = target(request)?;
+            Some(name.replace('%', "%25").replace(':', "%3A"))
+        });
+        Some(names.collect::<Option<Vec<_>>>()?.join(":"))
+    }
+}
+
+impl<R, E> fmt::Debug for Rule<R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rule")
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Rules that decide a request together: all that apply grant it, or none is charged. From [`RedissonClient::rules`].
+///
+/// ```
+/// use redisson_rate_limiter::{Decision, FixedWindow, RedissonClient, Rule, TokenBucket, Verdict};
+/// use std::time::Duration;
+///
+/// struct Request { user: Option<String>, address: String, bytes: u32 }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let logins = client
+///     .limiter(FixedWindow::new(1, Duration::from_secs(60)))?
+///     .penalty(Duration::from_secs(600))?;
+/// let traffic = client.limiter(TokenBucket::new(1_000, 100))?;
+/// let rules = client.rules(vec![
+///     Rule::new(
+///         logins,
+///         |request: &Request| request.user.as_ref().map(|user| format!("login:{user}")),
+///         |_, _| "too many logins".to_owned(),
+///     )
+///     .and_by(|request| Some(request.address.clone())),
+///     Rule::new(
+///         traffic,
+///         |request: &Request| Some(format!("traffic:{}", request.address)),
+///         |_, decision| match decision {
+///             Decision::Denied { retry_after, .. } => format!("ask again in {retry_after:?}"),
+///             _ => unreachable!("a rejection is a denial's"),
+///         },
+///     )
+///     .cost(|request| request.bytes),
+/// ]);
+///
+/// let request = |user: Option<&str>, bytes| Request {
+///     user: user.map(str::to_owned),
+///     address: "192.0.2.1".to_owned(),
+///     bytes,
+/// };
+/// assert!(matches!(rules.check(&request(Some("alice"), 500)).await?, Verdict::Granted(_)));
+/// let Verdict::Rejected(why) = rules.check(&request(Some("alice"), 1)).await? else { panic!() };
+/// assert_eq!(why, "too many logins");
+/// // The denied login was not charged to the address.
+/// assert!(matches!(rules.check(&request(None, 500)).await?, Verdict::Granted(_)));
+/// let Verdict::Rejected(why) = rules.check(&request(None, 100)).await? else { panic!() };
+/// assert_eq!(why, "ask again in 1s");
+/// # Ok(()) }
+/// ```
+pub struct Rules<R, E> {
+    client: RedissonClient,
+    rules: RwLock<Arc<[Rule<R, E>]>>,
+}
+
+/// What the rules say to a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict<E> {
+    /// All rules that apply granted it: the decision of the one that leaves the least, `None` where no rule applies.
+    Granted(Option<Decision>),
+    /// A rule denied it, and no rule charged it: that rule's rejection; where several did, that of the one with the
+    /// longest time until it is worth asking again.
+    Rejected(E),
+}
+
+impl RedissonClient {
+    /// Rules for requests of type `R` whose limiters are this client's.
+    pub fn rules<R, E>(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Rules<R, E> {
+        Rules {
+            client: self.clone(),
+            rules: RwLock::new(rules.into()),
+        }
+    }
+}
+
+impl<R, E> Rules<R, E> {
+    /// Replaces the rules while requests come in. A request under way is decided by the old ones. What targets have used
+    /// stays with the keys of the limiters; to change a limiter's numbers, see
+    /// [`PolicyLimiter::change`](crate::PolicyLimiter::change).
+    pub fn replace(&self, rules: impl Into<Arc<[Rule<R, E>]>>) {
+        // Nothing panics while the lock is held.
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules.into();
+    }
+
+    /// Decides a request now by all rules that apply to it, in one round trip.
+    ///
+    /// # Errors
+    /// As [`RedissonClient::decide_all`]. A limiter of your own can be the only rule that applies to a request, but not one of
+    /// several: [`Error::InvalidArgument`](crate::Error::InvalidArgument).
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have been charged.
+    pub async fn check(&self, request: &R) -> Result<Verdict<E>> {
+        let rules = Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner));
+        let mut applying = Vec::with_capacity(rules.len());
+        for rule in &*rules {
+            if let Some(key) = rule.key(request) {
+                applying.push((rule, key, (rule.cost)(request)));
+            }
+        }
+        let (rule, decision) = match &applying[..] {
+            [] => return Ok(Verdict::Granted(None)),
+            [(rule, key, cost)] => (*rule, rule.limiter.decide(key, *cost).await?),
+            several => {
+                let shares = several
+                    .iter()
+                    .map(|(rule, key, cost)| rule.limiter.share(key, *cost));
+                let shares = shares.collect::<Result<Vec<_>>>()?;
+                let decided = self.client.decide_all(shares).await?;
+                (several[decided.deciding()].0, decided.into_decision())
+            }
+        };
+        Ok(if decision.is_granted() {
+            Verdict::Granted(Some(decision))
+        } else {
+            Verdict::Rejected((rule.rejection)(request, &decision))
+        })
+    }
+}
+
+impl<R, E> fmt::Debug for Rules<R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules")
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
+}
