@@ -12,6 +12,8 @@ mod fixed_window;
 mod joint;
 pub(crate) mod model;
 mod policy_limiter;
+mod sliding_log;
+mod sliding_window;
 mod token_bucket;
 
 use std::fmt;
@@ -25,6 +27,8 @@ pub use fixed_window::FixedWindow;
 pub use joint::{JointDecision, Share};
 pub use model::Policy;
 pub use policy_limiter::PolicyLimiter;
+pub use sliding_log::SlidingLog;
+pub use sliding_window::SlidingWindow;
 pub use token_bucket::TokenBucket;
 
 /// Anything that decides by a key and a cost: all limiters of this crate, and your own.
