@@ -38,7 +38,6 @@ pub use decision::{Decision, Grant};
 pub use error::{Error, Result};
 pub use limiter::{RRateLimiter, RateLimiter};
 pub use limiters::{
-    FixedWindow, JointDecision, KeyedRateLimiter, Limiter, Policy, PolicyLimiter, Rule, Rules,
-    Share, TokenBucket, Verdict,
+    FixedWindow, JointDecision, KeyedRateLimiter, Limiter, Policy, PolicyLimiter, Rule, Rules, Share, SlidingLog, SlidingWindow, TokenBucket, Verdict,
 };
 pub use rate::{Rate, RateType};

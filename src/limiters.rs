@@ -15,6 +15,8 @@ pub(crate) mod model;
 mod policy_limiter;
 mod rules;
 pub(crate) mod shared_rate;
+mod sliding_log;
+mod sliding_window;
 mod token_bucket;
 
 use std::fmt;
@@ -30,6 +32,8 @@ pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use model::Policy;
 pub use policy_limiter::PolicyLimiter;
 pub use rules::{Rule, Rules, Verdict};
+pub use sliding_log::SlidingLog;
+pub use sliding_window::SlidingWindow;
 pub use token_bucket::TokenBucket;
 
 /// Anything that decides by a key and a cost: all limiters of this crate, and your own.

@@ -61,7 +61,10 @@ macro_rules! limiter_scripts {
 
 limiter_scripts! {
     FIXED_WINDOW = "limiters/fixed_window.lua";
+    SLIDING_LOG = "limiters/sliding_log.lua";
+    SLIDING_WINDOW = "limiters/sliding_window.lua";
     TOKEN_BUCKET = "limiters/token_bucket.lua";
+
 }
 
 /// Arguments of a script, in its order.

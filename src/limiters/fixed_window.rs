@@ -44,9 +44,30 @@ pub struct FixedWindow {
 
 /// Where a window begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Starts {
+pub(super) enum Starts {
     WithFirstRequest,
     Naturally,
+}
+
+impl Starts {
+    /// The unit, in ms, whose start begins a window of this length; 0 where the first request does.
+    pub(super) fn unit(self, window: i64) -> i64 {
+        let whole = |unit: &&i64| window % **unit == 0;
+        match self {
+            Self::WithFirstRequest => 0,
+            Self::Naturally => UNITS.iter().find(whole).copied().unwrap_or(0),
+        }
+    }
+
+    pub(super) fn validate(self, window: i64) -> Result<()> {
+        if self == Self::Naturally && self.unit(window) == 0 {
+            return Err(Error::InvalidArgument {
+                argument: "window",
+                reason: "it is not a whole number of seconds, minutes, hours or days",
+            });
+        }
+        Ok(())
+    }
 }
 
 const DAY: i64 = 24 * 60 * 60 * 1000;
@@ -82,11 +103,7 @@ impl FixedWindow {
 
     /// The unit whose start begins a window, in ms; 0 where the first request does.
     fn unit(&self) -> i64 {
-        let whole = |unit: &&i64| self.window_millis() % **unit == 0;
-        match self.starts {
-            Starts::WithFirstRequest => 0,
-            Starts::Naturally => UNITS.iter().find(whole).copied().unwrap_or(0),
-        }
+        self.starts.unit(self.window_millis())
     }
 
     /// Milliseconds that a window which begins with a request at `now` lasts from then.
@@ -189,13 +206,7 @@ impl Model for FixedWindow {
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
         let window = whole_millis(self.window, "window")?;
-        if self.starts == Starts::Naturally && window % 1000 != 0 {
-            return Err(Error::InvalidArgument {
-                argument: "window",
-                reason: "it is not a whole number of seconds, minutes, hours or days",
-            });
-        }
-        Ok(())
+        self.starts.validate(window)
     }
 
     fn limit(&self) -> Option<i64> {

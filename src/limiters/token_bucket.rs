@@ -77,7 +77,7 @@ impl TokenBucket {
 }
 
 /// `a / b` rounded up, for a positive `b`.
-fn div_ceil(a: i64, b: i64) -> i64 {
+pub(super) fn div_ceil(a: i64, b: i64) -> i64 {
     -(-a).div_euclid(b)
 }
 
