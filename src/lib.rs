@@ -38,6 +38,7 @@ pub use decision::{Decision, Grant};
 pub use error::{Error, Result};
 pub use limiter::{RRateLimiter, RateLimiter};
 pub use limiters::{
-    FixedWindow, JointDecision, Limiter, Policy, PolicyLimiter, Share, TokenBucket,
+    FixedWindow, JointDecision, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, PolicyLimiter,
+    QuotaBucket, Share, TokenBucket,
 };
 pub use rate::{Rate, RateType};

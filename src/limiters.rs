@@ -10,8 +10,12 @@ pub(crate) mod call;
 mod combining;
 mod fixed_window;
 mod joint;
+mod leaky_bucket;
 pub(crate) mod model;
+mod penalty_token_bucket;
 mod policy_limiter;
+mod quota_bucket;
+mod starts;
 mod token_bucket;
 
 use std::fmt;
@@ -23,8 +27,11 @@ use crate::error::Result;
 
 pub use fixed_window::FixedWindow;
 pub use joint::{JointDecision, Share};
+pub use leaky_bucket::LeakyBucket;
 pub use model::Policy;
+pub use penalty_token_bucket::PenaltyTokenBucket;
 pub use policy_limiter::PolicyLimiter;
+pub use quota_bucket::QuotaBucket;
 pub use token_bucket::TokenBucket;
 
 /// Anything that decides by a key and a cost: all limiters of this crate, and your own.

@@ -45,7 +45,11 @@ macro_rules! limiter_scripts {
 limiter_scripts! {
     FIXED_WINDOW = "limiters/fixed_window.lua";
     TOKEN_BUCKET = "limiters/token_bucket.lua";
-    JOINT = "limiters/fixed_window.lua", "limiters/token_bucket.lua";
+    QUOTA_BUCKET = "limiters/quota_bucket.lua";
+    LEAKY_BUCKET = "limiters/leaky_bucket.lua";
+    PENALTY_TOKEN_BUCKET = "limiters/penalty_token_bucket.lua";
+    JOINT = "limiters/fixed_window.lua", "limiters/token_bucket.lua", "limiters/quota_bucket.lua",
+        "limiters/leaky_bucket.lua", "limiters/penalty_token_bucket.lua";
 }
 
 /// Arguments of a script, in its order.

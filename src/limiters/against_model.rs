@@ -170,7 +170,7 @@ impl Sides {
 }
 
 /// The time to live that was set, from what is left of it.
-fn as_set(left: i64) -> Option<i64> {
+pub(super) fn as_set(left: i64) -> Option<i64> {
     (left >= 0).then(|| (left + TTL_UNIT - 1) / TTL_UNIT * TTL_UNIT)
 }
 
