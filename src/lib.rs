@@ -38,6 +38,8 @@ pub use decision::{Decision, Grant};
 pub use error::{Error, Result};
 pub use limiter::{RRateLimiter, RateLimiter};
 pub use limiters::{
-    FixedWindow, JointDecision, KeyedRateLimiter, Limiter, Policy, PolicyLimiter, Rule, Rules, Share, SlidingLog, SlidingWindow, TokenBucket, Verdict,
+    FixedWindow, JointDecision, KeyedRateLimiter, LeakyBucket, Limiter, PenaltyTokenBucket, Policy,
+    PolicyLimiter, QuotaBucket, Rule, Rules, Share, SlidingLog, SlidingWindow, TokenBucket,
+    Verdict,
 };
 pub use rate::{Rate, RateType};

@@ -64,7 +64,9 @@ limiter_scripts! {
     SLIDING_LOG = "limiters/sliding_log.lua";
     SLIDING_WINDOW = "limiters/sliding_window.lua";
     TOKEN_BUCKET = "limiters/token_bucket.lua";
-
+    QUOTA_BUCKET = "limiters/quota_bucket.lua";
+    LEAKY_BUCKET = "limiters/leaky_bucket.lua";
+    PENALTY_TOKEN_BUCKET = "limiters/penalty_token_bucket.lua";
 }
 
 /// Arguments of a script, in its order.

@@ -1,14 +1,14 @@
 -- Decides a list of requests against one or several limiters, in order, as if each request had come alone at the same
 -- time: granted by all of them, or charged to none.
 --
--- KEYS    the keys of the limiters, one limiter after another; the last of each is its lock where it has a penalty
+-- KEYS    the keys of the limiters, one limiter after another; the last of each is its lock where that is looked at
 -- ARGV    1  now in ms, or '' for the server's clock
 --         2  deadline in ms of the server's clock: a call that arrives later does nothing; '' for none
 --         3  random bytes that name this call
 --         4  '1' where it was sent before
 --         5  how many limiters
---         6… for each limiter: its algorithm, its penalty in ms (0 for none), how many keys it has without the lock, how
---            many numbers, and these
+--         6… for each limiter: its algorithm, its penalty in ms (0 where only peers lock, '' where no lock is looked at),
+--            how many keys it has without the lock, how many numbers, and these
 --         …  for each request: its cost at each limiter
 -- Returns an array of integers
 --         1  server's clock in ms, 0 where it was not read
@@ -53,17 +53,17 @@ for place = 1, limiter_count do
   if not limiter then
     return failure
   end
-  if penalty > 0 then
+  if penalty then
     limiter.lock = KEYS[next_key]
     next_key = next_key + 1
-    limiter.penalty = penalty
+    limiter.penalty = penalty > 0 and penalty or nil
     local left = redis.call('pttl', limiter.lock)
-    if left == -1 then
+    if left == -1 and penalty > 0 then
       -- Nobody would ever unlock it.
       limiter.lock_now = penalty
       left = penalty
     end
-    limiter.locked_for = left >= 0 and left or nil
+    limiter.locked_for = left ~= -2 and math.max(left, 1) or nil
   end
   limiters[place] = limiter
 end

@@ -15,6 +15,7 @@
 local algorithms = {}
 
 local LARGEST_EXACT = 9007199254740992 -- 2^53: up to here a Lua number is an exact integer
+local LONGEST = 4503599627370496 -- 2^52: what times in ms, without a date, stay below
 
 -- `number` in digits only: a text that Lua makes of a large one has an exponent.
 local function digits(number)

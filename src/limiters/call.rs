@@ -175,11 +175,17 @@ impl Target {
         Ok(())
     }
 
-    /// The keys of its state, then its lock where it has a penalty.
+    /// The keys of its state, then its lock where that is looked at.
     pub(crate) fn all_keys(&self) -> Vec<String> {
         let mut keys = self.model.keys(&self.key);
-        keys.extend(self.penalty.map(|_| lock_of(&self.key)));
+        keys.extend(self.minded_lock().map(|_| lock_of(&self.key)));
         keys
+    }
+
+    /// `None` where a lock is not looked at; else the penalty in ms, 0 where only others have one.
+    pub(crate) fn minded_lock(&self) -> Option<i64> {
+        self.penalty
+            .or_else(|| self.model.minds_every_lock().then_some(0))
     }
 }
 
@@ -230,12 +236,13 @@ impl Opened<'_> {
             reset: 0,
             delay: 0,
         };
-        if self.target.penalty.is_some() && self.lock.get().is_some() {
+        if self.target.minded_lock().is_some() && self.lock.get().is_some() {
             if self.lock.expires_at().is_none() {
                 // Nobody would ever unlock it.
                 self.lock_out(at);
             }
             let left = self.lock.expires_at().map_or(0, |end| end - at.server);
+            let left = left.max(1);
             answer.outcome = Outcome::LockedOut;
             (answer.retry_after, answer.reset) = (left, left);
         } else if cost <= asked.limit {

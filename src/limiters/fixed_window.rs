@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use super::model::{Asked, Model, State, Unusable, at_least_one};
-use crate::error::{Error, Result};
+use super::starts::Starts;
+use crate::error::Result;
 use crate::permit::Random;
 use crate::rate::whole_millis;
 use crate::script::{self, Script};
@@ -42,38 +43,6 @@ pub struct FixedWindow {
     length_before: i64,
 }
 
-/// Where a window begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Starts {
-    WithFirstRequest,
-    Naturally,
-}
-
-impl Starts {
-    /// The unit, in ms, whose start begins a window of this length; 0 where the first request does.
-    pub(super) fn unit(self, window: i64) -> i64 {
-        let whole = |unit: &&i64| window % **unit == 0;
-        match self {
-            Self::WithFirstRequest => 0,
-            Self::Naturally => UNITS.iter().find(whole).copied().unwrap_or(0),
-        }
-    }
-
-    pub(super) fn validate(self, window: i64) -> Result<()> {
-        if self == Self::Naturally && self.unit(window) == 0 {
-            return Err(Error::InvalidArgument {
-                argument: "window",
-                reason: "it is not a whole number of seconds, minutes, hours or days",
-            });
-        }
-        Ok(())
-    }
-}
-
-const DAY: i64 = 24 * 60 * 60 * 1000;
-/// The natural units, in ms, the largest first.
-const UNITS: [i64; 4] = [DAY, 60 * 60 * 1000, 60 * 1000, 1000];
-
 impl FixedWindow {
     /// `limit` (at least 1) for each `window` (whole milliseconds, at least 1), which begins with the first request
     /// after the last one.
@@ -101,17 +70,9 @@ impl FixedWindow {
         self.window.as_millis() as i64
     }
 
-    /// The unit whose start begins a window, in ms; 0 where the first request does.
-    fn unit(&self) -> i64 {
-        self.starts.unit(self.window_millis())
-    }
-
     /// Milliseconds that a window which begins with a request at `now` lasts from then.
     fn new_left(&self, now: i64) -> i64 {
-        match self.unit() {
-            0 => self.window_millis(),
-            unit => now - now.rem_euclid(unit) + self.window_millis() - now,
-        }
+        self.starts.of(self.window_millis(), now) + self.window_millis() - now
     }
 
     /// The count, what is left of the window, and whether the counter has that time to live already.
@@ -206,7 +167,7 @@ impl Model for FixedWindow {
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
         let window = whole_millis(self.window, "window")?;
-        self.starts.validate(window)
+        self.starts.validate(window, "window")
     }
 
     fn limit(&self) -> Option<i64> {
@@ -225,7 +186,7 @@ impl Model for FixedWindow {
         vec![
             i64::from(self.limit),
             self.window_millis(),
-            self.unit(),
+            self.starts.unit(self.window_millis()),
             self.length_before,
         ]
     }
@@ -286,6 +247,7 @@ mod tests {
     use crate::limiters::against_model::{
         Compared, Content, Keyspace, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
+    use crate::limiters::starts::DAY;
 
     impl Compared for FixedWindow {
         const ANSWERS_BY_TIMES_TO_LIVE: bool = true;

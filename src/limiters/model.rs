@@ -59,6 +59,9 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     /// Whether a grant can be found again in the state by its random bytes.
     const REMEMBERS_GRANTS: bool = false;
 
+    /// Whether a lock denies also where this limiter has no penalty: a peer set it.
+    const MINDS_EVERY_LOCK: bool = false;
+
     /// The script that decides by this algorithm alone.
     fn script() -> &'static Script;
 
@@ -124,6 +127,7 @@ pub(crate) enum Unusable {
 pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
     fn remembers_grants(&self) -> bool;
+    fn minds_every_lock(&self) -> bool;
     fn script(&self) -> &'static Script;
     fn limit(&self) -> Option<i64>;
     fn keys(&self, target: &str) -> Vec<String>;
@@ -141,6 +145,10 @@ impl<M: Model> AnyModel for M {
 
     fn remembers_grants(&self) -> bool {
         M::REMEMBERS_GRANTS
+    }
+
+    fn minds_every_lock(&self) -> bool {
+        M::MINDS_EVERY_LOCK
     }
 
     fn script(&self) -> &'static Script {
@@ -194,3 +202,11 @@ pub(super) fn at_least_one(number: u32, argument: &'static str) -> Result<()> {
     }
     Ok(())
 }
+
+/// `a / b` rounded up, for a positive `b`.
+pub(super) fn div_ceil(a: i64, b: i64) -> i64 {
+    -(-a).div_euclid(b)
+}
+
+/// The longest time, in ms, that a state's numbers may span: added to a time of today it stays an exact Lua number.
+pub(super) const LONGEST: i64 = 1 << 52;

@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::fixed_window::Starts;
-use super::model::{Asked, Model, State, Unusable, at_least_one};
-use super::token_bucket::div_ceil;
+use super::model::{Asked, Model, State, Unusable, at_least_one, div_ceil};
+use super::starts::Starts;
 use crate::error::{Error, Result};
 use crate::permit::Random;
 use crate::rate::whole_millis;
@@ -105,10 +104,7 @@ impl SlidingWindow {
 
     fn open(&self, state: &Periods, now: i64) -> Open {
         let Lengths { window, period } = self.lengths();
-        let new_start = || match self.starts.unit(window) {
-            0 => now,
-            unit => now - now.rem_euclid(unit),
-        };
+        let new_start = || self.starts.of(window, now);
         let start = state.start.get().copied().unwrap_or_else(new_start);
         let current = current_end(start, period, now);
         let floor = current - window;
@@ -224,7 +220,7 @@ impl Model for SlidingWindow {
         if window / period > MOST_PERIODS {
             return refuse("period", "the window has more than 1000 of them");
         }
-        self.starts.validate(window)
+        self.starts.validate(window, "window")
     }
 
     fn limit(&self) -> Option<i64> {

@@ -4,7 +4,7 @@
 //! goes on counting and in the long run the rate is exact. Where that is no whole number of milliseconds, the rest is kept
 //! beside it, in parts of 1 / rate ms.
 
-use super::model::{Asked, Model, State, Unusable, at_least_one};
+use super::model::{Asked, Model, State, Unusable, at_least_one, div_ceil};
 use crate::error::Result;
 use crate::permit::Random;
 use crate::script::{self, Script};
@@ -74,11 +74,6 @@ impl TokenBucket {
         let missing = (wanted - tokens.left) * 1000 + tokens.fraction;
         (div_ceil(missing, i64::from(self.rate)) + tokens.refilled_at - now).max(0)
     }
-}
-
-/// `a / b` rounded up, for a positive `b`.
-pub(super) fn div_ceil(a: i64, b: i64) -> i64 {
-    -(-a).div_euclid(b)
 }
 
 /// What one bucket's hash holds.

@@ -74,7 +74,7 @@ pub(crate) fn args(
         let numbers = model.numbers();
         args = args
             .bytes(model.name().as_bytes())
-            .number(target.penalty.unwrap_or(0))
+            .optional(target.minded_lock())
             .number(model.keys(&target.key).len() as i64)
             .number(numbers.len() as i64);
         for number in numbers {

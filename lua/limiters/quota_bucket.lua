@@ -1,0 +1,71 @@
+-- Tokens that come in by a quota for each period; a request takes its cost out of them.
+--
+-- KEYS    bucket
+-- numbers 1  capacity
+--         2  quota, in tokens a period
+--         3  period in s
+-- Writes  at each grant and each denial all fields and the time to live, as long as it takes to be full again, in whole
+--         periods and at least one: capacity, quota, period; remain; timestamp in s, moved by the time that the tokens
+--         which came in took; where that is no whole number of s, the rest in timestamp_fraction, in parts of
+--         1 / quota s
+
+algorithms.quota_bucket = function(keys, numbers, now)
+  local bucket = keys[1]
+  local capacity, quota, period = numbers[1], numbers[2], numbers[3]
+  local second = math.floor(now / 1000)
+
+  local fields = redis.call('hmget', bucket, 'remain', 'timestamp', 'timestamp_fraction')
+  local remain, timestamp, fraction = capacity, second, 0
+  if fields[1] and fields[2] then
+    remain, timestamp, fraction = finite(fields[1]), finite(fields[2]), finite(fields[3] or '0')
+    if not (remain and timestamp and fraction) then
+      return bad_state('a field of the bucket is not a number')
+    end
+    remain = math.max(math.min(remain, capacity), 0)
+    fraction = math.min(math.max(fraction, 0), quota - 1)
+    local elapsed = math.max(second - timestamp, 0)
+    if elapsed >= math.ceil(((capacity - remain) * period + fraction) / quota) then
+      remain, timestamp, fraction = capacity, second, 0
+    else
+      -- Only whole tokens come in, and the time of the rest goes on counting: in the long run the quota is exact.
+      local came_in = math.max(math.floor((elapsed * quota - fraction) / period), 0)
+      local took = fraction + came_in * period
+      remain, timestamp, fraction = remain + came_in, timestamp + math.floor(took / quota), took % quota
+    end
+  end
+
+  -- Milliseconds until there are so many tokens.
+  local function until_there_are(wanted)
+    local seconds = math.ceil(((wanted - remain) * period + fraction) / quota)
+    return math.max((seconds + timestamp) * 1000 - now, 0)
+  end
+
+  return {
+    limit = capacity,
+    ask = function(cost)
+      if cost > remain then
+        return false, remain, until_there_are(cost), until_there_are(capacity), 0
+      end
+      return true, remain - cost, 0, until_there_are(capacity + cost), 0
+    end,
+    charge = function(cost)
+      remain = remain - cost
+    end,
+    deny = function() end, -- a peer reads the numbers that were asked by
+    write = function()
+      redis.call(
+        'hset', bucket, 'capacity', digits(capacity), 'remain', digits(remain), 'period', digits(period),
+        'quota', digits(quota), 'timestamp', digits(timestamp)
+      )
+      if fraction > 0 then
+        redis.call('hset', bucket, 'timestamp_fraction', digits(fraction))
+      elseif fields[3] then
+        redis.call('hdel', bucket, 'timestamp_fraction')
+      end
+      -- No state of ours takes longer than this; a timestamp far ahead shall not make it longer.
+      local most = math.ceil(capacity / quota) + 1
+      local periods = math.ceil(until_there_are(capacity) / (period * 1000))
+      redis.call('pexpire', bucket, digits(math.min(math.max(periods, 1), most) * period * 1000))
+    end,
+  }
+end

@@ -1,0 +1,43 @@
+//! Where a window, or a unit of time, begins.
+
+use crate::error::{Error, Result};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Starts {
+    WithFirstRequest,
+    Naturally,
+}
+
+pub(super) const DAY: i64 = 24 * 60 * 60 * 1000;
+/// The natural units, in ms, the largest first.
+const UNITS: [i64; 4] = [DAY, 60 * 60 * 1000, 60 * 1000, 1000];
+
+impl Starts {
+    /// Refuses a length in ms that no natural unit fits into.
+    pub(super) fn validate(self, length: i64, argument: &'static str) -> Result<()> {
+        if self == Self::Naturally && length % 1000 != 0 {
+            return Err(Error::InvalidArgument {
+                argument,
+                reason: "it is not a whole number of seconds, minutes, hours or days",
+            });
+        }
+        Ok(())
+    }
+
+    /// The unit at whose start begins what has this length, both in ms; 0 where it begins with the first request.
+    pub(super) fn unit(self, length: i64) -> i64 {
+        let whole = |unit: &&i64| length % **unit == 0;
+        match self {
+            Self::WithFirstRequest => 0,
+            Self::Naturally => UNITS.iter().find(whole).copied().unwrap_or(0),
+        }
+    }
+
+    /// When begins what has this length in ms, and a first request at `now`.
+    pub(super) fn of(self, length: i64, now: i64) -> i64 {
+        match self.unit(length) {
+            0 => now,
+            unit => now - now.rem_euclid(unit),
+        }
+    }
+}
