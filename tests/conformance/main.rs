@@ -5,12 +5,15 @@ mod support;
 
 mod decision;
 mod fixture;
+mod joint;
+mod keyed;
 mod life;
 mod name;
 mod per_client;
 mod rate;
 mod refund;
 mod release;
+mod rules;
 mod sliding_window;
 mod timed;
 mod update_rate;
@@ -156,5 +159,38 @@ on_every_store! {
         names_that_a_mapper_makes_the_same_are_the_same_limiter,
         limiters_of_different_names_know_nothing_of_each_other,
         a_limiter_can_be_used_without_knowing_where_it_lives,
+    }
+    keyed {
+        three_in_ten_seconds_are_granted_the_fourth_is_not_and_after_ten_seconds_it_is,
+        each_key_has_the_whole_rate_for_itself,
+        a_decision_tells_limit_remaining_retry_after_and_reset,
+        the_limiter_of_a_key_is_an_rratelimiter_that_all_can_use,
+        a_grant_can_be_refunded_at_the_limiter_of_its_key,
+        a_limiter_that_nobody_set_up_before_has_what_an_earlier_one_left_cleared,
+        a_changed_rate_is_every_keys_with_its_next_request_and_what_is_in_use_counts_on,
+        a_changed_interval_gives_back_what_is_over_by_it,
+        a_change_of_the_type_forgets_what_is_in_use,
+        a_rate_that_cannot_be_is_refused_and_the_old_one_stays,
+        a_key_may_have_a_rate_of_its_own,
+        a_cost_of_0_or_above_the_rate_is_an_error_and_sets_nothing_up,
+        a_limiter_lives_an_interval_after_its_last_request_where_the_rate_says_nothing,
+        a_keep_alive_that_the_rate_does_not_name_is_left_as_it_is,
+    }
+    joint {
+        what_all_grant_is_charged_to_each,
+        what_one_denies_is_charged_to_none,
+        the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_left,
+        an_rratelimiter_in_it_slides_as_always,
+        a_grant_of_an_rratelimiter_in_it_can_be_refunded,
+        a_limiter_without_a_rate_or_a_cost_above_the_limit_charges_nobody,
+        shares_that_cannot_decide_together_are_refused,
+    }
+    rules {
+        all_rules_that_apply_grant_or_none_is_charged,
+        a_request_that_no_rule_applies_to_is_granted,
+        targets_together_are_one_target_and_no_two_of_them_meet,
+        a_request_costs_what_the_rule_says_and_its_rejection_knows_the_decision,
+        rules_are_replaced_while_requests_come_in,
+        a_limiter_of_ones_own_decides_alone_but_not_with_others,
     }
 }

@@ -1,0 +1,224 @@
+//! Several limiters in one decision: granted by all, or charged to none.
+
+use redisson_rate_limiter::{
+    Decision, Error, FixedWindow, Limiter, PolicyLimiter, RRateLimiter, Rate, RateLimiter,
+    RedissonClient, TokenBucket,
+};
+
+use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
+
+/// A user's bucket of 10 tokens, an address's window of 3, an application's rate of 5.
+struct Three {
+    client: RedissonClient,
+    user: PolicyLimiter<TokenBucket>,
+    address: PolicyLimiter<FixedWindow>,
+    application: RateLimiter,
+    /// What all keys have in common, so that a cluster keeps them in one slot.
+    tag: String,
+}
+
+impl Three {
+    async fn on(fixture: &Fixture) -> Self {
+        let client = fixture.client("client").await;
+        let tag = format!("{{{}}}", fixture.name());
+        let application = client.rate_limiter(&format!("{tag}:application"));
+        application
+            .try_set_rate(Rate::overall(5, HOUR))
+            .await
+            .unwrap();
+        Self {
+            user: client.limiter(TokenBucket::new(10, 1)).unwrap(),
+            address: client.limiter(FixedWindow::new(3, HOUR)).unwrap(),
+            application,
+            client,
+            tag,
+        }
+    }
+
+    fn user_key(&self) -> String {
+        format!("{}:user", self.tag)
+    }
+
+    fn address_key(&self) -> String {
+        format!("{}:address", self.tag)
+    }
+
+    async fn ask(&self, costs: [u32; 3]) -> Result<Vec<Decision>, Error> {
+        let shares = [
+            self.user.share(&self.user_key(), costs[0])?,
+            self.address.share(&self.address_key(), costs[1])?,
+            self.application.share(costs[2])?,
+        ];
+        Ok(self.client.decide_all(shares).await?.into_shares())
+    }
+
+    /// What each has left, asked with a cost of 1.
+    async fn left(&self) -> [u64; 3] {
+        let remaining = |decision| match decision {
+            Decision::Granted { remaining, .. } => remaining + 1,
+            Decision::Denied { remaining, .. } => remaining,
+        };
+        [
+            remaining(self.user.decide(&self.user_key(), 1).await.unwrap()),
+            remaining(self.address.decide(&self.address_key(), 1).await.unwrap()),
+            self.application
+                .available_permits()
+                .await
+                .unwrap()
+                .unsigned_abs(),
+        ]
+    }
+}
+
+pub async fn what_all_grant_is_charged_to_each(fixture: Fixture) {
+    let three = Three::on(&fixture).await;
+    let decisions = three.ask([4, 1, 2]).await.unwrap();
+    assert_eq!(
+        decisions.iter().map(|d| told(d).1).collect::<Vec<_>>(),
+        [6, 2, 3]
+    );
+    assert!(decisions.iter().all(Decision::is_granted));
+    assert_eq!(three.left().await, [6, 2, 3]);
+}
+
+pub async fn what_one_denies_is_charged_to_none(fixture: Fixture) {
+    let three = Three::on(&fixture).await;
+    three.ask([4, 1, 2]).await.unwrap();
+    for (costs, denied) in [([7, 1, 1], 0), ([1, 3, 1], 1), ([1, 1, 4], 2)] {
+        let decisions = three.ask(costs).await.unwrap();
+        for (place, decision) in decisions.iter().enumerate() {
+            let (granted, remaining, retry_after, _) = told(decision);
+            assert!(!granted);
+            assert_eq!(remaining, [6, 2, 3][place]);
+            assert_eq!(retry_after == Some(0), place != denied, "{costs:?} {place}");
+        }
+    }
+    assert_eq!(three.left().await, [6, 2, 3]);
+}
+
+pub async fn the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_left(
+    fixture: Fixture,
+) {
+    let client = fixture.client("client").await;
+    let (slow, fast) = (
+        format!("{{{}}}:slow", fixture.name()),
+        format!("{{{}}}:fast", fixture.name()),
+    );
+    let limiter = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    let other = client.limiter(TokenBucket::new(20, 10)).unwrap();
+    let shares = |cost| {
+        [
+            limiter.share(&slow, cost).unwrap(),
+            other.share(&fast, 2 * cost).unwrap(),
+        ]
+    };
+    let granted = client.decide_all(shares(9)).await.unwrap().into_decision();
+    assert!(matches!(
+        granted,
+        Decision::Granted {
+            limit: 10,
+            remaining: 1,
+            ..
+        }
+    ));
+    let denied = client.decide_all(shares(3)).await.unwrap();
+    assert!(!denied.is_granted());
+    assert_eq!(denied.shares().len(), 2);
+    let denied = denied.into_decision();
+    assert!(
+        matches!(denied, Decision::Denied { limit: 10, retry_after, .. } if retry_after == 2 * SECOND)
+    );
+}
+
+pub async fn an_rratelimiter_in_it_slides_as_always(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let limiter = client.rate_limiter(fixture.name());
+    let rate = Rate::overall(5, SECOND).keep_alive(HOUR);
+    limiter.try_set_rate(rate).await.unwrap();
+    let ask = async |permits| {
+        let share = limiter.share(permits).unwrap();
+        let decided = client.decide_all([share]).await.unwrap();
+        told(&decided.into_decision())
+    };
+    assert_eq!(ask(1).await, (true, 4, None, 1_000));
+    fixture.pass(ms(100));
+    assert_eq!(ask(2).await, (true, 2, None, 900));
+    fixture.pass(ms(100));
+    assert_eq!(ask(3).await, (false, 2, Some(803), 800));
+    fixture.pass(ms(900));
+    assert_eq!(ask(1).await, (true, 4, None, 1_000));
+    assert_eq!(limiter.available_permits().await.unwrap(), 4);
+}
+
+pub async fn a_grant_of_an_rratelimiter_in_it_can_be_refunded(fixture: Fixture) {
+    let three = Three::on(&fixture).await;
+    let mut decisions = three.ask([1, 1, 2]).await.unwrap();
+    let Some(Decision::Granted { grant, .. }) = decisions.pop() else {
+        panic!("it was denied");
+    };
+    assert_eq!(three.application.refund(grant).await.unwrap(), 2);
+    assert_eq!(three.application.available_permits().await.unwrap(), 5);
+    // The others do not know single grants.
+    let Some(Decision::Granted { grant, .. }) = decisions.pop() else {
+        panic!("it was denied");
+    };
+    assert_eq!(three.application.refund(grant).await.unwrap(), 0);
+}
+
+pub async fn a_limiter_without_a_rate_or_a_cost_above_the_limit_charges_nobody(fixture: Fixture) {
+    let three = Three::on(&fixture).await;
+    let refused = three.ask([1, 1, 6]).await;
+    assert!(matches!(
+        refused,
+        Err(Error::CostExceedsLimit {
+            cost: 6,
+            limit: 5,
+            ..
+        })
+    ));
+    let refused = three.ask([11, 1, 1]).await;
+    assert!(matches!(
+        refused,
+        Err(Error::CostExceedsLimit {
+            cost: 11,
+            limit: 10,
+            ..
+        })
+    ));
+    three.application.delete().await.unwrap();
+    let refused = three.ask([1, 1, 1]).await;
+    assert!(matches!(refused, Err(Error::NotInitialized { .. })));
+    three
+        .application
+        .try_set_rate(Rate::overall(5, HOUR))
+        .await
+        .unwrap();
+    assert_eq!(three.left().await, [10, 3, 5]);
+}
+
+pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
+    let three = Three::on(&fixture).await;
+    let refused = async |shares| match three.client.decide_all(shares).await {
+        Err(Error::InvalidArgument {
+            argument: "shares",
+            reason,
+        }) => reason,
+        other => panic!("{other:?}"),
+    };
+    let share = || three.user.share(&three.user_key(), 1).unwrap();
+    assert_eq!(refused(vec![]).await, "there are none");
+    assert_eq!(
+        refused(vec![share(), share()]).await,
+        "two use the same key"
+    );
+    let other = fixture.client("other").await;
+    let other = other.limiter(TokenBucket::new(10, 1)).unwrap();
+    let other = other.share(&three.address_key(), 1).unwrap();
+    assert_eq!(
+        refused(vec![share(), other]).await,
+        "one is of another client"
+    );
+    assert!(three.user.share(&three.user_key(), 0).is_err());
+    assert!(three.application.share(0).is_err());
+    assert_eq!(three.left().await, [10, 3, 5]);
+}

@@ -1,0 +1,236 @@
+//! A limiter for each key, set up by its first request.
+
+use redisson_rate_limiter::{
+    Decision, Error, KeyedRateLimiter, Limiter, RRateLimiter, Rate, RateType, State, TimeToLive,
+};
+
+use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
+
+async fn keyed(fixture: &Fixture, rate: Rate) -> KeyedRateLimiter {
+    let client = fixture.client("client").await;
+    let prefix = format!("{}:limit:", fixture.name());
+    client.keyed_rate_limiter(&prefix, rate).unwrap()
+}
+
+async fn granted(limiter: &KeyedRateLimiter, key: &str, cost: u32) -> bool {
+    limiter.decide(key, cost).await.unwrap().is_granted()
+}
+
+pub async fn three_in_ten_seconds_are_granted_the_fourth_is_not_and_after_ten_seconds_it_is(
+    fixture: Fixture,
+) {
+    let limiter = keyed(&fixture, Rate::overall(3, 10 * SECOND).keep_alive(HOUR)).await;
+    for expected in [true, true, true, false] {
+        assert_eq!(granted(&limiter, "testLock997", 1).await, expected);
+        fixture.pass(ms(1));
+    }
+    fixture.at(1_000 + 9_999);
+    assert!(!granted(&limiter, "testLock997", 1).await);
+    fixture.at(1_000 + 10_000);
+    assert!(granted(&limiter, "testLock997", 1).await);
+}
+
+pub async fn each_key_has_the_whole_rate_for_itself(fixture: Fixture) {
+    let limiter = keyed(&fixture, Rate::overall(1, HOUR)).await;
+    for key in ["a", "b", "c"] {
+        assert!(granted(&limiter, key, 1).await);
+        assert!(!granted(&limiter, key, 1).await);
+    }
+}
+
+pub async fn a_decision_tells_limit_remaining_retry_after_and_reset(fixture: Fixture) {
+    let limiter = keyed(&fixture, Rate::overall(5, SECOND).keep_alive(HOUR)).await;
+    let first = limiter.decide("k", 3).await.unwrap();
+    assert!(matches!(first, Decision::Granted { limit: 5, .. }));
+    assert_eq!(told(&first), (true, 2, None, 1_000));
+    fixture.pass(ms(200));
+    let second = limiter.decide("k", 3).await.unwrap();
+    assert_eq!(told(&second), (false, 2, Some(803), 800));
+}
+
+pub async fn the_limiter_of_a_key_is_an_rratelimiter_that_all_can_use(fixture: Fixture) {
+    let rate = Rate::overall(3, 10 * SECOND).keep_alive(HOUR);
+    let limiter = keyed(&fixture, rate).await;
+    assert!(granted(&limiter, "k", 2).await);
+    let own = limiter.limiter("k");
+    assert_eq!(own.config().await.unwrap(), Some(rate));
+    assert_eq!(own.available_permits().await.unwrap(), 1);
+    assert!(own.try_acquire(1).await.unwrap());
+    assert!(!granted(&limiter, "k", 1).await);
+
+    let other = fixture.client("other").await;
+    let name = format!("{}:limit:k", fixture.name());
+    assert_eq!(
+        other.rate_limiter(&name).available_permits().await.unwrap(),
+        0
+    );
+}
+
+pub async fn a_grant_can_be_refunded_at_the_limiter_of_its_key(fixture: Fixture) {
+    let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
+    let Decision::Granted { grant, .. } = limiter.decide("k", 2).await.unwrap() else {
+        panic!("it was denied");
+    };
+    let own = limiter.limiter("k");
+    assert_eq!(own.refund(grant).await.unwrap(), 2);
+    assert_eq!(own.available_permits().await.unwrap(), 3);
+}
+
+pub async fn a_limiter_that_nobody_set_up_before_has_what_an_earlier_one_left_cleared(
+    fixture: Fixture,
+) {
+    let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
+    assert!(granted(&limiter, "k", 3).await);
+    assert!(limiter.limiter("k").delete().await.unwrap());
+    assert!(granted(&limiter, "k", 3).await);
+}
+
+pub async fn a_changed_rate_is_every_keys_with_its_next_request_and_what_is_in_use_counts_on(
+    fixture: Fixture,
+) {
+    let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
+    assert!(granted(&limiter, "k", 3).await);
+    limiter.change_rate(Rate::overall(5, HOUR)).unwrap();
+    let decision = limiter.decide("k", 1).await.unwrap();
+    assert!(matches!(
+        decision,
+        Decision::Granted {
+            limit: 5,
+            remaining: 1,
+            ..
+        }
+    ));
+    limiter.change_rate(Rate::overall(4, 2 * HOUR)).unwrap();
+    let decision = limiter.decide("k", 1).await.unwrap();
+    assert!(matches!(
+        decision,
+        Decision::Denied {
+            limit: 4,
+            remaining: 0,
+            ..
+        }
+    ));
+    let config = limiter.limiter("k").config().await.unwrap().unwrap();
+    assert_eq!((config.permits(), config.interval()), (4, 2 * HOUR));
+}
+
+pub async fn a_changed_interval_gives_back_what_is_over_by_it(fixture: Fixture) {
+    let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
+    assert!(granted(&limiter, "k", 3).await);
+    fixture.pass(SECOND);
+    let second = Rate::overall(3, SECOND).keep_alive(HOUR);
+    limiter.change_rate(second).unwrap();
+    assert!(granted(&limiter, "k", 3).await);
+}
+
+pub async fn a_change_of_the_type_forgets_what_is_in_use(fixture: Fixture) {
+    let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
+    assert!(granted(&limiter, "k", 3).await);
+    limiter.change_rate(Rate::per_client(3, HOUR)).unwrap();
+    assert!(granted(&limiter, "k", 2).await);
+    let config = limiter.limiter("k").config().await.unwrap().unwrap();
+    assert_eq!(config.rate_type(), RateType::PerClient);
+    let other = fixture.client("other").await;
+    let prefix = format!("{}:limit:", fixture.name());
+    let other = other.keyed_rate_limiter(&prefix, Rate::per_client(3, HOUR));
+    assert!(granted(&other.unwrap(), "k", 3).await);
+}
+
+pub async fn a_rate_that_cannot_be_is_refused_and_the_old_one_stays(fixture: Fixture) {
+    let rate = Rate::overall(3, HOUR);
+    let limiter = keyed(&fixture, rate).await;
+    let refused = limiter.change_rate(Rate::overall(0, HOUR));
+    assert!(matches!(
+        refused,
+        Err(Error::InvalidArgument {
+            argument: "rate",
+            ..
+        })
+    ));
+    assert_eq!(limiter.rate(), Some(rate));
+    let refused = limiter.decide_at("k", 1, Rate::overall(1, ms(0))).await;
+    assert!(matches!(
+        refused,
+        Err(Error::InvalidArgument {
+            argument: "interval",
+            ..
+        })
+    ));
+    let client = fixture.client("client").await;
+    assert!(
+        client
+            .keyed_rate_limiter("p:", Rate::overall(0, HOUR))
+            .is_err()
+    );
+}
+
+pub async fn a_key_may_have_a_rate_of_its_own(fixture: Fixture) {
+    let limiter = keyed(&fixture, Rate::overall(1, HOUR)).await;
+    let plan = Rate::overall(100, HOUR);
+    let decision = limiter.decide_at("large", 60, plan).await.unwrap();
+    assert!(matches!(
+        decision,
+        Decision::Granted {
+            limit: 100,
+            remaining: 40,
+            ..
+        }
+    ));
+    assert!(granted(&limiter, "small", 1).await);
+    assert!(!granted(&limiter, "small", 1).await);
+}
+
+pub async fn a_cost_of_0_or_above_the_rate_is_an_error_and_sets_nothing_up(fixture: Fixture) {
+    let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
+    let refused = limiter.decide("k", 0).await;
+    assert!(matches!(
+        refused,
+        Err(Error::InvalidArgument {
+            argument: "cost",
+            ..
+        })
+    ));
+    let refused = limiter.decide("k", 4).await;
+    assert!(matches!(
+        refused,
+        Err(Error::CostExceedsLimit {
+            cost: 4,
+            limit: 3,
+            ..
+        })
+    ));
+    assert!(!limiter.limiter("k").exists().await.unwrap());
+}
+
+pub async fn a_limiter_lives_an_interval_after_its_last_request_where_the_rate_says_nothing(
+    fixture: Fixture,
+) {
+    let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
+    assert!(granted(&limiter, "k", 1).await);
+    let own = limiter.limiter("k");
+    let config = own.config().await.unwrap().unwrap();
+    assert_eq!(config.keep_alive_time(), Some(HOUR));
+    let TimeToLive::Remaining(left) = own.remain_time_to_live().await.unwrap() else {
+        panic!("it stays");
+    };
+    assert!(left <= HOUR);
+}
+
+pub async fn a_keep_alive_that_the_rate_does_not_name_is_left_as_it_is(fixture: Fixture) {
+    let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
+    let own = limiter.limiter("k");
+    own.try_set_rate(Rate::overall(3, HOUR)).await.unwrap();
+    assert!(granted(&limiter, "k", 1).await);
+    assert_eq!(
+        own.remain_time_to_live().await.unwrap(),
+        TimeToLive::Unlimited
+    );
+    own.update_rate(Rate::overall(3, HOUR).keep_alive(2 * HOUR), State::Keep)
+        .await
+        .unwrap();
+    limiter.change_rate(Rate::overall(5, HOUR)).unwrap();
+    assert!(granted(&limiter, "k", 1).await);
+    let config = own.config().await.unwrap().unwrap();
+    assert_eq!(config.keep_alive_time(), Some(2 * HOUR));
+    assert_eq!(own.available_permits().await.unwrap(), 3);
+}
