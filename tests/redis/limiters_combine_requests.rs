@@ -1,0 +1,198 @@
+//! Many requests on one target share calls, and each gets what it would have got alone.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use redisson_rate_limiter::{Decision, Error, FixedWindow, Limiter, PolicyLimiter, TokenBucket};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::keys;
+use crate::proxy::{Fate, Proxy};
+use crate::stage::{HOUR, Stage, ms};
+
+async fn limiter(proxy: &Proxy, stage: &Stage, capacity: u32) -> PolicyLimiter<TokenBucket> {
+    let builder = stage.builder().response_timeout(ms(10_000));
+    let client = builder.connect(&proxy.url()).await.unwrap();
+    let limiter = client.limiter(TokenBucket::new(capacity, 1)).unwrap();
+    assert!(limiter.decide("other", 1).await.unwrap().is_granted());
+    proxy.take_seen();
+    limiter
+}
+
+/// Requests of these costs, in order, while the first one's call is held: the others come together behind it. Their
+/// answers.
+async fn behind_a_held_call(
+    proxy: &mut Proxy,
+    limiter: &PolicyLimiter<TokenBucket>,
+    costs: &[u32],
+) -> Vec<Result<Decision, Error>> {
+    proxy.next("EVALSHA", Fate::Held);
+    let ask = |cost| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move { limiter.decide("bucket", cost).await })
+    };
+    let mut tasks = vec![ask(costs[0])];
+    let first = proxy.held().await;
+    tasks.extend(costs[1..].iter().copied().map(ask));
+    tokio::task::yield_now().await;
+    first.let_through().await;
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.unwrap());
+    }
+    answers
+}
+
+async fn tokens(stage: &mut Stage) -> i64 {
+    let mut command = redis::cmd("HGET");
+    command.arg("bucket").arg("tokens");
+    command.query_async(&mut stage.raw).await.unwrap()
+}
+
+/// Polls a future once.
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    poll_fn(|context| {
+        Poll::Ready(match Pin::new(&mut *future).poll(context) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn requests_that_come_while_a_call_is_under_way_share_the_next_in_their_order() {
+    let stage = Stage::set().await;
+    let mut proxy = Proxy::to(stage.server.port()).await;
+    let limiter = limiter(&proxy, &stage, 10).await;
+    let answers = behind_a_held_call(&mut proxy, &limiter, &[3, 4, 5, 3, 1]).await;
+    let told: Vec<_> = answers
+        .into_iter()
+        .map(|answer| match answer.unwrap() {
+            Decision::Granted { remaining, .. } => (true, remaining),
+            Decision::Denied { remaining, .. } => (false, remaining),
+        })
+        .collect();
+    // After 3 of 10: 4 fits, 5 does not, 3 does, nothing is left.
+    assert_eq!(
+        told,
+        [(true, 7), (true, 3), (false, 3), (true, 0), (false, 0)]
+    );
+    assert_eq!(proxy.take_names(), ["EVALSHA"; 2]);
+}
+
+#[tokio::test]
+async fn a_thousand_callers_cost_few_calls_and_get_no_more_than_there_is() {
+    let mut stage = Stage::set().await;
+    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let limiter = client.limiter(FixedWindow::new(300, HOUR)).unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..1_000 {
+        let limiter = limiter.clone();
+        tasks.spawn(async move { limiter.decide("counter", 1).await.unwrap().is_granted() });
+    }
+    let granted = tasks
+        .join_all()
+        .await
+        .into_iter()
+        .filter(|granted| *granted)
+        .count();
+    assert_eq!(granted, 300);
+    let count: i64 = redis::cmd("GET")
+        .arg("counter")
+        .query_async(&mut stage.raw)
+        .await
+        .unwrap();
+    assert_eq!(count, 300);
+    assert!(keys::calls(&mut stage.raw, "evalsha").await < 100);
+}
+
+#[tokio::test]
+async fn one_that_could_never_be_granted_fails_alone() {
+    let stage = Stage::set().await;
+    let mut proxy = Proxy::to(stage.server.port()).await;
+    let limiter = limiter(&proxy, &stage, 10).await;
+    let mut answers = behind_a_held_call(&mut proxy, &limiter, &[1, 1, 11, 2]).await;
+    assert!(answers.remove(3).unwrap().is_granted());
+    let refused = answers.remove(2);
+    assert!(matches!(
+        refused,
+        Err(Error::CostExceedsLimit { cost: 11, .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_caller_that_does_not_poll_its_call_holds_nobody_up() {
+    let stage = Stage::set().await;
+    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let limiter = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    let mut idle = Box::pin(limiter.decide("bucket", 1));
+    assert!(poll_once(&mut idle).await.is_none());
+    for _ in 0..3 {
+        assert!(limiter.decide("bucket", 1).await.unwrap().is_granted());
+    }
+    drop(idle);
+    assert!(limiter.decide("bucket", 1).await.unwrap().is_granted());
+}
+
+#[tokio::test]
+async fn one_that_gave_up_before_its_call_was_made_is_not_charged() {
+    let mut stage = Stage::set().await;
+    let mut proxy = Proxy::to(stage.server.port()).await;
+    let limiter = limiter(&proxy, &stage, 10).await;
+    proxy.next("EVALSHA", Fate::Held);
+    let lone = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.decide("bucket", 1).await }
+    });
+    let held = proxy.held().await;
+    let mut dropped = Box::pin(limiter.decide("bucket", 5));
+    let mut kept = Box::pin(limiter.decide("bucket", 2));
+    assert!(poll_once(&mut dropped).await.is_none());
+    assert!(poll_once(&mut kept).await.is_none());
+    drop(dropped);
+    held.let_through().await;
+    assert!(lone.await.unwrap().unwrap().is_granted());
+    assert!(kept.await.unwrap().is_granted());
+    assert_eq!(tokens(&mut stage).await, 7);
+}
+
+#[test]
+fn a_runtime_that_ends_in_the_middle_holds_nobody_up() {
+    let here = Builder::new_current_thread().enable_all().build().unwrap();
+    let there = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    here.block_on(async {
+        let stage = Stage::set().await;
+        let mut proxy = Proxy::to(stage.server.port()).await;
+        let limiter = limiter(&proxy, &stage, 10).await;
+        proxy.next("EVALSHA", Fate::Held);
+        let ask = || {
+            let limiter = limiter.clone();
+            async move { limiter.decide("bucket", 1).await }
+        };
+        let lone = tokio::spawn(ask());
+        let held = proxy.held().await;
+        // The driver is started by the other runtime, and goes with it.
+        let (put_down, is_put_down) = oneshot::channel();
+        let mut other = Box::pin(ask());
+        there.spawn(async move {
+            assert!(poll_once(&mut other).await.is_none());
+            put_down.send(()).unwrap();
+            other.await
+        });
+        is_put_down.await.unwrap();
+        let mut waiting = Box::pin(ask());
+        assert!(poll_once(&mut waiting).await.is_none());
+        there.shutdown_background();
+        held.let_through().await;
+        assert!(lone.await.unwrap().unwrap().is_granted());
+        assert!(waiting.await.unwrap().is_granted());
+    });
+}

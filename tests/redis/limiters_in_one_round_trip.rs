@@ -1,0 +1,224 @@
+//! A decision costs one round trip: the first one of a key, one that changes its rate, one of several limiters.
+
+use redisson_rate_limiter::{
+    Decision, Error, FixedWindow, Limiter, RRateLimiter, Rate, RedissonClient, TokenBucket,
+};
+
+use crate::keys;
+use crate::proxy::{Fate, Proxy};
+use crate::stage::{HOUR, SECOND, Stage, ms};
+
+const KEY: &str = "nft:turbo:limit:testLock997";
+
+/// A client behind a proxy that knows the server's time, and a server that knows the script.
+async fn behind(proxy: &Proxy, stage: &Stage) -> RedissonClient {
+    let builder = stage.builder().response_timeout(ms(10_000));
+    let client = builder.connect(&proxy.url()).await.unwrap();
+    let rate = Rate::overall(1, HOUR);
+    let other = client.keyed_rate_limiter("other:", rate).unwrap();
+    assert!(other.decide("k", 1).await.unwrap().is_granted());
+    other.limiter("k").delete().await.unwrap();
+    proxy.take_seen();
+    client
+}
+
+#[tokio::test]
+async fn the_first_request_of_a_key_sets_its_limiter_up_as_redisson_has_it() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = behind(&proxy, &stage).await;
+    let rate = Rate::overall(3, 10 * SECOND);
+    let limiter = client.keyed_rate_limiter("nft:turbo:limit:", rate).unwrap();
+    for expected in [true, true, true, false] {
+        let decision = limiter.decide("testLock997", 1).await.unwrap();
+        assert_eq!(decision.is_granted(), expected);
+        stage.at(1_001);
+    }
+    assert_eq!(proxy.take_names(), ["EVALSHA"; 4]);
+
+    let (value, permits) = (format!("{{{KEY}}}:value"), format!("{{{KEY}}}:permits"));
+    let mut all = [KEY.to_owned(), value.clone(), permits.clone()];
+    all.sort();
+    assert_eq!(keys::names(&mut stage.raw).await, all);
+    let fields: Vec<String> = redis::cmd("HMGET")
+        .arg(KEY)
+        .arg(&["rate", "interval", "type", "keepAliveTime"])
+        .query_async(&mut stage.raw)
+        .await
+        .unwrap();
+    assert_eq!(fields, ["3", "10000", "0", "10000"]);
+    let grants = keys::grants(&mut stage.raw, &permits).await;
+    assert_eq!(grants, [(1_000, 1), (1_001, 1), (1_001, 1)]);
+    assert_eq!(
+        keys::books(&mut stage.raw, &value, &permits).await,
+        (Some(0), 3)
+    );
+    for (_, time_to_live) in keys::everything(&mut stage.raw).await.values() {
+        assert!(*time_to_live > 0);
+    }
+}
+
+#[tokio::test]
+async fn a_changed_rate_is_written_in_the_round_trip_of_the_next_request() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = behind(&proxy, &stage).await;
+    let limiter = client
+        .keyed_rate_limiter("k:", Rate::overall(3, HOUR))
+        .unwrap();
+    assert!(limiter.decide("a", 3).await.unwrap().is_granted());
+    limiter.change_rate(Rate::overall(5, HOUR)).unwrap();
+    assert!(limiter.decide("a", 2).await.unwrap().is_granted());
+    assert_eq!(proxy.take_names(), ["EVALSHA"; 2]);
+    let rate: String = redis::cmd("HGET")
+        .arg("k:a")
+        .arg("rate")
+        .query_async(&mut stage.raw)
+        .await
+        .unwrap();
+    assert_eq!(rate, "5");
+}
+
+#[tokio::test]
+async fn a_limiter_of_redisson_with_another_rate_is_brought_up_to_date_and_keeps_its_keep_alive() {
+    let mut stage = Stage::set().await;
+    stage
+        .run(&[
+            "HSET",
+            "k:a",
+            "rate",
+            "3",
+            "interval",
+            "1000",
+            "type",
+            "0",
+            "keepAliveTime",
+            "0",
+        ])
+        .await;
+    stage.run(&["SET", "{k:a}:value", "1"]).await;
+    let member = keys::member(&[7; 8], 2);
+    stage
+        .run_bytes(&[b"ZADD", b"{k:a}:permits", b"900", &member])
+        .await;
+    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let limiter = client
+        .keyed_rate_limiter("k:", Rate::overall(10, 2 * SECOND))
+        .unwrap();
+    let decision = limiter.decide("a", 8).await.unwrap();
+    assert!(matches!(
+        decision,
+        Decision::Granted {
+            limit: 10,
+            remaining: 0,
+            ..
+        }
+    ));
+    assert_eq!(
+        keys::grants(&mut stage.raw, "{k:a}:permits").await,
+        [(900, 2), (1_000, 8)]
+    );
+    for (_, time_to_live) in keys::everything(&mut stage.raw).await.values() {
+        assert_eq!(*time_to_live, -1);
+    }
+}
+
+#[tokio::test]
+async fn a_keyed_request_whose_answer_was_lost_is_sent_again_and_granted_what_it_took() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = behind(&proxy, &stage).await;
+    let limiter = client
+        .keyed_rate_limiter("k:", Rate::overall(5, HOUR))
+        .unwrap();
+    for remaining in [2, 0] {
+        proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+        // What is left once it is taken would not do for it again.
+        let cost = if remaining == 2 { 3 } else { 2 };
+        let decision = limiter.decide("a", cost).await.unwrap();
+        let Decision::Granted { grant, .. } = decision else {
+            panic!("it was denied");
+        };
+        assert_eq!(grant.permits(), cost);
+        let books = keys::books(&mut stage.raw, "{k:a}:value", "{k:a}:permits").await;
+        assert_eq!(books, (Some(remaining), 5 - remaining));
+    }
+}
+
+#[tokio::test]
+async fn a_request_of_another_limiter_whose_answer_was_lost_is_not_sent_again() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = behind(&proxy, &stage).await;
+    let limiter = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    assert!(limiter.decide("bucket", 1).await.unwrap().is_granted());
+    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+    let lost = limiter.decide("bucket", 3).await;
+    assert!(matches!(lost, Err(Error::Indeterminate { .. })), "{lost:?}");
+    let tokens: i64 = redis::cmd("HGET")
+        .arg("bucket")
+        .arg("tokens")
+        .query_async(&mut stage.raw)
+        .await
+        .unwrap();
+    assert_eq!(tokens, 6);
+    // One that did not reach the server is.
+    proxy.next("EVALSHA", Fate::CutBeforeServer);
+    let decision = limiter.decide("bucket", 1).await;
+    match decision {
+        // The connection was cut, and whether it had been sent is not known here.
+        Err(Error::Indeterminate { .. }) => {}
+        other => assert!(other.unwrap().is_granted()),
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_the_server_gets_after_its_deadline_charges_nobody() {
+    let mut stage = Stage::set().await;
+    let mut proxy = Proxy::to(stage.server.port()).await;
+    let client = stage
+        .builder()
+        .response_timeout(ms(200))
+        .connect(&proxy.url())
+        .await
+        .unwrap();
+    let limiter = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    assert!(limiter.decide("bucket", 1).await.unwrap().is_granted());
+    proxy.next("EVALSHA", Fate::Held);
+    let (late, held) = tokio::join!(limiter.decide("bucket", 3), proxy.held());
+    assert!(matches!(late, Err(Error::Indeterminate { .. })), "{late:?}");
+    held.let_through().await;
+    let tokens: i64 = redis::cmd("HGET")
+        .arg("bucket")
+        .arg("tokens")
+        .query_async(&mut stage.raw)
+        .await
+        .unwrap();
+    assert_eq!(tokens, 9);
+}
+
+#[tokio::test]
+async fn several_limiters_decide_in_one_round_trip() {
+    let stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = behind(&proxy, &stage).await;
+    let user = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    let address = client.limiter(FixedWindow::new(3, HOUR)).unwrap();
+    let application = client.rate_limiter("application");
+    application.set_rate(Rate::overall(5, HOUR)).await.unwrap();
+    let ask = async || {
+        let shares = [
+            user.share("user", 1).unwrap(),
+            address.share("address", 1).unwrap(),
+            application.share(1).unwrap(),
+        ];
+        client.decide_all(shares).await.unwrap().is_granted()
+    };
+    assert!(ask().await);
+    proxy.take_seen();
+    for expected in [true, true, false] {
+        assert_eq!(ask().await, expected);
+    }
+    assert_eq!(proxy.take_names(), ["EVALSHA"; 3]);
+    assert_eq!(application.available_permits().await.unwrap(), 2);
+}
