@@ -18,8 +18,7 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 use redis::aio::MultiplexedConnection;
 
 use super::*;
-use crate::permit;
-use crate::window::{At, Pool, Run, Settings, Timed, Window};
+use crate::window::{At, Pool, Settings, Timed, Window};
 use support::Server;
 
 const STEPS_PER_CASE: usize = 50;
@@ -405,17 +404,21 @@ impl Sides {
     }
 
     async fn acquire(&mut self, keys: &Keys, at: At, client: &str, call: Acquire) {
-        let args = acquire_args(&call, Some(at.now), None);
-        let answer = script::ACQUIRE
-            .run(&*self.redis.connection, keys, &args)
-            .await;
-        let redis = match answer {
-            Ok(answer) => {
-                AcquireAnswer::read(&keys.name, answer, Some(at.now))
-                    .unwrap()
-                    .decided
+        let redis = loop {
+            let rate_type = keys.last_type.get();
+            let args = acquire_args(&call, rate_type, Some(at.now), None);
+            let answer = script::ACQUIRE
+                .run(&*self.redis.connection, &keys.of_type(rate_type), &args)
+                .await;
+            let answer = match answer {
+                Ok(answer) => AcquireAnswer::read(&keys.name, answer, Some(at.now)).unwrap(),
+                Err(error) => break initialized(Err(failure::of_answer(&keys.name, error))),
+            };
+            match answer.outcome {
+                Outcome::Decided(answer) => break Some(answer),
+                Outcome::OtherType(rate_type) => keys.last_type.set(rate_type),
+                Outcome::Late => panic!("there was no deadline"),
             }
-            Err(error) => initialized(Err(failure::of_answer(&keys.name, error))),
         };
         let model = self.model.acquire(at, client, &call).ok();
         assert_eq!(redis, model);
