@@ -14,9 +14,9 @@
 --         What is '' at the end is left out. Each key and each argument has its price, two of them that of a look-up
 -- Returns little-endian doubles in one string, which takes the server half as long as an array
 --         1  server's clock in ms, 0 where it was not read
---         2  rate
---         3  permits left before the list; with it and the rate the caller works out each request's answer
---         4  ms until the first of the live grants before the list are back, the interval where there is none
+--         2  permits left before the list; with it and the rate the caller works out each request's answer
+--         3  ms until the first of the live grants before the list are back, the interval where there is none
+--         4  rate, left out where it is ARGV[3] and no more follows
 --         5  by how many ms the newest grant is ahead of now
 --         6  how many live grants were summed
 --         7  score of the grant that an earlier sending made
@@ -110,7 +110,7 @@ if sent_before then
   for i = 1, #grants, 2 do
     if string.sub(grants[i], 1, #prefix) == prefix and books.permits_of(grants[i]) then
       local score = math.floor(tonumber(grants[i + 1]))
-      return pack('<ddddddd', server_now, rate, books.permits_of(grants[i]), interval, 0, 0, score)
+      return pack('<ddddddd', server_now, books.permits_of(grants[i]), interval, rate, 0, 0, score)
     end
   end
 end
@@ -122,7 +122,7 @@ if total > rate then
     any_fits = any_fits or tonumber(ARGV[i]) <= rate
   end
   if not any_fits then
-    return pack('<dddd', server_now, rate, 0, interval)
+    return pack('<dddd', server_now, 0, interval, rate)
   end
 end
 
@@ -161,7 +161,7 @@ if taken > 0 then
   if call('zadd', permits_key, 'nx', score, member) == 0 then
     -- A connection below this client sent the call twice.
     score = call('zscore', permits_key, member)
-    return pack('<ddddddd', server_now, rate, taken, interval, 0, 0, math.floor(tonumber(score)))
+    return pack('<ddddddd', server_now, taken, interval, rate, 0, 0, math.floor(tonumber(score)))
   end
 end
 
@@ -181,11 +181,11 @@ if not limiter then
     call('pexpire', value_key, time_to_live)
     call('pexpire', permits_key, time_to_live)
   end
-  return pack('<dddd', server_now, rate, balance, reset)
+  return pack('<ddd', server_now, balance, reset)
 end
 
 books.write(limiter, taken)
 books.renew(limiter)
 local newest = check and call('zrange', permits_key, -1, -1, 'withscores')[2]
 local ahead = newest and math.max(math.ceil(tonumber(newest) - now), 0) or 0
-return pack('<dddddd', server_now, rate, balance, reset, ahead, limiter.counted)
+return pack('<dddddd', server_now, balance, reset, rate, ahead, limiter.counted)

@@ -233,8 +233,14 @@ enum Outcome {
 }
 
 impl AcquireAnswer {
-    /// `passed` is the time that the call passed; without one the server's own scored the grants.
-    fn read(name: &str, value: Value, passed: Option<i64>) -> Result<Self> {
+    /// `passed` is the time that the call passed; without one the server's own scored the grants. An answer without
+    /// a rate is for `summed_rate`.
+    fn read(
+        name: &str,
+        value: Value,
+        passed: Option<i64>,
+        summed_rate: Option<i64>,
+    ) -> Result<Self> {
         let bytes: Vec<u8> = read(name, value)?;
         let (doubles, rest) = bytes.as_chunks();
         // Whole numbers, up to 2^53.
@@ -250,10 +256,13 @@ impl AcquireAnswer {
             [server_millis, 1] if rest.is_empty() => {
                 (server_millis, Outcome::OtherType(RateType::PerClient))
             }
-            [server_millis, rate, balance, reset, ref looked_at @ ..] if rest.is_empty() => {
+            [server_millis, balance, reset, ref more @ ..]
+                if rest.is_empty() && (summed_rate.is_some() || !more.is_empty()) =>
+            {
                 let score = passed.unwrap_or(server_millis);
+                let rate = more.first().copied().or(summed_rate).unwrap_or_default();
                 let mut answer = Answer::new(score, rate, balance, reset);
-                if let [ahead, counted, ref score @ ..] = *looked_at {
+                if let [_rate, ahead, counted, ref score @ ..] = *more {
                     answer.ahead = ahead;
                     answer.counted = counted.unsigned_abs();
                     answer.score = score.first().copied().unwrap_or(answer.score);
@@ -337,7 +346,7 @@ impl Backend for RedisBackend {
             let Some(answer) = attempts.step(&keys.name, sending).await? else {
                 continue;
             };
-            let answer = AcquireAnswer::read(&keys.name, answer, now)?;
+            let answer = AcquireAnswer::read(&keys.name, answer, now, summed_rate)?;
             self.server_time.learn(answer.server_millis);
             match answer.outcome {
                 Outcome::Decided(answer) => return Ok(answer),

@@ -107,9 +107,9 @@ impl RecordedCall {
 
     pub fn is_granted(&self, answer: &Value) -> bool {
         match (self.script, answer) {
-            // Doubles, the permits left before it the third of them.
+            // Doubles, the permits left before it the second of them.
             (Script::Ours, Value::BulkString(doubles)) => {
-                matches!(doubles[16..24].try_into(), Ok(left) if f64::from_le_bytes(left) > 0.0)
+                matches!(doubles[8..16].try_into(), Ok(left) if f64::from_le_bytes(left) > 0.0)
             }
             (Script::Redissons, Value::Nil) => true,
             (Script::Redissons, Value::Int(_wait)) => false,

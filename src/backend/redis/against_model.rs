@@ -411,7 +411,9 @@ impl Sides {
                 .run(&*self.redis.connection, &keys.of_type(rate_type), &args)
                 .await;
             let answer = match answer {
-                Ok(answer) => AcquireAnswer::read(&keys.name, answer, Some(at.now)).unwrap(),
+                Ok(answer) => {
+                    AcquireAnswer::read(&keys.name, answer, Some(at.now), call.summed_rate).unwrap()
+                }
                 Err(error) => break initialized(Err(failure::of_answer(&keys.name, error))),
             };
             match answer.outcome {
