@@ -1,76 +1,88 @@
 -- Decides a list of requests, in order, as if each had come alone at the same time.
 --
--- KEYS    name, value, value of the client, permits, permits of the client
--- ARGV    1  now in ms, or '' for the server's clock
---         2  deadline in ms of the server's clock: a call that arrives later takes nothing; '' for none
---         3  random bytes that name this call, made once however often it is sent
---         4  '1' where it was sent before
---         5  the rate at which this caller had the live grants summed lately, '' where it did not
---         6  how many of the runs stand in line: there the first denial denies all behind it
---         7… runs of equal requests: permits, count, permits, count, …
--- Returns an array of integers
+-- KEYS    name, value, permits: the two of all clients, or those of this client where ARGV[6] says so
+-- ARGV    1  deadline in ms of the server's clock: a call that arrives later takes nothing; '' for none
+--         2  member of the grant where all is granted; its random bytes name this call, made once however often it is
+--            sent
+--         3  the rate at which this caller had the live grants summed lately, '' where it did not
+--         4  permits of all requests together
+--         5  now in ms, '' for the server's clock
+--         6  '1' where the keys are those of a limiter with a rate for each client, else ''
+--         7  '1' where it was sent before, else ''
+--         8  how many of the runs stand in line: there the first denial denies all behind it
+--         9… runs of equal requests: permits, count, permits, count, …; none for a request that is alone
+--         What is '' at the end is left out. Each key and each argument has its price, two of them that of a look-up
+-- Returns little-endian doubles in one string, which takes the server half as long as an array
 --         1  server's clock in ms, 0 where it was not read
---         2  rate
---         3  permits left before the list; with it and the rate the caller works out each request's answer
---         4  ms until the first of the live grants before the list are back, the interval where there is none
+--         2  permits left before the list; with it and the rate the caller works out each request's answer
+--         3  ms until the first of the live grants before the list are back, the interval where there is none
+--         4  rate, left out where it is ARGV[3] and no more follows
 --         5  by how many ms the newest grant is ahead of now
 --         6  how many live grants were summed
 --         7  score of the grant that an earlier sending made
---         5 and 6 only where the grants were looked through, 7 only where there is such a grant, and only 1 where
---         the call came after its deadline. Grants are scored with now
+--         5 and 6 only where the grants were looked through, 7 only where there is such a grant; only 1 where the
+--         call came after its deadline; only 1 and the type, where the limiter's is not the one that its keys are
+--         for, and nothing was done. Grants are scored with now
 -- Errors  UNINITIALIZED, BADSTATE
 -- Writes  one member for all that is granted, the permits left; grants that are over go; books that do not
 --         balance are settled; the times to live. Nothing where every request is for more than the rate.
 
-local call = redis.call
-local name, value, client_value, permits, client_permits = unpack(KEYS)
-local given_now, deadline, random, sent_before = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
-local summed_rate, runs_in_line, first_run = ARGV[5], ARGV[6], 7
+local KEYS, ARGV, call, pack = KEYS, ARGV, redis.call, struct.pack
+local name, value_key, permits_key = KEYS[1], KEYS[2], KEYS[3]
+local deadline, member, summed_rate, all, given_now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
+local rate_type, sent_before, runs_in_line, first_run = ARGV[6] == '1' and '1' or '0', ARGV[7] == '1', ARGV[8], 9
 
+-- What is known to be a number becomes one in arithmetic: tonumber reads each text twice.
 local server_now = 0
 if given_now == '' or deadline ~= '' then
   local time = call('time')
-  server_now = time[1] * 1000 + math.floor(time[2] / 1000)
+  server_now = time[1] * 1000 + time[2] / 1000
+  server_now = server_now - server_now % 1
 end
-if deadline ~= '' and server_now > tonumber(deadline) then
-  return { server_now }
+if deadline ~= '' and server_now > deadline + 0 then
+  return pack('<d', server_now)
 end
-local now = given_now == '' and server_now or tonumber(given_now)
+local now = given_now == '' and server_now or given_now + 0
 
 local fields = call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
-local value_key, permits_key = value, permits
-local is_per_client = fields[3] == '1'
-if is_per_client then
-  value_key, permits_key = client_value, client_permits
+if fields[3] ~= rate_type and (fields[3] == '0' or fields[3] == '1') then
+  return pack('<dd', server_now, fields[3])
 end
 local text = call('get', value_key)
 local first = call('zrange', permits_key, '0', '0', 'withscores')
 
 -- The common case first, without a function or a table of its own: all is there, and the books balance as far as
 -- their numbers tell. What else there is, bookkeeping settles.
-local rate, interval = tonumber(fields[1]), tonumber(fields[2])
-local keeps_alive = fields[4] and fields[4] ~= '0'
-local stored, oldest = tonumber(text), tonumber(first[2])
 local check = summed_rate ~= fields[1]
-local is_common = not (sent_before or check or keeps_alive) and rate and interval and stored and oldest
-  and (is_per_client or fields[3] == '0')
-  and rate % 1 == 0 and interval % 1 == 0 and stored % 1 == 0 and oldest % 1 == 0
-  and interval >= 0 and stored >= 0 and stored <= rate and rate < LARGEST
-local balance, over_until = stored, nil
+local rate, interval, stored, oldest = nil, tonumber(fields[2]), tonumber(text), nil
+local balance, gone = stored, 0
+local is_common = not (check or sent_before) and summed_rate ~= '' and interval and stored and first[1]
+  and fields[3] == rate_type and (fields[4] == '0' or not fields[4])
+if is_common then
+  rate, oldest = summed_rate + 0, first[2] + 0
+  is_common = interval % 1 == 0 and stored % 1 == 0 and oldest % 1 == 0
+    and interval > 0 and interval < LARGEST and stored >= 0 and stored <= rate and rate < LARGEST
+end
 if is_common and oldest <= now - interval then
-  over_until = string.format('%d', now - interval)
-  local over = call('zrangebyscore', permits_key, '-inf', over_until)
-  for i = 1, #over do
-    local member = over[i]
-    if #member == 5 + (string.byte(member) or 0) then
-      local a, b, c, d = string.byte(member, -4, -1)
+  -- Mostly one grant is over, and it is at hand.
+  local over, next = first, call('zrange', permits_key, '1', '1', 'withscores')
+  gone = 1
+  if next[1] and next[2] + 0 <= now - interval then
+    over = call('zrangebyscore', permits_key, '-inf', string.format('%d', now - interval))
+    gone = #over
+    local place = string.format('%d', gone)
+    next = call('zrange', permits_key, place, place, 'withscores')
+  end
+  for i = 1, gone do
+    local grant = over[i]
+    if #grant == 5 + (string.byte(grant) or 0) then
+      local a, b, c, d = string.byte(grant, -4, -1)
       balance = balance + a + b * 256 + c * 65536 + d * 16777216
     end
   end
-  local next = string.format('%d', #over)
-  oldest = tonumber(call('zrange', permits_key, next, next, 'withscores')[2])
+  oldest = tonumber(next[2])
   if oldest then
-    local number, room = call('zcard', permits_key) - #over, rate - balance
+    local number, room = call('zcard', permits_key) - gone, rate - balance
     is_common = number == room or (number > FEW and number < room)
   else
     balance = rate -- nothing is out, so everything is here
@@ -79,9 +91,11 @@ end
 
 local books, limiter
 if not is_common then
+  -- To make its functions takes as long as a command, so script.rs puts the file here, in place of the next line.
+  -- window.lua
   books = bookkeeping()
   local failure
-  limiter, failure = books.open(name, value, client_value, permits, client_permits, fields, text)
+  limiter, failure = books.open(name, value_key, value_key, permits_key, permits_key, fields, text)
   if failure then
     return failure
   end
@@ -92,23 +106,24 @@ if sent_before then
   -- An earlier sending that got through left a member with these bytes. What it holds, used as the balance,
   -- leads the caller to the same answers.
   local grants = call('zrange', permits_key, 0, -1, 'withscores')
-  local prefix = string.char(#random) .. random
+  local prefix = string.sub(member, 1, -5)
   for i = 1, #grants, 2 do
     if string.sub(grants[i], 1, #prefix) == prefix and books.permits_of(grants[i]) then
       local score = math.floor(tonumber(grants[i + 1]))
-      return { server_now, rate, books.permits_of(grants[i]), interval, 0, 0, score }
+      return pack('<ddddddd', server_now, books.permits_of(grants[i]), interval, rate, 0, 0, score)
     end
   end
 end
 
-local total, any_fits = 0, false
-for i = first_run, #ARGV, 2 do
-  local asked = tonumber(ARGV[i])
-  total = total + asked * ARGV[i + 1]
-  any_fits = any_fits or asked <= rate
-end
-if not any_fits then
-  return { server_now, rate, 0, interval }
+local total = all + 0
+if total > rate then
+  local any_fits = false
+  for i = first_run, #ARGV, 2 do
+    any_fits = any_fits or tonumber(ARGV[i]) <= rate
+  end
+  if not any_fits then
+    return pack('<dddd', server_now, 0, interval, rate)
+  end
 end
 
 if limiter then
@@ -116,11 +131,10 @@ if limiter then
   balance, oldest = limiter.balance, limiter.oldest
 end
 
-local left = balance - total
-if left < 0 then
-  -- Not for all: one after the other.
-  left = balance
-  local line_stands = false
+local taken, taken_text = total, all
+if balance < total then
+  -- Not for all: one after the other. A request that is alone takes nothing.
+  local left, line_stands = balance, false
   for i = first_run, #ARGV, 2 do
     local asked, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
     local in_line = (i - first_run) / 2 < tonumber(runs_in_line)
@@ -130,8 +144,12 @@ if left < 0 then
       line_stands = in_line and granted < count
     end
   end
+  taken = balance - left
+  if taken > 0 then
+    taken_text = string.format('%d', taken)
+    member = pack('<c0I', string.sub(member, 1, -5), taken)
+  end
 end
-local taken = balance - left
 local reset = oldest and interval - now + oldest or interval
 
 if limiter then
@@ -139,33 +157,35 @@ if limiter then
 end
 if taken > 0 then
   -- Before the permits left are written: a full server refuses this one, and then those must stay.
-  local member = struct.pack('<Bc0I', #random, random, taken)
-  if call('zadd', permits_key, 'nx', string.format('%d', now), member) == 0 then
+  local score = given_now == '' and string.format('%d', now) or given_now
+  if call('zadd', permits_key, 'nx', score, member) == 0 then
     -- A connection below this client sent the call twice.
-    local score = call('zscore', permits_key, member)
-    return { server_now, rate, taken, interval, 0, 0, math.floor(tonumber(score)) }
+    score = call('zscore', permits_key, member)
+    return pack('<ddddddd', server_now, taken, interval, rate, 0, 0, math.floor(tonumber(score)))
   end
 end
 
 if not limiter then
   if balance ~= stored then
-    call('set', value_key, string.format('%d', left))
+    call('set', value_key, string.format('%d', balance - taken))
   elseif taken > 0 then
-    call('decrby', value_key, string.format('%d', taken))
+    call('decrby', value_key, taken_text)
   end
-  if over_until then
-    call('zremrangebyscore', permits_key, '-inf', over_until)
+  if gone == 1 then
+    call('zremrangebyrank', permits_key, '0', '0')
+  elseif gone > 1 then
+    call('zremrangebyrank', permits_key, '0', string.format('%d', gone - 1))
   end
   local time_to_live = call('pttl', name)
   if time_to_live > 0 then
     call('pexpire', value_key, time_to_live)
     call('pexpire', permits_key, time_to_live)
   end
-  return { server_now, rate, balance, reset }
+  return pack('<ddd', server_now, balance, reset)
 end
 
 books.write(limiter, taken)
 books.renew(limiter)
 local newest = check and call('zrange', permits_key, -1, -1, 'withscores')[2]
 local ahead = newest and math.max(math.ceil(tonumber(newest) - now), 0) or 0
-return { server_now, rate, balance, reset, ahead, limiter.counted }
+return pack('<dddddd', server_now, balance, reset, rate, ahead, limiter.counted)

@@ -1,15 +1,12 @@
 -- What the scripts of one limiter share: reading its state and bringing it up to date.
--- script.rs puts this file in front of each of them; src/window.rs holds the same steps in Rust.
+-- script.rs puts this file in front of each of them, or where one says that it wants it; src/window.rs holds the same
+-- steps in Rust.
 --
 -- Two facts carry all of it. A permit taken at T is back at T + interval, inclusive. And the books balance:
 -- permits left + permits of the live grants = rate. Every function below that finds them out of balance,
 -- because a peer, an eviction or an operator touched one key and not the other, settles them.
 
-local LARGEST = 9007199254740992 -- 2^53: up to here a Lua number is an exact integer
-local FEW = 32 -- so many grants are summed without a thought
-
--- Returns the functions that read, settle and write a limiter. They are made where they are asked for: to make them
--- takes the server as long as a command or two, which acquire spares in the common case.
+-- Returns the functions that read, settle and write a limiter.
 local function bookkeeping()
   -- The caller's time where it passed one, else the server's, in milliseconds since the epoch.
   local function time_of(given)

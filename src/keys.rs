@@ -4,10 +4,14 @@
 //! once for this client. They carry the name in braces, so that a cluster keeps all five in one slot; a name that
 //! has a brace of its own stays bare, as Redisson does it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::error::Error;
+use crate::rate::RateType;
 
 /// The keys of one limiter as one client sees them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Keys {
     pub(crate) client_id: String,
     pub(crate) name: String,
@@ -15,6 +19,29 @@ pub(crate) struct Keys {
     pub(crate) client_value: String,
     pub(crate) permits: String,
     pub(crate) client_permits: String,
+    pub(crate) last_type: LastType,
+}
+
+/// The type that the limiter had when it was last told, at first the usual one. It decides which of the keys a call
+/// names first; a wrong guess costs a round trip.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LastType {
+    is_per_client: Arc<AtomicBool>,
+}
+
+impl LastType {
+    pub(crate) fn get(&self) -> RateType {
+        if self.is_per_client.load(Ordering::Relaxed) {
+            RateType::PerClient
+        } else {
+            RateType::Overall
+        }
+    }
+
+    pub(crate) fn set(&self, rate_type: RateType) {
+        let is_per_client = rate_type == RateType::PerClient;
+        self.is_per_client.store(is_per_client, Ordering::Relaxed);
+    }
 }
 
 impl Keys {
@@ -34,10 +61,19 @@ impl Keys {
             client_permits: format!("{permits}:{client_id}"),
             value,
             permits,
+            last_type: LastType::default(),
         }
     }
 
-    /// In the order in which every script takes them.
+    /// Those that an acquire of a limiter of this type touches.
+    pub(crate) fn of_type(&self, rate_type: RateType) -> [&str; 3] {
+        match rate_type {
+            RateType::Overall => [&self.name, &self.value, &self.permits],
+            RateType::PerClient => [&self.name, &self.client_value, &self.client_permits],
+        }
+    }
+
+    /// All, in the order in which every other script takes them.
     pub(crate) fn in_order(&self) -> [&str; 5] {
         [
             &self.name,

@@ -1,4 +1,7 @@
 //! The Lua scripts and how one is run: by its hash, and by its source where the server does not know it.
+//!
+//! What the scripts share stands in front of each. One that asks for `window.lua` in a line of its own has it there:
+//! then its functions are made only where the script comes by.
 
 use std::sync::LazyLock;
 
@@ -7,12 +10,19 @@ use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use crate::backend::redis::connection::Connection;
 
 /// A script and the SHA-1 that Redis names it by.
-pub(crate) struct Script(redis::Script, &'static str);
+pub(crate) struct Script {
+    hash: String,
+    source: String,
+}
+
+const LIMITS: &str = include_str!("../lua/limits.lua");
+const WINDOW: &str = include_str!("../lua/window.lua");
+const WINDOW_HERE: &str = "  -- window.lua\n";
 
 macro_rules! scripts {
     ($($name:ident = $file:literal;)*) => {$(
         pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
-            Script::new(concat!(include_str!("../lua/window.lua"), "\n", include_str!(concat!("../lua/", $file))))
+            Script::on_the_window(include_str!(concat!("../lua/", $file)))
         });
     )*};
 }
@@ -29,44 +39,35 @@ scripts! {
     CLEAR_EXPIRE = "clear_expire.lua";
 }
 
-/// What several algorithms share, theirs, and the steps that ask them.
-macro_rules! limiter_script {
-    ($($file:literal),+) => {
-        LazyLock::new(|| {
-            Script::new(concat!(
-                $(include_str!(concat!("../lua/", $file)), "\n",)+
-                include_str!("../lua/limiters/decide.lua")
-            ))
-        })
-    };
-}
-
 /// Each by itself, and all of them for a decision by several.
 macro_rules! limiter_scripts {
     ($($name:ident = $file:literal;)*) => {
-        $(pub(crate) static $name: LazyLock<Script> =
-            limiter_script!("limiters/shared.lua", $file);)*
+        $(pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
+            Script::of(&[LIMITS, SHARED, include_str!(concat!("../lua/limiters/", $file)), DECIDE])
+        });)*
 
-        pub(crate) static SHARED_RATE: LazyLock<Script> =
-            limiter_script!("window.lua", "limiters/shared.lua", "limiters/shared_rate.lua");
-
-        pub(crate) static JOINT: LazyLock<Script> = limiter_script!(
-            "window.lua",
-            "limiters/shared.lua",
-            "limiters/shared_rate.lua",
-            $($file),*
-        );
+        pub(crate) static JOINT: LazyLock<Script> = LazyLock::new(|| {
+            let others = concat!($(include_str!(concat!("../lua/limiters/", $file)), "\n",)*);
+            Script::of(&[LIMITS, WINDOW, SHARED, SHARED_RATE_STEPS, others, DECIDE])
+        });
     };
 }
 
+const SHARED: &str = include_str!("../lua/limiters/shared.lua");
+const SHARED_RATE_STEPS: &str = include_str!("../lua/limiters/shared_rate.lua");
+const DECIDE: &str = include_str!("../lua/limiters/decide.lua");
+
+pub(crate) static SHARED_RATE: LazyLock<Script> =
+    LazyLock::new(|| Script::of(&[LIMITS, WINDOW, SHARED, SHARED_RATE_STEPS, DECIDE]));
+
 limiter_scripts! {
-    FIXED_WINDOW = "limiters/fixed_window.lua";
-    SLIDING_LOG = "limiters/sliding_log.lua";
-    SLIDING_WINDOW = "limiters/sliding_window.lua";
-    TOKEN_BUCKET = "limiters/token_bucket.lua";
-    QUOTA_BUCKET = "limiters/quota_bucket.lua";
-    LEAKY_BUCKET = "limiters/leaky_bucket.lua";
-    PENALTY_TOKEN_BUCKET = "limiters/penalty_token_bucket.lua";
+    FIXED_WINDOW = "fixed_window.lua";
+    SLIDING_LOG = "sliding_log.lua";
+    SLIDING_WINDOW = "sliding_window.lua";
+    TOKEN_BUCKET = "token_bucket.lua";
+    QUOTA_BUCKET = "quota_bucket.lua";
+    LEAKY_BUCKET = "leaky_bucket.lua";
+    PENALTY_TOKEN_BUCKET = "penalty_token_bucket.lua";
 }
 
 /// Arguments of a script, in its order.
@@ -102,11 +103,37 @@ impl Args {
     pub(crate) fn flag(self, flag: bool) -> Self {
         self.bytes(if flag { b"1" } else { b"0" })
     }
+
+    /// `1`, or the empty string.
+    #[must_use]
+    pub(crate) fn mark(self, mark: bool) -> Self {
+        self.bytes(if mark { b"1" } else { b"" })
+    }
+
+    /// Leaves out the empty ones that no other follows, where the script takes that for the same.
+    #[must_use]
+    pub(crate) fn without_empty_end(mut self) -> Self {
+        while self.0.pop_if(|arg| arg.is_empty()).is_some() {}
+        self
+    }
 }
 
 impl Script {
-    fn new(source: &'static str) -> Self {
-        Self(redis::Script::new(source), source)
+    /// A script on one limiter.
+    fn on_the_window(own: &str) -> Self {
+        if own.contains(WINDOW_HERE) {
+            Self::of(&[LIMITS, &own.replace(WINDOW_HERE, WINDOW)])
+        } else {
+            Self::of(&[LIMITS, WINDOW, own])
+        }
+    }
+
+    fn of(parts: &[&str]) -> Self {
+        let source = parts.join("\n");
+        Self {
+            hash: redis::Script::new(&source).get_hash().to_owned(),
+            source,
+        }
     }
 
     /// One round trip where the server knows the script, two where it does not.
@@ -116,10 +143,10 @@ impl Script {
         keys: &[impl AsRef<str> + Sync],
         args: &Args,
     ) -> RedisResult<Value> {
-        let by_hash = command("EVALSHA", self.0.get_hash(), keys, args);
+        let by_hash = command("EVALSHA", &self.hash, keys, args);
         match connection.send(&by_hash).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                let by_source = command("EVAL", self.1, keys, args);
+                let by_source = command("EVAL", &self.source, keys, args);
                 connection.send(&by_source).await
             }
             other => other,

@@ -1,4 +1,4 @@
--- What the scripts of the other limiters share. script.rs puts this file in front, then one file for each algorithm,
+-- What the scripts of the other limiters share. script.rs puts this file behind limits.lua, then one file for each algorithm,
 -- then decide.lua.
 --
 -- An algorithm is a function of its keys, its numbers and the time in ms. It reads its keys once, writes nothing, and
@@ -14,7 +14,6 @@
 
 local algorithms = {}
 
-local LARGEST_EXACT = 9007199254740992 -- 2^53: up to here a Lua number is an exact integer
 local LONGEST = 4503599627370496 -- 2^52: what times in ms, without a date, stay below
 
 -- `number` in digits only: a text that Lua makes of a large one has an exponent.
@@ -25,7 +24,7 @@ end
 -- The whole number that `text` writes, or nil.
 local function whole(text)
   local number = tonumber(text)
-  if number and number % 1 == 0 and number > -LARGEST_EXACT and number < LARGEST_EXACT then
+  if number and number % 1 == 0 and number > -LARGEST and number < LARGEST then
     return number
   end
 end
@@ -33,7 +32,7 @@ end
 -- The number that `text` writes, rounded down, or nil.
 local function finite(text)
   local number = tonumber(text)
-  if number and number > -LARGEST_EXACT and number < LARGEST_EXACT then
+  if number and number > -LARGEST and number < LARGEST then
     return math.floor(number)
   end
 end

@@ -17,6 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisError, RedisResult, Value, from_redis_value};
+use smallvec::SmallVec;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Backend, IfMissing, State, TimeToLive};
@@ -25,10 +26,10 @@ use crate::decision::Grant;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::limiters::call::{Answers, Call};
-use crate::permit::Random;
+use crate::permit::{self, Random};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::script::{self, Args, Script};
-use crate::window::{Acquire, Answer, Condition, Expiry, Requests};
+use crate::window::{Acquire, Answer, Condition, Expiry, Requests, Run};
 use connection::{Connected, Connection};
 use failure::Failure;
 use server_time::ServerTime;
@@ -190,42 +191,85 @@ impl Attempts {
     }
 }
 
-fn acquire_args(call: &Acquire, now: Option<i64>, deadline: Option<i64>) -> Args {
+fn acquire_args(
+    call: &Acquire,
+    rate_type: RateType,
+    now: Option<i64>,
+    deadline: Option<i64>,
+) -> Args {
+    let Requests { runs, runs_in_line } = &call.requests;
+    let total: u64 = runs
+        .iter()
+        .map(|run| u64::from(run.permits) * u64::from(run.count))
+        .sum();
     let mut args = Args::new()
-        .optional(now)
         .optional(deadline)
-        .bytes(&call.random)
-        .flag(call.sent_before)
+        // A total that does not fit a member is never granted in full.
+        .bytes(&permit::encode(&call.random, total as u32))
         .optional(call.summed_rate)
-        .number(call.requests.runs_in_line as i64);
-    for run in &call.requests.runs {
-        args = args.number(run.permits).number(run.count);
+        .number(total as i64)
+        .optional(now)
+        .mark(rate_type == RateType::PerClient)
+        .mark(call.sent_before);
+    if !matches!(runs[..], [Run { count: 1, .. }]) {
+        args = args.number(*runs_in_line as i64);
+        for run in runs {
+            args = args.number(run.permits).number(run.count);
+        }
     }
-    args
+    args.without_empty_end()
 }
 
 /// What the acquire script returns.
 struct AcquireAnswer {
     server_millis: i64,
-    /// `None` where the call came after its deadline.
-    decided: Option<Answer>,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Decided(Answer),
+    /// The call came after its deadline, and did nothing.
+    Late,
+    /// The limiter is of this type and not of the one that the call was for, so it did nothing.
+    OtherType(RateType),
 }
 
 impl AcquireAnswer {
-    /// `passed` is the time that the call passed; without one the server's own scored the grants.
-    fn read(name: &str, value: Value, passed: Option<i64>) -> Result<Self> {
-        let numbers: Vec<i64> = read(name, value)?;
-        let (server_millis, decided) = match numbers[..] {
-            [server_millis] => (server_millis, None),
-            [server_millis, rate, balance, reset, ref looked_at @ ..] => {
+    /// `passed` is the time that the call passed; without one the server's own scored the grants. An answer without
+    /// a rate is for `summed_rate`.
+    fn read(
+        name: &str,
+        value: Value,
+        passed: Option<i64>,
+        summed_rate: Option<i64>,
+    ) -> Result<Self> {
+        let bytes: Vec<u8> = read(name, value)?;
+        let (doubles, rest) = bytes.as_chunks();
+        // Whole numbers, up to 2^53.
+        let numbers: SmallVec<[i64; 7]> = doubles
+            .iter()
+            .map(|&double| f64::from_le_bytes(double) as i64)
+            .collect();
+        let (server_millis, outcome) = match numbers[..] {
+            [server_millis] if rest.is_empty() => (server_millis, Outcome::Late),
+            [server_millis, 0] if rest.is_empty() => {
+                (server_millis, Outcome::OtherType(RateType::Overall))
+            }
+            [server_millis, 1] if rest.is_empty() => {
+                (server_millis, Outcome::OtherType(RateType::PerClient))
+            }
+            [server_millis, balance, reset, ref more @ ..]
+                if rest.is_empty() && (summed_rate.is_some() || !more.is_empty()) =>
+            {
                 let score = passed.unwrap_or(server_millis);
+                let rate = more.first().copied().or(summed_rate).unwrap_or_default();
                 let mut answer = Answer::new(score, rate, balance, reset);
-                if let [ahead, counted, ref score @ ..] = *looked_at {
+                if let [_rate, ahead, counted, ref score @ ..] = *more {
                     answer.ahead = ahead;
                     answer.counted = counted.unsigned_abs();
                     answer.score = score.first().copied().unwrap_or(answer.score);
                 }
-                (server_millis, Some(answer))
+                (server_millis, Outcome::Decided(answer))
             }
             _ => {
                 return Err(Error::BadState {
@@ -236,7 +280,7 @@ impl AcquireAnswer {
         };
         Ok(Self {
             server_millis,
-            decided,
+            outcome,
         })
     }
 }
@@ -287,7 +331,6 @@ impl Backend for RedisBackend {
         summed_rate: Option<i64>,
     ) -> Result<Answer> {
         let mut attempts = self.attempts(Repeat::Safe);
-        let all_keys = keys.in_order();
         let mut call = Acquire {
             random,
             sent_before: false,
@@ -300,18 +343,22 @@ impl Backend for RedisBackend {
                 .await?;
             call.sent_before = attempts.sent_before;
             let now = self.clock.now();
-            let args = acquire_args(&call, now, Some(deadline));
-            let sending = script::ACQUIRE.run(&*self.connection, &all_keys, &args);
+            let rate_type = keys.last_type.get();
+            let args = acquire_args(&call, rate_type, now, Some(deadline));
+            let of_type = keys.of_type(rate_type);
+            let sending = script::ACQUIRE.run(&*self.connection, &of_type, &args);
             let Some(answer) = attempts.step(&keys.name, sending).await? else {
                 continue;
             };
-            let answer = AcquireAnswer::read(&keys.name, answer, now)?;
+            let answer = AcquireAnswer::read(&keys.name, answer, now, summed_rate)?;
             self.server_time.learn(answer.server_millis);
-            match answer.decided {
-                Some(answer) => return Ok(answer),
+            match answer.outcome {
+                Outcome::Decided(answer) => return Ok(answer),
+                // Asked anew below its other keys; the deadline sees to it that this ends.
+                Outcome::OtherType(rate_type) => keys.last_type.set(rate_type),
                 // The server got it after its deadline. Where that is not yet so here, its clock was misjudged.
-                None if !attempts.remaining().is_zero() => {}
-                None => return Err(Error::Indeterminate { source: None }),
+                Outcome::Late if !attempts.remaining().is_zero() => {}
+                Outcome::Late => return Err(Error::Indeterminate { source: None }),
             }
         }
     }

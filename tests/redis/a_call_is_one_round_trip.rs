@@ -60,6 +60,26 @@ async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
 }
 
 #[tokio::test]
+async fn a_limiter_of_another_type_than_it_was_takes_a_second_round_trip_once() {
+    let stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    for rate in [Rate::per_client(5, HOUR), Rate::overall(7, HOUR)] {
+        limiter.set_rate(rate).await.unwrap();
+        proxy.take_seen();
+        assert!(limiter.try_acquire(1).await.unwrap());
+        assert_eq!(proxy.take_names(), ["EVALSHA", "EVALSHA"]);
+        assert!(limiter.try_acquire(1).await.unwrap());
+        assert_eq!(proxy.take_names(), ["EVALSHA"]);
+        let left = limiter.available_permits().await.unwrap();
+        assert_eq!(left as u64, rate.permits() - 2);
+    }
+}
+
+#[tokio::test]
 async fn every_method_is_one_command() {
     let stage = Stage::set().await;
     let proxy = Proxy::to(stage.server.port()).await;

@@ -49,8 +49,8 @@ async fn an_acquire_whose_answer_was_lost_is_sent_again_and_granted_what_it_took
     let acquires: Vec<_> = sent.iter().filter(|c| c.name() == "EVALSHA").collect();
     assert_eq!(acquires.len(), 2);
     assert_eq!(
-        acquires[0].script_argument(3),
-        acquires[1].script_argument(3)
+        acquires[0].script_argument(2),
+        acquires[1].script_argument(2)
     );
     // And the grant is that one.
     assert_eq!(limiter.refund(grant).await.unwrap(), 3);

@@ -51,7 +51,7 @@ async fn the_deadline_that_a_call_carries_lies_before_the_time_at_which_its_call
             "{error:?}"
         );
         let given_up = keys::time(&mut stage.raw).await;
-        let deadline: i64 = std::str::from_utf8(held.command.script_argument(2))
+        let deadline: i64 = std::str::from_utf8(held.command.script_argument(1))
             .unwrap()
             .parse()
             .unwrap();
@@ -94,7 +94,7 @@ async fn a_server_whose_clock_is_moved_on_is_asked_again_and_not_taken_for_late(
     proxy.next("EVALSHA", Fate::Held);
     let (answer, ()) = tokio::join!(limiter.try_acquire(3), async {
         let mut held = proxy.held().await;
-        held.command.set_script_argument(2, b"1000");
+        held.command.set_script_argument(1, b"1000");
         held.let_through().await;
     });
     assert!(answer.unwrap());

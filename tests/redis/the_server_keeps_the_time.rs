@@ -26,7 +26,7 @@ async fn by_default_grants_are_scored_with_the_servers_time_and_no_time_is_sent(
             "{score} is not in {before}..={after}"
         );
         // So this machine's clock may show what it likes.
-        assert_eq!(proxy.take_seen()[0].script_argument(1), b"");
+        assert_eq!(proxy.take_seen()[0].script_argument(5), b"");
     }
 }
 
@@ -54,7 +54,7 @@ async fn on_request_grants_are_scored_with_this_machines_time() {
     };
     assert!((millis(before)..=millis(after)).contains(&score));
     assert_eq!(
-        proxy.take_seen()[0].script_argument(1),
+        proxy.take_seen()[0].script_argument(5),
         score.to_string().as_bytes()
     );
 }

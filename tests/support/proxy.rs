@@ -54,10 +54,10 @@ impl Command {
         String::from_utf8_lossy(&self.0[0]).to_uppercase()
     }
 
-    /// A script's argument, counted from 1 as in the script.
+    /// A script's argument, counted from 1 as in the script; empty where it was left out.
     pub fn script_argument(&self, place: usize) -> &[u8] {
         let keys: usize = std::str::from_utf8(&self.0[2]).unwrap().parse().unwrap();
-        &self.0[2 + keys + place]
+        self.0.get(2 + keys + place).map_or(b"", Vec::as_slice)
     }
 
     pub fn set_script_argument(&mut self, place: usize, argument: &[u8]) {

@@ -53,11 +53,15 @@ impl RecordedCall {
         }
     }
 
-    /// From `EVALSHA hash 5 key… arg…`.
+    /// From `EVALSHA hash number key… arg…`.
     fn new(script: Script, mut words: Vec<Vec<u8>>) -> Self {
-        let args = words.split_off(8);
+        let keys: usize = std::str::from_utf8(&words[2])
+            .ok()
+            .and_then(|number| number.parse().ok())
+            .expect("the number of the keys");
+        let args = words.split_off(3 + keys);
         let expected = match script {
-            Script::Ours => 8,
+            Script::Ours => 4,
             Script::Redissons => 3,
         };
         assert_eq!(args.len(), expected, "the arguments of an acquire changed");
@@ -89,14 +93,13 @@ impl RecordedCall {
             command.arg(key);
         }
         match self.script {
-            // A deadline far away, and the grants already summed at this rate, as in all but a few calls of ours.
+            // A deadline far away, and the grants already summed at this rate, as in all but a few calls of ours. The
+            // member keeps its length byte and its permits.
             Script::Ours => command
-                .arg(&self.args[0])
                 .arg(i64::MAX >> 12)
-                .arg(&random)
-                .arg(&self.args[3])
+                .arg([&self.args[1][..1], &random, &self.args[1][17..]].concat())
                 .arg(rate)
-                .arg(&self.args[5..]),
+                .arg(&self.args[3]),
             Script::Redissons => command.arg(&self.args[0]).arg(now()).arg(&random),
         };
         command
@@ -104,8 +107,9 @@ impl RecordedCall {
 
     pub fn is_granted(&self, answer: &Value) -> bool {
         match (self.script, answer) {
-            (Script::Ours, Value::Array(numbers)) => {
-                matches!(numbers.get(4), Some(Value::Int(left)) if *left > 0)
+            // Doubles, the permits left before it the second of them.
+            (Script::Ours, Value::BulkString(doubles)) => {
+                matches!(doubles[8..16].try_into(), Ok(left) if f64::from_le_bytes(left) > 0.0)
             }
             (Script::Redissons, Value::Nil) => true,
             (Script::Redissons, Value::Int(_wait)) => false,

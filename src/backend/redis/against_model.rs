@@ -15,9 +15,8 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 use redis::aio::MultiplexedConnection;
 
 use super::*;
-use crate::permit;
 use crate::support::Server;
-use crate::window::{At, Pool, Run, Settings, Timed, Window};
+use crate::window::{At, Pool, Settings, Timed, Window};
 
 const STEPS_PER_CASE: usize = 50;
 const CLIENTS: [&str; 2] = ["a", "b"];
@@ -402,17 +401,23 @@ impl Sides {
     }
 
     async fn acquire(&mut self, keys: &Keys, at: At, client: &str, call: Acquire) {
-        let args = acquire_args(&call, Some(at.now), None);
-        let answer = script::ACQUIRE
-            .run(&*self.redis.connection, &keys.in_order(), &args)
-            .await;
-        let redis = match answer {
-            Ok(answer) => {
-                AcquireAnswer::read(&keys.name, answer, Some(at.now))
-                    .unwrap()
-                    .decided
+        let redis = loop {
+            let rate_type = keys.last_type.get();
+            let args = acquire_args(&call, rate_type, Some(at.now), None);
+            let answer = script::ACQUIRE
+                .run(&*self.redis.connection, &keys.of_type(rate_type), &args)
+                .await;
+            let answer = match answer {
+                Ok(answer) => {
+                    AcquireAnswer::read(&keys.name, answer, Some(at.now), call.summed_rate).unwrap()
+                }
+                Err(error) => break initialized(Err(failure::of_answer(&keys.name, error))),
+            };
+            match answer.outcome {
+                Outcome::Decided(answer) => break Some(answer),
+                Outcome::OtherType(rate_type) => keys.last_type.set(rate_type),
+                Outcome::Late => panic!("there was no deadline"),
             }
-            Err(error) => initialized(Err(failure::of_answer(&keys.name, error))),
         };
         let model = self.model.acquire(at, client, &call).ok();
         assert_eq!(redis, model);
