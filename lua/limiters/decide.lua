@@ -63,7 +63,7 @@ for place = 1, limiter_count do
       limiter.lock_now = penalty
       left = penalty
     end
-    limiter.locked_for = left >= 0 and left or nil
+    limiter.locked_for = left > 0 and left or nil
   end
   limiters[place] = limiter
 end
