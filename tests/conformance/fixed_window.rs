@@ -131,3 +131,16 @@ pub async fn a_changed_limit_counts_what_the_window_has_had(fixture: Fixture) {
     limiter.change(FixedWindow::new(1, MINUTE)).unwrap();
     assert_eq!(denied(&limiter, fixture.name(), 1).await.0, 0);
 }
+
+pub async fn a_penalty_is_over_when_the_denial_said(fixture: Fixture) {
+    let limiter = limiter(&fixture, FixedWindow::new(1, ms(20))).await;
+    let limiter = limiter.penalty(ms(100)).unwrap();
+    assert!(passed(&limiter, fixture.name(), 1).await);
+    let (_, retry_after) = denied(&limiter, fixture.name(), 1).await;
+    assert_eq!(retry_after, ms(100));
+    sleep(ms(30)).await;
+    let (_, retry_after) = denied(&limiter, fixture.name(), 1).await;
+    assert!(retry_after <= ms(70), "{retry_after:?}");
+    sleep(retry_after).await;
+    assert!(passed(&limiter, fixture.name(), 1).await);
+}

@@ -169,6 +169,7 @@ on_every_store! {
         a_changed_length_moves_the_end_of_a_window_by_the_difference_and_once,
         a_window_with_nothing_left_after_the_change_of_its_length_is_over,
         a_changed_limit_counts_what_the_window_has_had,
+        a_penalty_is_over_when_the_denial_said,
     }
     sliding_log {
         a_request_counts_for_a_window_and_not_a_millisecond_longer,
