@@ -63,7 +63,10 @@ for place = 1, limiter_count do
       limiter.lock_now = penalty
       left = penalty
     end
-    limiter.locked_for = left ~= -2 and math.max(left, 1) or nil
+    if left ~= -2 and left ~= 0 then
+      -- In its last millisecond the server still has the lock, but its time is over.
+      limiter.locked_for = math.max(left, 1)
+    end
   end
   limiters[place] = limiter
 end

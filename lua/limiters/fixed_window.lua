@@ -21,7 +21,11 @@ algorithms.fixed_window = function(keys, numbers, now)
     end
     left = redis.call('pttl', counter)
   end
-  local is_new = not text
+  -- In the last millisecond Redis still has the key, but the window is over.
+  local is_new = not text or left == 0
+  if is_new then
+    count, left = 0, nil
+  end
   local new_left = window
   if unit > 0 then
     new_left = now - now % unit + window - now

@@ -54,11 +54,13 @@ algorithms.sliding_window = function(keys, numbers, now)
   end
   local used, held, is_first, newest = 0, {}, not text, nil
   local current_counter
+  local found = 0
   for i, stored in ipairs(redis.call('mget', unpack(names))) do
     local count = whole(stored or '0')
     if not count then
       return bad_state('a counter is not a whole number')
     end
+    found = found + (stored and 1 or 0)
     if stored or i == current_place then
       held[#held + 1] = { last = ends[i], count = count }
       used = used + count
@@ -70,6 +72,11 @@ algorithms.sliding_window = function(keys, numbers, now)
       current_counter = held[#held]
       is_first = is_first or not stored -- of its period
     end
+  end
+
+  -- MGET passes over keys of another type.
+  if found < #names and redis.call('exists', unpack(names)) ~= found then
+    return bad_state('a counter is no string')
   end
 
   local taken = 0

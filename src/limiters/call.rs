@@ -236,7 +236,9 @@ impl Opened<'_> {
             reset: 0,
             delay: 0,
         };
-        if self.target.minded_lock().is_some() && self.lock.get().is_some() {
+        // In the last millisecond the store still has the lock, but its time is over.
+        let is_over = self.lock.expires_at().is_some_and(|end| end <= at.server);
+        if self.target.minded_lock().is_some() && self.lock.get().is_some() && !is_over {
             if self.lock.expires_at().is_none() {
                 // Nobody would ever unlock it.
                 self.lock_out(at);

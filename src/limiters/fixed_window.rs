@@ -91,6 +91,10 @@ impl FixedWindow {
             };
         };
         let left = end - at.server;
+        if left == 0 {
+            // The store still has the key, but the window is over.
+            return Open::new(self.new_left(at.now));
+        }
         let was = state.length.get().copied().unwrap_or(self.length_before);
         if self.length_before == 0 || was == self.window_millis() {
             return Open {

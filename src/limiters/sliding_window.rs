@@ -307,6 +307,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::keys::share_a_slot;
     use crate::limiters::against_model::{
         Compared, Content, Keyspace, START, as_set, compare, show_key, timed, times_to_live,
     };
@@ -429,5 +430,13 @@ mod tests {
             .from_natural_start()
             .validate()
             .unwrap();
+    }
+
+    #[test]
+    fn a_target_whose_counters_would_lie_in_several_slots_is_told_by_its_keys() {
+        let keys = |target| policy(1, 10, 1).keys(target);
+        assert!(share_a_slot(&keys("user:123")));
+        assert!(share_a_slot(&keys("a}b")));
+        assert!(!share_a_slot(&keys("}b")));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use redisson_rate_limiter::{
-    Clock, Decision, MemoryStore, RRateLimiter, RateLimiter, RedissonClient, RedissonClientBuilder,
-    TimeToLive,
+    Clock, Decision, Limiter, MemoryStore, RRateLimiter, RateLimiter, RedissonClient,
+    RedissonClientBuilder, TimeToLive,
 };
 
 use crate::support::Server;
@@ -138,4 +138,21 @@ pub async fn assert_lives_for(limiter: &RateLimiter, time: Duration, since: Inst
     assert!(left <= time, "{left:?}");
     // The store counts whole milliseconds.
     assert!(left + since.elapsed() + ms(1) >= time, "{left:?}");
+}
+
+/// Asks a limiter by a policy, and tells whether it granted.
+pub async fn passed(limiter: &impl Limiter, key: &str, cost: u32) -> bool {
+    limiter.decide(key, cost).await.unwrap().is_granted()
+}
+
+/// Asks for what has to be denied, and tells what remains and the retry.
+pub async fn denied(limiter: &impl Limiter, key: &str, cost: u32) -> (u64, Duration) {
+    match limiter.decide(key, cost).await.unwrap() {
+        Decision::Denied {
+            remaining,
+            retry_after,
+            ..
+        } => (remaining, retry_after),
+        granted @ Decision::Granted { .. } => panic!("{granted:?}"),
+    }
 }

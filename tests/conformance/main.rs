@@ -4,6 +4,7 @@
 mod support;
 
 mod decision;
+mod fixed_window;
 mod fixture;
 mod joint;
 mod keyed;
@@ -14,8 +15,11 @@ mod rate;
 mod refund;
 mod release;
 mod rules;
+mod sliding_log;
 mod sliding_window;
+mod sliding_window_of_periods;
 mod timed;
+mod token_bucket;
 mod update_rate;
 mod worked_example;
 
@@ -192,5 +196,40 @@ on_every_store! {
         a_request_costs_what_the_rule_says_and_its_rejection_knows_the_decision,
         rules_are_replaced_while_requests_come_in,
         a_limiter_of_ones_own_decides_alone_but_not_with_others,
+    fixed_window {
+        of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it,
+        the_next_window_is_there_when_the_denial_said,
+        what_would_exceed_the_limit_is_denied_and_not_counted,
+        a_natural_window_ends_with_the_largest_unit_that_it_is_a_whole_number_of,
+        a_changed_length_moves_the_end_of_a_window_by_the_difference_and_once,
+        a_window_with_nothing_left_after_the_change_of_its_length_is_over,
+        a_changed_limit_counts_what_the_window_has_had,
+        a_penalty_is_over_when_the_denial_said,
+    }
+    sliding_log {
+        a_request_counts_for_a_window_and_not_a_millisecond_longer,
+        a_request_of_cost_n_counts_n,
+        requests_of_the_same_millisecond_and_cost_each_count,
+        what_is_denied_is_not_logged,
+        no_two_clients_pass_between_the_count_and_the_entry,
+        a_changed_window_holds_at_once_for_what_is_logged,
+    }
+    sliding_window_of_periods {
+        the_current_period_and_those_before_it_in_the_window_count,
+        a_time_between_two_periods_belongs_to_the_one_that_ends,
+        with_one_period_it_is_a_fixed_window,
+        a_natural_first_period_begins_with_the_unit,
+        what_is_denied_is_not_counted,
+        no_time_of_a_window_less_a_period_holds_more_than_the_limit,
+        of_many_clients_at_once_no_more_pass_than_the_limit,
+        a_changed_window_of_the_same_periods_holds_at_once,
+        after_a_change_of_the_periods_what_was_counted_counts_on,
+    }
+    token_bucket {
+        a_new_bucket_is_full_and_fills_up_to_its_capacity_only,
+        only_whole_tokens_come_in_and_a_denial_tells_when,
+        however_often_it_is_asked_the_long_run_rate_is_exact,
+        a_grant_tells_what_remains_and_when_the_bucket_is_full,
+        a_changed_capacity_caps_at_once_and_a_changed_rate_holds_from_then_on,
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{
-    Clock, RRateLimiter, Rate, RateLimiter, RedissonClient, RedissonClientBuilder,
+    Clock, Decision, Error, Limiter, Policy, PolicyLimiter, RRateLimiter, Rate, RateLimiter,
+    RedissonClient, RedissonClientBuilder,
 };
 
 use crate::keys::{self, Everything};
@@ -68,6 +69,41 @@ impl Stage {
         limiter
     }
 
+    /// A limiter by a policy, of a client of its own.
+    pub async fn by<P: Policy>(&self, policy: P) -> PolicyLimiter<P> {
+        let client = self.builder().connect(&self.server.url()).await.unwrap();
+        client.limiter(policy).unwrap()
+    }
+
+    /// What the key holds, a string.
+    pub async fn text(&mut self, key: &str) -> Option<String> {
+        redis::cmd("GET")
+            .arg(key)
+            .query_async(&mut self.raw)
+            .await
+            .unwrap()
+    }
+
+    /// Until when the key lives by the server's clock; -1 for ever.
+    pub async fn expires(&mut self, key: &str) -> i64 {
+        redis::cmd("PEXPIRETIME")
+            .arg(key)
+            .query_async(&mut self.raw)
+            .await
+            .unwrap()
+    }
+
+    /// The limiter calls the state of the target NAME bad, and changes nothing.
+    pub async fn assert_is_bad_for(&mut self, limiter: &impl Limiter, what: &str) {
+        let before = self.everything().await;
+        let error = limiter.decide(NAME, 1).await;
+        assert!(
+            matches!(&error, Err(Error::BadState { name, .. }) if name == NAME),
+            "{what}: {error:?}"
+        );
+        assert_eq!(self.everything().await, before, "{what}");
+    }
+
     /// What VALUE holds.
     pub async fn value(&mut self) -> Option<String> {
         redis::cmd("GET")
@@ -114,5 +150,22 @@ impl Stage {
             member,
         ])
         .await;
+    }
+}
+
+/// Asks a limiter by a policy for the target NAME, and tells whether it granted.
+pub async fn passed(limiter: &impl Limiter, cost: u32) -> bool {
+    limiter.decide(NAME, cost).await.unwrap().is_granted()
+}
+
+/// The same for what has to be denied: what remains, and the retry in ms.
+pub async fn denied(limiter: &impl Limiter, cost: u32) -> (u64, u128) {
+    match limiter.decide(NAME, cost).await.unwrap() {
+        Decision::Denied {
+            remaining,
+            retry_after,
+            ..
+        } => (remaining, retry_after.as_millis()),
+        granted @ Decision::Granted { .. } => panic!("{granted:?}"),
     }
 }

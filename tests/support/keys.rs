@@ -104,3 +104,25 @@ pub async fn calls(connection: &mut MultiplexedConnection, command: &str) -> u64
     let line = stats.lines().find_map(|line| line.strip_prefix(&start));
     line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
 }
+
+/// The key's time to live was set to `millis` not before `since` by the server's clock.
+pub async fn assert_lives_for(
+    connection: &mut MultiplexedConnection,
+    key: &str,
+    millis: i64,
+    since: i64,
+) {
+    let expires: i64 = redis::cmd("PEXPIRETIME")
+        .arg(key)
+        .query_async(connection)
+        .await
+        .unwrap();
+    let until = time(connection).await;
+    let set = expires - millis;
+    assert!(
+        (since..=until).contains(&set),
+        "{key}: set {} ms after, {} ms before",
+        set - since,
+        until - set
+    );
+}

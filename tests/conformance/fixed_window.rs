@@ -1,0 +1,146 @@
+//! A counter that starts anew with each window. Its windows end by the store's own time.
+
+use std::time::Instant;
+
+use redisson_rate_limiter::{Decision, Error, FixedWindow, Limiter, PolicyLimiter};
+use tokio::time::{Duration, sleep};
+
+use crate::fixture::{Fixture, HOUR, SECOND, denied, ms, passed};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn limiter(fixture: &Fixture, policy: FixedWindow) -> PolicyLimiter<FixedWindow> {
+    fixture.client("client").await.limiter(policy).unwrap()
+}
+
+/// Of a time that was set after `since` this is what is left.
+fn assert_left_of(time: Duration, left: Duration, since: Instant) {
+    assert!(left <= time, "{left:?} of {time:?}");
+    // The store counts whole milliseconds.
+    assert!(
+        left + since.elapsed() + ms(1) >= time,
+        "{left:?} of {time:?}"
+    );
+}
+
+pub async fn of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it(fixture: Fixture) {
+    let limiter = limiter(&fixture, FixedWindow::new(100, MINUTE)).await;
+    let since = Instant::now();
+    for left in (0..100).rev() {
+        let decision = limiter.decide(fixture.name(), 1).await.unwrap();
+        let Decision::Granted {
+            limit, remaining, ..
+        } = decision
+        else {
+            panic!("{decision:?}");
+        };
+        assert_eq!((limit, remaining), (100, left));
+    }
+    let (remaining, retry_after) = denied(&limiter, fixture.name(), 1).await;
+    assert_eq!(remaining, 0);
+    assert_left_of(MINUTE, retry_after, since);
+}
+
+pub async fn the_next_window_is_there_when_the_denial_said(fixture: Fixture) {
+    let limiter = limiter(&fixture, FixedWindow::new(2, ms(100))).await;
+    for _ in 0..2 {
+        assert!(passed(&limiter, fixture.name(), 2).await);
+        let (_, retry_after) = denied(&limiter, fixture.name(), 1).await;
+        sleep(retry_after).await;
+    }
+    assert!(passed(&limiter, fixture.name(), 2).await);
+}
+
+pub async fn what_would_exceed_the_limit_is_denied_and_not_counted(fixture: Fixture) {
+    let limiter = limiter(&fixture, FixedWindow::new(5, MINUTE)).await;
+    assert!(passed(&limiter, fixture.name(), 3).await);
+    for _ in 0..3 {
+        assert_eq!(denied(&limiter, fixture.name(), 3).await.0, 2);
+    }
+    assert!(passed(&limiter, fixture.name(), 2).await);
+    let error = limiter.decide(fixture.name(), 6).await;
+    assert!(
+        matches!(&error, Err(Error::CostExceedsLimit { cost: 6, limit: 5, key }) if key == fixture.name()),
+        "{error:?}"
+    );
+}
+
+pub async fn a_natural_window_ends_with_the_largest_unit_that_it_is_a_whole_number_of(
+    fixture: Fixture,
+) {
+    let day = 24 * HOUR;
+    // The 100th day, 05:20:56.789
+    fixture.at(100 * 86_400_000 + 5 * 3_600_000 + 20 * 60_000 + 56_789);
+    for (place, (window, left)) in [
+        (SECOND, ms(211)),
+        (90 * SECOND, ms(89_211)),
+        (MINUTE, ms(3_211)),
+        (3 * MINUTE, ms(123_211)),
+        (HOUR, 39 * MINUTE + ms(3_211)),
+        (2 * HOUR, HOUR + 39 * MINUTE + ms(3_211)),
+        (day, 18 * HOUR + 39 * MINUTE + ms(3_211)),
+        (7 * day, 6 * day + 18 * HOUR + 39 * MINUTE + ms(3_211)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let limiter = limiter(&fixture, FixedWindow::new(1, window).from_natural_start()).await;
+        let key = format!("{{{}}}{place}", fixture.name());
+        let since = Instant::now();
+        let decision = limiter.decide(&key, 1).await.unwrap();
+        let Decision::Granted { reset, .. } = decision else {
+            panic!("{decision:?}");
+        };
+        assert_left_of(left, reset, since);
+    }
+}
+
+pub async fn a_changed_length_moves_the_end_of_a_window_by_the_difference_and_once(
+    fixture: Fixture,
+) {
+    let minutes = |n| FixedWindow::new(1, n * MINUTE);
+    let ours = limiter(&fixture, minutes(10)).await;
+    let theirs = limiter(&fixture, minutes(10)).await;
+    let since = Instant::now();
+    assert!(passed(&ours, fixture.name(), 1).await);
+    for to in [15, 5, 20] {
+        for limiter in [&ours, &theirs] {
+            limiter.change(minutes(to)).unwrap();
+            for _ in 0..2 {
+                let (_, retry_after) = denied(limiter, fixture.name(), 1).await;
+                assert_left_of(to * MINUTE, retry_after, since);
+            }
+        }
+    }
+}
+
+pub async fn a_window_with_nothing_left_after_the_change_of_its_length_is_over(fixture: Fixture) {
+    let limiter = limiter(&fixture, FixedWindow::new(2, MINUTE)).await;
+    assert!(passed(&limiter, fixture.name(), 2).await);
+    sleep(ms(60)).await;
+    assert_eq!(denied(&limiter, fixture.name(), 1).await.0, 0);
+    limiter.change(FixedWindow::new(2, ms(50))).unwrap();
+    assert!(passed(&limiter, fixture.name(), 2).await);
+}
+
+pub async fn a_changed_limit_counts_what_the_window_has_had(fixture: Fixture) {
+    let limiter = limiter(&fixture, FixedWindow::new(2, MINUTE)).await;
+    assert!(passed(&limiter, fixture.name(), 2).await);
+    limiter.change(FixedWindow::new(5, MINUTE)).unwrap();
+    assert_eq!(denied(&limiter, fixture.name(), 4).await.0, 3);
+    limiter.change(FixedWindow::new(1, MINUTE)).unwrap();
+    assert_eq!(denied(&limiter, fixture.name(), 1).await.0, 0);
+}
+
+pub async fn a_penalty_is_over_when_the_denial_said(fixture: Fixture) {
+    let limiter = limiter(&fixture, FixedWindow::new(1, ms(20))).await;
+    let limiter = limiter.penalty(ms(100)).unwrap();
+    assert!(passed(&limiter, fixture.name(), 1).await);
+    let (_, retry_after) = denied(&limiter, fixture.name(), 1).await;
+    assert_eq!(retry_after, ms(100));
+    sleep(ms(30)).await;
+    let (_, retry_after) = denied(&limiter, fixture.name(), 1).await;
+    assert!(retry_after <= ms(70), "{retry_after:?}");
+    sleep(retry_after).await;
+    assert!(passed(&limiter, fixture.name(), 1).await);
+}

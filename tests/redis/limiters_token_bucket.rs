@@ -1,0 +1,155 @@
+//! A token bucket is a hash with `tokens` and `last_refill_timestamp`, as the script in circulation has it.
+
+use redis::AsyncCommands;
+use redisson_rate_limiter::TokenBucket;
+
+use crate::keys::{self, assert_lives_for};
+use crate::stage::{NAME, Stage, denied, passed};
+
+async fn fields(stage: &mut Stage) -> Vec<(String, String)> {
+    let mut fields: Vec<(String, String)> = stage.raw.hgetall(NAME).await.unwrap();
+    fields.sort();
+    fields
+}
+
+fn bucket(refilled_at: &str, tokens: &str) -> Vec<(String, String)> {
+    vec![
+        ("last_refill_timestamp".to_owned(), refilled_at.to_owned()),
+        ("tokens".to_owned(), tokens.to_owned()),
+    ]
+}
+
+#[tokio::test]
+async fn the_bucket_is_a_hash_that_lives_for_twice_the_time_to_fill() {
+    let mut stage = Stage::set().await;
+    let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+    let since = keys::time(&mut stage.raw).await;
+    assert!(passed(&limiter, 3).await);
+    assert_eq!(fields(&mut stage).await, bucket("1000", "997"));
+    assert_lives_for(&mut stage.raw, NAME, 1_000_000, since).await;
+    assert_eq!(keys::names(&mut stage.raw).await, [NAME]);
+}
+
+#[tokio::test]
+async fn a_time_to_live_of_no_whole_milliseconds_is_rounded_up() {
+    let mut stage = Stage::set().await;
+    let limiter = stage.by(TokenBucket::new(100, 3)).await;
+    let since = keys::time(&mut stage.raw).await;
+    assert!(passed(&limiter, 1).await);
+    assert_lives_for(&mut stage.raw, NAME, 66_667, since).await;
+}
+
+#[tokio::test]
+async fn the_timestamp_moves_by_the_time_that_the_tokens_took() {
+    let mut stage = Stage::set().await;
+    let limiter = stage.by(TokenBucket::new(100, 2)).await;
+    assert!(passed(&limiter, 100).await);
+    stage.at(3_900); // 5 tokens after 2,500 ms, 400 ms of the next
+    assert!(passed(&limiter, 1).await);
+    assert_eq!(fields(&mut stage).await, bucket("3500", "4"));
+}
+
+#[tokio::test]
+async fn what_a_token_takes_beyond_whole_milliseconds_stands_in_a_field_of_its_own() {
+    let mut stage = Stage::set().await;
+    let limiter = stage.by(TokenBucket::new(300, 3)).await;
+    assert!(passed(&limiter, 300).await);
+    let fraction = |parts: &str| ("last_refill_fraction".to_owned(), parts.to_owned());
+    stage.at(1_334); // the token came after 333 1/3 ms
+    assert!(passed(&limiter, 1).await);
+    let expected = [vec![fraction("1")], bucket("1333", "0")].concat();
+    assert_eq!(fields(&mut stage).await, expected);
+    stage.at(2_000); // the third after a whole second
+    assert!(passed(&limiter, 2).await);
+    assert_eq!(fields(&mut stage).await, bucket("2000", "0"));
+}
+
+#[tokio::test]
+async fn what_is_denied_writes_nothing() {
+    let mut stage = Stage::set().await;
+    let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+    assert!(passed(&limiter, 999).await);
+    stage.at(1_700);
+    let before = stage.everything().await;
+    assert_eq!(denied(&limiter, 3).await, (2, 300));
+    assert_eq!(stage.everything().await, before);
+}
+
+#[tokio::test]
+async fn the_bucket_of_the_script_in_circulation_is_taken_over() {
+    // Whatever the fields' order and what else stands there.
+    for order in [
+        ["tokens", "last_refill_timestamp"],
+        ["last_refill_timestamp", "tokens"],
+    ] {
+        let mut stage = Stage::set().await;
+        stage.run(&["HSET", NAME, "capacity", "1000"]).await;
+        for field in order {
+            let value = if field == "tokens" { "5" } else { "1000" };
+            stage.run(&["HSET", NAME, field, value]).await;
+        }
+        let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+        stage.at(2_000);
+        assert_eq!(denied(&limiter, 9).await, (7, 1_000));
+        let since = keys::time(&mut stage.raw).await;
+        assert!(passed(&limiter, 7).await);
+        let other = ("capacity".to_owned(), "1000".to_owned());
+        let expected = [vec![other], bucket("2000", "0")].concat();
+        assert_eq!(fields(&mut stage).await, expected);
+        assert_lives_for(&mut stage.raw, NAME, 1_000_000, since).await;
+    }
+}
+
+#[tokio::test]
+async fn a_fraction_of_a_token_that_a_peer_wrote_is_no_token() {
+    let mut stage = Stage::set().await;
+    stage
+        .run(&[
+            "HSET",
+            NAME,
+            "tokens",
+            "4.75",
+            "last_refill_timestamp",
+            "1000",
+        ])
+        .await;
+    let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+    assert_eq!(denied(&limiter, 5).await, (4, 500));
+}
+
+#[tokio::test]
+async fn a_bucket_that_lacks_a_field_is_full() {
+    for (field, value) in [("tokens", "5"), ("last_refill_timestamp", "1000")] {
+        let mut stage = Stage::set().await;
+        stage.run(&["HSET", NAME, field, value]).await;
+        let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+        assert!(passed(&limiter, 1_000).await);
+        assert_eq!(fields(&mut stage).await, bucket("1000", "0"));
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_no_bucket_is_told_and_left() {
+    for (field, bad) in [
+        ("tokens", "many"),
+        ("tokens", ""),
+        ("tokens", "nan"),
+        ("tokens", "inf"),
+        ("tokens", "1e17"),
+        ("last_refill_timestamp", "soon"),
+        ("last_refill_timestamp", "-inf"),
+        ("last_refill_fraction", "some"),
+    ] {
+        let mut stage = Stage::set().await;
+        stage
+            .run(&["HSET", NAME, "tokens", "5", "last_refill_timestamp", "1000"])
+            .await;
+        stage.run(&["HSET", NAME, field, bad]).await;
+        let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+        stage.assert_is_bad_for(&limiter, field).await;
+    }
+    let mut stage = Stage::set().await;
+    stage.run(&["SET", NAME, "5"]).await;
+    let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+    stage.assert_is_bad_for(&limiter, "a string").await;
+}
