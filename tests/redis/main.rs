@@ -3,6 +3,7 @@
 mod every_method;
 #[path = "../support/keys.rs"]
 mod keys;
+mod lives;
 #[path = "../support/monitor.rs"]
 mod monitor;
 #[path = "../support/proxy.rs"]
@@ -23,6 +24,10 @@ mod bad_arguments_are_refused;
 mod books_out_of_balance_are_settled;
 mod keys_are_as_redisson_has_them;
 mod keys_live_as_long_as_asked;
+mod limiters_leaky_bucket;
+mod limiters_penalty;
+mod limiters_penalty_token_bucket;
+mod limiters_quota_bucket;
 mod looking_changes_nothing;
 mod missing_permissions_are_errors;
 mod names_that_spread_their_keys_are_refused_on_a_cluster;
