@@ -13,19 +13,19 @@ algorithms.leaky_bucket = function(keys, numbers, now)
   local capacity, quantity, unit, natural_unit = numbers[1], numbers[2], numbers[3], numbers[4]
   local limit = capacity + quantity
 
-  local texts = redis.call('mget', bucket, started)
-  local value, start = 0, now
-  local is_first = not texts[2]
+  local value_text, start_text = redis.call('get', bucket), redis.call('get', started)
+  local value, start = whole(value_text or '0'), whole(start_text or digits(now))
+  if not (value and start) then
+    return bad_state('the requests or the time of the last outflow are not a whole number')
+  end
+  local is_first = not start_text
   local start_moved = is_first
   if is_first then
+    value = 0
     if natural_unit > 0 then
       start = now - now % natural_unit
     end
   else
-    value, start = whole(texts[1] or '0'), whole(texts[2])
-    if not (value and start) then
-      return bad_state('the requests or the time of the last outflow are not a whole number')
-    end
     value = math.max(value, 0)
     local units = math.max(math.floor((now - start) / unit), 0)
     if units >= math.ceil(value / quantity) then

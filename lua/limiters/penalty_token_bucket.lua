@@ -14,19 +14,20 @@ algorithms.penalty_token_bucket = function(keys, numbers, now)
   local capacity, quantity, unit = numbers[1], numbers[2], numbers[3]
   local natural_unit, time_to_live = numbers[4], numbers[5]
 
-  local texts = redis.call('mget', bucket, started)
-  local tokens, start, start_moved = capacity, now, true
-  if not texts[2] then
+  local tokens_text, start_text = redis.call('get', bucket), redis.call('get', started)
+  -- Tokens that are lost are as many as there can be.
+  local tokens, start = whole(tokens_text or digits(capacity)), whole(start_text or digits(now))
+  if not (tokens and start) then
+    return bad_state('the tokens or the time of the last inflow are not a whole number')
+  end
+  local start_moved = true
+  if not start_text then
     -- The time of the last inflow outlives that of filling: the bucket is full.
+    tokens = capacity
     if natural_unit > 0 then
       start = now - now % natural_unit
     end
   else
-    -- Tokens that are lost are as many as there can be.
-    tokens, start = whole(texts[1] or digits(capacity)), whole(texts[2])
-    if not (tokens and start) then
-      return bad_state('the tokens or the time of the last inflow are not a whole number')
-    end
     tokens = math.max(math.min(tokens, capacity), 0)
     local units = math.max(math.floor((now - start) / unit), 0)
     if units >= math.ceil((capacity - tokens) / quantity) then

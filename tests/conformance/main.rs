@@ -8,9 +8,13 @@ mod fixed_window;
 mod fixture;
 mod joint;
 mod keyed;
+mod leaky_bucket;
 mod life;
 mod name;
+mod penalty;
+mod penalty_token_bucket;
 mod per_client;
+mod quota_bucket;
 mod rate;
 mod refund;
 mod release;
@@ -231,5 +235,50 @@ on_every_store! {
         however_often_it_is_asked_the_long_run_rate_is_exact,
         a_grant_tells_what_remains_and_when_the_bucket_is_full,
         a_changed_capacity_caps_at_once_and_a_changed_rate_holds_from_then_on,
+    quota_bucket {
+        of_100_with_30_a_minute_one_leaves_99,
+        of_10_a_minute_two_fives_are_granted_and_a_third_is_denied,
+        the_time_of_a_tokens_fraction_goes_on_counting,
+        a_token_that_takes_no_whole_number_of_seconds_comes_in_at_the_exact_rate,
+        a_denied_request_is_granted_after_the_time_it_was_told_and_not_before,
+        a_bucket_is_never_fuller_than_its_capacity,
+        a_clock_that_goes_back_takes_and_gives_nothing,
+        a_smaller_capacity_caps_what_is_left_at_once,
+        another_quota_and_period_count_from_the_next_request_on,
+        a_quantity_above_the_capacity_is_an_error_and_takes_nothing,
+    }
+    leaky_bucket {
+        what_goes_beyond_a_units_quantity_waits_its_batch_and_what_does_not_fit_is_denied,
+        with_each_whole_unit_a_quantity_flows_out,
+        in_the_long_run_the_pace_is_the_quantity_a_unit,
+        a_targets_first_request_goes_on_at_once_and_the_next_waits_for_it,
+        after_idle_units_the_capacity_is_checked_also_for_a_large_cost,
+        with_something_left_after_idle_units_the_capacity_is_checked_too,
+        from_a_natural_start_the_first_unit_is_the_one_that_runs,
+        who_decides_and_waits_goes_on_when_it_is_its_turn,
+        who_is_dropped_while_waiting_leaves_its_place_taken,
+        what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace,
+        a_bucket_that_nobody_asks_goes_away_when_it_has_flowed_out,
+    }
+    penalty_token_bucket {
+        a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over,
+        in_the_long_run_the_tokens_are_the_quantity_a_unit,
+        from_a_natural_start_the_first_unit_is_the_minute_that_runs,
+        a_cost_above_its_capacity_is_an_error_that_locks_nobody_out,
+        a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty,
+        a_lock_that_a_peer_set_lets_go_when_its_time_is_over,
+        a_smaller_capacity_caps_at_once_and_the_new_unit_counts_from_the_last_inflow,
+        a_bucket_that_nobody_asks_goes_away_and_is_full_then,
+        a_bucket_smaller_than_a_units_quantity_is_not_full_before_the_unit_is_over,
+    }
+    penalty {
+        whoever_is_denied_stays_denied_for_the_penalty_though_all_is_back,
+        whoever_was_locked_out_is_free_when_the_penalty_is_over,
+        a_lock_is_for_its_target_alone,
+        a_denial_tells_the_longer_of_the_penalty_and_its_own_time,
+        without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_not_looked_at,
+        of_several_limiters_one_that_grants_locks_nobody_out,
+        of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_charged,
+        a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused,
     }
 }

@@ -3,6 +3,7 @@
 mod every_method;
 #[path = "../support/keys.rs"]
 mod keys;
+mod lives;
 #[path = "../support/monitor.rs"]
 mod monitor;
 #[path = "../support/proxy.rs"]
@@ -24,9 +25,13 @@ mod books_out_of_balance_are_settled;
 mod keys_are_as_redisson_has_them;
 mod keys_live_as_long_as_asked;
 mod limiters_combine_requests;
-mod limiters_in_one_round_trip;
-mod limiters_of_one_decision_share_a_slot;
 mod limiters_fixed_window;
+mod limiters_in_one_round_trip;
+mod limiters_leaky_bucket;
+mod limiters_of_one_decision_share_a_slot;
+mod limiters_penalty;
+mod limiters_penalty_token_bucket;
+mod limiters_quota_bucket;
 mod limiters_sliding_log;
 mod limiters_sliding_window;
 mod limiters_token_bucket;

@@ -1,0 +1,212 @@
+//! A constant pace: who goes on at once, who waits for how long, who is refused.
+
+use std::time::Duration;
+
+use redisson_rate_limiter::{Decision, Error, LeakyBucket, Limiter, PolicyLimiter};
+use tokio::time::Instant;
+
+use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
+
+async fn limiter(fixture: &Fixture, policy: LeakyBucket) -> PolicyLimiter<LeakyBucket> {
+    fixture.client("client").await.limiter(policy).unwrap()
+}
+
+/// Two a second, and four may wait.
+async fn two_a_second(fixture: &Fixture) -> PolicyLimiter<LeakyBucket> {
+    limiter(fixture, LeakyBucket::new(4, 2, SECOND)).await
+}
+
+/// The wait of a granted request in ms.
+fn wait(decision: &Decision) -> Option<u128> {
+    match decision {
+        Decision::Granted { delay, .. } => Some(delay.as_millis()),
+        Decision::Denied { .. } => None,
+    }
+}
+
+async fn waits<const N: usize>(
+    limiter: &PolicyLimiter<LeakyBucket>,
+    bucket: &str,
+) -> [Option<u128>; N] {
+    let mut waits = [None; N];
+    for place in &mut waits {
+        *place = wait(&limiter.decide(bucket, 1).await.unwrap());
+    }
+    waits
+}
+
+pub async fn what_goes_beyond_a_units_quantity_waits_its_batch_and_what_does_not_fit_is_denied(
+    fixture: Fixture,
+) {
+    let limiter = two_a_second(&fixture).await;
+    let bucket = fixture.name();
+    let first = limiter.decide(bucket, 1).await.unwrap();
+    assert_eq!(
+        (wait(&first), told(&first)),
+        (Some(0), (true, 5, None, 1_000))
+    );
+    assert!(matches!(first, Decision::Granted { limit: 6, .. }));
+    fixture.at(1_300);
+    assert_eq!(
+        waits(&limiter, bucket).await,
+        [
+            Some(0),
+            Some(700),
+            Some(700),
+            Some(1_700),
+            Some(1_700),
+            None
+        ]
+    );
+    let denied = limiter.decide(bucket, 1).await.unwrap();
+    assert_eq!(told(&denied), (false, 0, Some(700), 2_700));
+    let denied = limiter.decide(bucket, 3).await.unwrap();
+    assert_eq!(told(&denied), (false, 0, Some(1_700), 2_700));
+}
+
+pub async fn with_each_whole_unit_a_quantity_flows_out(fixture: Fixture) {
+    let limiter = two_a_second(&fixture).await;
+    let bucket = fixture.name();
+    assert!(limiter.decide(bucket, 6).await.unwrap().is_granted());
+    fixture.at(1_999);
+    assert_eq!(waits(&limiter, bucket).await, [None]);
+    fixture.at(2_000);
+    assert_eq!(
+        waits(&limiter, bucket).await,
+        [Some(2_000), Some(2_000), None]
+    );
+    // The unit began at 4000, whenever the request came.
+    fixture.at(4_900);
+    assert_eq!(
+        waits(&limiter, bucket).await,
+        [Some(100), Some(100), Some(1_100), Some(1_100), None]
+    );
+    fixture.at(5_000);
+    assert_eq!(
+        waits(&limiter, bucket).await,
+        [Some(2_000), Some(2_000), None]
+    );
+}
+
+pub async fn in_the_long_run_the_pace_is_the_quantity_a_unit(fixture: Fixture) {
+    let limiter = two_a_second(&fixture).await;
+    let bucket = fixture.name();
+    assert!(limiter.decide(bucket, 6).await.unwrap().is_granted());
+    let mut granted = 0;
+    for _ in 0..145 {
+        fixture.pass(ms(70)); // 10,150 ms
+        granted += u32::from(limiter.decide(bucket, 1).await.unwrap().is_granted());
+    }
+    assert_eq!(granted, 20);
+}
+
+pub async fn a_targets_first_request_goes_on_at_once_and_the_next_waits_for_it(fixture: Fixture) {
+    let limiter = two_a_second(&fixture).await;
+    let bucket = fixture.name();
+    let decision = limiter.decide(bucket, 5).await.unwrap();
+    assert_eq!((wait(&decision), told(&decision).1), (Some(0), 1));
+    assert_eq!(waits(&limiter, bucket).await, [Some(2_000), None]);
+}
+
+pub async fn after_idle_units_the_capacity_is_checked_also_for_a_large_cost(fixture: Fixture) {
+    let limiter = two_a_second(&fixture).await;
+    let bucket = fixture.name();
+    assert!(limiter.decide(bucket, 1).await.unwrap().is_granted());
+    fixture.pass(5 * SECOND);
+    for cost in [7, 100, u32::MAX] {
+        let error = limiter.decide(bucket, cost).await.unwrap_err();
+        assert!(
+            matches!(&error, Error::CostExceedsLimit { key, limit: 6, .. } if key == bucket),
+            "{error:?}"
+        );
+    }
+    // Nothing is left of before, and no credit was saved either.
+    let decision = limiter.decide(bucket, 6).await.unwrap();
+    assert_eq!(wait(&decision), Some(2_000));
+    assert_eq!(told(&decision), (true, 0, None, 3_000));
+    assert_eq!(waits(&limiter, bucket).await, [None]);
+}
+
+pub async fn with_something_left_after_idle_units_the_capacity_is_checked_too(fixture: Fixture) {
+    let limiter = two_a_second(&fixture).await;
+    let bucket = fixture.name();
+    assert!(limiter.decide(bucket, 3).await.unwrap().is_granted());
+    fixture.pass(SECOND);
+    let decision = limiter.decide(bucket, 6).await.unwrap();
+    assert_eq!(told(&decision), (false, 5, Some(1_000), 1_000));
+    assert!(limiter.decide(bucket, 5).await.unwrap().is_granted());
+}
+
+pub async fn from_a_natural_start_the_first_unit_is_the_one_that_runs(fixture: Fixture) {
+    let policy = LeakyBucket::new(4, 1, 60 * SECOND).from_natural_start();
+    let limiter = limiter(&fixture, policy).await;
+    fixture.at(3_615_000); // 15 s after a full minute
+    assert_eq!(
+        waits(&limiter, fixture.name()).await,
+        [Some(0), Some(45_000), Some(105_000)]
+    );
+}
+
+pub async fn who_decides_and_waits_goes_on_when_it_is_its_turn(fixture: Fixture) {
+    let limiter = limiter(&fixture, LeakyBucket::new(10, 1, ms(50))).await;
+    let bucket = fixture.name();
+    for least in [0, 50, 100] {
+        let asked_at = Instant::now();
+        let decision = limiter.decide_and_wait(bucket, 1).await.unwrap();
+        assert_eq!(wait(&decision), Some(0)); // there is none left
+        assert!(asked_at.elapsed() >= ms(least), "{:?}", asked_at.elapsed());
+    }
+    // A denied one does not wait.
+    let denied = limiter.decide_and_wait(bucket, 9).await;
+    assert_eq!(told(&denied.unwrap()), (false, 8, Some(50), 150));
+}
+
+pub async fn who_is_dropped_while_waiting_leaves_its_place_taken(fixture: Fixture) {
+    let limiter = limiter(&fixture, LeakyBucket::new(4, 1, HOUR)).await;
+    let bucket = fixture.name().to_owned();
+    assert!(limiter.decide(&bucket, 1).await.unwrap().is_granted());
+    let waiting = tokio::spawn({
+        let (limiter, bucket) = (limiter.clone(), bucket.clone());
+        async move { limiter.decide_and_wait(&bucket, 2).await }
+    });
+    // What never fits now tells what is left, and takes nothing.
+    let left = async || told(&limiter.decide(&bucket, 5).await.unwrap()).1;
+    while left().await == 4 {
+        tokio::task::yield_now().await;
+    }
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    assert_eq!(left().await, 2);
+    fixture.pass(HOUR);
+    assert_eq!(left().await, 3);
+}
+
+pub async fn what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace(fixture: Fixture) {
+    let limiter = two_a_second(&fixture).await;
+    let bucket = fixture.name();
+    assert!(limiter.decide(bucket, 6).await.unwrap().is_granted());
+    limiter.change(LeakyBucket::new(1, 1, 2 * SECOND)).unwrap();
+    let denied = limiter.decide(bucket, 1).await.unwrap();
+    assert_eq!(told(&denied), (false, 0, Some(10_000), 12_000));
+    fixture.pass(ms(9_999));
+    assert_eq!(waits(&limiter, bucket).await, [None]);
+    fixture.pass(ms(1));
+    assert_eq!(waits(&limiter, bucket).await, [Some(2_000), None]);
+    // And a larger one has room at once.
+    limiter.change(LeakyBucket::new(9, 1, 2 * SECOND)).unwrap();
+    assert_eq!(waits(&limiter, bucket).await, [Some(4_000)]);
+}
+
+pub async fn a_bucket_that_nobody_asks_goes_away_when_it_has_flowed_out(fixture: Fixture) {
+    let limiter = limiter(&fixture, LeakyBucket::new(1, 1, ms(40))).await;
+    let bucket = fixture.name();
+    let decision = limiter.decide(bucket, 2).await.unwrap();
+    let Decision::Granted { reset, .. } = decision else {
+        panic!("denied");
+    };
+    assert_eq!(reset, ms(80));
+    assert_eq!(waits(&limiter, bucket).await, [None]);
+    // Its clock stands still: only the keys' times to live pass.
+    tokio::time::sleep(reset + Duration::from_millis(5)).await;
+    assert_eq!(waits(&limiter, bucket).await, [Some(0), Some(40), None]);
+}

@@ -1,0 +1,100 @@
+//! The lock that a penalty sets: its key, its time, and that nothing else is written while it is there.
+
+use std::time::{Duration, Instant};
+
+use redis::AsyncCommands;
+use redisson_rate_limiter::{
+    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, PolicyLimiter,
+    QuotaBucket, TokenBucket,
+};
+
+use crate::lives::assert_lives_for;
+use crate::stage::{HOUR, SECOND, Stage, ms};
+
+const TARGET: &str = "user:123";
+const LOCK: &str = "{user:123}-lock";
+
+async fn limiter<P: Policy>(stage: &Stage, policy: P, penalty: Duration) -> PolicyLimiter<P> {
+    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    client.limiter(policy).unwrap().penalty(penalty).unwrap()
+}
+
+/// Does the same with each algorithm, on a server of its own. Each has two.
+macro_rules! with_each_algorithm {
+    ($steps:ident) => {
+        $steps(FixedWindow::new(2, HOUR)).await;
+        $steps(TokenBucket::new(2, 1)).await;
+        $steps(QuotaBucket::new(2, 2, SECOND)).await;
+        $steps(LeakyBucket::new(1, 1, SECOND)).await;
+        $steps(PenaltyTokenBucket::new(2, 1, SECOND)).await;
+    };
+}
+
+#[tokio::test]
+async fn a_denial_sets_the_lock_to_1_for_the_penalty_and_a_grant_none() {
+    async fn steps(policy: impl Policy) {
+        let mut stage = Stage::set().await;
+        let limiter = limiter(&stage, policy, ms(12_345)).await;
+        assert!(limiter.decide(TARGET, 2).await.unwrap().is_granted());
+        let lock: Option<String> = stage.raw.get(LOCK).await.unwrap();
+        assert_eq!(lock, None);
+        let since = Instant::now();
+        assert!(!limiter.decide(TARGET, 1).await.unwrap().is_granted());
+        let lock: String = stage.raw.get(LOCK).await.unwrap();
+        assert_eq!(lock, "1");
+        assert_lives_for(&mut stage, LOCK, 12_345, since).await;
+    }
+    with_each_algorithm!(steps);
+}
+
+#[tokio::test]
+async fn while_the_lock_is_there_nothing_is_written() {
+    async fn steps(policy: impl Policy) {
+        let mut stage = Stage::set().await;
+        let limiter = limiter(&stage, policy, HOUR).await;
+        assert!(limiter.decide(TARGET, 2).await.unwrap().is_granted());
+        assert!(!limiter.decide(TARGET, 1).await.unwrap().is_granted());
+        let before = stage.everything().await;
+        for at in [1_500, 9_000, 10_000_000] {
+            stage.at(at);
+            assert!(!limiter.decide(TARGET, 1).await.unwrap().is_granted());
+            assert_eq!(stage.everything().await, before);
+        }
+    }
+    with_each_algorithm!(steps);
+}
+
+#[tokio::test]
+async fn a_lock_without_a_time_to_live_gets_the_penaltys() {
+    async fn steps(policy: impl Policy) {
+        let mut stage = Stage::set().await;
+        let limiter = limiter(&stage, policy, ms(12_345)).await;
+        stage.run(&["SET", LOCK, "1"]).await;
+        let since = Instant::now();
+        let Decision::Denied { retry_after, .. } = limiter.decide(TARGET, 1).await.unwrap() else {
+            panic!("granted");
+        };
+        assert_eq!(retry_after, ms(12_345));
+        assert_lives_for(&mut stage, LOCK, 12_345, since).await;
+        let names = crate::keys::names(&mut stage.raw).await;
+        assert_eq!(names, [LOCK]);
+    }
+    with_each_algorithm!(steps);
+}
+
+#[tokio::test]
+async fn a_peers_lock_keeps_its_time_to_live() {
+    async fn steps(policy: impl Policy) {
+        let mut stage = Stage::set().await;
+        let limiter = limiter(&stage, policy, HOUR).await;
+        stage.run(&["SET", LOCK, "1", "PX", "80"]).await;
+        let decision = limiter.decide(TARGET, 1).await.unwrap();
+        let Decision::Denied { retry_after, .. } = decision else {
+            panic!("granted");
+        };
+        assert!(retry_after <= ms(80));
+        tokio::time::sleep(retry_after + ms(2)).await;
+        assert!(limiter.decide(TARGET, 1).await.unwrap().is_granted());
+    }
+    with_each_algorithm!(steps);
+}
