@@ -46,14 +46,7 @@ impl LastType {
 
 impl Keys {
     pub(crate) fn new(name: &str, client_id: &str) -> Self {
-        let beside = |suffix: &str| {
-            if name.contains('{') {
-                format!("{name}:{suffix}")
-            } else {
-                format!("{{{name}}}:{suffix}")
-            }
-        };
-        let (value, permits) = (beside("value"), beside("permits"));
+        let (value, permits) = (beside(name, ":value"), beside(name, ":permits"));
         Self {
             client_id: client_id.to_owned(),
             name: name.to_owned(),
@@ -99,6 +92,15 @@ impl Keys {
             return refuse("its braces would spread its keys over several slots of the cluster");
         }
         Ok(())
+    }
+}
+
+/// The name of a key that stands beside `name`: in braces, or bare where it has a brace of its own.
+pub(crate) fn beside(name: &str, suffix: &str) -> String {
+    if name.contains('{') {
+        format!("{name}{suffix}")
+    } else {
+        format!("{{{name}}}{suffix}")
     }
 }
 

@@ -32,7 +32,7 @@ algorithms.sliding_log = function(keys, numbers, now, random)
   end
 
   local newest = members[1] and score_of(members[1]) or now
-  if newest >= LARGEST_EXACT then
+  if newest >= LARGEST then
     return bad_state('a score of the log is not a time')
   end
 

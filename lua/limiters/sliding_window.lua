@@ -20,7 +20,7 @@ algorithms.sliding_window = function(keys, numbers, now)
   local start = unit > 0 and now - now % unit or now
   if text then
     start = whole(text)
-    if not start or math.abs(start) > LARGEST_EXACT / 2 then
+    if not start or math.abs(start) > LARGEST / 2 then
       return bad_state('the start of the first period is not a time')
     end
   end

@@ -24,6 +24,7 @@ use super::shared_rate::SharedRate;
 use super::{FixedWindow, TokenBucket};
 use crate::backend::redis::connection::Shared;
 use crate::backend::redis::decide::{args, read_answers};
+use crate::keys::beside;
 use crate::permit::Random;
 use crate::rate::Rate;
 use crate::script::{self, Script};
@@ -151,7 +152,7 @@ impl Sides {
     }
 
     fn lock_key(&self) -> String {
-        format!("{{{}}}-lock", self.target.key)
+        beside(&self.target.key, "-lock")
     }
 
     fn shown(&self) -> Keyspace {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::decision::{Decision, Grant};
 use crate::error::{Error, Result};
-use crate::keys::share_a_slot;
+use crate::keys::{beside, share_a_slot};
 use crate::permit::{Random, new_random};
 use crate::window::{At, Timed};
 
@@ -191,7 +191,7 @@ impl Target {
 
 /// The key that is there while the target is locked out.
 fn lock_of(target: &str) -> String {
-    format!("{{{target}}}-lock")
+    beside(target, "-lock")
 }
 
 /// Decides a list of requests over plain state, in order.

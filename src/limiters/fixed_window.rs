@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::model::{Asked, Model, State, Unusable, at_least_one};
 use super::starts::Starts;
 use crate::error::Result;
+use crate::keys::beside;
 use crate::permit::Random;
 use crate::rate::whole_millis;
 use crate::script::{self, Script};
@@ -181,7 +182,7 @@ impl Model for FixedWindow {
     fn keys(&self, target: &str) -> Vec<String> {
         let mut keys = vec![target.to_owned()];
         if self.length_before > 0 {
-            keys.push(format!("{{{target}}}-window"));
+            keys.push(beside(target, "-window"));
         }
         keys
     }
@@ -282,7 +283,7 @@ mod tests {
             let number = |number: &i64| Content::Text(number.to_string());
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, target.to_owned(), &state.count, number);
-            let length = format!("{{{target}}}-window");
+            let length = beside(target, "-window");
             show_key(&mut keyspace, length, &state.length, number);
             keyspace
         }

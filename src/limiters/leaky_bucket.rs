@@ -11,6 +11,7 @@ use super::policy_limiter::PolicyLimiter;
 use super::starts::Starts;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::keys::beside;
 use crate::permit::Random;
 use crate::rate::whole_millis;
 use crate::script::{self, Script};
@@ -208,7 +209,7 @@ impl Model for LeakyBucket {
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
-        vec![target.to_owned(), format!("{{{target}}}-st")]
+        vec![target.to_owned(), beside(target, "-st")]
     }
 
     fn numbers(&self) -> Vec<i64> {
@@ -301,12 +302,7 @@ mod tests {
             let number = |number: &i64| Content::Text(number.to_string());
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, target.to_owned(), &state.value, number);
-            show_key(
-                &mut keyspace,
-                format!("{{{target}}}-st"),
-                &state.start,
-                number,
-            );
+            show_key(&mut keyspace, beside(target, "-st"), &state.start, number);
             keyspace
         }
 

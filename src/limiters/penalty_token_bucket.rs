@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::model::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
 use super::starts::Starts;
 use crate::error::{Error, Result};
+use crate::keys::beside;
 use crate::permit::Random;
 use crate::rate::whole_millis;
 use crate::script::{self, Script};
@@ -172,7 +173,7 @@ impl Model for PenaltyTokenBucket {
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
-        vec![target.to_owned(), format!("{{{target}}}-st")]
+        vec![target.to_owned(), beside(target, "-st")]
     }
 
     fn numbers(&self) -> Vec<i64> {
@@ -271,12 +272,7 @@ mod tests {
             let number = |number: &i64| Content::Text(number.to_string());
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, target.to_owned(), &state.tokens, number);
-            show_key(
-                &mut keyspace,
-                format!("{{{target}}}-st"),
-                &state.start,
-                number,
-            );
+            show_key(&mut keyspace, beside(target, "-st"), &state.start, number);
             for (_, time_to_live) in keyspace.values_mut() {
                 *time_to_live = time_to_live.and_then(as_set);
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::model::{Asked, Model, State, Unusable, at_least_one, div_ceil};
 use super::starts::Starts;
 use crate::error::{Error, Result};
+use crate::keys::beside;
 use crate::permit::Random;
 use crate::rate::whole_millis;
 use crate::script::{self, Script};
@@ -228,7 +229,7 @@ impl Model for SlidingWindow {
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
-        vec![format!("{{{target}}}-st"), format!("{{{target}}}-")]
+        vec![beside(target, "-st"), beside(target, "-")]
     }
 
     fn numbers(&self) -> Vec<i64> {
@@ -307,7 +308,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::keys::share_a_slot;
+    use crate::keys::{beside, share_a_slot};
     use crate::limiters::against_model::{
         Compared, Content, Keyspace, START, as_set, compare, show_key, timed, times_to_live,
     };
@@ -367,16 +368,11 @@ mod tests {
         fn show(state: &Periods, target: &str) -> Keyspace {
             let number = |number: &i64| Content::Text(number.to_string());
             let mut keyspace = Keyspace::new();
-            show_key(
-                &mut keyspace,
-                format!("{{{target}}}-st"),
-                &state.start,
-                number,
-            );
+            show_key(&mut keyspace, beside(target, "-st"), &state.start, number);
             for (last, counter) in &state.counters {
                 show_key(
                     &mut keyspace,
-                    format!("{{{target}}}-{last}"),
+                    beside(target, &format!("-{last}")),
                     counter,
                     number,
                 );

@@ -200,6 +200,7 @@ on_every_store! {
         a_request_costs_what_the_rule_says_and_its_rejection_knows_the_decision,
         rules_are_replaced_while_requests_come_in,
         a_limiter_of_ones_own_decides_alone_but_not_with_others,
+    }
     fixed_window {
         of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it,
         the_next_window_is_there_when_the_denial_said,
@@ -235,6 +236,7 @@ on_every_store! {
         however_often_it_is_asked_the_long_run_rate_is_exact,
         a_grant_tells_what_remains_and_when_the_bucket_is_full,
         a_changed_capacity_caps_at_once_and_a_changed_rate_holds_from_then_on,
+    }
     quota_bucket {
         of_100_with_30_a_minute_one_leaves_99,
         of_10_a_minute_two_fives_are_granted_and_a_third_is_denied,
@@ -280,5 +282,7 @@ on_every_store! {
         of_several_limiters_one_that_grants_locks_nobody_out,
         of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_charged,
         a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused,
+    }
+    timed {
     }
 }

@@ -55,7 +55,7 @@ async fn a_key_whose_state_would_lie_in_several_slots_is_refused() {
     let keyed = client
         .keyed_rate_limiter("k:", Rate::overall(1, HOUR))
         .unwrap();
-    for bad in ["a}b", "x{}y"] {
+    for bad in ["a}b", "{a", "x{}y"] {
         let limiters: [&dyn Limiter; 2] = [&leaky, &keyed];
         for limiter in limiters {
             let refused = limiter.decide(bad, 1).await;
@@ -66,7 +66,7 @@ async fn a_key_whose_state_would_lie_in_several_slots_is_refused() {
         }
     }
     // All that a sliding window has stands beside its target's name.
-    for good in ["a", "user:1", "a}b", "{a"] {
+    for good in ["a", "user:1", "a}b"] {
         let decision = sliding.decide(good, 1).await.unwrap();
         assert!(decision.is_granted());
     }
