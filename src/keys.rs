@@ -59,11 +59,15 @@ impl Keys {
         if self.name.is_empty() {
             return refuse("it is empty");
         }
-        let tag = hash_tag(&self.name);
-        if is_cluster && self.in_order().iter().any(|key| hash_tag(key) != tag) {
+        if is_cluster && !self.share_a_slot() {
             return refuse("its braces would spread its keys over several slots of the cluster");
         }
         Ok(())
+    }
+
+    fn share_a_slot(&self) -> bool {
+        let tag = hash_tag(&self.name);
+        self.in_order().iter().all(|key| hash_tag(key) == tag)
     }
 }
 

@@ -7,13 +7,16 @@
 //! live grants. A permit taken at T is back at T + interval, inclusive. The books balance: permits left + permits of
 //! the live grants = rate. Where a peer's call, or a key that went away, left them out of balance, [`settle`] finds
 //! it as the script's namesake does.
+//!
+//! What an acquire runs through is inlined, so that its settings and sums stay in registers: else copying them through
+//! memory takes as long as deciding.
 
 mod expiry;
 mod grants;
 mod rates;
 mod requests;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::decision::Grant;
 use crate::permit::Random;
@@ -58,7 +61,8 @@ pub(crate) struct Pool {
 pub(crate) struct Window {
     pub(crate) settings: Timed<Settings>,
     pub(crate) overall: Pool,
-    pub(crate) clients: HashMap<String, Pool>,
+    /// Few: the clients of one store in one process.
+    pub(crate) clients: BTreeMap<String, Pool>,
 }
 
 /// One sending of a list of requests.
@@ -108,6 +112,7 @@ struct Open<'a> {
 }
 
 impl Window {
+    #[inline]
     fn open(&mut self, client: &str, server: i64) -> Result<Open<'_>, NotInitialized> {
         self.drop_expired(client, server);
         let settings = *self.settings.get().ok_or(NotInitialized)?;
@@ -123,6 +128,7 @@ impl Window {
     }
 
     /// Decides a list of requests, in order, as if each had come alone at the same time.
+    #[inline]
     pub(crate) fn acquire(
         &mut self,
         at: At,
@@ -228,6 +234,7 @@ impl Window {
 
 impl Open<'_> {
     /// What is left at `now`, once the grants whose window has passed are back. Reads only.
+    #[inline]
     fn settle(&self, now: i64, check: bool) -> Settled {
         let Settings { rate, interval, .. } = self.settings;
         let grants = self.pool.grants();
@@ -263,6 +270,7 @@ impl Open<'_> {
         settled
     }
 
+    #[inline]
     fn write(&mut self, settled: &Settled, taken: i64) {
         match self.pool.value.get_mut() {
             // DECRBY keeps a time to live, SET drops it.
@@ -276,6 +284,7 @@ impl Open<'_> {
     }
 
     /// Keep alive where the limiter has one, else the time to live of the hash for the keys beside it.
+    #[inline]
     fn renew(&mut self, server: i64) {
         let Self {
             settings,
@@ -295,12 +304,14 @@ impl Open<'_> {
 }
 
 impl Pool {
+    #[inline]
     pub(crate) fn grants(&self) -> &Grants {
         static NONE: Grants = Grants::new();
         self.grants.get().unwrap_or(&NONE)
     }
 
     /// As Redis does it: a zset without members is gone, its time to live with it.
+    #[inline]
     fn change_grants<T>(&mut self, change: impl FnOnce(&mut Grants) -> T) -> T {
         let grants = self.grants.get_or_set(Grants::new);
         let answer = change(grants);
