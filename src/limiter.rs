@@ -536,7 +536,7 @@ impl RRateLimiter for RateLimiter {
     }
 
     async fn try_acquire(&self, permits: u32) -> Result<bool> {
-        Ok(self.asked_for(permits)?.decide(permits).await?.is_granted())
+        self.asked_for(permits)?.is_granted(permits).await
     }
 
     async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool> {
