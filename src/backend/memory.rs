@@ -3,11 +3,15 @@
 //! Each name's limiter has its own lock. Who holds a shard's lock may take a limiter's, never the other way round; who
 //! needs several limiters at once has to find them all first and then lock them in the order of their names.
 
+mod lock;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+
+use lock::lock;
 
 use super::{Backend, IfMissing, State, TimeToLive};
 use crate::clock::{Clock, TokioClock};
@@ -136,8 +140,7 @@ impl Limiter {
 
     #[inline]
     fn held(&self) -> MutexGuard<'_, Held> {
-        // A step that panicked would be a bug; what it left behind is still the best state there is.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
