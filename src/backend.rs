@@ -4,6 +4,7 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -48,6 +49,11 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// Whether the keys of a limiter must share a hash slot.
     fn is_cluster(&self) -> bool;
 
+    /// The same backend for one limiter alone, where that spares each call to find it.
+    fn for_limiter(&self, _keys: &Keys) -> Option<Arc<dyn Backend>> {
+        None
+    }
+
     /// Decides a list of requests. `random` names the call; `summed_rate`, here and below, is the rate at which the
     /// caller had the live grants summed lately.
     async fn acquire(
@@ -57,8 +63,8 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         requests: Requests,
         summed_rate: Option<i64>,
     ) -> Result<Answer>;
-    /// One request's answer, from a backend that has it without waiting for anybody.
-    fn acquire_now(&self, _keys: &Keys, _random: Random, _permits: u32) -> Option<Result<Answer>> {
+    /// One request's answer and the call's name, from a backend that has them without waiting for anybody.
+    fn acquire_now(&self, _keys: &Keys, _permits: u32) -> Option<Result<(Random, Answer)>> {
         None
     }
 

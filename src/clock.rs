@@ -63,6 +63,7 @@ impl Clock {
     }
 
     /// The time to send with a call; `None` leaves it to the store.
+    #[inline]
     pub(crate) fn now(&self) -> Option<i64> {
         match &self.0 {
             Source::Server => None,

@@ -88,10 +88,14 @@ impl Keys {
         if self.name.is_empty() {
             return refuse("it is empty");
         }
-        if is_cluster && !share_a_slot(&self.in_order()) {
+        if is_cluster && !self.share_a_slot() {
             return refuse("its braces would spread its keys over several slots of the cluster");
         }
         Ok(())
+    }
+
+    fn share_a_slot(&self) -> bool {
+        share_a_slot(&self.in_order())
     }
 }
 

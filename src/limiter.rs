@@ -485,7 +485,11 @@ impl RateLimiter {
             key: keys.name.clone(),
             penalty: None,
         };
-        Ok(Share::new(queue.shared_backend(), target, permits))
+        Ok(Share::new(
+            Arc::clone(queue.client_backend()),
+            target,
+            permits,
+        ))
     }
 
     /// The queue, once the name and the permits are found good.
@@ -555,7 +559,7 @@ impl RRateLimiter for RateLimiter {
     }
 
     async fn try_acquire(&self, permits: u32) -> Result<bool> {
-        Ok(self.asked_for(permits)?.decide(permits).await?.is_granted())
+        self.asked_for(permits)?.is_granted(permits).await
     }
 
     async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool> {

@@ -12,13 +12,37 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// The random bytes that name a grant.
 pub(crate) type Random = [u8; 16];
 
-/// Bytes that no other call has: a process counts on from its own random 128 bits, so that a call costs no system call.
-/// They ascend, so that the grants of one millisecond are put down in their order.
+/// What a process counts on from: its own random 128 bits, so that a call costs no system call.
+static START: LazyLock<u128> = LazyLock::new(|| uuid::Uuid::new_v4().as_u128());
+
+/// Bytes that no other call has. They ascend, so that the grants of one millisecond are put down in their order.
 pub(crate) fn new_random() -> Random {
-    static START: LazyLock<u128> = LazyLock::new(|| uuid::Uuid::new_v4().as_u128());
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     START.wrapping_add(u128::from(call)).to_be_bytes()
+}
+
+/// Bytes as [`new_random`] makes them, for one who counts alone: threads that count together wait for one another.
+#[derive(Debug)]
+pub(crate) struct Names {
+    next: u128,
+}
+
+impl Names {
+    pub(crate) fn new() -> Self {
+        // The upper half tells the counters apart; it is 0 for `new_random`.
+        static COUNTERS: AtomicU64 = AtomicU64::new(1);
+        let counter = COUNTERS.fetch_add(1, Ordering::Relaxed);
+        Self {
+            next: START.wrapping_add(u128::from(counter) << 64),
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Random {
+        let next = self.next;
+        self.next = next.wrapping_add(1);
+        next.to_be_bytes()
+    }
 }
 
 /// Writes the member of a grant.
@@ -58,6 +82,19 @@ mod tests {
     fn no_two_calls_have_the_same_name() {
         let names: std::collections::HashSet<_> = (0..100_000).map(|_| new_random()).collect();
         assert_eq!(names.len(), 100_000);
+    }
+
+    #[test]
+    fn who_counts_alone_makes_names_that_ascend_and_that_nobody_else_has() {
+        let (mut one, mut other) = (Names::new(), Names::new());
+        let names: Vec<_> = (0..1_000).map(|_| one.next()).collect();
+        let others: Vec<_> = (0..1_000).map(|_| other.next()).collect();
+        let all: std::collections::HashSet<_> = [&names[..], &others[..], &[new_random()]]
+            .concat()
+            .into_iter()
+            .collect();
+        assert_eq!(all.len(), 2_001);
+        assert!(names.is_sorted());
     }
 
     #[test]

@@ -36,7 +36,7 @@ use crate::error::Result;
 use crate::keys::Keys;
 use crate::permit::{Random, new_random};
 use crate::window::{Answer, Requests};
-use batch::{Batch, decision};
+use batch::{Batch, decision, granted_alone};
 use caller::{LoneCall, Receiver};
 use desk::{Desk, Next, Request, Wake};
 
@@ -45,6 +45,7 @@ pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 pub(crate) struct Queue {
     backend: Arc<dyn Backend>,
+    client_backend: Arc<dyn Backend>,
     keys: Keys,
     desk: Mutex<Desk>,
     /// Wakes the driver out of its sleep.
@@ -55,7 +56,10 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new(backend: Arc<dyn Backend>, keys: Keys) -> Self {
         Self {
-            backend,
+            backend: backend
+                .for_limiter(&keys)
+                .unwrap_or_else(|| Arc::clone(&backend)),
+            client_backend: backend,
             keys,
             desk: Mutex::default(),
             arrived: Notify::new(),
@@ -67,8 +71,9 @@ impl Queue {
         &*self.backend
     }
 
-    pub(crate) fn shared_backend(&self) -> Arc<dyn Backend> {
-        Arc::clone(&self.backend)
+    /// The client's backend, for decisions by several limiters.
+    pub(crate) fn client_backend(&self) -> &Arc<dyn Backend> {
+        &self.client_backend
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -90,6 +95,10 @@ impl Queue {
         if let Some(decision) = self.decide_at_once(permits) {
             return decision;
         }
+        self.decide_together(permits).await
+    }
+
+    async fn decide_together(self: &Arc<Self>, permits: u32) -> Result<Decision> {
         loop {
             let receiver = {
                 let mut desk = self.desk();
@@ -109,18 +118,30 @@ impl Queue {
         }
     }
 
+    /// Whether the permits are granted now.
+    pub(crate) async fn is_granted(self: &Arc<Self>, permits: u32) -> Result<bool> {
+        if let Some(answer) = self.backend.acquire_now(&self.keys, permits) {
+            // Making a whole decision takes as long as such an answer.
+            let (_, answer) = answer?;
+            return granted_alone(&self.keys.name, permits, &answer);
+        }
+        // In its own box, so that a future that needs none of this is small.
+        let decision = Box::pin(self.decide_together(permits)).await?;
+        Ok(decision.is_granted())
+    }
+
     /// The decision of a backend that needs no waiting, and so no combining.
     fn decide_at_once(&self, permits: u32) -> Option<Result<Decision>> {
-        let random = new_random();
-        let answer = self.backend.acquire_now(&self.keys, random, permits)?;
-        Some(answer.and_then(|answer| self.decision_alone(random, permits, &answer)))
+        let answer = self.backend.acquire_now(&self.keys, permits)?;
+        Some(answer.and_then(|(random, answer)| self.decision_alone(random, permits, &answer)))
     }
 
     /// What the answer means where it was asked for one request.
     fn decision_alone(&self, random: Random, permits: u32, answer: &Answer) -> Result<Decision> {
-        let taken = Requests::one(permits).taken(answer.balance, answer.rate);
+        let is_granted = granted_alone(&self.keys.name, permits, answer)?;
+        let taken = if is_granted { i64::from(permits) } else { 0 };
         let left = answer.balance - taken;
-        decision(&self.keys.name, random, permits, taken > 0, left, answer)
+        decision(&self.keys.name, random, permits, is_granted, left, answer)
     }
 
     /// Waits in line until the permits are granted; `false` where `until` came first.

@@ -7,6 +7,9 @@
 //! live grants. A permit taken at T is back at T + interval, inclusive. The books balance: permits left + permits of
 //! the live grants = rate. Where a peer's call, or a key that went away, left them out of balance, [`settle`] finds
 //! it as the script's namesake does.
+//!
+//! What an acquire runs through is inlined, so that its settings and sums stay in registers: else copying them through
+//! memory takes as long as deciding.
 
 mod expiry;
 mod grants;
@@ -14,7 +17,7 @@ mod joint;
 mod rates;
 mod requests;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::decision::Grant;
 use crate::permit::Random;
@@ -60,7 +63,8 @@ pub(crate) struct Pool {
 pub(crate) struct Window {
     pub(crate) settings: Timed<Settings>,
     pub(crate) overall: Pool,
-    pub(crate) clients: HashMap<String, Pool>,
+    /// Few: the clients of one store in one process.
+    pub(crate) clients: BTreeMap<String, Pool>,
 }
 
 /// One sending of a list of requests.
@@ -110,6 +114,7 @@ struct Open<'a> {
 }
 
 impl Window {
+    #[inline]
     fn open(&mut self, client: &str, server: i64) -> Result<Open<'_>, NotInitialized> {
         self.drop_expired(client, server);
         let settings = *self.settings.get().ok_or(NotInitialized)?;
@@ -125,6 +130,7 @@ impl Window {
     }
 
     /// Decides a list of requests, in order, as if each had come alone at the same time.
+    #[inline]
     pub(crate) fn acquire(
         &mut self,
         at: At,
@@ -230,11 +236,13 @@ impl Window {
 
 impl Open<'_> {
     /// What is left at `now`, once the grants whose window has passed are back. Reads only.
+    #[inline]
     fn settle(&self, now: i64, check: bool) -> Settled {
         let value = self.pool.value.get().copied();
         self.pool.settle(&self.settings, value, now, check)
     }
 
+    #[inline]
     fn write(&mut self, settled: &Settled, taken: i64) {
         match self.pool.value.get_mut() {
             // DECRBY keeps a time to live, SET drops it.
@@ -248,6 +256,7 @@ impl Open<'_> {
     }
 
     /// Keep alive where the limiter has one, else the time to live of the hash for the keys beside it.
+    #[inline]
     fn renew(&mut self, server: i64) {
         let Self {
             settings,
@@ -267,6 +276,7 @@ impl Open<'_> {
 }
 
 impl Pool {
+    #[inline]
     pub(crate) fn grants(&self) -> &Grants {
         static NONE: Grants = Grants::new();
         self.grants.get().unwrap_or(&NONE)
@@ -314,6 +324,7 @@ impl Pool {
     }
 
     /// As Redis does it: a zset without members is gone, its time to live with it.
+    #[inline]
     fn change_grants<T>(&mut self, change: impl FnOnce(&mut Grants) -> T) -> T {
         let grants = self.grants.get_or_set(Grants::new);
         let answer = change(grants);

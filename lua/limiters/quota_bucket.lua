@@ -16,6 +16,9 @@ algorithms.quota_bucket = function(keys, numbers, now)
 
   local fields = redis.call('hmget', bucket, 'remain', 'timestamp', 'timestamp_fraction')
   local remain, timestamp, fraction = capacity, second, 0
+  if not (fields[1] or fields[2]) and redis.call('exists', bucket) == 1 then
+    return bad_state('the hash is no bucket of a quota')
+  end
   if fields[1] and fields[2] then
     remain, timestamp, fraction = finite(fields[1]), finite(fields[2]), finite(fields[3] or '0')
     if not (remain and timestamp and fraction) then

@@ -18,6 +18,9 @@ algorithms.shared_rate = function(keys, numbers, now, random, sent_before)
   local fields = redis.call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
   local is_there = fields[1] and fields[2] and fields[3]
   local is_of_other_type = fields[3] == digits(1 - limiter_type)
+  if not (fields[1] or fields[2] or fields[3]) and redis.call('exists', name) == 1 then
+    return bad_state('the hash is no rate limiter')
+  end
   local starts_afresh = rate > 0 and (not is_there or is_of_other_type)
   local sets_rate = starts_afresh
   local limiter

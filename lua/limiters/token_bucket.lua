@@ -12,6 +12,9 @@ algorithms.token_bucket = function(keys, numbers, now)
 
   local fields = redis.call('hmget', bucket, 'tokens', 'last_refill_timestamp', 'last_refill_fraction')
   local tokens, refilled_at, fraction = capacity, now, 0
+  if not (fields[1] or fields[2]) and redis.call('exists', bucket) == 1 then
+    return bad_state('the hash is no bucket of tokens')
+  end
   if fields[1] and fields[2] then
     tokens, refilled_at, fraction = finite(fields[1]), finite(fields[2]), finite(fields[3] or '0')
     if not (tokens and refilled_at and fraction) then

@@ -1,25 +1,31 @@
 //! Limiters in this process: the pure model behind a lock, and a clock.
+//!
+//! Each name's limiter has its own lock. Who holds a shard's lock may take a limiter's, never the other way round; who
+//! needs several limiters at once has to find them all first and then lock them in the order of their names.
 
+mod lock;
 mod targets;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+
+use lock::lock;
 
 use super::{Backend, IfMissing, State, TimeToLive};
 use crate::clock::{Clock, TokioClock};
 use crate::decision::Grant;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
+use crate::limiters;
 use crate::limiters::call::{Answers, Call};
-use crate::permit::Random;
+use crate::permit::{Names, Random};
 use crate::rate::{Rate, ValidRate};
 use crate::window::{
-    Acquire, Answer, At, Condition, Expiry, NotInitialized, Requests, Settings, Window,
+    Acquire, Answer, At, Condition, Expiry, NotInitialized, Requests, Settings, Timed, Window,
 };
-use targets::Targets;
 
 /// Limiters in memory. Clones share them, so several clients can.
 ///
@@ -45,25 +51,35 @@ struct Shared {
     clock: TokioClock,
     /// A name's limiter is in the shard that its bytes choose, so that threads seldom wait for one another.
     shards: [Mutex<Shard>; SHARDS],
-    targets: Mutex<Targets>,
 }
 
 const SHARDS: usize = 32;
 
 #[derive(Debug, Default)]
 struct Shard {
-    by_name: HashMap<String, Held>,
+    by_name: HashMap<String, Arc<Limiter>>,
     /// Expired limiters are looked for when there are this many, so that forgotten names cost no memory for ever.
     sweep_at: usize,
 }
 
 const SMALLEST_SWEEP: usize = 32;
 
-#[derive(Debug, Default)]
+/// One name's limiter, there or not. Whoever has it finds it without the map, and the map keeps it as long as anybody
+/// has it: so a name never has two. On cache lines of its own, so that threads on different limiters do not meet.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Limiter(Mutex<Held>);
+
+#[derive(Debug)]
 struct Held {
     window: Window,
     /// The rate at which the grants were summed. Nobody touches the state past this crate, so once a rate is enough.
     summed_rate: Option<i64>,
+    names: Names,
+    /// The state of another kind of limiter under this name.
+    other: Option<Box<dyn limiters::model::State>>,
+    /// Set while the target is locked out.
+    lock: Timed<()>,
 }
 
 impl MemoryStore {
@@ -72,26 +88,21 @@ impl MemoryStore {
         Self(Arc::new(Shared {
             clock: TokioClock::start(),
             shards: Default::default(),
-            targets: Mutex::default(),
         }))
     }
 
-    /// Runs one step on one limiter, alone.
-    fn with<T>(&self, name: &str, step: impl FnOnce(&mut Held, i64) -> T) -> T {
-        // A step that panicked would be a bug; what it left behind is still the best state there is.
+    fn limiter(&self, name: &str) -> Arc<Limiter> {
+        // The map stays whole whatever panics elsewhere.
         let mut shard = self.0.shards[shard_of(name)]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let server = self.0.clock.now();
-        if let Some(held) = shard.by_name.get_mut(name) {
-            return step(held, server);
+        if let Some(limiter) = shard.by_name.get(name) {
+            return Arc::clone(limiter);
         }
-        let mut held = Held::default();
-        let answer = step(&mut held, server);
-        if !held.window.is_gone(server) {
-            shard.insert(name, held, server);
-        }
-        answer
+        shard.sweep(self.0.clock.now());
+        let limiter = Arc::new(Limiter::new());
+        shard.by_name.insert(name.to_owned(), Arc::clone(&limiter));
+        limiter
     }
 }
 
@@ -110,12 +121,35 @@ impl Default for MemoryStore {
 }
 
 impl Shard {
-    fn insert(&mut self, name: &str, held: Held, server: i64) {
-        if self.by_name.len() >= self.sweep_at {
-            self.by_name.retain(|_, held| !held.window.is_gone(server));
-            self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
+    /// Drops limiters that hold nothing any more and that nobody has, where there are many.
+    fn sweep(&mut self, server: i64) {
+        if self.by_name.len() < self.sweep_at {
+            return;
         }
-        self.by_name.insert(name.to_owned(), held);
+        self.by_name.retain(|_, limiter| {
+            // First: who let go of it afterwards may have set it up in between. Only this map hands out more.
+            let is_had = Arc::get_mut(limiter).is_none();
+            let is_gone = limiter.held().is_gone(server);
+            is_had || !is_gone
+        });
+        self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
+    }
+}
+
+impl Limiter {
+    fn new() -> Self {
+        Self(Mutex::new(Held {
+            window: Window::default(),
+            summed_rate: None,
+            names: Names::new(),
+            other: None,
+            lock: Timed::default(),
+        }))
+    }
+
+    #[inline]
+    fn held(&self) -> MutexGuard<'_, Held> {
+        lock(&self.0)
     }
 }
 
@@ -124,6 +158,8 @@ impl Shard {
 pub(crate) struct MemoryBackend {
     store: MemoryStore,
     clock: Clock,
+    /// The one that it is for, if it is for one alone.
+    limiter: Option<Arc<Limiter>>,
 }
 
 impl MemoryBackend {
@@ -131,18 +167,30 @@ impl MemoryBackend {
         Self {
             store: store.clone(),
             clock,
+            limiter: None,
         }
     }
 
-    fn with<T>(&self, keys: &Keys, step: impl FnOnce(&mut Held, At) -> T) -> T {
+    /// Runs one step on one limiter, alone.
+    #[inline]
+    fn with<T>(&self, keys: &Keys, step: impl FnOnce(&mut Held, At) -> T) -> Result<T> {
         let passed = self.clock.now();
-        self.store.with(&keys.name, |held, server| {
-            let now = passed.unwrap_or(server);
-            step(held, At { now, server })
-        })
+        let found;
+        let limiter = match &self.limiter {
+            Some(limiter) => limiter,
+            None => {
+                found = self.store.limiter(&keys.name);
+                &found
+            }
+        };
+        let mut held = limiter.held();
+        let server = self.store.0.clock.now();
+        let now = passed.unwrap_or(server);
+        held.check_kind(&keys.name, server)?;
+        Ok(step(&mut held, At { now, server }))
     }
 
-    fn step<T>(&self, keys: &Keys, step: impl FnOnce(&mut Window, At) -> T) -> T {
+    fn step<T>(&self, keys: &Keys, step: impl FnOnce(&mut Window, At) -> T) -> Result<T> {
         self.with(keys, |held, at| step(&mut held.window, at))
     }
 
@@ -151,41 +199,34 @@ impl MemoryBackend {
         keys: &Keys,
         step: impl FnOnce(&mut Window, At) -> Result<T, NotInitialized>,
     ) -> Result<T> {
-        self.step(keys, step)
+        self.step(keys, step)?
             .map_err(|NotInitialized| not_initialized(keys))
-    }
-
-    fn decide(&self, keys: &Keys, random: Random, requests: Requests) -> Result<Answer> {
-        self.with(keys, |held, at| {
-            let call = Acquire {
-                random,
-                sent_before: false,
-                summed_rate: held.summed_rate,
-                requests,
-            };
-            let answer = held
-                .window
-                .acquire(at, &keys.client_id, &call)
-                .map_err(|NotInitialized| not_initialized(keys))?;
-            if answer.counted > 0 {
-                held.summed_rate = Some(answer.rate);
-            }
-            Ok(answer)
-        })
     }
 }
 
-impl MemoryBackend {
-    fn decide_targets(&self, call: &Call) -> Result<Answers> {
-        let server = self.store.0.clock.now();
-        let now = self.clock.now().unwrap_or(server);
-        let mut targets = self
-            .store
-            .0
-            .targets
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        targets.decide(call, At { now, server })
+impl Held {
+    #[inline]
+    fn decide(
+        &mut self,
+        at: At,
+        keys: &Keys,
+        random: Random,
+        requests: Requests,
+    ) -> Result<Answer> {
+        let call = Acquire {
+            random,
+            sent_before: false,
+            summed_rate: self.summed_rate,
+            requests,
+        };
+        let answer = self
+            .window
+            .acquire(at, &keys.client_id, &call)
+            .map_err(|NotInitialized| not_initialized(keys))?;
+        if answer.counted > 0 {
+            self.summed_rate = Some(answer.rate);
+        }
+        Ok(answer)
     }
 }
 
@@ -212,6 +253,14 @@ impl Backend for MemoryBackend {
         false
     }
 
+    fn for_limiter(&self, keys: &Keys) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(Self {
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            limiter: Some(self.store.limiter(&keys.name)),
+        }))
+    }
+
     async fn acquire(
         &self,
         keys: &Keys,
@@ -219,26 +268,31 @@ impl Backend for MemoryBackend {
         requests: Requests,
         _summed_rate: Option<i64>,
     ) -> Result<Answer> {
-        self.decide(keys, random, requests)
+        self.with(keys, |held, at| held.decide(at, keys, random, requests))?
     }
 
-    fn acquire_now(&self, keys: &Keys, random: Random, permits: u32) -> Option<Result<Answer>> {
-        Some(self.decide(keys, random, Requests::one(permits)))
+    fn acquire_now(&self, keys: &Keys, permits: u32) -> Option<Result<(Random, Answer)>> {
+        let answer = self.with(keys, |held, at| {
+            let random = held.names.next();
+            let answer = held.decide(at, keys, random, Requests::one(permits))?;
+            Ok((random, answer))
+        });
+        Some(answer.and_then(|decided| decided))
     }
 
     async fn decide(&self, call: &Call) -> Result<Answers> {
-        self.decide_targets(call)
+        self.decide_call(call)
     }
 
     fn decide_now(&self, call: &Call) -> Option<Result<Answers>> {
-        Some(self.decide_targets(call))
+        Some(self.decide_call(call))
     }
 
     async fn refund(&self, keys: &Keys, grant: &Grant, _summed_rate: Option<i64>) -> Result<u32> {
         self.with(keys, |held, at| {
             let summed_rate = held.summed_rate;
             held.window.refund(at, &keys.client_id, grant, summed_rate)
-        })
+        })?
         .map_err(|NotInitialized| not_initialized(keys))
     }
 
@@ -247,7 +301,7 @@ impl Backend for MemoryBackend {
             let summed_rate = held.summed_rate;
             held.window
                 .release(at, &keys.client_id, permits, summed_rate)
-        })
+        })?
         .map_err(|NotInitialized| not_initialized(keys))?;
         Ok(())
     }
@@ -259,16 +313,15 @@ impl Backend for MemoryBackend {
     }
 
     async fn try_set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<bool> {
-        Ok(self.step(keys, |window, at| {
+        self.step(keys, |window, at| {
             window.try_set_rate(at, &keys.client_id, rate)
-        }))
+        })
     }
 
     async fn set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<()> {
         self.step(keys, |window, at| {
             window.set_rate(at, &keys.client_id, rate)
-        });
-        Ok(())
+        })
     }
 
     async fn update_rate(
@@ -278,7 +331,7 @@ impl Backend for MemoryBackend {
         state: State,
         if_missing: IfMissing,
     ) -> Result<bool> {
-        Ok(self.step(keys, |window, at| {
+        self.step(keys, |window, at| {
             window.update_rate(
                 at,
                 &keys.client_id,
@@ -286,38 +339,37 @@ impl Backend for MemoryBackend {
                 state == State::Keep,
                 if_missing == IfMissing::DoNothing,
             )
-        }))
+        })
     }
 
     async fn config(&self, keys: &Keys) -> Result<Option<Rate>> {
-        Ok(self
-            .step(keys, |window, at| window.config(at.server))
-            .map(Settings::rate))
+        let settings = self.step(keys, |window, at| window.config(at.server))?;
+        Ok(settings.map(Settings::rate))
     }
 
     async fn exists(&self, keys: &Keys) -> Result<bool> {
-        Ok(self.step(keys, |window, at| window.exists(at.server)))
+        self.step(keys, |window, at| window.exists(at.server))
     }
 
     async fn delete(&self, keys: &Keys) -> Result<bool> {
-        Ok(self.step(keys, |window, at| window.delete(&keys.client_id, at.server)))
+        self.step(keys, |window, at| window.delete(&keys.client_id, at.server))
     }
 
     async fn expire(&self, keys: &Keys, expiry: Expiry, condition: Condition) -> Result<bool> {
-        Ok(self.step(keys, |window, at| {
+        self.step(keys, |window, at| {
             window.expire(&keys.client_id, at.server, expiry, condition)
-        }))
+        })
     }
 
     async fn clear_expire(&self, keys: &Keys) -> Result<bool> {
-        Ok(self.step(keys, |window, at| {
+        self.step(keys, |window, at| {
             window.clear_expire(&keys.client_id, at.server)
-        }))
+        })
     }
 
     async fn remain_time_to_live(&self, keys: &Keys) -> Result<TimeToLive> {
         Ok(
-            match self.step(keys, |window, at| window.remain_time_to_live(at.server)) {
+            match self.step(keys, |window, at| window.remain_time_to_live(at.server))? {
                 None => TimeToLive::Missing,
                 Some(None) => TimeToLive::Unlimited,
                 Some(Some(millis)) => {
@@ -350,5 +402,23 @@ mod tests {
         let held = |shard: &Mutex<Shard>| shard.lock().unwrap().by_name.len();
         let held: usize = store.0.shards.iter().map(held).sum();
         assert!(held <= SHARDS * SMALLEST_SWEEP, "{held} limiters are held");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_a_limiter_meets_others_on_it_however_often_it_was_gone_and_others_were_swept()
+    {
+        let store = MemoryStore::new();
+        let backend = MemoryBackend::new(&store, Clock::server());
+        let rate = Rate::overall(1, Duration::from_secs(1)).validate().unwrap();
+        let keys = Keys::new("kept", "id");
+        let kept = backend.for_limiter(&keys).unwrap();
+        for i in 0..SHARDS * SMALLEST_SWEEP * 2 {
+            store.limiter(&i.to_string());
+        }
+        assert!(!kept.exists(&keys).await.unwrap());
+        backend.set_rate(&keys, rate).await.unwrap();
+        assert!(kept.exists(&keys).await.unwrap());
+        assert!(kept.delete(&keys).await.unwrap());
+        assert!(!backend.exists(&keys).await.unwrap());
     }
 }

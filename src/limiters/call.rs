@@ -81,7 +81,7 @@ impl Call {
 
     /// Whether the store can tell a repetition of this call from another one.
     pub(crate) fn can_be_repeated(&self) -> bool {
-        matches!(&self.limiters[..], [only] if only.model.remembers_grants())
+        matches!(&self.limiters[..], [only] if only.model.is_on_the_window())
     }
 }
 
@@ -127,7 +127,7 @@ impl Answers {
         let (retry_after, reset) = (millis(answer.retry_after), millis(answer.reset));
         match answer.outcome {
             Outcome::Granted => Ok(Decision::Granted {
-                grant: if target.model.remembers_grants() {
+                grant: if target.model.is_on_the_window() {
                     Grant {
                         score: self.score,
                         random: call.random,

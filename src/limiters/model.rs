@@ -56,8 +56,8 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     /// Of its function in Lua.
     const NAME: &'static str;
 
-    /// Whether a grant can be found again in the state by its random bytes.
-    const REMEMBERS_GRANTS: bool = false;
+    /// Whether its state is RRateLimiter's window, where a grant is found again by its random bytes.
+    const ON_THE_WINDOW: bool = false;
 
     /// Whether a lock denies also where this limiter has no penalty: a peer set it.
     const MINDS_EVERY_LOCK: bool = false;
@@ -126,7 +126,7 @@ pub(crate) enum Unusable {
 /// An algorithm without its types, so that one call holds several.
 pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
-    fn remembers_grants(&self) -> bool;
+    fn is_on_the_window(&self) -> bool;
     fn minds_every_lock(&self) -> bool;
     fn script(&self) -> &'static Script;
     fn limit(&self) -> Option<i64>;
@@ -143,8 +143,8 @@ impl<M: Model> AnyModel for M {
         M::NAME
     }
 
-    fn remembers_grants(&self) -> bool {
-        M::REMEMBERS_GRANTS
+    fn is_on_the_window(&self) -> bool {
+        M::ON_THE_WINDOW
     }
 
     fn minds_every_lock(&self) -> bool {

@@ -69,7 +69,7 @@ impl Model for SharedRate {
     type State = Window;
 
     const NAME: &'static str = "shared_rate";
-    const REMEMBERS_GRANTS: bool = true;
+    const ON_THE_WINDOW: bool = true;
 
     fn script() -> &'static Script {
         &script::SHARED_RATE

@@ -86,6 +86,24 @@ impl Batch {
     }
 }
 
+/// Whether a request that was the only one of its call was granted.
+#[inline]
+pub(super) fn granted_alone(name: &str, permits: u32, answer: &Answer) -> Result<bool> {
+    check_fits(name, permits, answer.rate)?;
+    Ok(Requests::one(permits).taken(answer.balance, answer.rate) > 0)
+}
+
+fn check_fits(name: &str, permits: u32, rate: i64) -> Result<()> {
+    if i64::from(permits) > rate {
+        return Err(Error::PermitsExceedRate {
+            name: name.to_owned(),
+            requested: permits,
+            rate: rate as u64,
+        });
+    }
+    Ok(())
+}
+
 /// One request's answer, where `left` permits remain after it.
 pub(super) fn decision(
     name: &str,
@@ -95,14 +113,8 @@ pub(super) fn decision(
     left: i64,
     answer: &Answer,
 ) -> Result<Decision> {
+    check_fits(name, permits, answer.rate)?;
     let limit = answer.rate as u64;
-    if i64::from(permits) > answer.rate {
-        return Err(Error::PermitsExceedRate {
-            name: name.to_owned(),
-            requested: permits,
-            rate: limit,
-        });
-    }
     let remaining = left.max(0) as u64;
     let reset = answer.reset();
     Ok(if is_granted {

@@ -48,6 +48,7 @@ impl<T> Timed<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn drop_expired(&mut self, server: i64) {
         if self.expires_at().is_some_and(|at| server > at) {
             self.remove();
@@ -128,6 +129,7 @@ impl Window {
             .chain(of_client.into_iter().flatten())
     }
 
+    #[inline]
     pub(super) fn drop_expired(&mut self, client: &str, server: i64) {
         self.settings.drop_expired(server);
         self.overall.drop_expired(server);

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use crate::decision::Grant;
 use crate::permit::{self, Random};
 
-/// A member: ours without its own allocation, a peer's as its bytes.
+/// A member: ours without its own allocation, a peer's as its bytes, in a box so that it does not make ours larger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Member {
     Ours { random: Random, permits: u32 },
-    Other(Bytes),
+    Other(Box<Bytes>),
 }
 
 impl Member {
@@ -19,21 +19,21 @@ impl Member {
     fn from_wire(bytes: &[u8]) -> Self {
         match permit::decode(bytes) {
             Some((random, permits)) => Self::new(random, permits),
-            None => Self::Other(Bytes::copy_from_slice(bytes)),
+            None => Self::Other(Box::new(Bytes::copy_from_slice(bytes))),
         }
     }
 
     fn new(random: &[u8], permits: u32) -> Self {
         match random.try_into() {
             Ok(random) => Self::Ours { random, permits },
-            Err(_) => Self::Other(permit::encode(random, permits)),
+            Err(_) => Self::Other(Box::new(permit::encode(random, permits))),
         }
     }
 
     fn to_wire(&self) -> Bytes {
         match self {
             Self::Ours { random, permits } => permit::encode(random, *permits),
-            Self::Other(bytes) => bytes.clone(),
+            Self::Other(bytes) => Bytes::clone(bytes),
         }
     }
 
@@ -72,6 +72,7 @@ struct Entry {
 
 impl Entry {
     /// Whether it stands before another: equal scores are ordered by the members' bytes, as Redis orders them.
+    #[inline]
     fn is_before(&self, other: &Self) -> bool {
         if self.score != other.score {
             return self.score < other.score;
@@ -108,6 +109,7 @@ impl Grants {
         self.entries.len()
     }
 
+    #[inline]
     pub(crate) fn add(&mut self, score: i64, random: &Random, permits: u32) {
         let random = *random;
         self.insert(Entry {
@@ -119,13 +121,15 @@ impl Grants {
     /// The same, in one member with what a grant of this name and score holds.
     pub(super) fn add_to(&mut self, score: i64, random: &Random, permits: u32) {
         let is_same = |entry: &Entry| entry.score == score && entry.member.is_named(random);
-        let held = self.entries.iter().position(is_same);
+        // It is among the last.
+        let held = self.entries.iter().rposition(is_same);
         let held = held.and_then(|place| self.entries.remove(place));
         // A call's costs fit a member: who makes the call sees to it.
         let held = held.map_or(0, |entry| entry.permits() as u32);
         self.add(score, random, held + permits);
     }
 
+    #[inline]
     fn insert(&mut self, entry: Entry) {
         if self
             .entries
@@ -143,6 +147,7 @@ impl Grants {
 
     /// How many grants are over, scored up to `horizon`. Each is dropped soon after it is counted here, so going
     /// through them from the front costs a grant once.
+    #[inline]
     pub(super) fn over(&self, horizon: i64) -> usize {
         self.entries
             .iter()
@@ -151,6 +156,7 @@ impl Grants {
     }
 
     /// Permits of the first so many grants.
+    #[inline]
     pub(super) fn permits_of_first(&self, over: usize) -> i64 {
         self.entries.range(..over).map(Entry::permits).sum()
     }
@@ -161,6 +167,7 @@ impl Grants {
     }
 
     /// The score of the grant at this place.
+    #[inline]
     pub(super) fn score_at(&self, place: usize) -> Option<i64> {
         self.entries.get(place).map(|entry| entry.score)
     }
@@ -169,6 +176,7 @@ impl Grants {
         self.entries.back().map(|entry| entry.score)
     }
 
+    #[inline]
     pub(super) fn drop_first(&mut self, over: usize) {
         self.entries.drain(..over);
     }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// `count` requests in a row, each for `permits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,7 @@ impl Serving {
     }
 
     /// How many of a run's requests are granted, always the first ones. Requests above the rate are passed over.
+    #[inline]
     pub(crate) fn serve(&mut self, run: Run, in_line: bool) -> u32 {
         let permits = i64::from(run.permits);
         if permits > self.rate || (in_line && self.line_stands) {
@@ -54,18 +55,21 @@ impl Serving {
 }
 
 impl Requests {
+    #[inline]
     pub(crate) fn one(permits: u32) -> Self {
         Self {
-            runs: smallvec![Run { permits, count: 1 }],
+            runs: SmallVec::from_buf([Run { permits, count: 1 }]),
             runs_in_line: 0,
         }
     }
 
+    #[inline]
     pub(crate) fn any_fits(&self, rate: i64) -> bool {
         self.runs.iter().any(|run| i64::from(run.permits) <= rate)
     }
 
     /// Each run and how many of its requests are granted from `balance` permits.
+    #[inline]
     pub(crate) fn served(&self, balance: i64, rate: i64) -> impl Iterator<Item = (Run, u32)> {
         let mut serving = Serving::new(balance, rate);
         let runs = self.runs.iter().enumerate();
@@ -73,6 +77,7 @@ impl Requests {
     }
 
     /// The permits that the list takes from `balance`.
+    #[inline]
     pub(crate) fn taken(&self, balance: i64, rate: i64) -> i64 {
         self.served(balance, rate)
             .map(|(run, granted)| i64::from(run.permits) * i64::from(granted))

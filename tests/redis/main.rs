@@ -28,6 +28,7 @@ mod limiters_combine_requests;
 mod limiters_fixed_window;
 mod limiters_in_one_round_trip;
 mod limiters_leaky_bucket;
+mod limiters_of_another_kind_are_refused;
 mod limiters_of_one_decision_share_a_slot;
 mod limiters_penalty;
 mod limiters_penalty_token_bucket;

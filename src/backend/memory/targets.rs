@@ -1,84 +1,97 @@
-//! The targets of the other limiters, in this process: the pure models behind a lock.
+//! Decisions of the other limiters, by one or by several at once.
 
-use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard};
 
+use super::{Held, Limiter, MemoryBackend};
 use crate::error::{Error, Result};
-use crate::limiters::call::{self, Answers, Call, Opened};
-use crate::limiters::model::{State, Unusable};
-use crate::window::{At, Timed};
+use crate::limiters::call::{self, Answers, Call, Opened, Target};
+use crate::limiters::model::Unusable;
+use crate::window::At;
 
-/// The states by their targets' keys.
-#[derive(Debug, Default)]
-pub(super) struct Targets {
-    by_key: HashMap<String, Kept>,
-    /// Expired ones are looked for when there are this many, so that forgotten targets cost no memory for ever.
-    sweep_at: usize,
-}
-
-const SMALLEST_SWEEP: usize = 32;
-
-#[derive(Debug)]
-struct Kept {
-    state: Box<dyn State>,
-    lock: Timed<()>,
-}
-
-impl Kept {
-    fn is_gone(&mut self, server: i64) -> bool {
-        self.lock.drop_expired(server);
-        !self.state.drop_expired(server) && self.lock.get().is_none()
-    }
-}
-
-impl Targets {
-    pub(super) fn decide(&mut self, call: &Call, at: At) -> Result<Answers> {
-        let mut kept: Vec<_> = call
+impl MemoryBackend {
+    pub(super) fn decide_call(&self, call: &Call) -> Result<Answers> {
+        let found = call
             .limiters
             .iter()
-            .map(|target| {
-                let mut kept = self.by_key.remove(&target.key);
-                if let Some(kept) = &mut kept {
-                    kept.lock.drop_expired(at.server);
-                    if !kept.state.drop_expired(at.server) {
-                        kept.state = target.model.new_state();
-                    }
-                }
-                kept.unwrap_or_else(|| Kept {
-                    state: target.model.new_state(),
-                    lock: Timed::default(),
-                })
-            })
+            .map(|target| self.store.limiter(&target.key));
+        let found: Vec<Arc<Limiter>> = found.collect();
+        // In the order of their names, as everybody does it, so that no two wait for each other.
+        let mut order: Vec<usize> = (0..found.len()).collect();
+        order.sort_unstable_by_key(|&place| &call.limiters[place].key);
+        let mut guards: Vec<(usize, MutexGuard<'_, Held>)> = order
+            .into_iter()
+            .map(|place| (place, found[place].held()))
             .collect();
-        let mut opened: Vec<_> = call
-            .limiters
-            .iter()
-            .zip(&mut kept)
-            .map(|(target, kept)| Opened {
-                target,
-                state: &mut *kept.state,
-                lock: &mut kept.lock,
-            })
-            .collect();
+        guards.sort_unstable_by_key(|&(place, _)| place);
+
+        let passed = self.clock.now();
+        let server = self.store.0.clock.now();
+        let now = passed.unwrap_or(server);
+        let at = At { now, server };
+        let targets = call.limiters.iter().zip(&mut guards);
+        let opened = targets.map(|(target, (_, held))| held.open(target, server));
+        let mut opened = opened.collect::<Result<Vec<_>>>()?;
         let answers = call::decide(&mut opened, at, &call.random, &call.costs);
-        for (target, mut kept) in call.limiters.iter().zip(kept) {
-            if !kept.is_gone(at.server) {
-                self.insert(&target.key, kept, at.server);
-            }
-        }
         answers.map_err(|(place, unusable)| {
             let name = call.limiters[place].key.clone();
             match unusable {
-                Unusable::OtherKind => Error::BadState { name, source: None },
+                Unusable::OtherKind => bad_state(name),
                 Unusable::NotInitialized => Error::NotInitialized { name },
             }
         })
     }
+}
 
-    fn insert(&mut self, key: &str, kept: Kept, server: i64) {
-        if self.by_key.len() >= self.sweep_at {
-            self.by_key.retain(|_, kept| !kept.is_gone(server));
-            self.sweep_at = SMALLEST_SWEEP.max(self.by_key.len() * 2);
+impl Held {
+    /// The target with its state, made where there is none.
+    fn open<'a>(&'a mut self, target: &'a Target, server: i64) -> Result<Opened<'a>> {
+        self.lock.drop_expired(server);
+        let has_window = !self.window.is_gone(server);
+        self.drop_other_expired(server);
+        let model = &target.model;
+        if model.is_on_the_window() {
+            if self.other.is_some() {
+                return Err(bad_state(target.key.clone()));
+            }
+            return Ok(Opened {
+                target,
+                state: &mut self.window,
+                lock: &mut self.lock,
+            });
         }
-        self.by_key.insert(key.to_owned(), kept);
+        if has_window {
+            return Err(bad_state(target.key.clone()));
+        }
+        Ok(Opened {
+            target,
+            state: &mut **self.other.get_or_insert_with(|| model.new_state()),
+            lock: &mut self.lock,
+        })
     }
+
+    fn drop_other_expired(&mut self, server: i64) {
+        self.other.take_if(|other| !other.drop_expired(server));
+    }
+
+    /// Whether nothing is left of it.
+    pub(super) fn is_gone(&mut self, server: i64) -> bool {
+        self.lock.drop_expired(server);
+        self.drop_other_expired(server);
+        self.window.is_gone(server) && self.other.is_none() && self.lock.get().is_none()
+    }
+
+    /// Refuses a name whose key holds another kind of limiter.
+    pub(super) fn check_kind(&mut self, name: &str, server: i64) -> Result<()> {
+        if self.other.is_some() {
+            self.drop_other_expired(server);
+        }
+        match self.other {
+            None => Ok(()),
+            Some(_) => Err(bad_state(name.to_owned())),
+        }
+    }
+}
+
+fn bad_state(name: String) -> Error {
+    Error::BadState { name, source: None }
 }

@@ -1,0 +1,90 @@
+//! A key that holds another kind of limiter's state, as far as its type and its fields tell.
+
+use redisson_rate_limiter::{
+    Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
+    RedissonClient, SlidingLog, TokenBucket,
+};
+
+use crate::stage::{HOUR, SECOND, Stage};
+
+const KEY: &str = "key";
+
+/// Each kind whose state stands under the target's own name, and the type of that key.
+fn limiters(client: &RedissonClient) -> Vec<(&'static str, Box<dyn Limiter>)> {
+    let keyed = client
+        .keyed_rate_limiter("", Rate::overall(5, HOUR))
+        .unwrap();
+    let leaky = LeakyBucket::new(5, 1, SECOND);
+    let penalty = PenaltyTokenBucket::new(5, 1, SECOND);
+    vec![
+        (
+            "string",
+            Box::new(client.limiter(FixedWindow::new(5, HOUR)).unwrap()),
+        ),
+        ("string", Box::new(client.limiter(leaky).unwrap())),
+        ("string", Box::new(client.limiter(penalty).unwrap())),
+        (
+            "zset",
+            Box::new(client.limiter(SlidingLog::new(5, HOUR)).unwrap()),
+        ),
+        (
+            "hash",
+            Box::new(client.limiter(TokenBucket::new(5, 1)).unwrap()),
+        ),
+        (
+            "hash",
+            Box::new(client.limiter(QuotaBucket::new(5, 1, SECOND)).unwrap()),
+        ),
+        ("hash", Box::new(keyed)),
+    ]
+}
+
+#[tokio::test]
+async fn what_one_kind_left_is_a_bad_state_for_the_others_and_nothing_changes() {
+    let mut stage = Stage::set().await;
+    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let limiters = limiters(&client);
+    for (own, (own_type, limiter)) in limiters.iter().enumerate() {
+        stage.run(&["FLUSHALL"]).await;
+        assert!(limiter.decide(KEY, 1).await.unwrap().is_granted());
+        let before = stage.everything().await;
+        for (other, (other_type, refused)) in limiters.iter().enumerate() {
+            // One string is like another; hashes have their fields.
+            if own == other || (own_type == other_type && *own_type == "string") {
+                continue;
+            }
+            let error = refused.decide(KEY, 1).await;
+            let Err(Error::BadState { name, .. }) = &error else {
+                panic!("{own} {other}: {error:?}");
+            };
+            assert_eq!(name, KEY);
+            assert_eq!(stage.everything().await, before, "{own} {other}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_several_limiters_a_bad_state_of_one_charges_nobody() {
+    let mut stage = Stage::set().await;
+    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    stage.run(&["RPUSH", "list", "x"]).await;
+    let before = stage.everything().await;
+    let good = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
+    for (_, bad) in limiters(&client) {
+        for first in [true, false] {
+            let mut shares = [
+                good.share("counter", 1).unwrap(),
+                bad.share("list", 1).unwrap(),
+            ];
+            if first {
+                shares.reverse();
+            }
+            let refused = client.decide_all(shares).await;
+            assert!(
+                matches!(refused, Err(Error::BadState { .. })),
+                "{bad:?} {refused:?}"
+            );
+            assert_eq!(stage.everything().await, before);
+        }
+    }
+}
