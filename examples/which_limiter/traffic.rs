@@ -21,7 +21,7 @@ pub const PHASES: [Phase; 5] = [
     Phase::new("10 a second", 710, STEADY, 10),
     Phase::new("one", 2_410, STEADY, 1),
     Phase::new("burst", 3_170, BURST, 20),
-    Phase::new("10 a second", 3_750, STEADY, 3),
+    Phase::new("10 a second", 3_760, STEADY, 3),
 ];
 
 impl Phase {
