@@ -43,3 +43,8 @@ pub use limiters::{
     Verdict,
 };
 pub use rate::{Rate, RateType};
+
+// So that its examples are tested.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/which-limiter.md")]
+struct WhichLimiter;

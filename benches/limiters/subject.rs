@@ -1,0 +1,131 @@
+//! The limiters that are measured, with a rule that is soon used up and one that grants everything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redisson_rate_limiter::{
+    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
+    RRateLimiter, Rate, RateLimiter, RedissonClient, Result, SlidingLog, SlidingWindow,
+    TokenBucket,
+};
+
+/// A limiter.
+#[derive(Clone, Copy)]
+pub struct Subject {
+    pub name: &'static str,
+    /// `None` for an RRateLimiter by its name, which has to be set up.
+    make: Option<Make>,
+}
+
+type Make = fn(&RedissonClient, Rule) -> Result<Arc<dyn Limiter>>;
+
+#[derive(Clone, Copy)]
+pub enum Rule {
+    /// So many at once, and hardly more within a minute.
+    Scarce,
+    /// More than anybody asks for, in windows of 10 ms, so that what was granted goes again.
+    Plenty,
+}
+
+/// What a new target has under the scarce rule.
+pub const SCARCE: u32 = 100;
+pub const MINUTE: Duration = Duration::from_secs(60);
+const PLENTY: u32 = 1_000_000;
+const SHORT: Duration = Duration::from_millis(10);
+const SECOND: Duration = Duration::from_secs(1);
+
+impl Subject {
+    pub fn all() -> [Self; 9] {
+        let subject = |name, make: Make| Self {
+            name,
+            make: Some(make),
+        };
+        [
+            Self {
+                name: "RRateLimiter",
+                make: None,
+            },
+            subject("KeyedRateLimiter", |client, rule| {
+                Ok(Arc::new(client.keyed_rate_limiter("", rule.rate())?))
+            }),
+            subject("SlidingLog", |client, rule| {
+                let (limit, window) = rule.window();
+                of(client, SlidingLog::new(limit, window))
+            }),
+            subject("SlidingWindow, 10 periods", |client, rule| {
+                let (limit, window) = rule.window();
+                of(client, SlidingWindow::new(limit, window, window / 10))
+            }),
+            subject("FixedWindow", |client, rule| {
+                let (limit, window) = rule.window();
+                of(client, FixedWindow::new(limit, window))
+            }),
+            subject("TokenBucket", |client, rule| match rule {
+                Rule::Scarce => of(client, TokenBucket::new(SCARCE, 1)),
+                Rule::Plenty => of(client, TokenBucket::new(PLENTY, 100 * PLENTY)),
+            }),
+            subject("QuotaBucket", |client, rule| match rule {
+                Rule::Scarce => of(client, QuotaBucket::new(SCARCE, 1, MINUTE)),
+                Rule::Plenty => of(client, QuotaBucket::new(100 * PLENTY, 100 * PLENTY, SECOND)),
+            }),
+            subject("LeakyBucket", |client, rule| match rule {
+                Rule::Scarce => of(client, LeakyBucket::new(SCARCE - 1, 1, MINUTE)),
+                Rule::Plenty => of(client, LeakyBucket::new(PLENTY, PLENTY, SHORT)),
+            }),
+            subject("PenaltyTokenBucket", |client, rule| {
+                let policy = match rule {
+                    Rule::Scarce => PenaltyTokenBucket::new(SCARCE, 1, MINUTE),
+                    Rule::Plenty => PenaltyTokenBucket::new(PLENTY, PLENTY, SHORT),
+                };
+                Ok(Arc::new(client.limiter(policy)?.penalty(MINUTE)?))
+            }),
+        ]
+    }
+
+    /// A limiter for requests on one key. It combines the requests of its own callers only.
+    pub async fn limiter(self, client: &RedissonClient, rule: Rule, key: &str) -> Arc<dyn Limiter> {
+        let limiter = match self.make {
+            Some(make) => make(client, rule),
+            None => Named::set_up(client, rule, key).await,
+        };
+        limiter.expect("a limiter whose numbers are in their ranges")
+    }
+}
+
+/// An RRateLimiter, by its name.
+#[derive(Debug)]
+struct Named(RateLimiter);
+
+impl Named {
+    async fn set_up(client: &RedissonClient, rule: Rule, name: &str) -> Result<Arc<dyn Limiter>> {
+        let limiter = client.rate_limiter(name);
+        limiter.try_set_rate(rule.rate()).await?;
+        Ok(Arc::new(Self(limiter)))
+    }
+}
+
+#[async_trait]
+impl Limiter for Named {
+    async fn decide(&self, _key: &str, cost: u32) -> Result<Decision> {
+        self.0.check(cost).await
+    }
+}
+
+impl Rule {
+    fn window(self) -> (u32, Duration) {
+        match self {
+            Self::Scarce => (SCARCE, MINUTE),
+            Self::Plenty => (PLENTY, SHORT),
+        }
+    }
+
+    fn rate(self) -> Rate {
+        let (permits, interval) = self.window();
+        Rate::overall(permits.into(), interval)
+    }
+}
+
+fn of(client: &RedissonClient, policy: impl Policy) -> Result<Arc<dyn Limiter>> {
+    Ok(Arc::new(client.limiter(policy)?))
+}
