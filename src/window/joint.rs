@@ -121,12 +121,13 @@ impl Window {
             return;
         };
         let settled = open.settle(at.now, open.pool.is_small());
-        open.pool.change_grants(|grants| {
-            grants.take_from_oldest(settled.over, settled.excess);
-            if permits > 0 {
-                grants.add_to(at.now, random, permits as u32);
-            }
-        });
+        // One after the other: where all grants go, so does their time to live.
+        open.pool
+            .change_grants(|grants| grants.take_from_oldest(settled.over, settled.excess));
+        if permits > 0 {
+            open.pool
+                .change_grants(|grants| grants.add_to(at.now, random, permits as u32));
+        }
         open.write(&settled, permits);
         open.renew(at.server);
     }
