@@ -56,14 +56,20 @@ local first = call('zrange', permits_key, '0', '0', 'withscores')
 local check = summed_rate ~= fields[1]
 local rate, interval, stored, oldest = nil, tonumber(fields[2]), tonumber(text), nil
 local balance, gone = stored, 0
-local is_common = not (check or sent_before) and summed_rate ~= '' and interval and stored and first[1]
+local is_common = not (check or sent_before) and summed_rate ~= '' and interval and (stored or not (text or first[1]))
   and fields[3] == rate_type and (fields[4] == '0' or not fields[4])
 if is_common then
-  rate, oldest = summed_rate + 0, first[2] + 0
-  is_common = interval % 1 == 0 and stored % 1 == 0 and oldest % 1 == 0
-    and interval > 0 and interval < LARGEST and stored >= 0 and stored <= rate and rate < LARGEST
+  rate = summed_rate + 0
+  is_common = interval % 1 == 0 and interval > 0 and interval < LARGEST and rate < LARGEST
+    and (stored or 0) % 1 == 0
+  if first[1] then
+    oldest = first[2] + 0
+    is_common = is_common and oldest % 1 == 0 and stored >= 0 and stored <= rate
+  else
+    balance = rate -- nothing is out, so everything is here
+  end
 end
-if is_common and oldest <= now - interval then
+if is_common and oldest and oldest <= now - interval then
   -- Mostly one grant is over, and it is at hand.
   local over, next = first, call('zrange', permits_key, '1', '1', 'withscores')
   gone = 1

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
 use crate::limiters::{Policy, PolicyLimiter};
-use crate::queue::Queue;
+use crate::queue::{Looks, Queue};
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -44,6 +44,8 @@ struct Inner {
     id: String,
     name_mapper: Option<NameMapper>,
     queues: Mutex<Queues>,
+    /// What all queues together may cost the server beside their calls.
+    looks: Arc<Looks>,
 }
 
 /// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when they are many.
@@ -130,7 +132,11 @@ impl Queues {
             self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
         }
         let keys = Keys::new(&name, &client.id);
-        let queue = Arc::new(Queue::new(Arc::clone(&client.backend), keys));
+        let queue = Arc::new(Queue::new(
+            Arc::clone(&client.backend),
+            keys,
+            Arc::clone(&client.looks),
+        ));
         self.by_name.insert(name, Arc::downgrade(&queue));
         queue
     }
@@ -246,6 +252,7 @@ impl RedissonClientBuilder {
             id: self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
             name_mapper: self.name_mapper,
             queues: Mutex::default(),
+            looks: Arc::default(),
         }))
     }
 }

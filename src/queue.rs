@@ -22,6 +22,7 @@ mod desk;
 mod distant_store;
 #[cfg(test)]
 mod interleavings;
+mod looks;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +40,7 @@ use crate::window::{Answer, Requests};
 use batch::{Batch, decision, granted_alone};
 use caller::{LoneCall, Receiver};
 use desk::{Desk, Next, Request, Wake};
+pub(crate) use looks::Looks;
 
 /// How long the line sleeps at most before it asks again, whatever wait it was told.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -51,10 +53,11 @@ pub(crate) struct Queue {
     /// Wakes the driver out of its sleep.
     arrived: Notify,
     told_of_skew: AtomicBool,
+    looks: Arc<Looks>,
 }
 
 impl Queue {
-    pub(crate) fn new(backend: Arc<dyn Backend>, keys: Keys) -> Self {
+    pub(crate) fn new(backend: Arc<dyn Backend>, keys: Keys, looks: Arc<Looks>) -> Self {
         Self {
             backend: backend
                 .for_limiter(&keys)
@@ -64,6 +67,7 @@ impl Queue {
             desk: Mutex::default(),
             arrived: Notify::new(),
             told_of_skew: AtomicBool::new(false),
+            looks,
         }
     }
 
@@ -87,7 +91,7 @@ impl Queue {
 
     /// The rate at which the live grants were summed lately.
     pub(crate) fn summed_rate(&self) -> Option<i64> {
-        self.desk().books.summed_rate()
+        self.desk().books.summed_rate(&self.looks)
     }
 
     /// Decides now, without waiting for permits.

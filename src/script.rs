@@ -3,9 +3,11 @@
 //! What the scripts share stands in front of each. One that asks for `window.lua` in a line of its own has it there:
 //! then its functions are made only where the script comes by.
 
+use std::io::Write;
 use std::sync::LazyLock;
 
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
+use smallvec::SmallVec;
 
 use crate::backend::redis::connection::Connection;
 
@@ -70,9 +72,13 @@ limiter_scripts! {
     PENALTY_TOKEN_BUCKET = "penalty_token_bucket.lua";
 }
 
-/// Arguments of a script, in its order.
+/// Arguments of a script, in its order: one behind the other, so that a call makes no allocation for each.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Args(Vec<Vec<u8>>);
+pub(crate) struct Args {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: SmallVec<[usize; 12]>,
+}
 
 impl Args {
     pub(crate) fn new() -> Self {
@@ -81,13 +87,17 @@ impl Args {
 
     #[must_use]
     pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
-        self.0.push(bytes.to_vec());
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push(self.bytes.len());
         self
     }
 
     #[must_use]
-    pub(crate) fn number(self, number: impl Into<i64>) -> Self {
-        self.bytes(number.into().to_string().as_bytes())
+    pub(crate) fn number(mut self, number: impl Into<i64>) -> Self {
+        // A write to memory does not fail.
+        let _ = write!(self.bytes, "{}", number.into());
+        self.ends.push(self.bytes.len());
+        self
     }
 
     /// A number, or the empty string for none.
@@ -113,8 +123,19 @@ impl Args {
     /// Leaves out the empty ones that no other follows, where the script takes that for the same.
     #[must_use]
     pub(crate) fn without_empty_end(mut self) -> Self {
-        while self.0.pop_if(|arg| arg.is_empty()).is_some() {}
+        let last = self.bytes.len();
+        let filled = self.ends.iter().take_while(|&&end| end < last).count();
+        self.ends.truncate(filled + 1);
         self
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let arg = &self.bytes[start..end];
+            start = end;
+            arg
+        })
     }
 }
 
@@ -160,8 +181,31 @@ fn command(name: &str, script: &str, keys: &[impl AsRef<str> + Sync], args: &Arg
     for key in keys {
         command.arg(key.as_ref());
     }
-    for arg in &args.0 {
-        command.arg(arg.as_slice());
+    for arg in args.iter() {
+        command.arg(arg);
     }
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_stand_in_their_order_and_empty_ones_at_the_end_are_left_out() {
+        let args = Args::new()
+            .number(-12)
+            .optional(None)
+            .flag(true)
+            .bytes(b"x");
+        let args = args.mark(false).optional(None);
+        assert_eq!(args.iter().count(), 6);
+        let args = args.without_empty_end();
+        assert_eq!(
+            args.iter().collect::<Vec<_>>(),
+            [&b"-12"[..], b"", b"1", b"x"]
+        );
+        let none = Args::new().mark(false).without_empty_end();
+        assert_eq!(none.iter().collect::<Vec<_>>(), [b""]);
+    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::looks::Looks;
 use crate::window::Answer;
 
 /// A queue has the grants summed now and then, because only the sum shows what a peer's retry or release did to the
@@ -16,11 +17,15 @@ pub(super) struct Books {
 }
 
 impl Books {
-    pub(super) fn summed_rate(&self) -> Option<i64> {
-        self.due
-            .is_some_and(|due| Instant::now() < due)
-            .then_some(self.rate)
-            .flatten()
+    /// The rate at which they were summed, unless it is time to do it again and the client has a look left for it.
+    pub(super) fn summed_rate(&self, looks: &Looks) -> Option<i64> {
+        let due = self.due?;
+        let now = Instant::now();
+        if now < due || !looks.take(now) {
+            self.rate
+        } else {
+            None
+        }
     }
 
     pub(super) fn note(&mut self, asked: Option<i64>, answer: &Answer) {
@@ -28,13 +33,13 @@ impl Books {
             return; // nothing was summed
         }
         self.rate = Some(answer.rate);
-        if answer.counted == 0 {
-            // There was nothing to sum, or more than the rate is in use, which each call has to look at.
+        if answer.counted == 0 && answer.balance < answer.rate {
+            // More than the rate is in use, which each call has to look at.
             self.due = None;
             return;
         }
         // Summing a grant takes the server less than a microsecond, so this is a five-hundredth of its time.
-        let grants = answer.counted.min(u64::from(u32::MAX)) as u32;
+        let grants = answer.counted.clamp(1, u64::from(u32::MAX)) as u32;
         let pause = Duration::from_micros(100) * grants;
         self.due = Some(Instant::now() + pause);
     }
