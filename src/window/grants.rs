@@ -120,10 +120,12 @@ impl Grants {
 
     /// The same, in one member with what a grant of this name and score holds.
     pub(super) fn add_to(&mut self, score: i64, random: &Random, permits: u32) {
+        let newest = self.entries.iter().rev();
+        let of_now = newest.take_while(|entry| entry.score >= score).count();
+        let first = self.entries.len() - of_now;
         let is_same = |entry: &Entry| entry.score == score && entry.member.is_named(random);
-        // It is among the last.
-        let held = self.entries.iter().rposition(is_same);
-        let held = held.and_then(|place| self.entries.remove(place));
+        let held = self.entries.range(first..).position(is_same);
+        let held = held.and_then(|place| self.entries.remove(first + place));
         // A call's costs fit a member: who makes the call sees to it.
         let held = held.map_or(0, |entry| entry.permits() as u32);
         self.add(score, random, held + permits);
