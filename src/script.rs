@@ -175,8 +175,13 @@ impl Script {
     }
 }
 
+/// Room for the number of keys as text.
+const LARGEST_COUNT: usize = 8;
+
 fn command(name: &str, script: &str, keys: &[impl AsRef<str> + Sync], args: &Args) -> Cmd {
-    let mut command = Cmd::new();
+    let bytes = keys.iter().map(|key| key.as_ref().len()).sum::<usize>();
+    let bytes = name.len() + script.len() + bytes + args.bytes.len() + LARGEST_COUNT;
+    let mut command = Cmd::with_capacity(3 + keys.len() + args.ends.len(), bytes);
     command.arg(name).arg(script).arg(keys.len());
     for key in keys {
         command.arg(key.as_ref());

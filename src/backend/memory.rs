@@ -173,7 +173,7 @@ impl MemoryBackend {
 
     /// Runs one step on one limiter, alone.
     #[inline]
-    fn with<T>(&self, keys: &Keys, step: impl FnOnce(&mut Held, At) -> T) -> Result<T> {
+    fn with<T>(&self, keys: &Keys, step: impl FnOnce(&mut Held, At) -> Result<T>) -> Result<T> {
         let passed = self.clock.now();
         let found;
         let limiter = match &self.limiter {
@@ -186,12 +186,14 @@ impl MemoryBackend {
         let mut held = limiter.held();
         let server = self.store.0.clock.now();
         let now = passed.unwrap_or(server);
-        held.check_kind(&keys.name, server)?;
-        Ok(step(&mut held, At { now, server }))
+        if held.other.is_some() {
+            held.check_kind(&keys.name, server)?;
+        }
+        step(&mut held, At { now, server })
     }
 
     fn step<T>(&self, keys: &Keys, step: impl FnOnce(&mut Window, At) -> T) -> Result<T> {
-        self.with(keys, |held, at| step(&mut held.window, at))
+        self.with(keys, |held, at| Ok(step(&mut held.window, at)))
     }
 
     fn initialized<T>(
@@ -268,16 +270,15 @@ impl Backend for MemoryBackend {
         requests: Requests,
         _summed_rate: Option<i64>,
     ) -> Result<Answer> {
-        self.with(keys, |held, at| held.decide(at, keys, random, requests))?
+        self.with(keys, |held, at| held.decide(at, keys, random, requests))
     }
 
     fn acquire_now(&self, keys: &Keys, permits: u32) -> Option<Result<(Random, Answer)>> {
-        let answer = self.with(keys, |held, at| {
+        Some(self.with(keys, |held, at| {
             let random = held.names.next();
             let answer = held.decide(at, keys, random, Requests::one(permits))?;
             Ok((random, answer))
-        });
-        Some(answer.and_then(|decided| decided))
+        }))
     }
 
     async fn decide(&self, call: &Call) -> Result<Answers> {
@@ -291,19 +292,20 @@ impl Backend for MemoryBackend {
     async fn refund(&self, keys: &Keys, grant: &Grant, _summed_rate: Option<i64>) -> Result<u32> {
         self.with(keys, |held, at| {
             let summed_rate = held.summed_rate;
-            held.window.refund(at, &keys.client_id, grant, summed_rate)
-        })?
-        .map_err(|NotInitialized| not_initialized(keys))
+            let back = held.window.refund(at, &keys.client_id, grant, summed_rate);
+            back.map_err(|NotInitialized| not_initialized(keys))
+        })
     }
 
     async fn release(&self, keys: &Keys, permits: u32, _summed_rate: Option<i64>) -> Result<()> {
         self.with(keys, |held, at| {
             let summed_rate = held.summed_rate;
-            held.window
-                .release(at, &keys.client_id, permits, summed_rate)
-        })?
-        .map_err(|NotInitialized| not_initialized(keys))?;
-        Ok(())
+            let left = held
+                .window
+                .release(at, &keys.client_id, permits, summed_rate);
+            left.map(drop)
+                .map_err(|NotInitialized| not_initialized(keys))
+        })
     }
 
     async fn available_permits(&self, keys: &Keys) -> Result<i64> {

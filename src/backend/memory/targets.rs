@@ -82,9 +82,7 @@ impl Held {
 
     /// Refuses a name whose key holds another kind of limiter.
     pub(super) fn check_kind(&mut self, name: &str, server: i64) -> Result<()> {
-        if self.other.is_some() {
-            self.drop_other_expired(server);
-        }
+        self.drop_other_expired(server);
         match self.other {
             None => Ok(()),
             Some(_) => Err(bad_state(name.to_owned())),
