@@ -55,17 +55,23 @@ local first = call('zrange', permits_key, '0', '0', 'withscores')
 -- their numbers tell. What else there is, bookkeeping settles.
 local check = summed_rate ~= fields[1]
 local rate, interval, stored, oldest = nil, tonumber(fields[2]), tonumber(text), nil
-local balance, gone = stored, 0
-local is_common = not (check or sent_before) and summed_rate ~= '' and interval and (stored or not (text or first[1]))
+local balance, gone, counted = stored, 0, 0
+local is_common = not sent_before and interval and (stored or not (text or first[1]))
   and fields[3] == rate_type and (fields[4] == '0' or not fields[4])
+if is_common and check then
+  rate = tonumber(fields[1])
+  is_common = rate and rate % 1 == 0 and rate >= 0
+elseif is_common then
+  is_common = summed_rate ~= ''
+  rate = is_common and summed_rate + 0 -- the caller was told it
+end
 if is_common then
-  rate = summed_rate + 0
-  is_common = interval % 1 == 0 and interval > 0 and interval < LARGEST and rate < LARGEST
-    and (stored or 0) % 1 == 0
+  is_common = rate < LARGEST and interval % 1 == 0 and interval > 0 and interval < LARGEST
   if first[1] then
     oldest = first[2] + 0
-    is_common = is_common and oldest % 1 == 0 and stored >= 0 and stored <= rate
+    is_common = is_common and oldest % 1 == 0 and stored % 1 == 0 and stored >= 0 and stored <= rate
   else
+    is_common = is_common and (stored or 0) % 1 == 0
     balance = rate -- nothing is out, so everything is here
   end
 end
@@ -87,12 +93,25 @@ if is_common and oldest and oldest <= now - interval then
     end
   end
   oldest = tonumber(next[2])
-  if oldest then
+  if not oldest then
+    balance = rate -- nothing is out, so everything is here
+  elseif not check then
     local number, room = call('zcard', permits_key) - gone, rate - balance
     is_common = number == room or (number > FEW and number < room)
-  else
-    balance = rate -- nothing is out, so everything is here
   end
+end
+if is_common and check and oldest then
+  local live = call('zrangebyscore', permits_key, '(' .. string.format('%d', now - interval), '+inf')
+  counted = #live
+  local used = 0
+  for i = 1, counted do
+    local grant = live[i]
+    if #grant == 5 + (string.byte(grant) or 0) then
+      local a, b, c, d = string.byte(grant, -4, -1)
+      used = used + a + b * 256 + c * 65536 + d * 16777216
+    end
+  end
+  is_common = balance + used == rate
 end
 
 local books, limiter
@@ -187,11 +206,14 @@ if not limiter then
     call('pexpire', value_key, time_to_live)
     call('pexpire', permits_key, time_to_live)
   end
-  return pack('<ddd', server_now, balance, reset)
+  if not check then
+    return pack('<ddd', server_now, balance, reset)
+  end
+else
+  books.write(limiter, taken)
+  books.renew(limiter)
+  counted = limiter.counted
 end
-
-books.write(limiter, taken)
-books.renew(limiter)
-local newest = check and call('zrange', permits_key, -1, -1, 'withscores')[2]
-local ahead = newest and math.max(math.ceil(tonumber(newest) - now), 0) or 0
-return pack('<dddddd', server_now, balance, reset, rate, ahead, limiter.counted)
+local newest = check and call('zrange', permits_key, '-1', '-1', 'withscores')[2]
+local ahead = newest and math.max(math.ceil(newest - now), 0) or 0
+return pack('<dddddd', server_now, balance, reset, rate, ahead, counted)

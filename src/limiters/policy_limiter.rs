@@ -19,6 +19,10 @@ use crate::rate::whole_millis;
 
 /// A policy, applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
 ///
+/// A target's key is the key asked for, after the name mapper. Keys that stand beside it carry its name in braces, so that a
+/// cluster keeps all in one slot; a name with a brace of its own stands bare: beside `{shop}:alice` stands
+/// `{shop}:alice-st`.
+///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient};
 /// use std::time::Duration;

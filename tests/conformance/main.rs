@@ -8,6 +8,7 @@ mod fixed_window;
 mod fixture;
 mod joint;
 mod keyed;
+mod kinds;
 mod leaky_bucket;
 mod life;
 mod name;
@@ -284,5 +285,9 @@ on_every_store! {
         a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused,
     }
     timed {
+    }
+    kinds {
+        another_kinds_state_is_an_error_and_stays_as_it_is,
+        an_rratelimiters_state_is_none_for_the_others,
     }
 }

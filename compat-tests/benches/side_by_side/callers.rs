@@ -9,6 +9,7 @@ use std::{
 };
 
 use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::Barrier;
 
 use crate::{plan::Plan, sample::Sample, workload::Workload};
 
@@ -28,18 +29,19 @@ pub async fn run<C: Caller>(
     mut new_caller: impl FnMut(u64) -> C,
 ) -> Sample {
     let phase = Arc::new(AtomicU8::new(WARM_UP));
+    let all_known = Arc::new(Barrier::new(workload.callers + 1));
     let tasks: Vec<_> = (0..workload.callers as u64)
         .map(|seed| {
             let caller = new_caller(seed);
+            let (workload, phase) = (*workload, Arc::clone(&phase));
+            let all_known = Arc::clone(&all_known);
             tokio::spawn(ask_again_and_again(
-                caller,
-                seed,
-                workload.limiters,
-                Arc::clone(&phase),
+                caller, seed, workload, all_known, phase,
             ))
         })
         .collect();
 
+    all_known.wait().await;
     tokio::time::sleep(plan.window).await;
     let (start, cpu) = (Instant::now(), process_cpu());
     phase.store(MEASURED, Ordering::Relaxed);
@@ -67,9 +69,18 @@ pub async fn run<C: Caller>(
 async fn ask_again_and_again(
     mut caller: impl Caller,
     seed: u64,
-    limiters: usize,
+    workload: Workload,
+    all_known: Arc<Barrier>,
     phase: Arc<AtomicU8>,
 ) -> (Vec<u32>, u64) {
+    let Workload {
+        callers, limiters, ..
+    } = workload;
+    // A client's first request to a limiter costs more than those that follow. Each is made by one of the callers.
+    for limiter in (seed as usize..limiters).step_by(callers) {
+        caller.is_granted(limiter).await;
+    }
+    all_known.wait().await;
     let (mut nanos, mut granted) = (Vec::with_capacity(4096), 0);
     let mut random = fastrand::Rng::with_seed(seed);
     loop {

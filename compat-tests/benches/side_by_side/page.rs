@@ -185,7 +185,8 @@ fn how(plan: &Plan, elapsed: Duration) -> String {
          for, or, mostly denied, 100.\n\
          - Bare EVALSHA sends a client's script without the client, on the connection type of this crate. Redisson's \
          call is taken down with MONITOR as Redisson sends it.\n\
-         - Of many limiters each call takes one at random. Redisson gets its limiter by name for each call.\n\
+         - Of many limiters each call takes one at random, after a call to each; a client's first call to a limiter \
+         costs more than the next. Redisson gets its limiter by name for each call.\n\
          - Client CPU is what the client's process used, all threads, over the decisions made. Of Redisson that is the \
          JVM, garbage collection included.\n\
          - 1,000 waiters ask for one permit each of {RATE} a window of {waiting_window:?}, so ten windows serve them; \

@@ -93,3 +93,37 @@ impl Held {
 fn bad_state(name: String) -> Error {
     Error::BadState { name, source: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{SHARDS, SMALLEST_SWEEP};
+    use crate::{FixedWindow, Limiter, MemoryStore, RedissonClient};
+
+    #[tokio::test(start_paused = true)]
+    async fn targets_that_nobody_asks_for_cost_no_memory_for_ever() {
+        let store = MemoryStore::new();
+        let client = RedissonClient::builder().in_memory(&store);
+        let limiter = client
+            .limiter(FixedWindow::new(1, Duration::from_secs(1)))
+            .unwrap();
+        for i in 0..10 * SHARDS * SMALLEST_SWEEP {
+            if i % 100 == 0 {
+                tokio::time::advance(Duration::from_secs(2)).await;
+            }
+            assert!(
+                limiter
+                    .decide(&i.to_string(), 1)
+                    .await
+                    .unwrap()
+                    .is_granted()
+            );
+        }
+        let shards = store.0.shards.iter();
+        let held: usize = shards
+            .map(|shard| shard.lock().unwrap().by_name.len())
+            .sum();
+        assert!(held <= SHARDS * SMALLEST_SWEEP, "{held} targets are held");
+    }
+}
