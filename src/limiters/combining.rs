@@ -27,7 +27,7 @@ pub(super) struct Combining {
 
 #[derive(Debug, Default)]
 struct Desk {
-    /// How many callers make their own call.
+    /// A caller makes its own call.
     lone_call: bool,
     has_driver: bool,
     requests: Vec<Request>,
@@ -103,6 +103,7 @@ impl Combining {
             let shift = Shift {
                 combining: Arc::clone(self),
                 key: target.key.clone(),
+                over: false,
             };
             tokio::spawn(shift.drive(Arc::clone(backend)));
         }
@@ -125,7 +126,18 @@ impl Combining {
         let batch = self.leave(key, |desk| {
             desk.requests.retain(|request| !request.answer.is_closed());
             desk.has_driver = !desk.requests.is_empty();
-            let size = desk.requests.len().min(LARGEST_CALL);
+            // All that a call grants may be one member, whose permits are a u32.
+            let mut room = u32::MAX;
+            let fits = desk
+                .requests
+                .iter()
+                .take(LARGEST_CALL)
+                .take_while(|request| {
+                    let left = room.checked_sub(request.cost);
+                    room = left.unwrap_or(room);
+                    left.is_some()
+                });
+            let size = fits.count();
             desk.requests.drain(..size).collect()
         });
         batch.unwrap_or_default()
@@ -150,14 +162,18 @@ impl Drop for LoneCall<'_> {
 struct Shift {
     combining: Arc<Combining>,
     key: String,
+    over: bool,
 }
 
 impl Shift {
-    async fn drive(self, backend: Arc<dyn Backend>) {
+    async fn drive(mut self, backend: Arc<dyn Backend>) {
         loop {
             let batch = self.combining.next_batch(&self.key);
             // The rule in force is the one that was asked by last.
-            let Some(last) = batch.last() else { return };
+            let Some(last) = batch.last() else {
+                self.over = true;
+                return;
+            };
             let costs = batch.iter().map(|request| request.cost).collect();
             let call = Call::new(vec![last.target.clone()], costs);
             let answers = backend.decide(&call).await;
@@ -175,10 +191,54 @@ impl Shift {
 
 impl Drop for Shift {
     fn drop(&mut self) {
+        if self.over {
+            return; // what was put down since is another driver's
+        }
         let abandoned = self.combining.leave(&self.key, |desk| {
             desk.has_driver = false;
             std::mem::take(&mut desk.requests)
         });
         drop(abandoned);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limiters::shared_rate::SharedRate;
+
+    #[test]
+    fn a_calls_costs_fit_a_u32_and_what_does_not_is_for_the_next() {
+        let combining = Combining::default();
+        let mut receivers = Vec::new();
+        let requests = [u32::MAX - 1, 1, 1, u32::MAX].map(|cost| {
+            let (answer, receiver) = oneshot::channel();
+            receivers.push(receiver);
+            let target = Target {
+                model: Arc::new(SharedRate::as_it_is("client")),
+                key: "key".to_owned(),
+                penalty: None,
+            };
+            Request {
+                target,
+                cost,
+                answer,
+            }
+        });
+        let desk = Desk {
+            has_driver: true,
+            requests: requests.into(),
+            ..Desk::default()
+        };
+        combining.desks().insert("key".to_owned(), desk);
+        let costs = || {
+            let batch = combining.next_batch("key");
+            batch.iter().map(|request| request.cost).collect::<Vec<_>>()
+        };
+        assert_eq!(costs(), [u32::MAX - 1, 1]);
+        assert_eq!(costs(), [1]);
+        assert_eq!(costs(), [u32::MAX]);
+        assert_eq!(costs(), []);
+        assert!(combining.desks().is_empty());
     }
 }
