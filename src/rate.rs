@@ -18,6 +18,16 @@ pub enum RateType {
     PerClient,
 }
 
+impl RateType {
+    /// How the hash writes it.
+    pub(crate) fn code(self) -> i64 {
+        match self {
+            Self::Overall => 0,
+            Self::PerClient => 1,
+        }
+    }
+}
+
 /// A rate: so many permits in any window of the length of the interval.
 ///
 /// A permit taken at time T can be taken again at T + interval. A `Rate` is checked when it is given to a limiter.

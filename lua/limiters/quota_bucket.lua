@@ -46,10 +46,7 @@ algorithms.quota_bucket = function(keys, numbers, now)
   return {
     limit = capacity,
     ask = function(cost)
-      if cost > remain then
-        return false, remain, until_there_are(cost), until_there_are(capacity), 0
-      end
-      return true, remain - cost, 0, until_there_are(capacity + cost), 0
+      return ask_of_tokens(capacity, remain, cost, until_there_are)
     end,
     charge = function(cost)
       remain = remain - cost

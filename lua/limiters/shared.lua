@@ -40,3 +40,11 @@ end
 local function bad_state(what)
   return nil, redis.error_reply('BADSTATE ' .. what)
 end
+
+-- The answer of `ask` by a bucket that has so many tokens; until_there_are(wanted) tells the ms until it has more.
+local function ask_of_tokens(capacity, tokens, cost, until_there_are)
+  if cost > tokens then
+    return false, math.max(tokens, 0), until_there_are(cost), until_there_are(capacity), 0
+  end
+  return true, tokens - cost, 0, until_there_are(capacity + cost), 0
+end

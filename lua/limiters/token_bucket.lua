@@ -41,10 +41,7 @@ algorithms.token_bucket = function(keys, numbers, now)
   return {
     limit = capacity,
     ask = function(cost)
-      if cost > tokens then
-        return false, math.max(tokens, 0), until_there_are(cost), until_there_are(capacity), 0
-      end
-      return true, tokens - cost, 0, until_there_are(capacity + cost), 0
+      return ask_of_tokens(capacity, tokens, cost, until_there_are)
     end,
     charge = function(cost)
       tokens = tokens - cost

@@ -303,17 +303,10 @@ impl std::fmt::Debug for RedisBackend {
     }
 }
 
-fn type_code(rate_type: RateType) -> i64 {
-    match rate_type {
-        RateType::Overall => 0,
-        RateType::PerClient => 1,
-    }
-}
-
 fn rate_args(args: Args, rate: &ValidRate) -> Args {
     args.number(rate.permits)
         .number(rate.interval)
-        .number(type_code(rate.rate_type))
+        .number(rate.rate_type.code())
         .number(rate.keep_alive)
 }
 

@@ -114,6 +114,30 @@ pub(crate) struct Asked {
     pub(crate) delay: i64,
 }
 
+impl Asked {
+    /// What a bucket says that has so many `tokens`; `until_there_are` tells the time until it has more.
+    pub(super) fn of_tokens(
+        limit: i64,
+        tokens: i64,
+        cost: i64,
+        until_there_are: impl Fn(i64) -> i64,
+    ) -> Self {
+        let granted = cost <= tokens;
+        Self {
+            granted,
+            limit,
+            remaining: if granted {
+                tokens - cost
+            } else {
+                tokens.max(0)
+            },
+            retry_after: if granted { 0 } else { until_there_are(cost) },
+            reset: until_there_are(if granted { limit + cost } else { limit }),
+            delay: 0,
+        }
+    }
+}
+
 /// Why a state cannot be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unusable {

@@ -189,25 +189,9 @@ impl Model for PenaltyTokenBucket {
     fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {
         let open = self.open(state, at.now);
         let limit = i64::from(self.capacity);
-        Ok(if cost > open.tokens {
-            Asked {
-                granted: false,
-                limit,
-                remaining: open.tokens,
-                retry_after: self.until_there_are(cost, &open, at.now),
-                reset: self.until_there_are(limit, &open, at.now),
-                delay: 0,
-            }
-        } else {
-            Asked {
-                granted: true,
-                limit,
-                remaining: open.tokens - cost,
-                retry_after: 0,
-                reset: self.until_there_are(limit + cost, &open, at.now),
-                delay: 0,
-            }
-        })
+        Ok(Asked::of_tokens(limit, open.tokens, cost, |wanted| {
+            self.until_there_are(wanted, &open, at.now)
+        }))
     }
 
     fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {

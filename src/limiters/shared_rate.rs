@@ -6,7 +6,7 @@ use super::model::{Asked, Model, State, Unusable};
 use crate::error::Result;
 use crate::keys::Keys;
 use crate::permit::Random;
-use crate::rate::{Rate, RateType};
+use crate::rate::Rate;
 use crate::script::{self, Script};
 use crate::window::{At, NotInitialized, SetUp, Settings, Window};
 
@@ -98,14 +98,10 @@ impl Model for SharedRate {
             rate_type,
             keep_alive,
         } = set_up.settings;
-        let rate_type = match rate_type {
-            RateType::Overall => 0,
-            RateType::PerClient => 1,
-        };
         vec![
             rate,
             interval,
-            rate_type,
+            rate_type.code(),
             keep_alive,
             i64::from(set_up.keep_alive_counts),
         ]
@@ -150,6 +146,7 @@ mod tests {
         Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
     use crate::permit;
+    use crate::rate::RateType;
     use crate::window::{Grants, Pool, Timed};
 
     const CLIENT: &str = "client";
@@ -230,14 +227,10 @@ mod tests {
             let keys = Keys::new(target, CLIENT);
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, keys.name, &state.settings, |settings| {
-                let rate_type = match settings.rate_type {
-                    RateType::Overall => 0,
-                    RateType::PerClient => 1,
-                };
                 let fields = [
                     ("rate", settings.rate),
                     ("interval", settings.interval),
-                    ("type", rate_type),
+                    ("type", settings.rate_type.code()),
                     ("keepAliveTime", settings.keep_alive),
                 ];
                 let fields = fields.map(|(field, number)| (field.to_owned(), number.to_string()));

@@ -126,25 +126,9 @@ impl Model for TokenBucket {
     fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {
         let tokens = self.refilled(state, at.now);
         let limit = i64::from(self.capacity);
-        Ok(if cost > tokens.left {
-            Asked {
-                granted: false,
-                limit,
-                remaining: tokens.left.max(0),
-                retry_after: self.until_there_are(cost, &tokens, at.now),
-                reset: self.until_there_are(limit, &tokens, at.now),
-                delay: 0,
-            }
-        } else {
-            Asked {
-                granted: true,
-                limit,
-                remaining: tokens.left - cost,
-                retry_after: 0,
-                reset: self.until_there_are(limit + cost, &tokens, at.now),
-                delay: 0,
-            }
-        })
+        Ok(Asked::of_tokens(limit, tokens.left, cost, |wanted| {
+            self.until_there_are(wanted, &tokens, at.now)
+        }))
     }
 
     fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {

@@ -165,7 +165,7 @@ fn of_model(window: &Window) -> Keyspace {
         let fields = [
             ("rate", rate),
             ("interval", interval),
-            ("type", type_code(rate_type)),
+            ("type", rate_type.code()),
             ("keepAliveTime", keep_alive),
         ];
         let fields = fields.map(|(field, number)| (field.to_owned(), number.to_string()));
