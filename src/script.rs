@@ -1,7 +1,7 @@
 //! The Lua scripts and how one is run: by its hash, and by its source where the server does not know it.
 //!
-//! What the scripts share stands in front of each. One that asks for `window.lua` in a line of its own has it there:
-//! then its functions are made only where the script comes by.
+//! What the scripts share stands in front of each. One that asks for a file in a line of its own has it there: then its
+//! functions are made only where the script comes by, and what two scripts do costs neither a function.
 
 use std::io::Write;
 use std::sync::LazyLock;
@@ -19,7 +19,9 @@ pub(crate) struct Script {
 
 const LIMITS: &str = include_str!("../lua/limits.lua");
 const WINDOW: &str = include_str!("../lua/window.lua");
+const ACQUIRE_STEPS: &str = include_str!("../lua/acquire_steps.lua");
 const WINDOW_HERE: &str = "  -- window.lua\n";
+const ACQUIRE_STEPS_HERE: &str = "-- acquire_steps.lua\n";
 
 macro_rules! scripts {
     ($($name:ident = $file:literal;)*) => {$(
@@ -31,6 +33,7 @@ macro_rules! scripts {
 
 scripts! {
     ACQUIRE = "acquire.lua";
+    ACQUIRE_EACH = "acquire_each.lua";
     REFUND = "refund.lua";
     RELEASE = "release.lua";
     AVAILABLE_PERMITS = "available_permits.lua";
@@ -129,7 +132,7 @@ impl Args {
         self
     }
 
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
         self.ends.iter().map(move |&end| {
             let arg = &self.bytes[start..end];
@@ -142,10 +145,11 @@ impl Args {
 impl Script {
     /// A script on one limiter.
     fn on_the_window(own: &str) -> Self {
+        let own = own.replace(ACQUIRE_STEPS_HERE, ACQUIRE_STEPS);
         if own.contains(WINDOW_HERE) {
             Self::of(&[LIMITS, &own.replace(WINDOW_HERE, WINDOW)])
         } else {
-            Self::of(&[LIMITS, WINDOW, own])
+            Self::of(&[LIMITS, WINDOW, &own])
         }
     }
 
@@ -161,7 +165,7 @@ impl Script {
     pub(crate) async fn run(
         &self,
         connection: &dyn Connection,
-        keys: &[impl AsRef<str> + Sync],
+        keys: &[impl AsRef<[u8]> + Sync],
         args: &Args,
     ) -> RedisResult<Value> {
         let by_hash = command("EVALSHA", &self.hash, keys, args);
@@ -178,7 +182,7 @@ impl Script {
 /// Room for the number of keys as text.
 const LARGEST_COUNT: usize = 8;
 
-fn command(name: &str, script: &str, keys: &[impl AsRef<str> + Sync], args: &Args) -> Cmd {
+fn command(name: &str, script: &str, keys: &[impl AsRef<[u8]>], args: &Args) -> Cmd {
     let bytes = keys.iter().map(|key| key.as_ref().len()).sum::<usize>();
     let bytes = name.len() + script.len() + bytes + args.bytes.len() + LARGEST_COUNT;
     let mut command = Cmd::with_capacity(3 + keys.len() + args.ends.len(), bytes);

@@ -10,6 +10,7 @@ pub(crate) mod connection;
 pub(crate) mod decide;
 mod failure;
 mod server_time;
+mod shared_call;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,16 +34,18 @@ use crate::window::{Acquire, Answer, Condition, Expiry, Requests, Run};
 use connection::{Connected, Connection};
 use failure::Failure;
 use server_time::ServerTime;
+use shared_call::{Sent, SharedCalls};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 pub(crate) struct RedisBackend {
-    connection: Box<dyn Connection>,
+    connection: Arc<dyn Connection>,
     is_cluster: bool,
     clock: Clock,
     response_timeout: Duration,
-    server_time: ServerTime,
+    server_time: Arc<ServerTime>,
+    shared_calls: Arc<SharedCalls>,
 }
 
 /// May a call whose answer was lost be sent again?
@@ -78,22 +81,25 @@ impl RedisBackend {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        let connection = Box::new(connection::Shared(connection));
+        let connection = Arc::new(connection::Shared(connection));
         Self::new(connection, false, clock, response_timeout)
     }
 
     fn new(
-        connection: Box<dyn Connection>,
+        connection: Arc<dyn Connection>,
         is_cluster: bool,
         clock: Clock,
         response_timeout: Duration,
     ) -> Self {
+        let server_time = Arc::new(ServerTime::unknown());
+        let shared_calls = SharedCalls::new(&connection, &clock, &server_time, is_cluster);
         Self {
             connection,
             is_cluster,
             clock,
             response_timeout,
-            server_time: ServerTime::unknown(),
+            server_time,
+            shared_calls: Arc::new(shared_calls),
         }
     }
 
@@ -156,10 +162,17 @@ impl Attempts {
         name: &str,
         sending: impl Future<Output = RedisResult<Value>>,
     ) -> Result<Option<Value>> {
-        let error = match timeout_at(self.deadline, sending).await {
-            Ok(Ok(answer)) => return Ok(Some(answer)),
-            Ok(Err(error)) => error,
-            Err(_elapsed) => return Err(Error::Indeterminate { source: None }),
+        match timeout_at(self.deadline, sending).await {
+            Ok(result) => self.after(name, result).await,
+            Err(_elapsed) => Err(Error::Indeterminate { source: None }),
+        }
+    }
+
+    /// What follows from an attempt's result.
+    async fn after<T>(&mut self, name: &str, result: RedisResult<T>) -> Result<Option<T>> {
+        let error = match result {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(error) => error,
         };
         match failure::classify(&error) {
             Failure::Refused => return Err(failure::of_answer(name, error)),
@@ -197,27 +210,34 @@ fn acquire_args(
     now: Option<i64>,
     deadline: Option<i64>,
 ) -> Args {
-    let Requests { runs, runs_in_line } = &call.requests;
-    let total: u64 = runs
-        .iter()
-        .map(|run| u64::from(run.permits) * u64::from(run.count))
-        .sum();
-    let mut args = Args::new()
-        .optional(deadline)
-        // A total that does not fit a member is never granted in full.
-        .bytes(&permit::encode(&call.random, total as u32))
-        .optional(call.summed_rate)
-        .number(total as i64)
+    let args = call_args(Args::new().optional(deadline), call)
         .optional(now)
         .mark(rate_type == RateType::PerClient)
         .mark(call.sent_before);
-    if !matches!(runs[..], [Run { count: 1, .. }]) {
-        args = args.number(*runs_in_line as i64);
-        for run in runs {
-            args = args.number(run.permits).number(run.count);
-        }
+    if call.requests.is_lone() {
+        return args.without_empty_end();
     }
-    args.without_empty_end()
+    run_args(
+        args.number(call.requests.runs_in_line as i64),
+        &call.requests.runs,
+    )
+}
+
+/// Member, summed rate, and permits of all requests together.
+fn call_args(args: Args, call: &Acquire) -> Args {
+    let runs = call.requests.runs.iter();
+    let total: u64 = runs
+        .map(|run| u64::from(run.permits) * u64::from(run.count))
+        .sum();
+    // A total that does not fit a member is never granted in full.
+    args.bytes(&permit::encode(&call.random, total as u32))
+        .optional(call.summed_rate)
+        .number(total as i64)
+}
+
+fn run_args(args: Args, runs: &[Run]) -> Args {
+    runs.iter()
+        .fold(args, |args, run| args.number(run.permits).number(run.count))
 }
 
 /// What the acquire script returns.
@@ -330,17 +350,37 @@ impl Backend for RedisBackend {
             summed_rate,
             requests,
         };
+        let under_way = self.shared_calls.set_out();
+        let mut may_share = under_way.is_one_of_many();
         loop {
-            let deadline = self
-                .server_deadline(&keys.name, attempts.remaining())
-                .await?;
             call.sent_before = attempts.sent_before;
-            let now = self.clock.now();
             let rate_type = keys.last_type.get();
-            let args = acquire_args(&call, rate_type, now, Some(deadline));
-            let of_type = keys.of_type(rate_type);
-            let sending = script::ACQUIRE.run(&*self.connection, &of_type, &args);
-            let Some(answer) = attempts.step(&keys.name, sending).await? else {
+            let sent = if std::mem::take(&mut may_share) {
+                let carried = self
+                    .shared_calls
+                    .ask(keys, rate_type, &call, attempts.deadline);
+                match carried.await {
+                    Some(result) => attempts.after(&keys.name, result).await?,
+                    // Nobody tells, so it may have run.
+                    None if attempts.remaining().is_zero() => {
+                        return Err(Error::Indeterminate { source: None });
+                    }
+                    None => {
+                        attempts.sent_before = true;
+                        continue;
+                    }
+                }
+            } else {
+                let remaining = attempts.remaining();
+                let deadline = self.server_deadline(&keys.name, remaining).await?;
+                let now = self.clock.now();
+                let args = acquire_args(&call, rate_type, now, Some(deadline));
+                let of_type = keys.of_type(rate_type);
+                let sending = script::ACQUIRE.run(&*self.connection, &of_type, &args);
+                let answer = attempts.step(&keys.name, sending).await?;
+                answer.map(|answer| Sent { answer, now })
+            };
+            let Some(Sent { answer, now }) = sent else {
                 continue;
             };
             let answer = AcquireAnswer::read(&keys.name, answer, now, summed_rate)?;

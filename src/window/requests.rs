@@ -63,6 +63,11 @@ impl Requests {
         }
     }
 
+    /// Whether it is one request.
+    pub(crate) fn is_lone(&self) -> bool {
+        matches!(self.runs[..], [Run { count: 1, .. }])
+    }
+
     #[inline]
     pub(crate) fn any_fits(&self, rate: i64) -> bool {
         self.runs.iter().any(|run| i64::from(run.permits) <= rate)

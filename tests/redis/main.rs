@@ -1,5 +1,7 @@
 //! What only a Redis server shows: the keys, the way to it and back, and what goes wrong there.
 
+#[path = "../support/by_hand.rs"]
+mod by_hand;
 mod every_method;
 #[path = "../support/keys.rs"]
 mod keys;
@@ -37,6 +39,7 @@ mod limiters_sliding_log;
 mod limiters_sliding_window;
 mod limiters_token_bucket;
 mod looking_changes_nothing;
+mod many_limiters_share_a_call;
 mod missing_permissions_are_errors;
 mod names_that_spread_their_keys_are_refused_on_a_cluster;
 mod secrets_stay_secret;

@@ -403,10 +403,16 @@ impl Sides {
     async fn acquire(&mut self, keys: &Keys, at: At, client: &str, call: Acquire) {
         let redis = loop {
             let rate_type = keys.last_type.get();
-            let args = acquire_args(&call, rate_type, Some(at.now), None);
-            let answer = script::ACQUIRE
-                .run(&*self.redis.connection, &keys.of_type(rate_type), &args)
-                .await;
+            let in_company = self.calls.is_multiple_of(3) && !call.sent_before;
+            let answer = if in_company {
+                self.ask_in_company(keys, rate_type, &call).await
+            } else {
+                let args = acquire_args(&call, rate_type, Some(at.now), None);
+                let of_type = keys.of_type(rate_type);
+                script::ACQUIRE
+                    .run(&*self.redis.connection, &of_type, &args)
+                    .await
+            };
             let answer = match answer {
                 Ok(answer) => {
                     AcquireAnswer::read(&keys.name, answer, Some(at.now), call.summed_rate).unwrap()
@@ -432,6 +438,27 @@ impl Sides {
             }
         }
         self.last_call = Some(call);
+    }
+
+    /// Asks in one call with others, before and behind it, that fail.
+    async fn ask_in_company(
+        &self,
+        keys: &Keys,
+        rate_type: RateType,
+        call: &Acquire,
+    ) -> RedisResult<Value> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let shared_calls = &self.redis.shared_calls;
+        let ask = |keys| shared_calls.ask(keys, rate_type, call, deadline);
+        let missing = Keys::new("missing", "client");
+        // Where its settings should be is another limiter's value, or nothing.
+        let wrong = Keys::new(&keys.value, "client");
+        let (before, answer, behind) = tokio::join!(ask(&missing), ask(keys), ask(&wrong));
+        assert!(matches!(before, Some(Err(_))));
+        assert!(matches!(behind, Some(Err(_))));
+        let sent = answer.expect("the call was made")?;
+        assert_eq!(sent.now, self.redis.clock.now());
+        Ok(sent.answer)
     }
 
     async fn spoil(&mut self, spoil: &Spoil, keys: &Keys, at: At) {
@@ -551,6 +578,8 @@ async fn compare_case(
         grants: Vec::new(),
         next_ttl: 10 * TTL_UNIT,
     };
+    let asked = sides.redis.server_deadline(name, Duration::ZERO).await;
+    asked.unwrap(); // a shared call needs the server's time
     sides.take(&Step::TrySetRate(rate), 0).await;
     for (step, client) in steps {
         sides.take(step, *client).await;

@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
@@ -21,7 +22,7 @@ use tokio::time::timeout;
 use super::failure::{self, Failure};
 use crate::error::{Error, Result};
 
-type Sending<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
+pub(super) type Sending<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
 
 /// A connection that many callers share.
 pub(crate) trait Connection: Send + Sync {
@@ -37,10 +38,7 @@ where
 {
     fn send<'a>(&'a self, command: &'a Cmd) -> Sending<'a> {
         let mut connection = self.0.clone();
-        Box::pin(async move {
-            let answer = connection.req_packed_command(command).await?;
-            answer.extract_error()
-        })
+        Box::pin(async move { refused(connection.req_packed_command(command).await?) })
     }
 }
 
@@ -52,7 +50,7 @@ impl Connection for Cluster {
         let mut connection = self.0.clone();
         Box::pin(async move {
             let answer = connection.req_packed_command(command).await;
-            let answer = answer.and_then(Value::extract_error);
+            let answer = answer.and_then(refused);
             match &answer {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
                     match node_of(error) {
@@ -85,12 +83,20 @@ async fn ask(
     let mut asking = redis::pipe();
     asking.cmd("ASKING").ignore().add_command(command.clone());
     let mut answers = connection.route_pipeline(asking, 0, 2, node).await?;
-    answers.pop().unwrap_or_default().extract_error()
+    refused(answers.pop().unwrap_or_default())
+}
+
+/// An answer that is an error. One that holds an error among others is an answer.
+fn refused(answer: Value) -> RedisResult<Value> {
+    match answer {
+        Value::ServerError(error) => Err(error.into()),
+        answer => Ok(answer),
+    }
 }
 
 /// A connection and whether a cluster is at its other end.
 pub(super) struct Connected {
-    pub(super) connection: Box<dyn Connection>,
+    pub(super) connection: Arc<dyn Connection>,
     pub(super) is_cluster: bool,
 }
 
@@ -110,14 +116,14 @@ async fn connect_to(nodes: Vec<ConnectionInfo>, limit: Duration) -> Result<Conne
         let server = connect_server(node.clone(), limit).await?;
         if !is_part_of_cluster(&server).await {
             return Ok(Connected {
-                connection: Box::new(server),
+                connection: Arc::new(server),
                 is_cluster: false,
             });
         }
     }
     let cluster = connect_cluster(nodes, limit).await?;
     Ok(Connected {
-        connection: Box::new(Cluster(cluster)),
+        connection: Arc::new(Cluster(cluster)),
         is_cluster: true,
     })
 }

@@ -29,6 +29,10 @@ impl ServerTime {
         }
     }
 
+    pub(super) fn is_known(&self) -> bool {
+        self.offset.load(Ordering::Relaxed) != UNKNOWN
+    }
+
     /// Notes what an answer that came just now says. The server read its clock before the answer travelled, so what it
     /// says is never late, but early by the time that it took until here. So a later estimate is taken at once, and an
     /// earlier one by an eighth: a busy machine that reads one answer late does not set its next calls a deadline too

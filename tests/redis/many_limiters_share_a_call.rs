@@ -1,0 +1,334 @@
+//! Where many acquires are under way, further ones on other limiters go in one call, and each gets its own answer.
+
+use redis::cluster::ClusterClientBuilder;
+use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
+use redisson_rate_limiter::{
+    Clock, Decision, Error, RRateLimiter, Rate, RateLimiter, RedissonClient,
+};
+
+use crate::by_hand::{Pending, poll_once};
+use crate::keys;
+use crate::proxy::{Command, Fate, Proxy};
+use crate::stage::{HOUR, Stage, ms};
+
+/// So many acquires under way are many.
+const MANY: usize = 16;
+
+/// That many acquires of a client, each polled once and left alone, on limiters without a rate.
+fn left_alone(idle: &[RateLimiter]) -> Vec<Pending<'_, redisson_rate_limiter::Result<bool>>> {
+    let mut left_alone: Vec<_> = idle.iter().map(|limiter| limiter.try_acquire(1)).collect();
+    for acquire in &mut left_alone {
+        assert!(poll_once(acquire).is_none());
+    }
+    left_alone
+}
+
+fn idle(client: &RedissonClient) -> Vec<RateLimiter> {
+    (0..MANY)
+        .map(|i| client.rate_limiter(&format!("idle:{i}")))
+        .collect()
+}
+
+/// Limiters with these permits an hour, that the client knows.
+async fn limiters(client: &RedissonClient, permits: &[u64]) -> Vec<RateLimiter> {
+    let mut limiters = Vec::new();
+    for (i, &permits) in permits.iter().enumerate() {
+        let limiter = client.rate_limiter(&format!("l:{i}"));
+        limiter
+            .set_rate(Rate::overall(permits, HOUR))
+            .await
+            .unwrap();
+        assert!(limiter.try_acquire(1).await.unwrap());
+        limiter.release(1).await.unwrap();
+        limiters.push(limiter);
+    }
+    limiters
+}
+
+/// Asks all at the same time.
+async fn all_at_once(
+    limiters: &[RateLimiter],
+    permits: u32,
+) -> Vec<redisson_rate_limiter::Result<bool>> {
+    let tasks: Vec<_> = limiters
+        .iter()
+        .cloned()
+        .map(|limiter| tokio::spawn(async move { limiter.try_acquire(permits).await }))
+        .collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.unwrap());
+    }
+    answers
+}
+
+fn script_calls(seen: &[Command]) -> Vec<&Command> {
+    let scripts = ["EVALSHA", "EVAL"];
+    seen.iter()
+        .filter(|command| scripts.contains(&command.name().as_str()))
+        .collect()
+}
+
+fn keys_of(call: &Command) -> usize {
+    std::str::from_utf8(&call.0[2]).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn few_acquires_go_one_by_one_and_the_rest_in_one_call_of_which_each_gets_its_own_answer() {
+    let stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = stage.builder().connect(&proxy.url()).await.unwrap();
+    let permits: Vec<u64> = (0..20).map(|i| i % 3 + 1).collect();
+    let limiters = limiters(&client, &permits).await;
+    let idle = idle(&client);
+    proxy.take_seen();
+    let left_alone = left_alone(&idle);
+
+    let answers = all_at_once(&limiters, 2).await;
+    for (permits, answer) in permits.iter().zip(answers) {
+        match (permits, answer) {
+            (1, Err(Error::PermitsExceedRate { rate: 1, .. })) | (2 | 3, Ok(true)) => {}
+            (permits, answer) => panic!("2 of {permits}: {answer:?}"),
+        }
+    }
+    for acquire in left_alone {
+        assert!(matches!(acquire.await, Err(Error::NotInitialized { .. })));
+    }
+    let seen = proxy.take_seen();
+    let mut calls: Vec<usize> = script_calls(&seen).into_iter().map(keys_of).collect();
+    calls.sort_unstable();
+    // The shared one twice: the server did not know its script.
+    assert_eq!(calls, [&[3; MANY][..], &[60, 60]].concat());
+
+    let answers = all_at_once(&limiters, 1).await;
+    for (permits, answer) in permits.iter().zip(answers) {
+        assert_eq!(answer.unwrap(), permits % 2 == 1, "1 of {permits} less 2");
+    }
+}
+
+#[tokio::test]
+async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = stage.builder().connect(&proxy.url()).await.unwrap();
+    let limiters = limiters(&client, &[5, 9, 2]).await;
+    let per_client = Rate::per_client(3, HOUR);
+    limiters[0].set_rate(per_client).await.unwrap();
+    assert!(limiters[0].try_acquire(1).await.unwrap()); // the client knows the type again
+    let idle = idle(&client);
+    let left_alone = left_alone(&idle);
+    proxy.take_seen();
+
+    // Of each limiter three at a time: one goes first, the others are a list behind it.
+    let mut asked = Vec::new();
+    for (i, permits) in [(0, 1), (1, 4), (2, 1)] {
+        asked.extend((0..3).map(|_| (limiters[i].clone(), permits)));
+    }
+    let tasks: Vec<_> = asked
+        .into_iter()
+        .map(|(limiter, permits)| {
+            tokio::spawn(async move { limiter.try_acquire(permits).await.unwrap() })
+        })
+        .collect();
+    let mut granted = Vec::new();
+    for task in tasks {
+        granted.push(task.await.unwrap());
+    }
+    let expected = [true, true, false, true, true, false, true, true, false];
+    assert_eq!(granted, expected);
+    let seen = proxy.take_seen();
+    let calls: Vec<usize> = script_calls(&seen)
+        .into_iter()
+        .map(keys_of)
+        .filter(|&keys| keys > 3)
+        .collect();
+    // Of each limiter one and a list, in one call, sent twice because the server did not know its script.
+    assert_eq!(calls, [18, 18]);
+    drop(left_alone);
+
+    let own = |key: &str| format!("{{l:0}}:{key}:client");
+    let books = [
+        (own("value"), own("permits"), (Some(0), 3)),
+        ("{l:1}:value".into(), "{l:1}:permits".into(), (Some(1), 8)),
+        ("{l:2}:value".into(), "{l:2}:permits".into(), (Some(0), 2)),
+    ];
+    for (value, permits, expected) in books {
+        let found = keys::books(&mut stage.raw, &value, &permits).await;
+        assert_eq!(found, expected, "{value}");
+    }
+}
+
+#[tokio::test]
+async fn what_one_limiter_is_refused_leaves_the_others_of_its_call_as_they_are() {
+    let mut stage = Stage::set().await;
+    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let limiters = limiters(&client, &[5, 5, 5, 5]).await;
+    limiters[0].delete().await.unwrap();
+    stage.run(&["SET", "{l:2}:permits", "no zset"]).await;
+    let idle = idle(&client);
+    let _left_alone = left_alone(&idle);
+    let answers = all_at_once(&limiters, 5).await;
+    assert!(matches!(&answers[0], Err(Error::NotInitialized { name }) if name == "l:0"));
+    assert!(matches!(answers[1], Ok(true)));
+    assert!(matches!(&answers[2], Err(Error::BadState { name, .. }) if name == "l:2"));
+    assert!(matches!(answers[3], Ok(true)));
+}
+
+#[tokio::test]
+async fn a_call_that_is_refused_for_one_key_is_made_by_each_alone() {
+    let mut stage = Stage::set().await;
+    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let all = limiters(&client, &[5; 6]).await;
+    let rules = ["on", ">password", "+@all", "~idle*", "~{idle*"];
+    let mut command = [&["ACL", "SETUSER", "worker"], &rules[..]].concat();
+    let allowed: Vec<String> = [0, 1, 2, 4, 5]
+        .iter()
+        .flat_map(|i| [format!("~l:{i}"), format!("~{{l:{i}}}*")])
+        .collect();
+    command.extend(allowed.iter().map(String::as_str));
+    stage.run(&command).await;
+    let url = format!("redis://worker:password@127.0.0.1:{}", stage.server.port());
+    let client = stage.builder().connect(&url).await.unwrap();
+    let limiters: Vec<_> = (0..all.len())
+        .map(|i| client.rate_limiter(&format!("l:{i}")))
+        .collect();
+    assert!(limiters[0].try_acquire(1).await.unwrap());
+    let idle = idle(&client);
+    let _left_alone = left_alone(&idle);
+    for (i, answer) in all_at_once(&limiters, 2).await.into_iter().enumerate() {
+        if i == 3 {
+            assert!(matches!(answer, Err(Error::PermissionDenied { .. })));
+        } else {
+            assert!(answer.unwrap(), "{i}");
+        }
+    }
+    for (i, limiter) in all.iter().enumerate() {
+        let left = limiter.available_permits().await.unwrap();
+        let taken = [3, 2, 2, 0, 2, 2][i];
+        assert_eq!(left, 5 - taken, "{i}");
+    }
+}
+
+#[tokio::test]
+async fn a_shared_call_whose_answer_was_lost_took_once_for_each() {
+    for fate in [Fate::CutBeforeAnswer, Fate::CutBeforeServer] {
+        let stage = Stage::set().await;
+        let proxy = Proxy::to(stage.server.port()).await;
+        let builder = stage.builder().response_timeout(ms(10_000));
+        let client = builder.connect(&proxy.url()).await.unwrap();
+        let limiters = limiters(&client, &[3; 8]).await;
+        let idle = idle(&client);
+        // The server gets to know the script.
+        let first = left_alone(&idle);
+        assert!(all_at_once(&limiters[..1], 1).await[0].as_ref().unwrap());
+        limiters[0].release(1).await.unwrap();
+        for acquire in first {
+            assert!(acquire.await.is_err());
+        }
+
+        let second = left_alone(&idle);
+        for acquire in second {
+            // Through: what is cut next is the shared call. These remain under way as long as they are not polled.
+            std::mem::forget(acquire);
+        }
+        proxy.take_seen();
+        let mut sent = 0;
+        while sent < MANY {
+            sent += script_calls(&proxy.take_seen()).len();
+            tokio::task::yield_now().await;
+        }
+        proxy.next("EVALSHA", fate);
+        for answer in all_at_once(&limiters, 2).await {
+            assert!(answer.unwrap(), "{fate:?}: 2 of 3 are there once");
+        }
+        for limiter in &limiters {
+            assert_eq!(limiter.available_permits().await.unwrap(), 1, "{fate:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_shared_call_that_comes_late_takes_nothing() {
+    let stage = Stage::set().await;
+    let mut proxy = Proxy::to(stage.server.port()).await;
+    let builder = RedissonClient::builder().response_timeout(ms(150));
+    let client = builder.connect(&proxy.url()).await.unwrap();
+    let limiters = limiters(&client, &[3; 4]).await;
+    let idle = idle(&client);
+    let _left_alone = left_alone(&idle);
+    proxy.take_seen();
+    let mut sent = 0;
+    while sent < MANY {
+        sent += script_calls(&proxy.take_seen()).len();
+        tokio::task::yield_now().await;
+    }
+    proxy.next("EVALSHA", Fate::Held);
+    let (answers, held) = tokio::join!(all_at_once(&limiters, 2), proxy.held());
+    for answer in answers {
+        assert!(matches!(answer, Err(Error::Indeterminate { .. })));
+    }
+    assert_eq!(keys_of(&held.command), 12);
+    held.let_through().await;
+    for limiter in &limiters {
+        assert_eq!(limiter.available_permits().await.unwrap(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_to_a_cluster_that_is_not_known_as_one_spreads_no_call_for_long() {
+    let cluster = RedisCluster::new(RedisClusterConfiguration::default());
+    let nodes: Vec<_> = cluster
+        .iter_servers()
+        .map(|server| server.connection_info())
+        .collect();
+    let connection = ClusterClientBuilder::new(nodes)
+        .build()
+        .unwrap()
+        .get_async_connection()
+        .await
+        .unwrap();
+    let client = RedissonClient::builder()
+        .clock(Clock::system())
+        .connection(connection);
+    let limiters = limiters(&client, &[100; 40]).await;
+    for round in 1..=3 {
+        let idle = idle(&client);
+        let _left_alone = left_alone(&idle);
+        for answer in all_at_once(&limiters, 1).await {
+            assert!(answer.unwrap());
+        }
+        for limiter in &limiters {
+            assert_eq!(limiter.available_permits().await.unwrap(), 100 - round);
+        }
+    }
+}
+
+#[tokio::test]
+async fn grants_of_a_shared_call_can_be_given_back_one_by_one() {
+    let stage = Stage::set().await;
+    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let limiters = limiters(&client, &[5; 4]).await;
+    let idle = idle(&client);
+    let _left_alone = left_alone(&idle);
+    let tasks: Vec<_> = limiters
+        .iter()
+        .cloned()
+        .map(|limiter| tokio::spawn(async move { limiter.check(4).await.unwrap() }))
+        .collect();
+    let mut grants = Vec::new();
+    for task in tasks {
+        match task.await.unwrap() {
+            Decision::Granted {
+                grant,
+                remaining: 1,
+                limit: 5,
+                ..
+            } => grants.push(grant),
+            other => panic!("{other:?}"),
+        }
+    }
+    for (limiter, grant) in limiters.iter().zip(grants) {
+        assert_eq!(limiter.refund(grant).await.unwrap(), 4);
+        assert_eq!(limiter.available_permits().await.unwrap(), 5);
+    }
+}
