@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
 use crate::limiters::{Policy, PolicyLimiter};
-use crate::queue::{Looks, Queue};
+use crate::queue::{FormerQueues, Looks, Queue};
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -46,6 +46,7 @@ struct Inner {
     queues: Mutex<Queues>,
     /// What all queues together may cost the server beside their calls.
     looks: Arc<Looks>,
+    former_queues: Arc<FormerQueues>,
 }
 
 /// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when they are many.
@@ -136,6 +137,7 @@ impl Queues {
             Arc::clone(&client.backend),
             keys,
             Arc::clone(&client.looks),
+            Arc::clone(&client.former_queues),
         ));
         self.by_name.insert(name, Arc::downgrade(&queue));
         queue
@@ -253,6 +255,7 @@ impl RedissonClientBuilder {
             name_mapper: self.name_mapper,
             queues: Mutex::default(),
             looks: Arc::default(),
+            former_queues: Arc::default(),
         }))
     }
 }

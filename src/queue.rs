@@ -20,6 +20,7 @@ mod caller;
 mod desk;
 #[cfg(test)]
 mod distant_store;
+mod former_queues;
 #[cfg(test)]
 mod interleavings;
 mod looks;
@@ -40,6 +41,8 @@ use crate::window::{Answer, Requests};
 use batch::{Batch, decision, granted_alone};
 use caller::{LoneCall, Receiver};
 use desk::{Desk, Next, Request, Wake};
+pub(crate) use former_queues::FormerQueues;
+use former_queues::Known;
 pub(crate) use looks::Looks;
 
 /// How long the line sleeps at most before it asks again, whatever wait it was told.
@@ -54,20 +57,32 @@ pub(crate) struct Queue {
     arrived: Notify,
     told_of_skew: AtomicBool,
     looks: Arc<Looks>,
+    former_queues: Arc<FormerQueues>,
 }
 
 impl Queue {
-    pub(crate) fn new(backend: Arc<dyn Backend>, keys: Keys, looks: Arc<Looks>) -> Self {
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        keys: Keys,
+        looks: Arc<Looks>,
+        former_queues: Arc<FormerQueues>,
+    ) -> Self {
+        let mut desk = Desk::default();
+        if let Some(known) = former_queues.recall(&keys.name) {
+            desk.books = known.books;
+            keys.last_type.set(known.rate_type);
+        }
         Self {
             backend: backend
                 .for_limiter(&keys)
                 .unwrap_or_else(|| Arc::clone(&backend)),
             client_backend: backend,
             keys,
-            desk: Mutex::default(),
+            desk: Mutex::new(desk),
             arrived: Notify::new(),
             told_of_skew: AtomicBool::new(false),
             looks,
+            former_queues,
         }
     }
 
@@ -314,6 +329,18 @@ impl Queue {
                 %error,
                 "permits of a cancelled request come back only when their window has passed"
             ),
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        let desk = self.desk.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let books = desk.books;
+        if books.rate.is_some() {
+            let rate_type = self.keys.last_type.get();
+            self.former_queues
+                .remember(&self.keys.name, Known { books, rate_type });
         }
     }
 }

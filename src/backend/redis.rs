@@ -434,13 +434,18 @@ impl Backend for RedisBackend {
         let answer = self
             .run(&script::TRY_SET_RATE, keys, &args, Repeat::Never)
             .await?;
-        read(&keys.name, answer)
+        let is_set = read(&keys.name, answer)?;
+        if is_set {
+            keys.last_type.set(rate.rate_type);
+        }
+        Ok(is_set)
     }
 
     async fn set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<()> {
         let args = rate_args(Args::new(), &rate);
         self.run(&script::SET_RATE, keys, &args, Repeat::Never)
             .await?;
+        keys.last_type.set(rate.rate_type);
         Ok(())
     }
 
@@ -457,7 +462,11 @@ impl Backend for RedisBackend {
         let answer = self
             .run(&script::UPDATE_RATE, keys, &args, Repeat::Never)
             .await?;
-        read(&keys.name, answer)
+        let is_set = read(&keys.name, answer)?;
+        if is_set {
+            keys.last_type.set(rate.rate_type);
+        }
+        Ok(is_set)
     }
 
     async fn config(&self, keys: &Keys) -> Result<Option<Rate>> {
@@ -485,6 +494,7 @@ impl Backend for RedisBackend {
             "1" => RateType::PerClient,
             _ => return Err(bad_state()),
         };
+        keys.last_type.set(rate_type);
         Ok(Some(Rate::from_stored(
             rate_type,
             number(&rate)?,

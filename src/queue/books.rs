@@ -9,7 +9,7 @@ use crate::window::Answer;
 
 /// A queue has the grants summed now and then, because only the sum shows what a peer's retry or release did to the
 /// books; not in each call, because it takes time on the server.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Books {
     /// The rate that an answer told last.
     pub(super) rate: Option<i64>,

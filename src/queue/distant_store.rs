@@ -45,7 +45,12 @@ impl DistantStore {
         let keys = Keys::new("limiter", "client");
         let rate = rate.validate().unwrap();
         self.memory.set_rate(&keys, rate).await.unwrap();
-        Arc::new(Queue::new(Arc::clone(self) as _, keys, Arc::default()))
+        Arc::new(Queue::new(
+            Arc::clone(self) as _,
+            keys,
+            Arc::default(),
+            Arc::default(),
+        ))
     }
 
     async fn available(&self, queue: &Queue) -> i64 {

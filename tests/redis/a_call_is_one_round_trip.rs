@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RedissonClient, State};
 
+use crate::keys;
 use crate::monitor::Monitor;
 use crate::proxy::Proxy;
 use crate::stage::{HOUR, NAME, SECOND, Stage};
@@ -60,15 +61,16 @@ async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
 }
 
 #[tokio::test]
-async fn a_limiter_of_another_type_than_it_was_takes_a_second_round_trip_once() {
+async fn a_limiter_to_which_a_peer_gave_another_type_takes_a_second_round_trip_once() {
     let stage = Stage::set().await;
     let proxy = Proxy::to(stage.server.port()).await;
     let client = RedissonClient::connect(&proxy.url()).await.unwrap();
     let limiter = client.rate_limiter(NAME);
-    limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
+    let peer = stage.limiter().await;
+    peer.set_rate(Rate::overall(10, HOUR)).await.unwrap();
     assert!(limiter.try_acquire(1).await.unwrap());
     for rate in [Rate::per_client(5, HOUR), Rate::overall(7, HOUR)] {
-        limiter.set_rate(rate).await.unwrap();
+        peer.set_rate(rate).await.unwrap();
         proxy.take_seen();
         assert!(limiter.try_acquire(1).await.unwrap());
         assert_eq!(proxy.take_names(), ["EVALSHA", "EVALSHA"]);
@@ -77,6 +79,61 @@ async fn a_limiter_of_another_type_than_it_was_takes_a_second_round_trip_once() 
         let left = limiter.available_permits().await.unwrap();
         assert_eq!(left as u64, rate.permits() - 2);
     }
+}
+
+#[tokio::test]
+async fn a_client_that_set_the_rate_itself_or_read_it_knows_the_type() {
+    let stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    let rate = Rate::per_client(10, HOUR);
+    assert!(limiter.try_set_rate(rate).await.unwrap());
+    assert!(limiter.try_acquire(1).await.unwrap());
+    proxy.take_seen();
+    let (overall, peer) = (Rate::overall(10, HOUR), stage.limiter().await);
+    for step in 0..3 {
+        peer.set_rate(overall).await.unwrap();
+        assert!(limiter.try_acquire(1).await.unwrap());
+        match step {
+            0 => limiter.set_rate(rate).await.unwrap(),
+            1 => assert!(limiter.update_rate(rate, State::Keep).await.unwrap()),
+            _ => {
+                peer.set_rate(rate).await.unwrap();
+                assert_eq!(limiter.config().await.unwrap(), Some(rate));
+            }
+        }
+        proxy.take_seen();
+        assert!(limiter.try_acquire(1).await.unwrap());
+        assert_eq!(proxy.take_names(), ["EVALSHA"], "{step}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_handle_for_each_request_knows_what_the_last_one_knew() {
+    let mut stage = Stage::set().await;
+    let proxy = Proxy::to(stage.server.port()).await;
+    let client = RedissonClient::builder().client_id("client");
+    let client = client.connect(&proxy.url()).await.unwrap();
+    let peer = stage.limiter().await;
+    let rate = Rate::per_client(1_000_000, HOUR);
+    peer.set_rate(rate).await.unwrap();
+    // So many that a client has them summed only now and then.
+    let fill = "for i = 1, 50000 do
+        redis.call('zadd', KEYS[1], ARGV[1], struct.pack('<Bc0I', 16, string.format('%016d', i), 1))
+    end
+    redis.call('set', KEYS[2], 950000)";
+    let now = keys::time(&mut stage.raw).await.to_string();
+    let (permits, value) = ("{limiter}:permits:client", "{limiter}:value:client");
+    stage.run(&["EVAL", fill, "2", permits, value, &now]).await;
+
+    let acquire = async || assert!(client.rate_limiter(NAME).try_acquire(1).await.unwrap());
+    acquire().await;
+    proxy.take_seen();
+    acquire().await;
+    let seen = proxy.take_seen();
+    assert_eq!(seen.len(), 1, "it knows the type: {seen:?}");
+    assert_eq!(seen[0].script_argument(3), b"1000000", "and the books");
 }
 
 #[tokio::test]
