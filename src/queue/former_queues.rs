@@ -52,11 +52,10 @@ mod tests {
     use super::*;
 
     fn known(rate: i64) -> Known {
+        let mut books = Books::default();
+        books.rate = Some(rate);
         Known {
-            books: Books {
-                rate: Some(rate),
-                ..Books::default()
-            },
+            books,
             rate_type: RateType::PerClient,
         }
     }
