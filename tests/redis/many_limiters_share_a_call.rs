@@ -1,6 +1,8 @@
 //! Where many acquires are under way, further ones on other limiters go in one call, and each gets its own answer.
 
+use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
+use redis::{Cmd, Pipeline, RedisFuture, Value};
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
 use redisson_rate_limiter::{
     Clock, Decision, Error, RRateLimiter, Rate, RateLimiter, RedissonClient,
@@ -10,6 +12,7 @@ use crate::by_hand::{Pending, poll_once};
 use crate::keys;
 use crate::proxy::{Command, Fate, Proxy};
 use crate::stage::{HOUR, Stage, ms};
+use crate::support::Server;
 
 /// So many acquires under way are many.
 const MANY: usize = 16;
@@ -291,6 +294,7 @@ async fn a_connection_to_a_cluster_that_is_not_known_as_one_spreads_no_call_for_
         .clock(Clock::system())
         .connection(connection);
     let limiters = limiters(&client, &[100; 40]).await;
+    let mut refused = Vec::new();
     for round in 1..=3 {
         let idle = idle(&client);
         let _left_alone = left_alone(&idle);
@@ -300,6 +304,68 @@ async fn a_connection_to_a_cluster_that_is_not_known_as_one_spreads_no_call_for_
         for limiter in &limiters {
             assert_eq!(limiter.available_permits().await.unwrap(), 100 - round);
         }
+        let mut in_all = 0;
+        for server in cluster.iter_servers() {
+            let server = redis::Client::open(server.connection_info()).unwrap();
+            let mut raw = server.get_multiplexed_async_connection().await.unwrap();
+            in_all += keys::errors(&mut raw, "CROSSSLOT").await;
+        }
+        refused.push(in_all);
+    }
+    assert_ne!(refused[0], 0);
+    assert_eq!(refused, [refused[0]; 3]);
+}
+
+/// A connection that sends each call to the server that has its first key, as a proxy does that knows no slots.
+#[derive(Clone)]
+struct Sharded([MultiplexedConnection; 2]);
+
+impl Sharded {
+    /// `EVALSHA hash 3 l:1 …`: even numbers are on the one, odd ones on the other.
+    fn server_of(&mut self, command: &Cmd) -> &mut MultiplexedConnection {
+        let words = command.args_iter().map(|word| match word {
+            redis::Arg::Simple(word) => word,
+            _ => b"",
+        });
+        let name = words.into_iter().find(|word| word.starts_with(b"l:"));
+        let number = name.and_then(|name| name.last()).unwrap_or(&b'0');
+        &mut self.0[usize::from(number % 2)]
+    }
+}
+
+impl ConnectionLike for Sharded {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        let server = self.server_of(command);
+        server.req_packed_command(command)
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.0[0].req_packed_commands(pipeline, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        self.0[0].get_db()
+    }
+}
+
+#[tokio::test]
+async fn behind_a_proxy_with_limiters_on_several_servers_each_is_asked_where_it_is() {
+    let (one, other) = (Server::start(), Server::start());
+    let connection = Sharded([one.connection().await, other.connection().await]);
+    let client = RedissonClient::builder().connection(connection);
+    let limiters = limiters(&client, &[3; 10]).await;
+    let idle = idle(&client);
+    let _left_alone = left_alone(&idle);
+    for answer in all_at_once(&limiters, 2).await {
+        assert!(answer.unwrap());
+    }
+    for limiter in &limiters {
+        assert_eq!(limiter.available_permits().await.unwrap(), 1);
     }
 }
 

@@ -105,6 +105,18 @@ pub async fn calls(connection: &mut MultiplexedConnection, command: &str) -> u64
     line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
 }
 
+/// How many errors of this code the server has answered with.
+pub async fn errors(connection: &mut MultiplexedConnection, code: &str) -> u64 {
+    let stats: String = redis::cmd("INFO")
+        .arg("errorstats")
+        .query_async(connection)
+        .await
+        .unwrap();
+    let start = format!("errorstat_{code}:count=");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&start));
+    line.map_or(0, |count| count.trim().parse().unwrap())
+}
+
 /// The key's time to live was set to `millis` not before `since` by the server's clock.
 pub async fn assert_lives_for(
     connection: &mut MultiplexedConnection,

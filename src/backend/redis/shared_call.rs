@@ -5,8 +5,9 @@
 //! when its turn on the runtime comes. Each is decided by itself (`lua/acquire_each.lua`). Nobody waits for an answer
 //! that is under way, and where there are few calls each goes by itself, without a task.
 //!
-//! What happens to the call as a whole is nobody's fault in particular. Where it was refused, or its carrier's runtime
-//! shut down, each acquire is made again by itself, as one that was sent before.
+//! Only a decision is taken from such a call. Where it was refused, as a whole or for one limiter, or its carrier's
+//! runtime shut down, the acquire is made again by itself, as one that was sent before: then its error is its own. That
+//! holds behind a proxy too that has limiters on several servers and sends the call to one of them.
 //!
 //! On a cluster the limiters lie in different slots, so there is no such call.
 
@@ -121,7 +122,7 @@ impl SharedCalls {
         }
     }
 
-    /// Lets a shared call carry an acquire. `None` where nobody can tell what became of it.
+    /// Lets a shared call carry an acquire. `None` where it is to be made again by itself.
     pub(super) async fn ask(
         self: &Arc<Self>,
         keys: &Keys,
@@ -192,8 +193,9 @@ impl SharedCalls {
         match result {
             Ok(Value::Array(answers)) if answers.len() == passengers.len() => {
                 for (passenger, answer) in passengers.into_iter().zip(answers) {
-                    let answer = answer.extract_error();
-                    passenger.tell(answer.map(|answer| Sent { answer, now }));
+                    if let Ok(answer) = answer.extract_error() {
+                        passenger.tell(Ok(Sent { answer, now }));
+                    }
                 }
             }
             // It came too late for all, or is none that the script makes.
