@@ -158,7 +158,8 @@ if not limiter then
   elseif gone > 1 then
     call('zremrangebyrank', permits_key, '0', string.format('%d', gone - 1))
   end
-  local time_to_live = call('pttl', name)
+  -- A denial that found the keys as they should be leaves them alone.
+  local time_to_live = (taken > 0 or gone > 0 or check or balance ~= stored) and call('pttl', name) or 0
   if time_to_live > 0 then
     call('pexpire', value_key, time_to_live)
     call('pexpire', permits_key, time_to_live)
@@ -168,7 +169,10 @@ if not limiter then
   end
 else
   books.write(limiter, taken)
-  books.renew(limiter)
+  if taken > 0 or limiter.expired or limiter.excess > 0 or check or balance ~= limiter.value
+      or limiter.keep_alive > 0 then
+    books.renew(limiter)
+  end
   counted = limiter.counted
 end
 local newest = check and call('zrange', permits_key, '-1', '-1', 'withscores')[2]

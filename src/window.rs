@@ -162,8 +162,15 @@ impl Window {
             open.pool
                 .change_grants(|grants| grants.add(at.now, &call.random, permits));
         }
+        // A denial that found the keys as they should be leaves them alone, unless keep alive counts from it.
+        let is_changed = taken > 0
+            || settled.over > 0
+            || settled.excess > 0
+            || open.pool.value.get() != Some(&settled.balance);
         open.write(&settled, taken);
-        open.renew(at.server);
+        if is_changed || check || open.settings.keep_alive > 0 {
+            open.renew(at.server);
+        }
 
         let newest = check.then(|| open.pool.grants().newest()).flatten();
         let reset = settled

@@ -4,7 +4,6 @@ use std::time::SystemTime;
 
 use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RedissonClient, State};
 
-use crate::keys;
 use crate::monitor::Monitor;
 use crate::proxy::Proxy;
 use crate::stage::{HOUR, NAME, SECOND, Stage};
@@ -119,13 +118,8 @@ async fn a_new_handle_for_each_request_knows_what_the_last_one_knew() {
     let rate = Rate::per_client(1_000_000, HOUR);
     peer.set_rate(rate).await.unwrap();
     // So many that a client has them summed only now and then.
-    let fill = "for i = 1, 50000 do
-        redis.call('zadd', KEYS[1], ARGV[1], struct.pack('<Bc0I', 16, string.format('%016d', i), 1))
-    end
-    redis.call('set', KEYS[2], 950000)";
-    let now = keys::time(&mut stage.raw).await.to_string();
-    let (permits, value) = ("{limiter}:permits:client", "{limiter}:value:client");
-    stage.run(&["EVAL", fill, "2", permits, value, &now]).await;
+    let (value, permits) = ("{limiter}:value:client", "{limiter}:permits:client");
+    stage.fill(value, permits, 50_000, 950_000).await;
 
     let acquire = async || assert!(client.rate_limiter(NAME).try_acquire(1).await.unwrap());
     acquire().await;

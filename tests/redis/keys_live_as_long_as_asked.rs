@@ -1,7 +1,7 @@
 //! Times to live of the keys, raw.
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{RRateLimiter, Rate, State};
+use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient, State};
 
 use crate::keys;
 use crate::stage::{HOUR, NAME, PERMITS, SECOND, Stage, VALUE, ms};
@@ -107,6 +107,31 @@ async fn without_one_value_and_permits_get_the_time_to_live_that_the_hash_has() 
     stage.run(&["PERSIST", NAME]).await;
     assert!(!limiter.try_acquire(5).await.unwrap());
     assert_eq!(expiries(&mut stage).await, [-1, value, permits]);
+}
+
+#[tokio::test]
+async fn a_denial_that_finds_the_keys_as_they_should_be_writes_nothing() {
+    let mut stage = Stage::set().await;
+    let limiter = RedissonClient::connect(&stage.server.url())
+        .await
+        .unwrap()
+        .rate_limiter(NAME);
+    limiter.set_rate(Rate::overall(50_000, HOUR)).await.unwrap();
+    // So many that a client has them summed only now and then.
+    stage.fill(VALUE, PERMITS, 50_000, 0).await;
+    assert!(limiter.expire(HOUR).await.unwrap());
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    stage.run(&["CONFIG", "RESETSTAT"]).await;
+    for _ in 0..10 {
+        assert!(!limiter.try_acquire(1).await.unwrap());
+    }
+    assert_eq!(keys::calls(&mut stage.raw, "evalsha").await, 10);
+    for write in ["pexpire", "set", "decrby", "zadd", "zremrangebyrank"] {
+        assert_eq!(keys::calls(&mut stage.raw, write).await, 0, "{write}");
+    }
+    limiter.release(1).await.unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    assert_eq!(keys::calls(&mut stage.raw, "pexpire").await, 4);
 }
 
 #[tokio::test]

@@ -141,6 +141,19 @@ impl Stage {
         let _: redis::Value = all.query_async(&mut self.raw).await.unwrap();
     }
 
+    /// Has this many grants of one permit each made at the server's time, and so many permits left.
+    pub async fn fill(&mut self, value: &str, permits: &str, grants: u32, left: u32) {
+        let script = "for i = 1, tonumber(ARGV[2]) do
+            redis.call('zadd', KEYS[2], ARGV[1], struct.pack('<Bc0I', 16, string.format('%016d', i), 1))
+        end
+        redis.call('set', KEYS[1], ARGV[3])";
+        let now = keys::time(&mut self.raw).await;
+        let args = [now.to_string(), grants.to_string(), left.to_string()];
+        let [now, grants, left] = &args;
+        self.run(&["EVAL", script, "2", value, permits, now, grants, left])
+            .await;
+    }
+
     /// Adds a member to PERMITS.
     pub async fn add(&mut self, score: i64, member: &[u8]) {
         self.run_bytes(&[

@@ -13,6 +13,7 @@ final class Connection {
     static Config config(String[] args) {
         Config config = new Config().setCodec(StringCodec.INSTANCE).setThreads(2).setNettyThreads(2);
         BaseConfig<?> server = args[1].equals("cluster") ? cluster(config, args[2]) : single(config, args[2]);
+        server.setConnectTimeout(60_000); // the machine may be busy, and several JVMs start at once
         for (int i = 3; i < args.length; i++) {
             String[] option = args[i].split("=", 2);
             int value = Integer.parseInt(option[1]);
