@@ -18,6 +18,7 @@ mod plan;
 mod recorded_call;
 mod redisson;
 mod sample;
+mod scripts_alone;
 mod setup;
 mod waiting;
 mod workload;
@@ -41,6 +42,8 @@ async fn main() {
         progress(&workload.to_string());
         sampled.push(setup.sample(&workload, &plan).await);
     }
+    progress("the scripts alone");
+    let scripts_alone = scripts_alone::measure(&mut setup, &plan).await;
     progress("1,000 waiters");
     let waiting = waiting::measure(&mut setup, &plan).await;
     progress("memory of Redis");
@@ -52,6 +55,7 @@ async fn main() {
 
     let results = goals::Results {
         sampled,
+        scripts_alone,
         waiting,
         memory,
         in_memory,

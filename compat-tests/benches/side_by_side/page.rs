@@ -8,6 +8,7 @@ use crate::{
     in_memory::Limiter,
     plan::Plan,
     sample::Sampled,
+    scripts_alone::{CALLS_OF_A_PIPELINE, PIPELINES},
     waiting::{RATE, Spacing, Waited},
     workload::Traffic,
 };
@@ -30,12 +31,14 @@ pub fn write(
         line(&mut page, &[&goal.text, met, &goal.measured]);
     }
     page += "\n## The table\n\n\
-        The ratio is that of the results: over Redis to Redisson with its sync API, in memory to governor.\n\n\
+        The ratio is that of the results: over Redis to Redisson with its sync API, of the scripts to Redisson's, in memory to \
+        governor.\n\n\
         | workload | who | result | ratio | p50 | p99 | client CPU a decision |\n\
         |---|---|--:|--:|--:|--:|--:|\n";
     for sampled in &results.sampled {
         over_redis(&mut page, sampled);
     }
+    scripts_alone(&mut page, results);
     waiting(&mut page, results);
     memory(&mut page, results, plan);
     in_memory(&mut page, results);
@@ -74,6 +77,29 @@ fn over_redis(page: &mut String, sampled: &Sampled) {
                 &micros(summary.cpu),
             ],
         );
+    }
+}
+
+fn scripts_alone(page: &mut String, results: &Results) {
+    for scripts in &results.scripts_alone {
+        let workload = format!("256 calls in flight, {}", scripts.traffic);
+        for (who, throughput) in [
+            ("our script, in pipelines", scripts.ours),
+            ("Redisson's script, in pipelines", scripts.redissons),
+        ] {
+            line(
+                page,
+                &[
+                    &workload,
+                    who,
+                    &format!("{} decisions/s", thousands(rounded(throughput))),
+                    &factor(throughput / scripts.redissons),
+                    NONE,
+                    NONE,
+                    NONE,
+                ],
+            );
+        }
     }
 }
 
@@ -185,6 +211,9 @@ fn how(plan: &Plan, elapsed: Duration) -> String {
          for, or, mostly denied, 100.\n\
          - Bare EVALSHA sends a client's script without the client, on the connection type of this crate. Redisson's \
          call is taken down with MONITOR as Redisson sends it.\n\
+         - The scripts alone are sent {PIPELINES} pipelines of {CALLS_OF_A_PIPELINE} calls at a time, over one connection: then the server is what \
+         limits them. One by one, as above, a call costs the client about as much as the server, on the same two \
+         cores.\n\
          - Of many limiters each call takes one at random, after a call to each; a client's first call to a limiter \
          costs more than the next. Redisson gets its limiter by name for each call.\n\
          - Client CPU is what the client's process used, all threads, over the decisions made. Of Redisson that is the \

@@ -129,6 +129,18 @@ impl Setup {
         }
     }
 
+    /// What this crate and all bare calls share.
+    pub fn connection(&self) -> ConnectionManager {
+        self.connection.clone()
+    }
+
+    pub fn call_of(&self, script: Script) -> Arc<RecordedCall> {
+        Arc::clone(match script {
+            Script::Ours => &self.our_call,
+            Script::Redissons => &self.redissons_call,
+        })
+    }
+
     async fn bare(&self, call: &Arc<RecordedCall>, workload: &Workload, plan: &Plan) -> Sample {
         let names = workload.names(NAME);
         let keys: Arc<[_]> = names.iter().map(|name| call.keys_of(name)).collect();
