@@ -80,6 +80,8 @@ struct Held {
     other: Option<Box<dyn limiters::model::State>>,
     /// Set while the target is locked out.
     lock: Timed<()>,
+    /// The latest of the store's times at which a step was taken.
+    latest: i64,
 }
 
 impl MemoryStore {
@@ -144,6 +146,7 @@ impl Limiter {
             names: Names::new(),
             other: None,
             lock: Timed::default(),
+            latest: i64::MIN,
         }))
     }
 
@@ -175,6 +178,8 @@ impl MemoryBackend {
     #[inline]
     fn with<T>(&self, keys: &Keys, step: impl FnOnce(&mut Held, At) -> Result<T>) -> Result<T> {
         let passed = self.clock.now();
+        // Before the lock, so that it is not held meanwhile.
+        let read = self.store.0.clock.now();
         let found;
         let limiter = match &self.limiter {
             Some(limiter) => limiter,
@@ -184,7 +189,7 @@ impl MemoryBackend {
             }
         };
         let mut held = limiter.held();
-        let server = self.store.0.clock.now();
+        let server = held.time(read);
         let now = passed.unwrap_or(server);
         if held.other.is_some() {
             held.check_kind(&keys.name, server)?;
@@ -207,6 +212,14 @@ impl MemoryBackend {
 }
 
 impl Held {
+    /// The time of a step whose clock was read before the lock was had: others may have come in between, and in one
+    /// limiter time never goes back.
+    #[inline]
+    fn time(&mut self, read: i64) -> i64 {
+        self.latest = self.latest.max(read);
+        self.latest
+    }
+
     #[inline]
     fn decide(
         &mut self,
@@ -404,6 +417,13 @@ mod tests {
         let held = |shard: &Mutex<Shard>| shard.lock().unwrap().by_name.len();
         let held: usize = store.0.shards.iter().map(held).sum();
         assert!(held <= SHARDS * SMALLEST_SWEEP, "{held} limiters are held");
+    }
+
+    #[test]
+    fn who_reads_the_clock_early_and_gets_the_lock_late_is_decided_at_the_time_of_the_one_before() {
+        let limiter = Limiter::new();
+        let times = [1_000, 999, 1_001].map(|read| limiter.held().time(read));
+        assert_eq!(times, [1_000, 1_000, 1_001]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,6 +10,8 @@ use crate::window::At;
 
 impl MemoryBackend {
     pub(super) fn decide_call(&self, call: &Call) -> Result<Answers> {
+        // Before the locks, so that they are not held meanwhile.
+        let read = self.store.0.clock.now();
         let found = call
             .limiters
             .iter()
@@ -25,7 +27,11 @@ impl MemoryBackend {
         guards.sort_unstable_by_key(|&(place, _)| place);
 
         let passed = self.clock.now();
-        let server = self.store.0.clock.now();
+        let latest = guards.iter().map(|(_, held)| held.latest);
+        let server = latest.fold(read, i64::max);
+        for (_, held) in &mut guards {
+            held.latest = server;
+        }
         let now = passed.unwrap_or(server);
         let at = At { now, server };
         let targets = call.limiters.iter().zip(&mut guards);
@@ -99,7 +105,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::{SHARDS, SMALLEST_SWEEP};
-    use crate::{FixedWindow, Limiter, MemoryStore, RedissonClient};
+    use crate::{FixedWindow, Limiter, MemoryStore, RRateLimiter, Rate, RedissonClient};
 
     #[tokio::test(start_paused = true)]
     async fn targets_that_nobody_asks_for_cost_no_memory_for_ever() {
@@ -125,5 +131,28 @@ mod tests {
             .map(|shard| shard.lock().unwrap().by_name.len())
             .sum();
         assert!(held <= SHARDS * SMALLEST_SWEEP, "{held} targets are held");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn several_decide_at_a_time_that_is_over_for_none_of_them() {
+        let store = MemoryStore::new();
+        let client = RedissonClient::builder().in_memory(&store);
+        let limiters = ["one", "other"].map(|name| client.rate_limiter(name));
+        for limiter in &limiters {
+            let rate = Rate::overall(5, Duration::from_secs(1));
+            limiter.try_set_rate(rate).await.unwrap();
+        }
+        // Somebody was decided there just after this call read the clock.
+        let later = store.0.clock.now() + 7;
+        store.limiter("other").held().latest = later;
+        let shares = limiters.map(|limiter| limiter.share(1).unwrap());
+        assert!(client.decide_all(shares).await.unwrap().is_granted());
+        for name in ["one", "other"] {
+            let limiter = store.limiter(name);
+            let mut held = limiter.held();
+            let grants = held.window.overall.grants();
+            assert!(grants.iter().all(|(score, _)| score == later), "{name}");
+            assert_eq!(held.time(0), later, "{name}");
+        }
     }
 }
