@@ -67,6 +67,14 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     fn acquire_now(&self, _keys: &Keys, _permits: u32) -> Option<Result<(Random, Answer)>> {
         None
     }
+    /// The same for one who asks for no name, and so cannot refund; what is left may then be taken as an offer.
+    fn acquire_and_offer(&self, _keys: &Keys, _permits: u32) -> Option<Result<Answer>> {
+        None
+    }
+    /// Whether one request is granted, where an offer tells.
+    fn take_offered(&self, _permits: u32) -> Option<bool> {
+        None
+    }
 
     /// Decides a list of requests by limiters with other policies.
     async fn decide(&self, call: &Call) -> Result<Answers>;

@@ -71,6 +71,11 @@ impl Clock {
             Source::Passed(now) => Some(now()),
         }
     }
+
+    #[inline]
+    pub(crate) fn is_the_stores(&self) -> bool {
+        matches!(self.0, Source::Server)
+    }
 }
 
 impl fmt::Debug for Clock {
@@ -107,6 +112,7 @@ impl TokioClock {
         }
     }
 
+    #[inline]
     pub(crate) fn now(&self) -> i64 {
         self.started_millis + self.started.elapsed().as_millis() as i64
     }

@@ -78,6 +78,7 @@ impl Keys {
     }
 
     /// Refuses a name that no server takes, and on a cluster one whose keys would lie in different slots.
+    #[inline]
     pub(crate) fn check(&self, is_cluster: bool) -> Result<(), Error> {
         let refuse = |reason| {
             Err(Error::InvalidName {

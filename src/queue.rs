@@ -139,10 +139,11 @@ impl Queue {
 
     /// Whether the permits are granted now.
     pub(crate) async fn is_granted(self: &Arc<Self>, permits: u32) -> Result<bool> {
-        if let Some(answer) = self.backend.acquire_now(&self.keys, permits) {
-            // Making a whole decision takes as long as such an answer.
-            let (_, answer) = answer?;
-            return granted_alone(&self.keys.name, permits, &answer);
+        if let Some(is_granted) = self.backend.take_offered(permits) {
+            return Ok(is_granted);
+        }
+        if let Some(answer) = self.backend.acquire_and_offer(&self.keys, permits) {
+            return granted_alone(&self.keys.name, permits, &answer?);
         }
         // In its own box, so that a future that needs none of this is small.
         let decision = Box::pin(self.decide_together(permits)).await?;

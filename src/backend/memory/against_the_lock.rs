@@ -1,0 +1,135 @@
+//! Offers against decisions under the lock: the same random steps through two stores, and after each the same answer. A
+//! client with a clock of its own has each request decided under the lock; here that clock tells the store's time.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::MemoryStore;
+use crate::{Clock, Decision, Grant, RRateLimiter, Rate, RateLimiter, RedissonClient, State};
+
+/// What is done to a limiter, and what it answers.
+#[derive(Debug, Clone)]
+enum Step {
+    Pass(u64),
+    TryAcquire(u32),
+    Check(u32),
+    /// The last grant that was told.
+    Refund,
+    Release(u32),
+    AvailablePermits,
+    SetRate(Rate, State),
+    TimeToLive(u64),
+    Delete,
+}
+
+fn a_step() -> impl Strategy<Value = Step> {
+    let rate = (1..60_u64, 1..40_u64, any::<bool>(), any::<bool>()).prop_map(
+        |(permits, millis, is_overall, is_kept_alive)| {
+            let interval = Duration::from_millis(millis);
+            let rate = if is_overall {
+                Rate::overall(permits, interval)
+            } else {
+                Rate::per_client(permits, interval)
+            };
+            if is_kept_alive {
+                rate.keep_alive(interval * 2)
+            } else {
+                rate
+            }
+        },
+    );
+    let state = prop_oneof![Just(State::Keep), Just(State::Reset)];
+    prop_oneof![
+        6 => (1..20_u64).prop_map(Step::Pass),
+        30 => (1..4_u32).prop_map(Step::TryAcquire),
+        1 => (4..70_u32).prop_map(Step::TryAcquire),
+        3 => (1..9_u32).prop_map(Step::Check),
+        2 => Just(Step::Refund),
+        2 => (1..9_u32).prop_map(Step::Release),
+        2 => Just(Step::AvailablePermits),
+        2 => (rate, state).prop_map(|(rate, state)| Step::SetRate(rate, state)),
+        1 => (1..50_u64).prop_map(Step::TimeToLive),
+        1 => Just(Step::Delete),
+    ]
+}
+
+async fn answer(limiter: &RateLimiter, grants: &mut Vec<Grant>, step: &Step) -> String {
+    match step {
+        Step::Pass(_) => String::new(),
+        Step::TryAcquire(permits) => format!("{:?}", limiter.try_acquire(*permits).await),
+        Step::Check(permits) => match limiter.check(*permits).await {
+            Ok(Decision::Granted {
+                grant,
+                remaining,
+                reset,
+                ..
+            }) => {
+                grants.push(grant);
+                format!("{remaining} {reset:?}")
+            }
+            other => format!("{other:?}"),
+        },
+        Step::Refund => match grants.pop() {
+            Some(grant) => format!("{:?}", limiter.refund(grant).await),
+            None => String::new(),
+        },
+        Step::Release(permits) => format!("{:?}", limiter.release(*permits).await),
+        Step::AvailablePermits => format!("{:?}", limiter.available_permits().await),
+        Step::SetRate(rate, state) => {
+            format!("{:?}", limiter.set_rate_with(*rate, *state).await)
+        }
+        Step::TimeToLive(millis) => {
+            let answer = limiter.expire(Duration::from_millis(*millis)).await;
+            format!("{answer:?} {:?}", limiter.remain_time_to_live().await)
+        }
+        Step::Delete => format!("{:?}", limiter.delete().await),
+    }
+}
+
+async fn compare(steps: &[(Step, usize)]) {
+    let offering = MemoryStore::new();
+    let deciding = MemoryStore::new();
+    let clock = {
+        let store = deciding.clone();
+        Clock::from_fn(move || store.0.clock.now())
+    };
+    let sides = [(offering, Clock::server()), (deciding, clock)].map(|(store, clock)| {
+        [(); 2].map(|()| {
+            let client = RedissonClient::builder().clock(clock.clone());
+            (client.in_memory(&store).rate_limiter("limiter"), Vec::new())
+        })
+    });
+    let [mut offering, mut deciding] = sides;
+    for (place, (step, client)) in steps.iter().enumerate() {
+        if let Step::Pass(millis) = step {
+            tokio::time::advance(Duration::from_millis(*millis)).await;
+        }
+        let (limiter, grants) = &mut offering[*client];
+        let offered = answer(limiter, grants, step).await;
+        let (limiter, grants) = &mut deciding[*client];
+        let decided = answer(limiter, grants, step).await;
+        assert_eq!(offered, decided, "at {place}, {step:?}");
+    }
+}
+
+#[test]
+fn whoever_takes_out_of_an_offer_is_answered_as_one_who_is_decided_under_the_lock() {
+    let first = Step::SetRate(Rate::overall(40, Duration::from_millis(20)), State::Reset);
+    let step = (a_step(), prop_oneof![3 => Just(0_usize), 1 => Just(1)]);
+    let steps = prop::collection::vec(step, 100);
+    let config = ProptestConfig {
+        cases: 1_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    proptest!(config, |(mut steps in steps)| {
+        steps.insert(0, (first.clone(), 0));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(compare(&steps));
+    });
+}
