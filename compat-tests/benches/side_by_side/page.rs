@@ -8,9 +8,8 @@ use crate::{
     in_memory::Limiter,
     plan::Plan,
     sample::Sampled,
-    scripts_alone::{CALLS_OF_A_PIPELINE, PIPELINES},
     waiting::{RATE, Spacing, Waited},
-    workload::Traffic,
+    workload::{MANY, Traffic},
 };
 
 /// The whole of `docs/benchmarks.md`.
@@ -189,7 +188,7 @@ fn in_memory(page: &mut String, results: &Results) {
 fn how(plan: &Plan, elapsed: Duration) -> String {
     let Plan {
         rounds,
-        lone_rounds,
+        close_rounds,
         window,
         measured,
         waiting_window,
@@ -202,7 +201,7 @@ fn how(plan: &Plan, elapsed: Duration) -> String {
     );
     format!(
         "\n## How it was measured\n\n\
-         - Contenders take turns: {rounds} rounds ({lone_rounds} for a lone caller), {measured:?} each, after a warm-up of one window. Each number is the \
+         - Contenders take turns: {rounds} rounds ({close_rounds} for a lone caller and for many limiters), {measured:?} each, after a warm-up of one window. Each number is the \
          median of the rounds. The JVM ran for {jvm:?} with each API before. The whole run took {elapsed:.0} s.\n\
          - A caller asks for one permit, and again as soon as it has its answer: a task in Rust, a thread of Redisson's \
          sync API, a chain of `tryAcquireAsync`. All tasks of this crate and all bare calls share one connection; \
@@ -211,9 +210,9 @@ fn how(plan: &Plan, elapsed: Duration) -> String {
          for, or, mostly denied, 100.\n\
          - Bare EVALSHA sends a client's script without the client, on the connection type of this crate. Redisson's \
          call is taken down with MONITOR as Redisson sends it.\n\
-         - The scripts alone are sent {PIPELINES} pipelines of {CALLS_OF_A_PIPELINE} calls at a time, over one connection: then the server is what \
-         limits them. One by one, as above, a call costs the client about as much as the server, on the same two \
-         cores.\n\
+         - The scripts alone take turns pipeline by pipeline, {MANY} calls each, over one connection, {alone:?} in all; \
+         each number is that of the median pipeline. So the server is what limits them. One by one, as above, a call costs \
+         the client about as much as the server, on the same two cores.\n\
          - Of many limiters each call takes one at random, after a call to each; a client's first call to a limiter \
          costs more than the next. Redisson gets its limiter by name for each call.\n\
          - Client CPU is what the client's process used, all threads, over the decisions made. Of Redisson that is the \
@@ -226,6 +225,7 @@ fn how(plan: &Plan, elapsed: Duration) -> String {
          permits in 10 ms, or, mostly denied, 100 a second. leaky-bucket has no names, so it looks up none. trypema's \
          shortest window is a second, its buckets are 10 ms here. governor keeps no grants: it answers from one number, \
          not from a window.\n",
+        alone = *measured * *rounds as u32,
         jvm = plan.jvm_warm_up,
         elapsed = elapsed.as_secs_f64(),
     )

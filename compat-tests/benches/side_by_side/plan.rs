@@ -9,8 +9,8 @@ pub struct Plan {
     pub jvm_warm_up: Duration,
     /// How often each contender has its turn.
     pub rounds: usize,
-    /// The same for a lone caller, whose p50 is compared most closely.
-    pub lone_rounds: usize,
+    /// The same where contenders are compared most closely: a lone caller, and many limiters.
+    pub close_rounds: usize,
     /// The limiters' window; a turn goes on so long before it is measured, so that grants expire as others are made.
     pub window: Duration,
     /// How long a turn is measured.
@@ -26,9 +26,10 @@ pub struct Plan {
 
 impl Plan {
     pub fn rounds_of(&self, workload: &Workload) -> usize {
-        match workload.callers {
-            LONE => self.lone_rounds,
-            _ => self.rounds,
+        if workload.callers == LONE || workload.limiters > 1 {
+            self.close_rounds
+        } else {
+            self.rounds
         }
     }
 
@@ -36,7 +37,7 @@ impl Plan {
         Self {
             jvm_warm_up: Duration::from_secs(4),
             rounds: 5,
-            lone_rounds: 9,
+            close_rounds: 9,
             window: Duration::from_millis(200),
             measured: Duration::from_millis(500),
             waiting_window: Duration::from_secs(1),
@@ -50,7 +51,7 @@ impl Plan {
         Self {
             jvm_warm_up: Duration::from_secs(1),
             rounds: 1,
-            lone_rounds: 3,
+            close_rounds: 3,
             window: Duration::from_millis(100),
             measured: Duration::from_millis(200),
             waiting_window: Duration::from_millis(250),
