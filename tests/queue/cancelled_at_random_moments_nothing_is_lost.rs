@@ -1,5 +1,6 @@
 //! Acquires dropped at random moments, many at a time, against a server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
@@ -24,10 +25,13 @@ fn acquires() -> u64 {
     }
 }
 
-/// Acquires again and again, and gives each wait up at a random moment. How many permits it was granted all the same.
-async fn cancel_often(limiter: RateLimiter, mut random: Seeded, times: u64) -> i64 {
-    let mut granted = 0;
+/// Acquires again and again, each time from any of the limiters, and gives each wait up at a random moment. How many
+/// permits of each it was granted all the same.
+async fn cancel_often(limiters: Arc<[RateLimiter]>, mut random: Seeded, times: u64) -> Vec<i64> {
+    let mut granted = vec![0; limiters.len()];
     for _ in 0..times {
+        let which = random.below(limiters.len() as u64) as usize;
+        let limiter = &limiters[which];
         let permits = random.below(5) as u32 + 1;
         let patience = Duration::from_micros(random.below(3_000));
         let is_granted = match random.below(3) {
@@ -44,7 +48,7 @@ async fn cancel_often(limiter: RateLimiter, mut random: Seeded, times: u64) -> i
                 }
             }
         };
-        granted += if is_granted { i64::from(permits) } else { 0 };
+        granted[which] += if is_granted { i64::from(permits) } else { 0 };
     }
     granted
 }
@@ -78,15 +82,58 @@ async fn in_one_window_exactly_what_was_granted_is_gone() {
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         tasks.spawn(cancel_often(
-            limiter.clone(),
+            [limiter.clone()].into(),
             random.branch(task),
             acquires() / TASKS / 2,
         ));
     }
-    let granted: i64 = 1 + tasks.join_all().await.into_iter().sum::<i64>();
+    let granted: i64 = 1 + tasks.join_all().await.concat().into_iter().sum::<i64>();
     until_quiet(tasks_before).await;
     let books = keys::books(&mut raw, VALUE, PERMITS).await;
     assert_eq!(books, (Some(1_000_000 - granted), granted), "{random}");
+}
+
+#[tokio::test]
+async fn on_many_limiters_that_share_calls_exactly_what_was_granted_is_gone_from_each() {
+    let random = Seeded::new();
+    let server = Server::start();
+    let mut raw = server.connection().await;
+    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let mut limiters = Vec::new();
+    for i in 0..40 {
+        let limiter = client.rate_limiter(&i.to_string());
+        let rate = Rate::overall(1_000_000, HOUR);
+        limiter.set_rate(rate).await.unwrap();
+        limiters.push(limiter);
+    }
+    assert!(limiters[0].try_acquire(1).await.unwrap());
+    let limiters: Arc<[_]> = limiters.into();
+    let tasks_before = Handle::current().metrics().num_alive_tasks();
+    let mut tasks = JoinSet::new();
+    for task in 0..2 * TASKS {
+        tasks.spawn(cancel_often(
+            Arc::clone(&limiters),
+            random.branch(task),
+            acquires() / TASKS / 2,
+        ));
+    }
+    let mut granted = vec![0; limiters.len()];
+    granted[0] = 1;
+    for of_task in tasks.join_all().await {
+        for (all, one) in granted.iter_mut().zip(of_task) {
+            *all += one;
+        }
+    }
+    until_quiet(tasks_before).await;
+    for (i, granted) in granted.into_iter().enumerate() {
+        let (value, permits) = (format!("{{{i}}}:value"), format!("{{{i}}}:permits"));
+        let books = keys::books(&mut raw, &value, &permits).await;
+        assert_eq!(books, (Some(1_000_000 - granted), granted), "{i}: {random}");
+    }
+    // Each decision and each refund reads its limiter once.
+    let read = keys::calls(&mut raw, "hmget").await;
+    let calls = keys::calls(&mut raw, "evalsha").await;
+    assert!(calls < read, "{calls} calls for {read}");
 }
 
 #[tokio::test]
@@ -103,7 +150,7 @@ async fn over_many_windows_the_books_balance_and_those_who_stay_in_line_are_all_
     let mut cancelling = JoinSet::new();
     for task in 0..TASKS {
         cancelling.spawn(cancel_often(
-            limiter.clone(),
+            [limiter.clone()].into(),
             random.branch(task),
             acquires() / TASKS / 2,
         ));
