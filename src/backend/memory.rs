@@ -92,6 +92,10 @@ struct Held {
     latest: i64,
     /// What is offered to be taken without the lock.
     offered: Option<Offered>,
+    /// How often the lock was had.
+    times: u64,
+    /// Which time it was, and when, that a request was last decided which an offer could have answered.
+    last_plain: (u64, i64),
 }
 
 impl MemoryStore {
@@ -160,6 +164,8 @@ impl Limiter {
                 lock: Timed::default(),
                 latest: i64::MIN,
                 offered: None,
+                times: 0,
+                last_plain: (0, 0),
             }),
         }
     }
@@ -168,6 +174,7 @@ impl Limiter {
     #[inline]
     fn held(&self) -> MutexGuard<'_, Held> {
         let mut held = lock(&self.held);
+        held.times += 1;
         if let Some(offered) = held.offered.take() {
             held.write_down(offered.millis, self.offer.withdraw(offered));
         }
@@ -271,8 +278,14 @@ impl Held {
         Ok((random, answer))
     }
 
-    /// Offers what a request left, where all clients share it and the time is the store's.
+    /// Offers what a request left, where all clients share it and the time is the store's. It was decided for a bool, and
+    /// the one before it in the same ms too: making an offer takes as long as deciding, and pays where more follow.
     fn offer(&mut self, at: At, permits: u32, answer: &Answer) {
+        let this = (self.times, at.now);
+        let last = std::mem::replace(&mut self.last_plain, this);
+        if last != (self.times - 1, at.now) {
+            return;
+        }
         let settings = self.window.settings.get();
         let is_shared = settings.is_some_and(|it| it.rate_type == RateType::Overall);
         // Of a request above the rate the answer does not tell what is there.
@@ -549,14 +562,33 @@ mod tests {
             }
             tokio::time::advance(Duration::from_millis(1)).await;
         }
-        // The one that is decided makes the offer; the others are taken out of it.
-        assert_eq!(entries(&held), [1, 99, 1, 99]);
+        // The second one that is decided makes the offer; the others are taken out of it.
+        assert_eq!(entries(&held), [1, 1, 98, 1, 1, 98]);
         tokio::time::advance(second - Duration::from_millis(3)).await;
         assert_eq!(limiter.available_permits().await.unwrap(), 800);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(limiter.available_permits().await.unwrap(), 900);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(limiter.available_permits().await.unwrap(), 1_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_offer_is_made_only_where_such_requests_follow_one_another_in_a_ms() {
+        let (limiter, held) = limiter(Rate::overall(1_000, Duration::from_secs(1))).await;
+        let is_offered = || lock(&held.held).offered.is_some();
+        for _ in 0..5 {
+            assert!(limiter.try_acquire(1).await.unwrap());
+            assert!(!is_offered());
+            granted(&limiter, 1).await;
+        }
+        for _ in 0..5 {
+            assert!(limiter.try_acquire(1).await.unwrap());
+            assert!(!is_offered());
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        assert!(limiter.try_acquire(1).await.unwrap());
+        assert!(limiter.try_acquire(1).await.unwrap());
+        assert!(is_offered());
     }
 
     #[tokio::test(start_paused = true)]
@@ -571,7 +603,7 @@ mod tests {
         }
         assert_eq!(limiter.refund(grant).await.unwrap(), 3);
         assert_eq!(limiter.available_permits().await.unwrap(), 960);
-        assert_eq!(entries(&held), [2, 18, 2, 18]);
+        assert_eq!(entries(&held), [2, 2, 16, 2, 2, 16]);
     }
 
     #[tokio::test(start_paused = true)]

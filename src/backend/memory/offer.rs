@@ -1,8 +1,8 @@
 //! Permits that are taken without the lock.
 //!
 //! While the clock stands at one ms nothing comes back, and a request that is decided changes nothing but the permits
-//! left and its own grant. So whoever decides a request under the lock may offer the permits left to all who ask in the
-//! same ms, and each of them takes its own with one atomic instruction. Whoever locks the limiter withdraws the offer
+//! left and its own grant. So whoever decides a second request of a ms under the lock offers the permits left to all who
+//! ask in that ms, and each of them takes its own with one atomic instruction. Whoever locks the limiter withdraws the offer
 //! before anything else and has what was taken written down as one call of that ms, which is what it was.
 //!
 //! The offer is divided into lanes, and a thread takes out of its own, so that threads seldom meet. Whoever finds too
