@@ -57,8 +57,9 @@ impl Results {
         for traffic in [Traffic::Granted, Traffic::Denied] {
             goals.push(self.one_thread_in_memory(traffic));
             goals.push(self.two_threads_beside_one(traffic));
-            goals.push(self.two_threads_on_one_limiter_beside_governor(traffic));
-            goals.push(self.two_threads_on_their_own_beside_governor(traffic));
+            for threads in [Threads::TwoOnOneLimiter, Threads::TwoOnTheirOwn] {
+                goals.push(self.two_threads_beside_governor(traffic, threads));
+            }
         }
         goals
     }
@@ -227,24 +228,12 @@ impl Results {
         }
     }
 
-    fn two_threads_on_one_limiter_beside_governor(&self, traffic: Traffic) -> Goal {
-        let of = |limiter| self.nanos(traffic, Threads::TwoOnOneLimiter, limiter);
+    fn two_threads_beside_governor(&self, traffic: Traffic, threads: Threads) -> Goal {
+        let of = |limiter| self.nanos(traffic, threads, limiter);
         let (ours, theirs) = (of(Limiter::ThisCrate), of(Limiter::Governor));
         Goal {
             text: format!(
-                "in memory, {traffic}, 2 threads on one limiter: not slower than governor"
-            ),
-            is_met: ours <= theirs,
-            measured: nanos(ours, theirs),
-        }
-    }
-
-    fn two_threads_on_their_own_beside_governor(&self, traffic: Traffic) -> Goal {
-        let of = |limiter| self.nanos(traffic, Threads::TwoOnTheirOwn, limiter);
-        let (ours, theirs) = (of(Limiter::ThisCrate), of(Limiter::Governor));
-        Goal {
-            text: format!(
-                "in memory, {traffic}, 2 threads, a limiter each: at most 3 times the time of governor's"
+                "in memory, {traffic}, {threads}: at most 3 times the time of governor's"
             ),
             is_met: ours <= 3.0 * theirs,
             measured: nanos(ours, theirs),
