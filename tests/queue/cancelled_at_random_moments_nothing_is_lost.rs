@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -138,39 +139,64 @@ async fn on_many_limiters_that_share_calls_exactly_what_was_granted_is_gone_from
 
 #[tokio::test]
 async fn over_many_windows_the_books_balance_and_those_who_stay_in_line_are_all_served() {
+    over_many_windows(1, 200).await;
+}
+
+#[tokio::test]
+async fn over_many_windows_of_many_limiters_too() {
+    over_many_windows(40, 20).await;
+}
+
+/// Some acquire and give up, others stay in line, on limiters with a rate for 20 ms.
+async fn over_many_windows(limiters: usize, rate: u64) {
     let random = Seeded::new();
     let server = Server::start();
     let mut raw = server.connection().await;
     let client = RedissonClient::connect(&server.url()).await.unwrap();
-    let limiter = client.rate_limiter("limiter");
-    let rate = 200;
-    limiter.set_rate(Rate::overall(rate, ms(20))).await.unwrap();
-    assert!(limiter.try_acquire(1).await.unwrap());
+    let limiters: Arc<[_]> = (0..limiters)
+        .map(|i| client.rate_limiter(&i.to_string()))
+        .collect();
+    for limiter in &*limiters {
+        limiter.set_rate(Rate::overall(rate, ms(20))).await.unwrap();
+        assert!(limiter.try_acquire(1).await.unwrap());
+    }
     let tasks_before = Handle::current().metrics().num_alive_tasks();
     let mut cancelling = JoinSet::new();
     for task in 0..TASKS {
         cancelling.spawn(cancel_often(
-            [limiter.clone()].into(),
+            Arc::clone(&limiters),
             random.branch(task),
             acquires() / TASKS / 2,
         ));
     }
     let mut staying = JoinSet::new();
-    for _ in 0..20 {
-        let limiter = limiter.clone();
+    for waiter in 0..20 {
+        let limiters = Arc::clone(&limiters);
         staying.spawn(async move {
-            for _ in 0..20 {
-                limiter.acquire(3).await.unwrap();
+            for turn in 0..20 {
+                let which = (waiter + turn) % limiters.len();
+                limiters[which].acquire(3).await.unwrap();
             }
         });
     }
     while cancelling.join_next().await.is_some() {
-        let (value, used) = keys::books(&mut raw, VALUE, PERMITS).await;
-        assert_eq!(value.unwrap() + used, rate as i64, "{random}");
+        assert_books_balance(&mut raw, limiters.len(), rate, &random).await;
     }
     let served = timeout(Duration::from_secs(30), staying.join_all()).await;
     assert!(served.is_ok(), "a waiter was passed over: {random}");
     until_quiet(tasks_before).await;
-    let (value, used) = keys::books(&mut raw, VALUE, PERMITS).await;
-    assert_eq!(value.unwrap() + used, rate as i64, "{random}");
+    assert_books_balance(&mut raw, limiters.len(), rate, &random).await;
+}
+
+async fn assert_books_balance(
+    raw: &mut MultiplexedConnection,
+    limiters: usize,
+    rate: u64,
+    random: &Seeded,
+) {
+    for i in 0..limiters {
+        let (value, permits) = (format!("{{{i}}}:value"), format!("{{{i}}}:permits"));
+        let (value, used) = keys::books(raw, &value, &permits).await;
+        assert_eq!(value.unwrap() + used, rate as i64, "{i}: {random}");
+    }
 }
