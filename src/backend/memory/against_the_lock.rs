@@ -1,5 +1,7 @@
 //! Offers against decisions under the lock: the same random steps through two stores, and after each the same answer. A
 //! client with a clock of its own has each request decided under the lock; here that clock tells the store's time.
+//!
+//! `MODEL_STEPS` sets how many steps are taken, four times as many.
 
 use std::time::Duration;
 
@@ -7,6 +9,8 @@ use proptest::prelude::*;
 
 use super::MemoryStore;
 use crate::{Clock, Decision, Grant, RRateLimiter, Rate, RateLimiter, RedissonClient, State};
+
+const STEPS_PER_CASE: usize = 100;
 
 /// What is done to a limiter, and what it answers.
 #[derive(Debug, Clone)]
@@ -117,9 +121,10 @@ async fn compare(steps: &[(Step, usize)]) {
 fn whoever_takes_out_of_an_offer_is_answered_as_one_who_is_decided_under_the_lock() {
     let first = Step::SetRate(Rate::overall(40, Duration::from_millis(20)), State::Reset);
     let step = (a_step(), prop_oneof![3 => Just(0_usize), 1 => Just(1)]);
-    let steps = prop::collection::vec(step, 100);
+    let steps = prop::collection::vec(step, STEPS_PER_CASE);
+    let all = std::env::var("MODEL_STEPS").map_or(100_000, |steps| steps.parse().unwrap());
     let config = ProptestConfig {
-        cases: 1_000,
+        cases: (all / 4 / STEPS_PER_CASE as u32).max(1),
         failure_persistence: None,
         ..ProptestConfig::default()
     };

@@ -403,7 +403,7 @@ impl Sides {
     async fn acquire(&mut self, keys: &Keys, at: At, client: &str, call: Acquire) {
         let redis = loop {
             let rate_type = keys.last_type.get();
-            let in_company = self.calls.is_multiple_of(3) && !call.sent_before;
+            let in_company = self.calls.is_multiple_of(8) && !call.sent_before;
             let answer = match in_company {
                 true => self.ask_in_company(keys, rate_type, &call).await,
                 false => None,
