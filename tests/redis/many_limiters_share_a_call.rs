@@ -26,6 +26,15 @@ fn left_alone(idle: &[RateLimiter]) -> Vec<Pending<'_, redisson_rate_limiter::Re
     left_alone
 }
 
+/// Waits until the calls of those that are left alone have come by.
+async fn until_sent(proxy: &Proxy) {
+    let mut sent = 0;
+    while sent < MANY {
+        sent += script_calls(&proxy.take_seen()).len();
+        tokio::task::yield_now().await;
+    }
+}
+
 fn idle(client: &RedissonClient) -> Vec<RateLimiter> {
     (0..MANY)
         .map(|i| client.rate_limiter(&format!("idle:{i}")))
@@ -229,17 +238,9 @@ async fn a_shared_call_whose_answer_was_lost_took_once_for_each() {
             assert!(acquire.await.is_err());
         }
 
-        let second = left_alone(&idle);
-        for acquire in second {
-            // Through: what is cut next is the shared call. These remain under way as long as they are not polled.
-            std::mem::forget(acquire);
-        }
         proxy.take_seen();
-        let mut sent = 0;
-        while sent < MANY {
-            sent += script_calls(&proxy.take_seen()).len();
-            tokio::task::yield_now().await;
-        }
+        let _second = left_alone(&idle);
+        until_sent(&proxy).await; // what is cut next is the shared call
         proxy.next("EVALSHA", fate);
         for answer in all_at_once(&limiters, 2).await {
             assert!(answer.unwrap(), "{fate:?}: 2 of 3 are there once");
@@ -258,13 +259,9 @@ async fn a_shared_call_that_comes_late_takes_nothing() {
     let client = builder.connect(&proxy.url()).await.unwrap();
     let limiters = limiters(&client, &[3; 4]).await;
     let idle = idle(&client);
-    let _left_alone = left_alone(&idle);
     proxy.take_seen();
-    let mut sent = 0;
-    while sent < MANY {
-        sent += script_calls(&proxy.take_seen()).len();
-        tokio::task::yield_now().await;
-    }
+    let _left_alone = left_alone(&idle);
+    until_sent(&proxy).await;
     proxy.next("EVALSHA", Fate::Held);
     let (answers, held) = tokio::join!(all_at_once(&limiters, 2), proxy.held());
     for answer in answers {
