@@ -1,5 +1,5 @@
 -- What the scripts of one limiter share: reading its state and bringing it up to date.
--- script.rs puts this file in front of each of them, or where one says that it wants it; src/window.rs holds the same
+-- script.rs puts this file in front of each of them, or where one says that it wants it; src/model.rs holds the same
 -- steps in Rust.
 --
 -- Two facts carry all of it. A permit taken at T is back at T + interval, inclusive. And the books balance:

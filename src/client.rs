@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use redis::aio::ConnectionLike;
 
-use crate::backend::Backend;
-use crate::backend::memory::{MemoryBackend, MemoryStore};
-use crate::backend::redis::RedisBackend;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
-use crate::limiters::{Policy, PolicyLimiter};
-use crate::queue::{FormerQueues, Looks, Queue};
+use crate::policy::{Policy, PolicyLimiter};
+use crate::store::Store;
+use crate::store::memory::{MemoryClient, MemoryStore};
+use crate::store::redis::RedisStore;
+use crate::wait_queue::{FormerQueues, Looks, Queue};
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -40,7 +40,7 @@ pub struct RedissonClient(Arc<Inner>);
 type NameMapper = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 struct Inner {
-    backend: Arc<dyn Backend>,
+    backend: Arc<dyn Store>,
     id: String,
     name_mapper: Option<NameMapper>,
     queues: Mutex<Queues>,
@@ -105,7 +105,7 @@ impl RedissonClient {
         PolicyLimiter::new(self.clone(), policy)
     }
 
-    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+    pub(crate) fn backend(&self) -> &Arc<dyn Store> {
         &self.0.backend
     }
 
@@ -224,8 +224,7 @@ impl RedissonClientBuilder {
                 reason: "it is zero",
             });
         }
-        let backend =
-            RedisBackend::connect(urls, self.clock.clone(), self.response_timeout).await?;
+        let backend = RedisStore::connect(urls, self.clock.clone(), self.response_timeout).await?;
         Ok(self.build(backend))
     }
 
@@ -238,17 +237,17 @@ impl RedissonClientBuilder {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        let backend = RedisBackend::over(connection, self.clock.clone(), self.response_timeout);
+        let backend = RedisStore::over(connection, self.clock.clone(), self.response_timeout);
         self.build(backend)
     }
 
     /// Keeps the limiters in memory, shared with all clients of the same store. No call fails for want of a server.
     pub fn in_memory(self, store: &MemoryStore) -> RedissonClient {
-        let backend = MemoryBackend::new(store, self.clock.clone());
+        let backend = MemoryClient::new(store, self.clock.clone());
         self.build(backend)
     }
 
-    fn build(self, backend: impl Backend + 'static) -> RedissonClient {
+    fn build(self, backend: impl Store + 'static) -> RedissonClient {
         RedissonClient(Arc::new(Inner {
             backend: Arc::new(backend),
             id: self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),

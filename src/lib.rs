@@ -7,17 +7,17 @@ mod client;
 
 mod limiter;
 
-mod limiters;
+mod policy;
 
 mod rate;
 
-mod queue;
+mod wait_queue;
 
-mod backend;
+mod store;
 
 mod script;
 
-mod window;
+mod model;
 
 // What they speak in.
 mod clock;
@@ -30,19 +30,19 @@ mod permit;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-pub use backend::memory::MemoryStore;
-pub use backend::{State, TimeToLive};
 pub use client::{RedissonClient, RedissonClientBuilder};
 pub use clock::Clock;
 pub use decision::{Decision, Grant};
 pub use error::{Error, Result};
 pub use limiter::{RRateLimiter, RateLimiter};
-pub use limiters::{
+pub use policy::{
     FixedWindow, JointDecision, KeyedRateLimiter, LeakyBucket, Limiter, PenaltyTokenBucket, Policy,
     PolicyLimiter, QuotaBucket, Rule, Rules, Share, SlidingLog, SlidingWindow, TokenBucket,
     Verdict,
 };
 pub use rate::{Rate, RateType};
+pub use store::memory::MemoryStore;
+pub use store::{State, TimeToLive};
 
 // So that its examples are tested.
 #[cfg(doctest)]

@@ -8,16 +8,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use crate::backend::{Backend, IfMissing, State, TimeToLive};
 use crate::decision::{Decision, Grant};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
-use crate::limiters::Share;
-use crate::limiters::call::Target;
-use crate::limiters::shared_rate::SharedRate;
-use crate::queue::Queue;
+use crate::model::{Condition, Expiry};
+use crate::policy::Share;
+use crate::policy::call::Target;
+use crate::policy::shared_rate::SharedRate;
 use crate::rate::{Rate, whole_millis};
-use crate::window::{Condition, Expiry};
+use crate::store::{IfMissing, State, Store, TimeToLive};
+use crate::wait_queue::Queue;
 
 /// A rate limiter as Redisson has it: permits of a sliding window, shared by all who name the same limiter.
 ///
@@ -504,8 +504,8 @@ impl RateLimiter {
         Ok(&self.queue)
     }
 
-    /// Backend and keys, once the name is found good.
-    fn checked(&self) -> Result<(&dyn Backend, &Keys)> {
+    /// Store and keys, once the name is found good.
+    fn checked(&self) -> Result<(&dyn Store, &Keys)> {
         let (backend, keys) = (self.queue.backend(), self.queue.keys());
         keys.check(backend.is_cluster())?;
         Ok((backend, keys))

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use smallvec::SmallVec;
 
-use crate::backend::redis::connection::Connection;
+use crate::store::redis::connection::Connection;
 
 /// A script and the SHA-1 that Redis names it by.
 pub(crate) struct Script {

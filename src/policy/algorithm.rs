@@ -1,0 +1,236 @@
+//! What an algorithm is: a policy with its numbers, the state of one target, and the steps that decide a request.
+//!
+//! The steps are pure: state, time and cost in, answer out. The script of the same name takes the same steps, and
+//! `against_model.rs` holds the two together.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::model::At;
+use crate::permit::Random;
+use crate::script::Script;
+
+/// The numbers that a limiter decides by. The policies are those of this crate; for an algorithm of your own, implement
+/// [`Limiter`](crate::Limiter).
+pub trait Policy: Sealed {}
+
+impl<M: Model> Policy for M {}
+
+/// What a limiter has to know of its policy. Nobody outside can name it.
+pub trait Sealed: fmt::Debug + Clone + Send + Sync + 'static {
+    /// Refuses numbers that the algorithm cannot work with.
+    fn validate(&self) -> Result<()>;
+
+    /// This policy where it replaces `before` while requests come in, and for how long it has to know of that.
+    fn after(&self, before: &Self) -> (Self, Duration);
+
+    /// The algorithm with these numbers.
+    fn algorithm(&self) -> Algorithm;
+}
+
+impl<M: Model> Sealed for M {
+    fn validate(&self) -> Result<()> {
+        Model::validate(self)
+    }
+
+    fn after(&self, before: &Self) -> (Self, Duration) {
+        Model::after(self, before)
+    }
+
+    fn algorithm(&self) -> Algorithm {
+        Algorithm(Arc::new(self.clone()))
+    }
+}
+
+/// An algorithm with its numbers.
+pub struct Algorithm(pub(super) Arc<dyn AnyModel>);
+
+/// An algorithm.
+pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
+    /// All that the keys of one target hold.
+    type State: State + Default;
+
+    /// Of its function in Lua.
+    const NAME: &'static str;
+
+    /// Whether its state is RRateLimiter's window, where a grant is found again by its random bytes.
+    const ON_THE_WINDOW: bool = false;
+
+    /// Whether a lock denies also where this limiter has no penalty: a peer set it.
+    const MINDS_EVERY_LOCK: bool = false;
+
+    /// The script that decides by this algorithm alone.
+    fn script() -> &'static Script;
+
+    /// Refuses numbers that it cannot work with.
+    fn validate(&self) -> Result<()>;
+
+    /// The largest cost that can be granted; `None` where only the state tells.
+    fn limit(&self) -> Option<i64>;
+
+    /// The keys of a target, in the script's order.
+    fn keys(&self, target: &str) -> Vec<String>;
+
+    /// The numbers, in the script's order.
+    fn numbers(&self) -> Vec<i64>;
+
+    /// This policy where it replaces `before` while requests come in, and for how long it has to know of that.
+    fn after(&self, _before: &Self) -> (Self, Duration) {
+        (self.clone(), Duration::ZERO)
+    }
+
+    /// What a request of `cost` gets. It changes nothing. `cost` is at most [`Asked::limit`].
+    fn ask(&self, state: &Self::State, at: At, cost: i64) -> Result<Asked, Unusable>;
+
+    /// Takes the cost of a request that was granted.
+    fn charge(&self, state: &mut Self::State, at: At, random: &Random, cost: i64);
+
+    /// What a denied request leaves behind.
+    fn deny(&self, _state: &mut Self::State, _at: At) {}
+}
+
+/// What the keys of one target hold.
+pub(crate) trait State: Any + fmt::Debug + Send {
+    /// Drops what is expired, and tells whether anything is left.
+    fn drop_expired(&mut self, server: i64) -> bool;
+}
+
+/// What an algorithm says to one request. Times in ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) granted: bool,
+    /// What a target has at most.
+    pub(crate) limit: i64,
+    /// What it has left, after the request where that is granted.
+    pub(crate) remaining: i64,
+    /// When a denied request is worth another try.
+    pub(crate) retry_after: i64,
+    /// Until all is back.
+    pub(crate) reset: i64,
+    /// How long a granted request has to wait.
+    pub(crate) delay: i64,
+}
+
+impl Asked {
+    /// What a bucket says that has so many `tokens`; `until_there_are` tells the time until it has more.
+    pub(super) fn of_tokens(
+        limit: i64,
+        tokens: i64,
+        cost: i64,
+        until_there_are: impl Fn(i64) -> i64,
+    ) -> Self {
+        let granted = cost <= tokens;
+        Self {
+            granted,
+            limit,
+            remaining: if granted {
+                tokens - cost
+            } else {
+                tokens.max(0)
+            },
+            retry_after: if granted { 0 } else { until_there_are(cost) },
+            reset: until_there_are(if granted { limit + cost } else { limit }),
+            delay: 0,
+        }
+    }
+}
+
+/// Why a state cannot be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// It is another algorithm's.
+    OtherKind,
+    /// It has to be set up first.
+    NotInitialized,
+}
+
+/// An algorithm without its types, so that one call holds several.
+pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
+    fn name(&self) -> &'static str;
+    fn is_on_the_window(&self) -> bool;
+    fn minds_every_lock(&self) -> bool;
+    fn script(&self) -> &'static Script;
+    fn limit(&self) -> Option<i64>;
+    fn keys(&self, target: &str) -> Vec<String>;
+    fn numbers(&self) -> Vec<i64>;
+    fn new_state(&self) -> Box<dyn State>;
+    fn ask(&self, state: &dyn State, at: At, cost: i64) -> Result<Asked, Unusable>;
+    fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64);
+    fn deny(&self, state: &mut dyn State, at: At);
+}
+
+impl<M: Model> AnyModel for M {
+    fn name(&self) -> &'static str {
+        M::NAME
+    }
+
+    fn is_on_the_window(&self) -> bool {
+        M::ON_THE_WINDOW
+    }
+
+    fn minds_every_lock(&self) -> bool {
+        M::MINDS_EVERY_LOCK
+    }
+
+    fn script(&self) -> &'static Script {
+        M::script()
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Model::limit(self)
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        Model::keys(self, target)
+    }
+
+    fn numbers(&self) -> Vec<i64> {
+        Model::numbers(self)
+    }
+
+    fn new_state(&self) -> Box<dyn State> {
+        Box::new(M::State::default())
+    }
+
+    fn ask(&self, state: &dyn State, at: At, cost: i64) -> Result<Asked, Unusable> {
+        let state: &dyn Any = state;
+        let state = state.downcast_ref().ok_or(Unusable::OtherKind)?;
+        Model::ask(self, state, at, cost)
+    }
+
+    fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64) {
+        let state: &mut dyn Any = state;
+        if let Some(state) = state.downcast_mut() {
+            Model::charge(self, state, at, random, cost);
+        }
+    }
+
+    fn deny(&self, state: &mut dyn State, at: At) {
+        let state: &mut dyn Any = state;
+        if let Some(state) = state.downcast_mut() {
+            Model::deny(self, state, at);
+        }
+    }
+}
+
+/// Refuses a number that is 0.
+pub(super) fn at_least_one(number: u32, argument: &'static str) -> Result<()> {
+    if number == 0 {
+        return Err(Error::InvalidArgument {
+            argument,
+            reason: "it is 0",
+        });
+    }
+    Ok(())
+}
+
+/// `a / b` rounded up, for a positive `b`.
+pub(super) fn div_ceil(a: i64, b: i64) -> i64 {
+    -(-a).div_euclid(b)
+}
+
+/// The longest time, in ms, that a state's numbers may span: added to a time of today it stays an exact Lua number.
+pub(super) const LONGEST: i64 = 1 << 52;

@@ -1,0 +1,345 @@
+//! Requests that flow out at a constant pace; what does not fit into the bucket is refused.
+//!
+//! The bucket holds the requests of the unit that runs and those that wait for a later one. Both keys live as long as a
+//! full bucket takes to flow out, so a bucket that is gone was empty.
+
+use std::time::Duration;
+
+use super::Limiter;
+use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::policy_limiter::PolicyLimiter;
+use super::starts::Starts;
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::keys::beside;
+use crate::model::{At, Timed};
+use crate::permit::Random;
+use crate::rate::whole_millis;
+use crate::script::{self, Script};
+
+/// Requests go on at a constant pace, `quantity` in each `unit` of time; `capacity` more may wait for their turn, and
+/// what goes beyond is denied.
+///
+/// A request that has to wait is granted with a [`delay`](Decision::Granted::delay):
+/// [`decide_and_wait`](PolicyLimiter::decide_and_wait) waits it. Whatever the cost, a target's first request goes on at
+/// once. The largest cost that can be granted is `capacity + quantity`.
+///
+/// State, as FireflySoft's: the string `key`, the requests in the bucket, and the string `{key}-st`, the time of the last
+/// outflow (ms). They go away after `capacity / quantity`, rounded up, and one more units.
+///
+/// Where the rule is changed ([`PolicyLimiter::change`]), what is in the bucket flows out at the new pace, and nothing more
+/// is granted until it fits the new capacity; a delay that was told stays as it is. A bucket of which nothing is
+/// granted for as long as the old rule gave it is empty.
+///
+/// ```
+/// use redisson_rate_limiter::{Decision, LeakyBucket, Limiter, RedissonClient};
+/// use std::time::Duration;
+/// use tokio::time::Instant;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// // One in 100 ms, and two may wait.
+/// let limiter = client.limiter(LeakyBucket::new(2, 1, Duration::from_millis(100)))?;
+/// assert!(limiter.decide("orders:api", 1).await?.is_granted());
+/// let Decision::Granted { delay, .. } = limiter.decide("orders:api", 1).await? else { panic!() };
+/// assert_eq!(delay, Duration::from_millis(100));
+///
+/// let asked_at = Instant::now();
+/// assert!(limiter.decide_and_wait("orders:api", 1).await?.is_granted());
+/// assert!(asked_at.elapsed() >= Duration::from_millis(200));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeakyBucket {
+    capacity: u32,
+    quantity: u32,
+    unit: Duration,
+    starts: Starts,
+}
+
+impl LeakyBucket {
+    /// `quantity` requests in each `unit` (whole milliseconds, at least 1), and `capacity` that may wait; both at least
+    /// 1. A full bucket flows out within 2^52 ms. A first unit begins with the first request.
+    pub fn new(capacity: u32, quantity: u32, unit: Duration) -> Self {
+        Self {
+            capacity,
+            quantity,
+            unit,
+            starts: Starts::WithFirstRequest,
+        }
+    }
+
+    /// Lets a first unit begin at the start of the second, minute, hour or day (UTC) of its first request: of the largest
+    /// of these that the unit is a whole number of. A unit that is no whole number of seconds is refused.
+    #[must_use]
+    pub fn from_natural_start(self) -> Self {
+        Self {
+            starts: Starts::Naturally,
+            ..self
+        }
+    }
+
+    fn unit_millis(&self) -> i64 {
+        // It was validated, so that it fits.
+        self.unit.as_millis() as i64
+    }
+
+    fn largest_cost(&self) -> i64 {
+        i64::from(self.capacity) + i64::from(self.quantity)
+    }
+
+    /// How many units a full bucket takes to flow out.
+    fn units_to_live(&self) -> i64 {
+        div_ceil(i64::from(self.capacity), i64::from(self.quantity)) + 1
+    }
+
+    fn open(&self, state: &Bucket, now: i64) -> Open {
+        let (quantity, unit) = (i64::from(self.quantity), self.unit_millis());
+        let Some(&start) = state.start.get() else {
+            return Open {
+                value: 0,
+                start: self.starts.of(unit, now),
+                is_first: true,
+                start_moved: true,
+            };
+        };
+        let value = state.value.get().map_or(0, |&value| value.max(0));
+        let units = (now - start).div_euclid(unit).max(0);
+        Open {
+            value: if units >= div_ceil(value, quantity) {
+                0
+            } else {
+                value - units * quantity
+            },
+            start: start + units * unit,
+            is_first: false,
+            start_moved: units > 0,
+        }
+    }
+
+    /// Milliseconds until so many requests have flowed out.
+    fn until_out(&self, count: i64, open: &Open, now: i64) -> i64 {
+        let units = div_ceil(count, i64::from(self.quantity));
+        let time = units.saturating_mul(self.unit_millis()).min(LONGEST);
+        (time + open.start - now).max(0)
+    }
+
+    /// Milliseconds that a request waits which fills the bucket up to this.
+    fn delay(&self, filled: i64, open: &Open, now: i64) -> i64 {
+        let batch = div_ceil(filled, i64::from(self.quantity)) - 1;
+        if open.is_first || batch <= 0 {
+            return 0;
+        }
+        let unit = self.unit_millis();
+        (batch - 1) * unit + open.start + unit - now
+    }
+}
+
+impl PolicyLimiter<LeakyBucket> {
+    /// Decides as [`decide`](Limiter::decide), and where the request has to wait, waits: it may go on when this returns
+    /// granted. The `delay` of the decision is zero then.
+    ///
+    /// # Errors
+    /// As [`decide`](Limiter::decide).
+    ///
+    /// # Cancel safety
+    /// A call dropped while it waits has been charged: its place in the bucket stays taken until it has flowed out. Dropped
+    /// before, it may or may not have been.
+    pub async fn decide_and_wait(&self, key: &str, cost: u32) -> Result<Decision> {
+        let mut decision = self.decide(key, cost).await?;
+        if let Decision::Granted { delay, .. } = &mut decision {
+            let left = std::mem::take(delay);
+            if !left.is_zero() {
+                tokio::time::sleep(left).await;
+            }
+        }
+        Ok(decision)
+    }
+}
+
+struct Open {
+    value: i64,
+    start: i64,
+    /// Nobody asked before.
+    is_first: bool,
+    start_moved: bool,
+}
+
+/// One target's bucket.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    value: Timed<i64>,
+    start: Timed<i64>,
+}
+
+impl State for Bucket {
+    fn drop_expired(&mut self, server: i64) -> bool {
+        self.value.drop_expired(server);
+        self.start.drop_expired(server);
+        self.value.get().is_some() || self.start.get().is_some()
+    }
+}
+
+impl Model for LeakyBucket {
+    type State = Bucket;
+
+    const NAME: &'static str = "leaky_bucket";
+
+    fn script() -> &'static Script {
+        &script::LEAKY_BUCKET
+    }
+
+    fn validate(&self) -> Result<()> {
+        at_least_one(self.capacity, "capacity")?;
+        at_least_one(self.quantity, "quantity")?;
+        let unit = whole_millis(self.unit, "unit")?;
+        self.starts.validate(unit, "unit")?;
+        if i128::from(self.units_to_live()) * i128::from(unit) > i128::from(LONGEST) {
+            return Err(Error::InvalidArgument {
+                argument: "unit",
+                reason: "a full bucket would take longer than 2^52 ms to flow out",
+            });
+        }
+        Ok(())
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Some(self.largest_cost())
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![target.to_owned(), beside(target, "-st")]
+    }
+
+    fn numbers(&self) -> Vec<i64> {
+        vec![
+            i64::from(self.capacity),
+            i64::from(self.quantity),
+            self.unit_millis(),
+            self.starts.unit(self.unit_millis()),
+        ]
+    }
+
+    fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {
+        let open = self.open(state, at.now);
+        let limit = self.largest_cost();
+        let filled = open.value + cost;
+        Ok(if filled > limit {
+            Asked {
+                granted: false,
+                limit,
+                remaining: (limit - open.value).max(0),
+                retry_after: self.until_out(filled - limit, &open, at.now),
+                reset: self.until_out(open.value, &open, at.now),
+                delay: 0,
+            }
+        } else {
+            Asked {
+                granted: true,
+                limit,
+                remaining: limit - filled,
+                retry_after: 0,
+                reset: self.until_out(filled, &open, at.now),
+                delay: self.delay(filled, &open, at.now),
+            }
+        })
+    }
+
+    fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {
+        let open = self.open(state, at.now);
+        let end = at.server + self.units_to_live() * self.unit_millis();
+        state.value.set(open.value + cost);
+        state.value.expire_at(end);
+        if open.start_moved {
+            state.start.set(open.start);
+            state.start.expire_at(end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::against_model::{
+        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+    };
+    use crate::policy::starts::DAY;
+
+    impl Compared for LeakyBucket {
+        fn policies() -> BoxedStrategy<Self> {
+            let policy = |(capacity, quantity): (u32, u32), unit: i64| {
+                LeakyBucket::new(
+                    capacity,
+                    quantity,
+                    Duration::from_millis(unit.unsigned_abs()),
+                )
+            };
+            let numbers = (1..20_u32, 1..7_u32);
+            prop_oneof![
+                3 => (numbers.clone(), 1..4_i64)
+                    .prop_map(move |(numbers, n)| policy(numbers, n * TTL_UNIT)),
+                1 => (numbers, prop_oneof![Just(TTL_UNIT), Just(DAY)])
+                    .prop_map(move |(numbers, unit)| policy(numbers, unit).from_natural_start()),
+            ]
+            .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Bucket> {
+            let value = prop::option::of((-3..40_i64, times_to_live()));
+            let start = prop::option::of((-9 * TTL_UNIT..TTL_UNIT, times_to_live()));
+            (value, start)
+                .prop_map(|(value, start)| Bucket {
+                    value: value.map_or_else(Timed::default, |(value, ttl)| timed(value, ttl)),
+                    start: start.map_or_else(Timed::default, |(at, ttl)| timed(START + at, ttl)),
+                })
+                .boxed()
+        }
+
+        fn show(state: &Bucket, target: &str) -> Keyspace {
+            let number = |number: &i64| Content::Text(number.to_string());
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, target.to_owned(), &state.value, number);
+            show_key(&mut keyspace, beside(target, "-st"), &state.start, number);
+            keyspace
+        }
+
+        fn pauses() -> BoxedStrategy<i64> {
+            prop_oneof![3 => 1..TTL_UNIT / 2, 1 => 1..6 * TTL_UNIT].boxed()
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<LeakyBucket>();
+    }
+
+    fn refused(policy: LeakyBucket) -> &'static str {
+        match Model::validate(&policy) {
+            Err(Error::InvalidArgument { argument, .. }) => argument,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_number_out_of_its_range_is_named() {
+        let second = Duration::from_secs(1);
+        assert_eq!(refused(LeakyBucket::new(0, 1, second)), "capacity");
+        assert_eq!(refused(LeakyBucket::new(1, 0, second)), "quantity");
+        for unit in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
+            assert_eq!(refused(LeakyBucket::new(1, 1, unit)), "unit");
+        }
+        let unit = Duration::from_millis(1_500);
+        let natural = LeakyBucket::new(1, 1, unit).from_natural_start();
+        assert_eq!(refused(natural), "unit");
+        let unit = Duration::from_millis(1 << 20);
+        assert_eq!(
+            refused(LeakyBucket::new(u32::MAX, 1, unit + second)),
+            "unit"
+        );
+        assert!(Model::validate(&LeakyBucket::new(u32::MAX, 1, unit)).is_ok());
+        assert!(Model::validate(&LeakyBucket::new(1, u32::MAX, Duration::from_millis(1))).is_ok());
+    }
+}

@@ -1,0 +1,310 @@
+//! Tokens that come in at the end of each unit of time; a request takes its cost out of them, and a target may be locked
+//! out.
+//!
+//! The time of the last inflow lives longer than an empty bucket takes to fill, so a bucket without one is full.
+
+use std::time::Duration;
+
+use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::starts::Starts;
+use crate::error::{Error, Result};
+use crate::keys::beside;
+use crate::model::{At, Timed};
+use crate::permit::Random;
+use crate::rate::whole_millis;
+use crate::script::{self, Script};
+
+/// How much longer the tokens live than the time of their last inflow, in ms.
+const TOKENS_LIVE_LONGER: i64 = 10;
+
+/// A bucket of `capacity` tokens into which `quantity` come at the end of each `unit` of time; a request takes its cost out.
+/// With a [`penalty`](crate::PolicyLimiter::penalty), a target that asks for more is locked out.
+///
+/// A target that is locked out is denied also by a limiter without a penalty of its own: whoever set the lock.
+///
+/// State, as FireflySoft's: the string `key`, the tokens left; the string `{key}-st`, the time of the last inflow (ms); the
+/// string `{key}-lock` while the target is locked out. The time of the last inflow goes away after twice the time that an
+/// empty bucket takes to fill, and not before a unit is over; the tokens 10 ms later. A denial writes nothing but the lock.
+///
+/// Where the rule is changed ([`PolicyLimiter::change`](crate::PolicyLimiter::change)), the tokens left stay, up to the new
+/// capacity, and since the last inflow the new units count. A bucket of which nothing is granted for as long as the
+/// old rule gave it is full. A lock stays.
+///
+/// ```
+/// use redisson_rate_limiter::{Decision, Limiter, PenaltyTokenBucket, RedissonClient};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let policy = PenaltyTokenBucket::new(2, 1, Duration::from_secs(1));
+/// let limiter = client.limiter(policy)?.penalty(Duration::from_secs(5))?;
+/// assert!(limiter.decide("user:123", 2).await?.is_granted());
+/// let Decision::Denied { retry_after, .. } = limiter.decide("user:123", 1).await? else { panic!() };
+/// assert_eq!(retry_after, Duration::from_secs(5)); // not 1: it is locked out
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PenaltyTokenBucket {
+    capacity: u32,
+    quantity: u32,
+    unit: Duration,
+    starts: Starts,
+}
+
+impl PenaltyTokenBucket {
+    /// `capacity` tokens at most, `quantity` tokens (both at least 1) with each `unit` (whole milliseconds, at least 1).
+    /// An empty bucket is full within 2^51 ms. A first unit begins with the first request.
+    pub fn new(capacity: u32, quantity: u32, unit: Duration) -> Self {
+        Self {
+            capacity,
+            quantity,
+            unit,
+            starts: Starts::WithFirstRequest,
+        }
+    }
+
+    /// Lets a first unit begin at the start of the second, minute, hour or day (UTC) of its first request: of the largest
+    /// of these that the unit is a whole number of. A unit that is no whole number of seconds is refused.
+    #[must_use]
+    pub fn from_natural_start(self) -> Self {
+        Self {
+            starts: Starts::Naturally,
+            ..self
+        }
+    }
+
+    fn unit_millis(&self) -> i64 {
+        // It was validated, so that it fits.
+        self.unit.as_millis() as i64
+    }
+
+    /// The time to live of the last inflow's time, in ms; too large to be used where the policy is refused.
+    fn time_to_live(&self) -> i64 {
+        let unit = self.unit.as_millis();
+        let fill = u128::from(self.capacity)
+            .saturating_mul(unit)
+            .div_ceil(u128::from(self.quantity.max(1)));
+        // Tokens come in with whole units: a small bucket is not full before the unit is over.
+        let time = fill.saturating_mul(2).max(unit);
+        i64::try_from(time).unwrap_or(i64::MAX)
+    }
+
+    fn open(&self, state: &Bucket, now: i64) -> Open {
+        let (capacity, quantity) = (i64::from(self.capacity), i64::from(self.quantity));
+        let unit = self.unit_millis();
+        let Some(&start) = state.start.get() else {
+            return Open {
+                tokens: capacity,
+                start: self.starts.of(unit, now),
+                start_moved: true,
+            };
+        };
+        // Tokens that are lost are as many as there can be.
+        let tokens = state.tokens.get().copied().unwrap_or(capacity);
+        let tokens = tokens.clamp(0, capacity);
+        let units = (now - start).div_euclid(unit).max(0);
+        Open {
+            tokens: if units >= div_ceil(capacity - tokens, quantity) {
+                capacity
+            } else {
+                tokens + units * quantity
+            },
+            start: start + units * unit,
+            start_moved: units > 0,
+        }
+    }
+
+    /// Milliseconds until there are so many tokens.
+    fn until_there_are(&self, wanted: i64, open: &Open, now: i64) -> i64 {
+        let units = div_ceil(wanted - open.tokens, i64::from(self.quantity));
+        (units * self.unit_millis() + open.start - now).max(0)
+    }
+}
+
+struct Open {
+    tokens: i64,
+    start: i64,
+    start_moved: bool,
+}
+
+/// One target's bucket.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    tokens: Timed<i64>,
+    start: Timed<i64>,
+}
+
+impl State for Bucket {
+    fn drop_expired(&mut self, server: i64) -> bool {
+        self.tokens.drop_expired(server);
+        self.start.drop_expired(server);
+        self.tokens.get().is_some() || self.start.get().is_some()
+    }
+}
+
+impl Model for PenaltyTokenBucket {
+    type State = Bucket;
+
+    const NAME: &'static str = "penalty_token_bucket";
+
+    const MINDS_EVERY_LOCK: bool = true;
+
+    fn script() -> &'static Script {
+        &script::PENALTY_TOKEN_BUCKET
+    }
+
+    fn validate(&self) -> Result<()> {
+        at_least_one(self.capacity, "capacity")?;
+        at_least_one(self.quantity, "quantity")?;
+        let unit = whole_millis(self.unit, "unit")?;
+        self.starts.validate(unit, "unit")?;
+        if self.time_to_live() > LONGEST {
+            return Err(Error::InvalidArgument {
+                argument: "unit",
+                reason: "an empty bucket would take longer than 2^51 ms to fill",
+            });
+        }
+        Ok(())
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Some(i64::from(self.capacity))
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![target.to_owned(), beside(target, "-st")]
+    }
+
+    fn numbers(&self) -> Vec<i64> {
+        vec![
+            i64::from(self.capacity),
+            i64::from(self.quantity),
+            self.unit_millis(),
+            self.starts.unit(self.unit_millis()),
+            self.time_to_live(),
+        ]
+    }
+
+    fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {
+        let open = self.open(state, at.now);
+        let limit = i64::from(self.capacity);
+        Ok(Asked::of_tokens(limit, open.tokens, cost, |wanted| {
+            self.until_there_are(wanted, &open, at.now)
+        }))
+    }
+
+    fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {
+        let open = self.open(state, at.now);
+        let end = at.server + self.time_to_live();
+        state.tokens.set(open.tokens - cost);
+        state.tokens.expire_at(end + TOKENS_LIVE_LONGER);
+        if open.start_moved {
+            state.start.set(open.start);
+            state.start.expire_at(end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::against_model::{
+        Compared, Content, Keyspace, START, TTL_UNIT, as_set, compare, show_key, timed,
+        times_to_live,
+    };
+    use crate::policy::starts::DAY;
+
+    impl Compared for PenaltyTokenBucket {
+        fn policies() -> BoxedStrategy<Self> {
+            let policy = |(capacity, quantity): (u32, u32), unit: i64| {
+                let unit = Duration::from_millis(unit.unsigned_abs());
+                PenaltyTokenBucket::new(capacity, quantity, unit)
+            };
+            let numbers = (1..20_u32, 1..30_u32);
+            prop_oneof![
+                3 => (numbers.clone(), 1_000..3 * TTL_UNIT)
+                    .prop_map(move |(numbers, unit)| policy(numbers, unit)),
+                1 => (numbers, prop_oneof![1..400_i64, Just(DAY / 1000)])
+                    .prop_map(move |(numbers, n)| policy(numbers, n * 1000).from_natural_start()),
+            ]
+            // Both times to live are the same multiple of the unit, once rounded up, also after some seconds.
+            .prop_filter(
+                "the times to live must lie apart from their unit's",
+                |policy| {
+                    (TTL_UNIT / 2..TTL_UNIT - TOKENS_LIVE_LONGER)
+                        .contains(&(policy.time_to_live() % TTL_UNIT))
+                },
+            )
+            .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Bucket> {
+            let tokens = prop::option::of((-3..40_i64, times_to_live()));
+            let start = prop::option::of((-9 * TTL_UNIT..TTL_UNIT, times_to_live()));
+            (tokens, start)
+                .prop_map(|(tokens, start)| Bucket {
+                    tokens: tokens.map_or_else(Timed::default, |(tokens, ttl)| timed(tokens, ttl)),
+                    start: start.map_or_else(Timed::default, |(at, ttl)| timed(START + at, ttl)),
+                })
+                .boxed()
+        }
+
+        fn show(state: &Bucket, target: &str) -> Keyspace {
+            let number = |number: &i64| Content::Text(number.to_string());
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, target.to_owned(), &state.tokens, number);
+            show_key(&mut keyspace, beside(target, "-st"), &state.start, number);
+            for (_, time_to_live) in keyspace.values_mut() {
+                *time_to_live = time_to_live.and_then(as_set);
+            }
+            keyspace
+        }
+
+        fn pauses() -> BoxedStrategy<i64> {
+            prop_oneof![3 => 1..TTL_UNIT / 2, 1 => 1..6 * TTL_UNIT].boxed()
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<PenaltyTokenBucket>();
+    }
+
+    fn refused(policy: PenaltyTokenBucket) -> &'static str {
+        match Model::validate(&policy) {
+            Err(Error::InvalidArgument { argument, .. }) => argument,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_number_out_of_its_range_is_named() {
+        let second = Duration::from_secs(1);
+        let new = PenaltyTokenBucket::new;
+        assert_eq!(refused(new(0, 1, second)), "capacity");
+        assert_eq!(refused(new(1, 0, second)), "quantity");
+        for unit in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
+            assert_eq!(refused(new(1, 1, unit)), "unit");
+        }
+        let unit = Duration::from_millis(1_500);
+        assert_eq!(refused(new(1, 1, unit).from_natural_start()), "unit");
+        let unit = Duration::from_millis(1 << 19);
+        assert_eq!(refused(new(u32::MAX, 1, unit + second)), "unit");
+        assert!(Model::validate(&new(u32::MAX, 1, unit)).is_ok());
+        assert!(Model::validate(&new(1, u32::MAX, Duration::from_millis(1))).is_ok());
+    }
+
+    #[test]
+    fn the_times_to_live_are_twice_the_time_to_fill_and_at_least_a_unit() {
+        let lives = |capacity, quantity, millis| {
+            PenaltyTokenBucket::new(capacity, quantity, Duration::from_millis(millis))
+                .time_to_live()
+        };
+        assert_eq!(lives(10, 2, 1_000), 10_000);
+        assert_eq!(lives(10, 3, 1_000), 6_668);
+        assert_eq!(lives(1, 10, 1_000), 1_000);
+    }
+}

@@ -1,0 +1,215 @@
+//! The handle that applies a policy to targets.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::Limiter;
+use super::algorithm::{AnyModel, Policy};
+use super::call::Target;
+use super::combining::Combining;
+use super::joint::Share;
+use crate::client::RedissonClient;
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::rate::whole_millis;
+
+/// A policy, applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
+///
+/// A target's key is the key asked for, after the name mapper. Keys that stand beside it carry its name in braces, so that a
+/// cluster keeps all in one slot; a name with a brace of its own stands bare: beside `{shop}:alice` stands
+/// `{shop}:alice-st`.
+///
+/// ```
+/// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let limiter = client
+///     .limiter(FixedWindow::new(1, Duration::from_secs(1)))?
+///     .penalty(Duration::from_secs(60))?;
+/// assert!(limiter.decide("rate:limit:mallory:/login", 1).await?.is_granted());
+/// assert!(!limiter.decide("rate:limit:mallory:/login", 1).await?.is_granted());
+/// tokio::time::advance(Duration::from_secs(30)).await;
+/// assert!(!limiter.decide("rate:limit:mallory:/login", 1).await?.is_granted()); // locked out
+/// assert!(limiter.decide("rate:limit:alice:/login", 1).await?.is_granted());
+/// # Ok(()) }
+/// ```
+pub struct PolicyLimiter<P> {
+    client: RedissonClient,
+    in_force: Arc<RwLock<InForce<P>>>,
+    combining: Arc<Combining>,
+    penalty: Option<i64>,
+}
+
+/// The policy in force.
+struct InForce<P> {
+    policy: P,
+    algorithm: Arc<dyn AnyModel>,
+    /// The same in a form that knows of the policy before, and until when that is needed.
+    moved: Option<Moved<P>>,
+}
+
+struct Moved<P> {
+    policy: P,
+    algorithm: Arc<dyn AnyModel>,
+    until: Instant,
+}
+
+impl<P: Policy> PolicyLimiter<P> {
+    pub(crate) fn new(client: RedissonClient, policy: P) -> Result<Self> {
+        policy.validate()?;
+        Ok(Self {
+            client,
+            in_force: Arc::new(RwLock::new(InForce {
+                algorithm: policy.algorithm().0,
+                policy,
+                moved: None,
+            })),
+            combining: Arc::default(),
+            penalty: None,
+        })
+    }
+
+    /// Locks a target out for this long (whole milliseconds, at least 1) once a request of it is denied: until then all
+    /// its requests are denied without a look.
+    ///
+    /// State: the string `{key}-lock`, for as long. Clones made before have the penalty they had.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a time that is not whole milliseconds from 1.
+    pub fn penalty(self, time: Duration) -> Result<Self> {
+        Ok(Self {
+            penalty: Some(whole_millis(time, "penalty")?),
+            combining: Arc::default(),
+            ..self
+        })
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> P {
+        self.read().policy.clone()
+    }
+
+    /// Changes the policy while requests come in, for all clones of this limiter. What the targets have used counts on, as
+    /// far as the policy says.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for numbers that cannot be: then the policy stays.
+    pub fn change(&self, policy: P) -> Result<()> {
+        policy.validate()?;
+        let now = Instant::now();
+        let mut in_force = self
+            .in_force
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = match &in_force.moved {
+            Some(moved) if now < moved.until => &moved.policy,
+            _ => &in_force.policy,
+        };
+        let (moved, needed_for) = policy.after(before);
+        let mut until = now.checked_add(needed_for).unwrap_or(now);
+        if let Some(earlier) = &in_force.moved {
+            until = until.max(earlier.until);
+        }
+        *in_force = InForce {
+            algorithm: policy.algorithm().0,
+            policy,
+            moved: Some(Moved {
+                algorithm: moved.algorithm().0,
+                policy: moved,
+                until,
+            }),
+        };
+        Ok(())
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, InForce<P>> {
+        // Nothing panics while the lock is held.
+        self.in_force.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn algorithm(&self) -> Arc<dyn AnyModel> {
+        let in_force = self.read();
+        match &in_force.moved {
+            Some(moved) if Instant::now() < moved.until => Arc::clone(&moved.algorithm),
+            _ => Arc::clone(&in_force.algorithm),
+        }
+    }
+
+    /// Decides by another policy than the one in force.
+    pub(super) async fn decide_by(&self, policy: P, key: &str, cost: u32) -> Result<Decision> {
+        let target = self.target(policy.algorithm().0, key, cost)?;
+        self.decide_target(target, cost).await
+    }
+
+    async fn decide_target(&self, target: Target, cost: u32) -> Result<Decision> {
+        let backend = self.client.backend();
+        self.combining.decide(backend, target, cost).await
+    }
+
+    fn target(&self, model: Arc<dyn AnyModel>, key: &str, cost: u32) -> Result<Target> {
+        if cost == 0 {
+            return Err(Error::InvalidArgument {
+                argument: "cost",
+                reason: "it is 0",
+            });
+        }
+        let key = self.client.mapped_name(key);
+        if let Some(limit) = model.limit()
+            && i64::from(cost) > limit
+        {
+            return Err(Error::CostExceedsLimit {
+                key,
+                cost,
+                limit: limit.unsigned_abs(),
+            });
+        }
+        let target = Target {
+            model,
+            key,
+            penalty: self.penalty,
+        };
+        target.check(self.client.backend().is_cluster())?;
+        Ok(target)
+    }
+}
+
+#[async_trait]
+impl<P: Policy> Limiter for PolicyLimiter<P> {
+    async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
+        let target = self.target(self.algorithm(), key, cost)?;
+        self.decide_target(target, cost).await
+    }
+
+    fn share(&self, key: &str, cost: u32) -> Result<Share> {
+        let target = self.target(self.algorithm(), key, cost)?;
+        Ok(Share::new(Arc::clone(self.client.backend()), target, cost))
+    }
+}
+
+impl<P> Clone for PolicyLimiter<P> {
+    fn clone(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+            in_force: Arc::clone(&self.in_force),
+            combining: Arc::clone(&self.combining),
+            penalty: self.penalty,
+        }
+    }
+}
+
+impl<P: Policy> fmt::Debug for PolicyLimiter<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyLimiter")
+            .field("policy", &self.policy())
+            .field("penalty_ms", &self.penalty)
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
+}

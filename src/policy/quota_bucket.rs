@@ -1,0 +1,326 @@
+//! Tokens that come in by a quota for each period; a request takes its cost out of them.
+//!
+//! As with [`TokenBucket`](crate::TokenBucket) only whole tokens come in, and the time of the last refill moves by what
+//! those took, so that in the long run the quota is exact. The state counts in seconds; where the tokens took no whole
+//! number of them, the rest is kept beside the time, in parts of 1 / quota s.
+
+use std::time::Duration;
+
+use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use crate::error::{Error, Result};
+use crate::model::{At, Timed};
+use crate::permit::Random;
+use crate::rate::whole_millis;
+use crate::script::{self, Script};
+
+/// A bucket of `capacity` tokens into which `quota` tokens come in each `period`, evenly over it; a request takes its cost
+/// out. Its state tells its own numbers, for whoever looks at it.
+///
+/// State: the hash `key` with `capacity`, `remain`, `period` (s), `quota`, `timestamp` (s), and `timestamp_fraction` where a
+/// token does not take a whole number of seconds. It goes away when the bucket is full again, rounded up to whole periods.
+/// All of it is written at each grant and each denial.
+///
+/// The bucket keeps to whole seconds: what comes in during a second is there when the second is over.
+///
+/// Another capacity, quota or period ([`PolicyLimiter::change`](crate::PolicyLimiter::change)) counts from the next
+/// request on, also for the time since the last refill. A smaller capacity caps what is left at once.
+///
+/// ```
+/// use redisson_rate_limiter::{Decision, Limiter, QuotaBucket, RedissonClient};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let limiter = client.limiter(QuotaBucket::new(10, 10, Duration::from_secs(60)))?;
+/// for left in [5, 0] {
+///     let decision = limiter.decide("quota:user:123", 5).await?;
+///     assert!(matches!(decision, Decision::Granted { remaining, .. } if remaining == left));
+/// }
+/// assert!(!limiter.decide("quota:user:123", 5).await?.is_granted());
+/// tokio::time::advance(Duration::from_secs(30)).await; // half the quota's period
+/// assert!(limiter.decide("quota:user:123", 5).await?.is_granted());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaBucket {
+    capacity: u32,
+    quota: u32,
+    period: Duration,
+}
+
+impl QuotaBucket {
+    /// `capacity` tokens at most, `quota` tokens (both at least 1) in each `period` (whole seconds, at least 1). Capacity
+    /// times the period's seconds is at most 2^52, and so are the milliseconds until an empty bucket is full.
+    pub fn new(capacity: u32, quota: u32, period: Duration) -> Self {
+        Self {
+            capacity,
+            quota,
+            period,
+        }
+    }
+
+    fn period_seconds(&self) -> i64 {
+        // It was validated, so that it fits.
+        self.period.as_secs() as i64
+    }
+
+    fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
+        let (capacity, quota) = (i64::from(self.capacity), i64::from(self.quota));
+        let (period, second) = (self.period_seconds(), now.div_euclid(1000));
+        let full = Tokens {
+            remain: capacity,
+            timestamp: second,
+            fraction: 0,
+        };
+        let Some(Fields { tokens, .. }) = state.fields.get() else {
+            return full;
+        };
+        let remain = tokens.remain.min(capacity).max(0);
+        let fraction = tokens.fraction.clamp(0, quota - 1);
+        let elapsed = (second - tokens.timestamp).max(0);
+        if elapsed >= div_ceil((capacity - remain) * period + fraction, quota) {
+            return full;
+        }
+        let came_in = ((elapsed * quota - fraction).div_euclid(period)).max(0);
+        let took = fraction + came_in * period;
+        Tokens {
+            remain: remain + came_in,
+            timestamp: tokens.timestamp + took / quota,
+            fraction: took % quota,
+        }
+    }
+
+    /// Milliseconds until there are so many tokens.
+    fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
+        let missing = (wanted - tokens.remain) * self.period_seconds() + tokens.fraction;
+        let seconds = div_ceil(missing, i64::from(self.quota));
+        ((seconds + tokens.timestamp) * 1000 - now).max(0)
+    }
+
+    /// The most periods that a bucket lives for.
+    fn most_periods(&self) -> i64 {
+        div_ceil(i64::from(self.capacity), i64::from(self.quota)) + 1
+    }
+
+    fn write(&self, state: &mut Bucket, at: At, tokens: Tokens) {
+        let period = self.period_seconds() * 1000;
+        let until_full = self.until_there_are(i64::from(self.capacity), &tokens, at.now);
+        // A timestamp far ahead shall not make it live longer than any state of ours does.
+        let periods = div_ceil(until_full, period).clamp(1, self.most_periods());
+        state.fields.set(Fields {
+            capacity: i64::from(self.capacity),
+            quota: i64::from(self.quota),
+            period: self.period_seconds(),
+            tokens,
+        });
+        state.fields.expire_at(at.server + periods * period);
+    }
+}
+
+/// What one bucket's hash holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    fields: Timed<Fields>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fields {
+    capacity: i64,
+    quota: i64,
+    period: i64,
+    tokens: Tokens,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tokens {
+    remain: i64,
+    /// Seconds.
+    timestamp: i64,
+    /// Parts of 1 / quota s that the last refill was later than `timestamp`.
+    fraction: i64,
+}
+
+impl State for Bucket {
+    fn drop_expired(&mut self, server: i64) -> bool {
+        self.fields.drop_expired(server);
+        self.fields.get().is_some()
+    }
+}
+
+impl Model for QuotaBucket {
+    type State = Bucket;
+
+    const NAME: &'static str = "quota_bucket";
+
+    fn script() -> &'static Script {
+        &script::QUOTA_BUCKET
+    }
+
+    fn validate(&self) -> Result<()> {
+        at_least_one(self.capacity, "capacity")?;
+        at_least_one(self.quota, "quota")?;
+        let refuse = |reason| {
+            Err(Error::InvalidArgument {
+                argument: "period",
+                reason,
+            })
+        };
+        let period = whole_millis(self.period, "period")?;
+        if period % 1000 != 0 {
+            return refuse("it is not a whole number of seconds");
+        }
+        let until_full = i128::from(self.most_periods()) * i128::from(period);
+        let product = i128::from(self.capacity) * i128::from(period / 1000);
+        if until_full > i128::from(LONGEST) || product > i128::from(LONGEST) {
+            return refuse("it is too long for this capacity: their product is above 2^52");
+        }
+        Ok(())
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Some(i64::from(self.capacity))
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![target.to_owned()]
+    }
+
+    fn numbers(&self) -> Vec<i64> {
+        vec![
+            i64::from(self.capacity),
+            i64::from(self.quota),
+            self.period_seconds(),
+        ]
+    }
+
+    fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {
+        let tokens = self.refilled(state, at.now);
+        let limit = i64::from(self.capacity);
+        Ok(Asked::of_tokens(limit, tokens.remain, cost, |wanted| {
+            self.until_there_are(wanted, &tokens, at.now)
+        }))
+    }
+
+    fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {
+        let mut tokens = self.refilled(state, at.now);
+        tokens.remain -= cost;
+        self.write(state, at, tokens);
+    }
+
+    fn deny(&self, state: &mut Bucket, at: At) {
+        let tokens = self.refilled(state, at.now);
+        self.write(state, at, tokens);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::against_model::{
+        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+    };
+
+    impl Compared for QuotaBucket {
+        fn policies() -> BoxedStrategy<Self> {
+            let quotas = prop_oneof![1..20_u32, 1_000..3_000_u32];
+            (1..40_u32, quotas, 1..4_i64)
+                .prop_map(|(capacity, quota, n)| {
+                    let period = Duration::from_millis((n * TTL_UNIT).unsigned_abs());
+                    QuotaBucket::new(capacity, quota, period)
+                })
+                .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Bucket> {
+            let tokens = (-3..50_i64, -2_000..1_000_i64, 0..9_i64);
+            let numbers = (1..40_i64, 1..20_i64, 1..900_i64);
+            (tokens, numbers, times_to_live())
+                .prop_map(|((remain, at, fraction), numbers, time_to_live)| {
+                    let (capacity, quota, period) = numbers;
+                    let fields = Fields {
+                        capacity,
+                        quota,
+                        period,
+                        tokens: Tokens {
+                            remain,
+                            timestamp: START / 1000 + at,
+                            fraction,
+                        },
+                    };
+                    Bucket {
+                        fields: timed(fields, time_to_live),
+                    }
+                })
+                .boxed()
+        }
+
+        fn show(state: &Bucket, target: &str) -> Keyspace {
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, target.to_owned(), &state.fields, |fields| {
+                let field = |name: &str, number: i64| (name.to_owned(), number.to_string());
+                let tokens = &fields.tokens;
+                let mut shown = BTreeMap::from([
+                    field("capacity", fields.capacity),
+                    field("quota", fields.quota),
+                    field("period", fields.period),
+                    field("remain", tokens.remain),
+                    field("timestamp", tokens.timestamp),
+                ]);
+                if tokens.fraction > 0 {
+                    shown.extend([field("timestamp_fraction", tokens.fraction)]);
+                }
+                Content::Hash(shown)
+            });
+            keyspace
+        }
+
+        fn pauses() -> BoxedStrategy<i64> {
+            prop_oneof![3 => 1..40_000_i64, 1 => 1..2 * TTL_UNIT].boxed()
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<QuotaBucket>();
+    }
+
+    fn refused(capacity: u32, quota: u32, period: Duration) -> &'static str {
+        match Model::validate(&QuotaBucket::new(capacity, quota, period)) {
+            Err(Error::InvalidArgument { argument, .. }) => argument,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_number_out_of_its_range_is_named() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(refused(0, 1, minute), "capacity");
+        assert_eq!(refused(1, 0, minute), "quota");
+        for period in [0, 1, 999, 1_001, 1_500] {
+            assert_eq!(refused(1, 1, Duration::from_millis(period)), "period");
+        }
+        assert_eq!(refused(1, 1, Duration::new(1, 1)), "period");
+        assert_eq!(refused(1, 1, Duration::MAX), "period");
+        let too_long = Duration::from_secs((1 << 20) + 1);
+        assert_eq!(refused(u32::MAX, u32::MAX, too_long), "period");
+        assert_eq!(refused(u32::MAX, 1, Duration::from_secs(1_049)), "period");
+    }
+
+    #[test]
+    fn the_ends_of_the_ranges_are_valid() {
+        for (capacity, quota, seconds) in [
+            (1, 1, 1),
+            (1, u32::MAX, 1),
+            (u32::MAX, u32::MAX, 1 << 20),
+            (u32::MAX, 1, 1_048),
+        ] {
+            let policy = QuotaBucket::new(capacity, quota, Duration::from_secs(seconds));
+            assert!(Model::validate(&policy).is_ok(), "{policy:?}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! RRateLimiter as one of several limiters, or set up by its first request.
+
+use std::sync::Arc;
+
+use super::algorithm::{Asked, Model, State, Unusable};
+use crate::error::Result;
+use crate::keys::Keys;
+use crate::model::{At, NotInitialized, SetUp, Settings, Window};
+use crate::permit::Random;
+use crate::rate::Rate;
+use crate::script::{self, Script};
+
+/// The permits of an RRateLimiter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SharedRate {
+    client_id: Arc<str>,
+    /// The rate that a limiter gets with its first request; `None` where it must have one.
+    rate: Option<Rate>,
+    set_up: Option<SetUp>,
+}
+
+impl SharedRate {
+    /// The limiter as it is.
+    pub(crate) fn as_it_is(client_id: &str) -> Self {
+        Self {
+            client_id: client_id.into(),
+            rate: None,
+            set_up: None,
+        }
+    }
+
+    /// A limiter that has this rate from its first request on, and goes away an interval after its last one where the rate
+    /// does not say when.
+    pub(crate) fn with_rate(client_id: Arc<str>, rate: Rate) -> Result<Self> {
+        let valid = rate.validate()?;
+        let keep_alive_counts = valid.keep_alive > 0;
+        let mut settings = Settings::from(valid);
+        if !keep_alive_counts {
+            settings.keep_alive = settings.interval;
+        }
+        Ok(Self {
+            client_id,
+            rate: Some(rate),
+            set_up: Some(SetUp {
+                settings,
+                keep_alive_counts,
+            }),
+        })
+    }
+
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+}
+
+impl State for Window {
+    fn drop_expired(&mut self, server: i64) -> bool {
+        !self.is_gone(server)
+    }
+}
+
+impl From<NotInitialized> for Unusable {
+    fn from(NotInitialized: NotInitialized) -> Self {
+        Self::NotInitialized
+    }
+}
+
+impl Model for SharedRate {
+    type State = Window;
+
+    const NAME: &'static str = "shared_rate";
+    const ON_THE_WINDOW: bool = true;
+
+    fn script() -> &'static Script {
+        &script::SHARED_RATE
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.rate.map_or(Ok(()), |rate| rate.validate().map(|_| ()))
+    }
+
+    fn limit(&self) -> Option<i64> {
+        self.set_up.map(|set_up| set_up.settings.rate)
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        let keys = Keys::new(target, &self.client_id);
+        keys.in_order().map(str::to_owned).to_vec()
+    }
+
+    fn numbers(&self) -> Vec<i64> {
+        let Some(set_up) = self.set_up else {
+            return vec![0; 5];
+        };
+        let Settings {
+            rate,
+            interval,
+            rate_type,
+            keep_alive,
+        } = set_up.settings;
+        vec![
+            rate,
+            interval,
+            rate_type.code(),
+            keep_alive,
+            i64::from(set_up.keep_alive_counts),
+        ]
+    }
+
+    fn ask(&self, state: &Window, at: At, cost: i64) -> Result<Asked, Unusable> {
+        let found = state.look(at, &self.client_id, self.set_up)?;
+        let granted = cost <= found.balance;
+        Ok(Asked {
+            granted,
+            limit: found.rate,
+            remaining: if granted {
+                found.balance - cost
+            } else {
+                found.balance
+            },
+            retry_after: (found.reset + 3).max(1),
+            reset: found.reset.max(0),
+            delay: 0,
+        })
+    }
+
+    fn charge(&self, state: &mut Window, at: At, random: &Random, cost: i64) {
+        state.take(at, &self.client_id, self.set_up, random, cost);
+    }
+
+    fn deny(&self, state: &mut Window, at: At) {
+        // Nothing is taken, but the times to live are renewed.
+        state.take(at, &self.client_id, self.set_up, &Random::default(), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::{Grants, Pool, Timed};
+    use crate::permit;
+    use crate::policy::against_model::{
+        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+    };
+    use crate::rate::RateType;
+
+    const CLIENT: &str = "client";
+
+    fn settings() -> impl Strategy<Value = Settings> {
+        let rate_type = prop_oneof![3 => Just(RateType::Overall), 1 => Just(RateType::PerClient)];
+        let keep_alive = prop_oneof![1 => Just(0), 2 => (1..9_i64).prop_map(|n| n * TTL_UNIT)];
+        (1..20_i64, 1..4_000_i64, rate_type, keep_alive).prop_map(
+            |(rate, interval, rate_type, keep_alive)| Settings {
+                rate,
+                interval,
+                rate_type,
+                keep_alive,
+            },
+        )
+    }
+
+    fn pools() -> impl Strategy<Value = Pool> {
+        let random = prop_oneof![
+            prop::collection::vec(any::<u8>(), 16),
+            prop::collection::vec(any::<u8>(), 8)
+        ];
+        let member = (0..4_000_i64, random, 0..6_u32)
+            .prop_map(|(age, random, permits)| (START - age, permit::encode(&random, permits)));
+        let members = prop_oneof![
+            6 => prop::collection::vec(member.clone(), 0..4),
+            1 => prop::collection::vec(member, 30..36),
+        ];
+        (prop::option::of(-3..30_i64), members, times_to_live()).prop_map(
+            |(value, members, time_to_live)| {
+                let mut grants = Grants::new();
+                for (score, member) in &members {
+                    grants.insert_member(*score, member);
+                }
+                Pool {
+                    value: value.map_or_else(Timed::default, |value| timed(value, time_to_live)),
+                    grants: if members.is_empty() {
+                        Timed::default()
+                    } else {
+                        timed(grants, time_to_live)
+                    },
+                }
+            },
+        )
+    }
+
+    impl Compared for SharedRate {
+        fn policies() -> BoxedStrategy<Self> {
+            let set_up =
+                (settings(), any::<bool>()).prop_map(|(settings, keep_alive_counts)| SetUp {
+                    // The keep alive that stands for none is short, and Redis would count it.
+                    keep_alive_counts: keep_alive_counts || settings.keep_alive == 0,
+                    settings,
+                });
+            prop::option::weighted(0.8, set_up)
+                .prop_map(|set_up| SharedRate {
+                    client_id: CLIENT.into(),
+                    rate: None,
+                    set_up,
+                })
+                .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Window> {
+            let settings = prop::option::weighted(0.9, (settings(), times_to_live()));
+            (settings, pools(), pools())
+                .prop_map(|(settings, overall, of_client)| Window {
+                    settings: settings.map_or_else(Timed::default, |(settings, time_to_live)| {
+                        timed(settings, time_to_live)
+                    }),
+                    overall,
+                    clients: [(CLIENT.to_owned(), of_client)].into(),
+                })
+                .boxed()
+        }
+
+        fn show(state: &Window, target: &str) -> Keyspace {
+            let keys = Keys::new(target, CLIENT);
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, keys.name, &state.settings, |settings| {
+                let fields = [
+                    ("rate", settings.rate),
+                    ("interval", settings.interval),
+                    ("type", settings.rate_type.code()),
+                    ("keepAliveTime", settings.keep_alive),
+                ];
+                let fields = fields.map(|(field, number)| (field.to_owned(), number.to_string()));
+                Content::Hash(BTreeMap::from(fields))
+            });
+            let nothing = Pool::default();
+            let of_client = state.clients.get(CLIENT).unwrap_or(&nothing);
+            for (pool, value, permits) in [
+                (&state.overall, keys.value, keys.permits),
+                (of_client, keys.client_value, keys.client_permits),
+            ] {
+                show_key(&mut keyspace, value, &pool.value, |value| {
+                    Content::Text(value.to_string())
+                });
+                show_key(&mut keyspace, permits, &pool.grants, |grants| {
+                    let members = grants.iter();
+                    Content::Zset(
+                        members
+                            .map(|(score, member)| (score, member.to_vec()))
+                            .collect(),
+                    )
+                });
+            }
+            keyspace
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<SharedRate>();
+    }
+
+    #[test]
+    fn a_rate_without_a_keep_alive_goes_away_an_interval_after_the_last_request() {
+        let second = Duration::from_secs(1);
+        let rate = SharedRate::with_rate(CLIENT.into(), Rate::overall(5, second));
+        assert_eq!(Model::numbers(&rate.unwrap()), [5, 1_000, 0, 1_000, 0]);
+        let kept = Rate::per_client(5, second).keep_alive(2 * second);
+        let rate = SharedRate::with_rate(CLIENT.into(), kept);
+        assert_eq!(Model::numbers(&rate.unwrap()), [5, 1_000, 1, 2_000, 1]);
+    }
+}

@@ -1,0 +1,438 @@
+//! A window made of periods, with a counter for each: it slides by a period at a time.
+//!
+//! The periods are counted on from the first one's start, and a counter is named by its period's last millisecond. A time
+//! between two periods belongs to the one that ends there, but the very first to the one that begins.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::algorithm::{Asked, Model, State, Unusable, at_least_one, div_ceil};
+use super::starts::Starts;
+use crate::error::{Error, Result};
+use crate::keys::beside;
+use crate::model::{At, Timed};
+use crate::permit::Random;
+use crate::rate::whole_millis;
+use crate::script::{self, Script};
+
+/// At most `limit` in a window of several periods, which slides by a period at a time: nearly what a
+/// [`SlidingLog`](crate::SlidingLog) does, for a counter a period instead of a member a request.
+///
+/// Whatever a period counted leaves at once. So no time of `window - period` holds more than the limit; one of `window` can
+/// hold up to twice as much, at the end of a period and at the start of the one that replaces it. The shorter the period,
+/// the rarer that is. Each decision reads the counters of all periods.
+///
+/// State: the string `{key}-st`, the start of the first period in ms, and for each period in which requests were granted
+/// the string `{key}-E`, where `E` is its last millisecond. They live for two windows, the counters 16 ms more, and the
+/// start as much from each new counter on. The counters' names follow from the stored start, so the script cannot declare
+/// them; they have its hash tag.
+///
+/// A [`change`](crate::PolicyLimiter::change) of the limit or of the window acts at once on the periods that are still there.
+/// After one of the period, what was counted in periods of the length before goes on to count, each until its last
+/// millisecond leaves the window; after a second one that of the first change does not. The start stays.
+///
+/// ```
+/// use redisson_rate_limiter::{Decision, Limiter, RedissonClient, SlidingWindow};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let (window, period) = (Duration::from_secs(60), Duration::from_secs(10));
+/// let limiter = client.limiter(SlidingWindow::new(5, window, period))?;
+/// assert!(limiter.decide("user:123", 3).await?.is_granted());
+/// tokio::time::advance(Duration::from_secs(15)).await;
+/// assert!(limiter.decide("user:123", 2).await?.is_granted());
+/// let Decision::Denied { retry_after, .. } = limiter.decide("user:123", 1).await? else { panic!() };
+/// // 60 s after the start the seventh period begins, and the first leaves.
+/// assert_eq!(retry_after, Duration::from_millis(45_001));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlidingWindow {
+    limit: u32,
+    window: Duration,
+    period: Duration,
+    starts: Starts,
+    /// The lengths before that of the periods was changed.
+    before: Option<Lengths>,
+}
+
+/// In ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lengths {
+    window: i64,
+    period: i64,
+}
+
+/// A decision reads as many counters.
+const MOST_PERIODS: i64 = 1000;
+/// In ms. A time of today and several windows are together an exact Lua number.
+const LONGEST_WINDOW: i64 = 1 << 50;
+/// How much longer than the start the counters live, in ms.
+const COUNTERS_OUTLIVE: i64 = 16;
+
+impl SlidingWindow {
+    /// `limit` (at least 1) in a `window` of 1 to 1000 whole periods (both whole milliseconds, at least 1), the first of which
+    /// begins with the first request.
+    pub fn new(limit: u32, window: Duration, period: Duration) -> Self {
+        Self {
+            limit,
+            window,
+            period,
+            starts: Starts::WithFirstRequest,
+            before: None,
+        }
+    }
+
+    /// Lets the first period begin at the start of the second, minute, hour or day (UTC) of the first request: of the
+    /// largest of these that the window is a whole number of. A window that is no whole number of seconds is refused.
+    #[must_use]
+    pub fn from_natural_start(self) -> Self {
+        Self {
+            starts: Starts::Naturally,
+            ..self
+        }
+    }
+
+    fn lengths(&self) -> Lengths {
+        // They were validated, so that they fit.
+        Lengths {
+            window: self.window.as_millis() as i64,
+            period: self.period.as_millis() as i64,
+        }
+    }
+
+    fn open(&self, state: &Periods, now: i64) -> Open {
+        let Lengths { window, period } = self.lengths();
+        let new_start = || self.starts.of(window, now);
+        let start = state.start.get().copied().unwrap_or_else(new_start);
+        let current = current_end(start, period, now);
+        let floor = current - window;
+        Open {
+            now,
+            start,
+            current,
+            floor,
+            lengths: self.lengths(),
+            before: self.before.map(|before| Series {
+                newest: current_end(start, before.period, now),
+                // Its keys have gone after two windows of that rule.
+                floor: floor.max(now - 2 * before.window - COUNTERS_OUTLIVE - 1),
+                period: before.period,
+            }),
+        }
+    }
+}
+
+/// The last millisecond of the period that `now` is in.
+fn current_end(start: i64, period: i64, now: i64) -> i64 {
+    start + div_ceil(now - start, period).max(1) * period - 1
+}
+
+/// The periods as they stand at `now`.
+struct Open {
+    now: i64,
+    start: i64,
+    /// The end of the current one.
+    current: i64,
+    /// The window holds periods that end after it.
+    floor: i64,
+    lengths: Lengths,
+    before: Option<Series>,
+}
+
+/// Periods of another length whose counters count on.
+struct Series {
+    newest: i64,
+    floor: i64,
+    period: i64,
+}
+
+impl Open {
+    fn holds(&self, last: i64) -> bool {
+        let is_own = last <= self.current && (self.current - last) % self.lengths.period == 0;
+        let is_before = |before: &Series| {
+            before.floor < last
+                && last <= before.newest
+                && (before.newest - last) % before.period == 0
+        };
+        last > self.floor && (is_own || self.before.as_ref().is_some_and(is_before))
+    }
+
+    /// The ends and counts of what the window holds, the oldest first.
+    fn held<'a>(&'a self, state: &'a Periods) -> impl Iterator<Item = (i64, i64)> + 'a {
+        let newest = self.before.as_ref().map_or(self.current, |b| b.newest);
+        let counters = state
+            .counters
+            .range(self.floor + 1..=newest.max(self.current));
+        counters
+            .filter_map(|(&last, count)| Some((last, *count.get()?)).filter(|_| self.holds(last)))
+    }
+
+    /// Milliseconds until the window no longer holds the period that ends then: until the first one begins that is
+    /// current without it.
+    fn until_out(&self, last: i64) -> i64 {
+        let Lengths { window, period } = self.lengths;
+        let current_then = div_ceil(last + window + 1 - self.start, period);
+        self.start + (current_then - 1) * period + 1 - self.now
+    }
+}
+
+/// The start and the counters of one target.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Periods {
+    start: Timed<i64>,
+    /// By the periods' ends.
+    counters: BTreeMap<i64, Timed<i64>>,
+}
+
+impl State for Periods {
+    fn drop_expired(&mut self, server: i64) -> bool {
+        self.start.drop_expired(server);
+        self.counters.retain(|_, counter| {
+            counter.drop_expired(server);
+            counter.get().is_some()
+        });
+        self.start.get().is_some() || !self.counters.is_empty()
+    }
+}
+
+impl Model for SlidingWindow {
+    type State = Periods;
+
+    const NAME: &'static str = "sliding_window";
+
+    fn script() -> &'static Script {
+        &script::SLIDING_WINDOW
+    }
+
+    fn validate(&self) -> Result<()> {
+        let refuse = |argument, reason| Err(Error::InvalidArgument { argument, reason });
+        at_least_one(self.limit, "limit")?;
+        let window = whole_millis(self.window, "window")?;
+        let period = whole_millis(self.period, "period")?;
+        if window > LONGEST_WINDOW {
+            return refuse("window", "it is longer than 2^50 ms");
+        }
+        if window % period != 0 {
+            return refuse("window", "it is not a whole number of periods");
+        }
+        if window / period > MOST_PERIODS {
+            return refuse("period", "the window has more than 1000 of them");
+        }
+        self.starts.validate(window, "window")
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Some(i64::from(self.limit))
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![beside(target, "-st"), beside(target, "-")]
+    }
+
+    fn numbers(&self) -> Vec<i64> {
+        let Lengths { window, period } = self.lengths();
+        let unit = self.starts.unit(window);
+        let before = self.before.map_or([0, 0], |b| [b.window, b.period]);
+        [&[i64::from(self.limit), window, period, unit], &before[..]].concat()
+    }
+
+    fn after(&self, before: &Self) -> (Self, Duration) {
+        let period = self.lengths().period;
+        let other_periods = [Some(before.lengths()), before.before];
+        let mut other_periods = other_periods.into_iter().flatten();
+        let moved = Self {
+            before: other_periods.find(|lengths| lengths.period != period),
+            ..*self
+        };
+        (moved, self.window.saturating_add(before.window))
+    }
+
+    fn ask(&self, state: &Periods, at: At, cost: i64) -> Result<Asked, Unusable> {
+        let open = self.open(state, at.now);
+        let limit = i64::from(self.limit);
+        let (mut used, mut newest) = (0, None);
+        for (last, count) in open.held(state) {
+            used += count;
+            if count != 0 {
+                newest = Some(last);
+            }
+        }
+        // Counters that a peer took below 0 give no more than the limit.
+        let remaining = (limit - used).min(limit);
+        if cost <= remaining {
+            let newest = newest.unwrap_or(open.current).max(open.current);
+            return Ok(Asked {
+                granted: true,
+                limit,
+                remaining: remaining - cost,
+                retry_after: 0,
+                reset: open.until_out(newest),
+                delay: 0,
+            });
+        }
+        let mut left = used;
+        let fits_without = open.held(state).find(|(_, count)| {
+            left -= count;
+            cost <= limit - left
+        });
+        let newest = newest.unwrap_or(open.current);
+        Ok(Asked {
+            granted: false,
+            limit,
+            remaining: remaining.max(0),
+            retry_after: open.until_out(fits_without.map_or(newest, |(last, _)| last)),
+            reset: open.until_out(newest),
+            delay: 0,
+        })
+    }
+
+    fn charge(&self, state: &mut Periods, at: At, _random: &Random, cost: i64) {
+        let open = self.open(state, at.now);
+        let counter = state.counters.entry(open.current).or_default();
+        let is_first = state.start.get().is_none() || counter.get().is_none();
+        *counter.get_or_set(|| 0) += cost;
+        if is_first {
+            let end = at.server + 2 * open.lengths.window;
+            counter.expire_at(end + COUNTERS_OUTLIVE);
+            state.start.set(open.start);
+            state.start.expire_at(end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::keys::{beside, share_a_slot};
+    use crate::policy::against_model::{
+        Compared, Content, Keyspace, START, as_set, compare, show_key, timed, times_to_live,
+    };
+
+    fn policy(limit: u32, window: u64, period: u64) -> SlidingWindow {
+        let (window, period) = (Duration::from_millis(window), Duration::from_millis(period));
+        SlidingWindow::new(limit, window, period)
+    }
+
+    /// Two of such windows are no whole number of TTL_UNIT, so that 16 ms make no difference once rounded up.
+    const WINDOWS: [u64; 4] = [50_000, 60_000, 120_000, 150_000];
+    const PERIODS: [u64; 5] = [1, 2, 5, 10, 50];
+
+    impl Compared for SlidingWindow {
+        fn policies() -> BoxedStrategy<Self> {
+            let (windows, periods) = (
+                prop::sample::select(&WINDOWS),
+                prop::sample::select(&PERIODS),
+            );
+            (1..30_u32, windows, periods, any::<bool>())
+                .prop_map(|(limit, window, periods, is_natural)| {
+                    let policy = policy(limit, window, window / periods);
+                    if is_natural {
+                        policy.from_natural_start()
+                    } else {
+                        policy
+                    }
+                })
+                .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Periods> {
+            let starts = prop_oneof![(-300..9_i64).prop_map(|n| n * 1000), -300_000..9_000_i64];
+            let counter = (0..300_i64, -3..20_i64, times_to_live());
+            let periods = prop::sample::select(&[1_000_i64, 5_000, 6_000, 10_000, 30_000]);
+            (
+                prop::option::of((starts, times_to_live())),
+                periods,
+                prop::collection::vec(counter, 0..20),
+            )
+                .prop_map(|(start, period, counters)| {
+                    let (start, time_to_live) = start.map_or((0, None), |s| s);
+                    let (start, is_there) = (START + start, start != 0);
+                    let mut state = Periods::default();
+                    if is_there {
+                        state.start = timed(start, time_to_live);
+                    }
+                    for (place, count, time_to_live) in counters {
+                        let last = start + place * period - 1;
+                        state.counters.insert(last, timed(count, time_to_live));
+                    }
+                    state
+                })
+                .boxed()
+        }
+
+        fn show(state: &Periods, target: &str) -> Keyspace {
+            let number = |number: &i64| Content::Text(number.to_string());
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, beside(target, "-st"), &state.start, number);
+            for (last, counter) in &state.counters {
+                show_key(
+                    &mut keyspace,
+                    beside(target, &format!("-{last}")),
+                    counter,
+                    number,
+                );
+            }
+            for (_, time_to_live) in keyspace.values_mut() {
+                *time_to_live = time_to_live.and_then(as_set);
+            }
+            keyspace
+        }
+
+        fn pauses() -> BoxedStrategy<i64> {
+            prop_oneof![1..2_000_i64, (1..30_i64).prop_map(|n| n * 1_000)].boxed()
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<SlidingWindow>();
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_refused() {
+        let refused = |policy: SlidingWindow| match policy.validate() {
+            Err(Error::InvalidArgument { argument, .. }) => argument,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused(policy(0, 10, 1)), "limit");
+        assert_eq!(refused(policy(1, 0, 1)), "window");
+        assert_eq!(refused(policy(1, 10, 0)), "period");
+        assert_eq!(refused(policy(1, 10, 3)), "window");
+        assert_eq!(refused(policy(1, 5, 10)), "window");
+        assert_eq!(refused(policy(1, 1_001, 1)), "period");
+        assert_eq!(refused(policy(1, (1 << 50) + 1, (1 << 50) + 1)), "window");
+        assert_eq!(
+            refused(policy(1, 1_500, 500).from_natural_start()),
+            "window"
+        );
+        let part_of_a_ms = Duration::from_micros(1_500);
+        let whole = Duration::from_millis(3);
+        assert_eq!(
+            refused(SlidingWindow::new(1, part_of_a_ms, whole)),
+            "window"
+        );
+        assert_eq!(
+            refused(SlidingWindow::new(1, whole, part_of_a_ms)),
+            "period"
+        );
+        policy(u32::MAX, 1_000, 1).validate().unwrap();
+        policy(1, 1 << 50, 1 << 50).validate().unwrap();
+        policy(1, 3_000, 500)
+            .from_natural_start()
+            .validate()
+            .unwrap();
+    }
+
+    #[test]
+    fn a_target_whose_counters_would_lie_in_several_slots_is_told_by_its_keys() {
+        let keys = |target| policy(1, 10, 1).keys(target);
+        assert!(share_a_slot(&keys("user:123")));
+        assert!(share_a_slot(&keys("a}b")));
+        assert!(!share_a_slot(&keys("}b")));
+    }
+}

@@ -1,0 +1,158 @@
+//! Decisions of the other limiters, by one or by several at once.
+
+use std::sync::{Arc, MutexGuard};
+
+use super::{Held, Limiter, MemoryClient};
+use crate::error::{Error, Result};
+use crate::model::At;
+use crate::policy::algorithm::Unusable;
+use crate::policy::call::{self, Answers, Call, Opened, Target};
+
+impl MemoryClient {
+    pub(super) fn decide_call(&self, call: &Call) -> Result<Answers> {
+        // Before the locks, so that they are not held meanwhile.
+        let read = self.store.0.clock.now();
+        let found = call
+            .limiters
+            .iter()
+            .map(|target| self.store.limiter(&target.key));
+        let found: Vec<Arc<Limiter>> = found.collect();
+        // In the order of their names, as everybody does it, so that no two wait for each other.
+        let mut order: Vec<usize> = (0..found.len()).collect();
+        order.sort_unstable_by_key(|&place| &call.limiters[place].key);
+        let mut guards: Vec<(usize, MutexGuard<'_, Held>)> = order
+            .into_iter()
+            .map(|place| (place, found[place].held()))
+            .collect();
+        guards.sort_unstable_by_key(|&(place, _)| place);
+
+        let passed = self.clock.now();
+        let latest = guards.iter().map(|(_, held)| held.latest);
+        let server = latest.fold(read, i64::max);
+        for (_, held) in &mut guards {
+            held.latest = server;
+        }
+        let now = passed.unwrap_or(server);
+        let at = At { now, server };
+        let targets = call.limiters.iter().zip(&mut guards);
+        let opened = targets.map(|(target, (_, held))| held.open(target, server));
+        let mut opened = opened.collect::<Result<Vec<_>>>()?;
+        let answers = call::decide(&mut opened, at, &call.random, &call.costs);
+        answers.map_err(|(place, unusable)| {
+            let name = call.limiters[place].key.clone();
+            match unusable {
+                Unusable::OtherKind => bad_state(name),
+                Unusable::NotInitialized => Error::NotInitialized { name },
+            }
+        })
+    }
+}
+
+impl Held {
+    /// The target with its state, made where there is none.
+    fn open<'a>(&'a mut self, target: &'a Target, server: i64) -> Result<Opened<'a>> {
+        self.lock.drop_expired(server);
+        let has_window = !self.window.is_gone(server);
+        self.drop_other_expired(server);
+        let model = &target.model;
+        if model.is_on_the_window() {
+            if self.other.is_some() {
+                return Err(bad_state(target.key.clone()));
+            }
+            return Ok(Opened {
+                target,
+                state: &mut self.window,
+                lock: &mut self.lock,
+            });
+        }
+        if has_window {
+            return Err(bad_state(target.key.clone()));
+        }
+        Ok(Opened {
+            target,
+            state: &mut **self.other.get_or_insert_with(|| model.new_state()),
+            lock: &mut self.lock,
+        })
+    }
+
+    fn drop_other_expired(&mut self, server: i64) {
+        self.other.take_if(|other| !other.drop_expired(server));
+    }
+
+    /// Whether nothing is left of it.
+    pub(super) fn is_gone(&mut self, server: i64) -> bool {
+        self.lock.drop_expired(server);
+        self.drop_other_expired(server);
+        self.window.is_gone(server) && self.other.is_none() && self.lock.get().is_none()
+    }
+
+    /// Refuses a name whose key holds another kind of limiter.
+    pub(super) fn check_kind(&mut self, name: &str, server: i64) -> Result<()> {
+        self.drop_other_expired(server);
+        match self.other {
+            None => Ok(()),
+            Some(_) => Err(bad_state(name.to_owned())),
+        }
+    }
+}
+
+fn bad_state(name: String) -> Error {
+    Error::BadState { name, source: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{SHARDS, SMALLEST_SWEEP};
+    use crate::{FixedWindow, Limiter, MemoryStore, RRateLimiter, Rate, RedissonClient};
+
+    #[tokio::test(start_paused = true)]
+    async fn targets_that_nobody_asks_for_cost_no_memory_for_ever() {
+        let store = MemoryStore::new();
+        let client = RedissonClient::builder().in_memory(&store);
+        let limiter = client
+            .limiter(FixedWindow::new(1, Duration::from_secs(1)))
+            .unwrap();
+        for i in 0..10 * SHARDS * SMALLEST_SWEEP {
+            if i % 100 == 0 {
+                tokio::time::advance(Duration::from_secs(2)).await;
+            }
+            assert!(
+                limiter
+                    .decide(&i.to_string(), 1)
+                    .await
+                    .unwrap()
+                    .is_granted()
+            );
+        }
+        let shards = store.0.shards.iter();
+        let held: usize = shards
+            .map(|shard| shard.lock().unwrap().by_name.len())
+            .sum();
+        assert!(held <= SHARDS * SMALLEST_SWEEP, "{held} targets are held");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn several_decide_at_a_time_that_is_over_for_none_of_them() {
+        let store = MemoryStore::new();
+        let client = RedissonClient::builder().in_memory(&store);
+        let limiters = ["one", "other"].map(|name| client.rate_limiter(name));
+        for limiter in &limiters {
+            let rate = Rate::overall(5, Duration::from_secs(1));
+            limiter.try_set_rate(rate).await.unwrap();
+        }
+        // Somebody was decided there just after this call read the clock.
+        let later = store.0.clock.now() + 7;
+        store.limiter("other").held().latest = later;
+        let shares = limiters.map(|limiter| limiter.share(1).unwrap());
+        assert!(client.decide_all(shares).await.unwrap().is_granted());
+        for name in ["one", "other"] {
+            let limiter = store.limiter(name);
+            let mut held = limiter.held();
+            let grants = held.window.overall.grants();
+            assert!(grants.iter().all(|(score, _)| score == later), "{name}");
+            assert_eq!(held.time(0), later, "{name}");
+        }
+    }
+}

@@ -1,0 +1,601 @@
+//! The scripts against the pure model: the same random steps through both, and after each the same answer and the same
+//! keys, members, scores and times to live.
+//!
+//! Time is passed in, so nothing sleeps. Times to live run by Redis's own clock: each one set here is a multiple of
+//! 1000 s that no other step of the case uses, and what is left of it, rounded up, is what was set.
+//!
+//! `MODEL_STEPS` sets how many steps are taken, 100,000 where it is not set.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestError, TestRunner};
+use redis::aio::MultiplexedConnection;
+
+use super::acquire::{AcquireAnswer, Outcome, acquire_args};
+use super::*;
+use crate::model::{Acquire, Run};
+use crate::model::{At, Pool, Settings, Timed, Window};
+use crate::permit;
+use crate::support::Server;
+
+const STEPS_PER_CASE: usize = 50;
+const CLIENTS: [&str; 2] = ["a", "b"];
+/// What no time to live comes below.
+const TTL_UNIT: i64 = 1_000_000;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Pass(i64),
+    Acquire {
+        runs: Vec<(u32, u32)>,
+        in_line: usize,
+        summed_rate: Option<i64>,
+    },
+    /// The last acquire, sent again.
+    SendAgain,
+    Release(u32, Option<i64>),
+    /// The grant of one of the last acquires, all of it or less.
+    Refund(usize, u32, Option<i64>),
+    AvailablePermits,
+    TrySetRate(ValidRate),
+    SetRate(ValidRate),
+    UpdateRate(ValidRate, State, IfMissing),
+    Config,
+    Exists,
+    Delete,
+    Expire(Condition),
+    ExpireAt,
+    ClearExpire,
+    RemainTimeToLive,
+    Spoil(Spoil),
+}
+
+/// What peers, evictions and operators do to the keys.
+#[derive(Debug, Clone)]
+enum Spoil {
+    Value(Option<i64>),
+    LosePermits,
+    LoseHash,
+    Member { age: i64, member: Vec<u8> },
+}
+
+fn a_rate() -> impl Strategy<Value = ValidRate> {
+    (
+        prop_oneof![8 => 1..20_i64, 1 => Just(LARGEST_RATE as i64)],
+        1..2000_i64,
+        prop_oneof![3 => Just(RateType::Overall), 1 => Just(RateType::PerClient)],
+        prop_oneof![3 => Just(0), 1 => (1..9_i64).prop_map(|n| n * TTL_UNIT)],
+    )
+        .prop_map(|(permits, interval, rate_type, keep_alive)| ValidRate {
+            rate_type,
+            permits,
+            interval,
+            keep_alive,
+        })
+}
+
+fn a_member() -> impl Strategy<Value = Vec<u8>> {
+    let random = prop_oneof![
+        prop::collection::vec(any::<u8>(), 16),
+        prop::collection::vec(any::<u8>(), 8)
+    ];
+    prop_oneof![
+        8 => (random, 0..6_u32).prop_map(|(random, permits)| permit::encode(&random, permits).to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..24),
+    ]
+}
+
+fn summed_rate() -> impl Strategy<Value = Option<i64>> {
+    prop::option::of(1..20_i64)
+}
+
+fn a_step() -> impl Strategy<Value = Step> {
+    let runs = prop::collection::vec((1..8_u32, 1..5_u32), 1..4);
+    let one = (1..8_u32).prop_map(|permits| vec![(permits, 1)]);
+    let huge = Just(vec![(u32::MAX, 1)]);
+    prop_oneof![
+        8 => (1..800_i64).prop_map(Step::Pass),
+        16 => (
+            prop_oneof![4 => one, 2 => runs, 1 => huge],
+            0..3_usize,
+            summed_rate(),
+        )
+            .prop_map(|(runs, in_line, summed_rate)| Step::Acquire { runs, in_line, summed_rate }),
+        2 => Just(Step::SendAgain),
+        3 => (1..12_u32, summed_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed)),
+        3 => (0..4_usize, 1..12_u32, summed_rate())
+            .prop_map(|(which, permits, summed)| Step::Refund(which, permits, summed)),
+        2 => Just(Step::AvailablePermits),
+        1 => a_rate().prop_map(Step::TrySetRate),
+        1 => a_rate().prop_map(Step::SetRate),
+        2 => (
+            a_rate(),
+            prop_oneof![Just(State::Keep), Just(State::Reset)],
+            prop_oneof![Just(IfMissing::Create), Just(IfMissing::DoNothing)],
+        )
+            .prop_map(|(rate, state, if_missing)| Step::UpdateRate(rate, state, if_missing)),
+        1 => prop_oneof![
+            Just(Step::Config),
+            Just(Step::Exists),
+            Just(Step::Delete),
+            Just(Step::ExpireAt),
+            Just(Step::ClearExpire),
+            Just(Step::RemainTimeToLive),
+        ],
+        1 => prop_oneof![
+            Just(Condition::Always),
+            Just(Condition::IfNotSet),
+            Just(Condition::IfSet),
+            Just(Condition::IfGreater),
+            Just(Condition::IfLess),
+        ]
+        .prop_map(Step::Expire),
+        3 => prop_oneof![
+            2 => prop::option::of(-5..30_i64).prop_map(Spoil::Value),
+            1 => Just(Spoil::LosePermits),
+            1 => Just(Spoil::LoseHash),
+            2 => (-300..1500_i64, a_member()).prop_map(|(age, member)| Spoil::Member { age, member }),
+        ]
+        .prop_map(Step::Spoil),
+    ]
+}
+
+/// One key: what it holds and its time to live.
+type Held<T> = Option<(T, Option<i64>)>;
+
+/// One pool's value and members.
+type PoolState = (Held<i64>, Held<Vec<(i64, Vec<u8>)>>);
+
+/// All keys, in a form that both sides have.
+#[derive(Debug, PartialEq)]
+struct Keyspace {
+    hash: Held<BTreeMap<String, String>>,
+    overall: PoolState,
+    clients: [PoolState; 2],
+}
+
+fn of_model(window: &Window) -> Keyspace {
+    let hash = held(&window.settings).map(|(settings, ttl)| {
+        let Settings {
+            rate,
+            interval,
+            rate_type,
+            keep_alive,
+        } = settings;
+        let fields = [
+            ("rate", rate),
+            ("interval", interval),
+            ("type", rate_type.code()),
+            ("keepAliveTime", keep_alive),
+        ];
+        let fields = fields.map(|(field, number)| (field.to_owned(), number.to_string()));
+        (BTreeMap::from(fields), ttl)
+    });
+    let pool = |pool: &Pool| {
+        let grants = held(&pool.grants).map(|(grants, ttl)| {
+            let members = grants
+                .iter()
+                .map(|(score, member)| (score, member.to_vec()));
+            (members.collect(), ttl)
+        });
+        (held(&pool.value), grants)
+    };
+    let nothing = Pool::default();
+    Keyspace {
+        hash,
+        overall: pool(&window.overall),
+        clients: CLIENTS.map(|client| pool(window.clients.get(client).unwrap_or(&nothing))),
+    }
+}
+
+fn held<T: Clone>(key: &Timed<T>) -> Held<T> {
+    key.get().map(|value| (value.clone(), key.expires_at()))
+}
+
+const READ_ALL: &str = r"
+local function ttl(key) return redis.call('pttl', key) end
+local answer = { redis.call('hgetall', KEYS[1]), ttl(KEYS[1]) }
+for i = 2, #KEYS, 2 do
+  table.insert(answer, redis.call('get', KEYS[i]))
+  table.insert(answer, ttl(KEYS[i]))
+  table.insert(answer, redis.call('zrange', KEYS[i + 1], 0, -1, 'withscores'))
+  table.insert(answer, ttl(KEYS[i + 1]))
+end
+return answer
+";
+
+type Members = Vec<(Vec<u8>, i64)>;
+type RawPool = (Option<i64>, i64, Members, i64);
+
+async fn of_redis(connection: &mut MultiplexedConnection, keys: &[Keys; 2]) -> Keyspace {
+    let [a, b] = keys;
+    let mut command = redis::cmd("EVAL");
+    command.arg(READ_ALL).arg(7).arg(&[
+        &a.name,
+        &a.value,
+        &a.permits,
+        &a.client_value,
+        &a.client_permits,
+        &b.client_value,
+        &b.client_permits,
+    ]);
+    let answer: Vec<Value> = command.query_async(connection).await.unwrap();
+    let hash: BTreeMap<String, String> = from_redis_value(answer[0].clone()).unwrap();
+    let ttl: i64 = from_redis_value(answer[1].clone()).unwrap();
+    let pool = |at: usize| {
+        let raw = Value::Array(answer[at..at + 4].to_vec());
+        let (value, value_ttl, members, ttl): RawPool = from_redis_value(raw).unwrap();
+        let members: Vec<_> = members.into_iter().map(|(m, score)| (score, m)).collect();
+        (
+            value.map(|value| (value, as_set(value_ttl))),
+            (!members.is_empty()).then(|| (members, as_set(ttl))),
+        )
+    };
+    Keyspace {
+        hash: (!hash.is_empty()).then(|| (hash, as_set(ttl))),
+        overall: pool(2),
+        clients: [pool(6), pool(10)],
+    }
+}
+
+/// The time to live that was set, from what is left of it.
+fn as_set(left: i64) -> Option<i64> {
+    (left >= 0).then(|| (left + TTL_UNIT - 1) / TTL_UNIT * TTL_UNIT)
+}
+
+/// Both sides of the comparison, and what the steps need to refer back to.
+struct Sides {
+    redis: RedisStore,
+    connection: MultiplexedConnection,
+    model: Window,
+    keys: [Keys; 2],
+    now: Arc<AtomicI64>,
+    calls: u64,
+    last_call: Option<Acquire>,
+    grants: Vec<Grant>,
+    next_ttl: i64,
+}
+
+impl Sides {
+    /// Takes a step on both sides and compares the answers.
+    async fn take(&mut self, step: &Step, client: usize) {
+        let keys = self.keys[client].clone();
+        let client = CLIENTS[client];
+        let at = At {
+            now: self.now.load(Ordering::Relaxed),
+            server: 0,
+        };
+        match step {
+            Step::Pass(millis) => {
+                self.now.fetch_add(*millis, Ordering::Relaxed);
+            }
+            Step::Acquire {
+                runs,
+                in_line,
+                summed_rate,
+            } => {
+                self.calls += 1;
+                // No member that a spoil step makes has these bytes.
+                let mut random = [0xa5; 16];
+                // Not in ascending order, so that equal scores are ordered by what follows the length byte.
+                random[..8].copy_from_slice(&self.calls.wrapping_mul(0x9e37_79b9).to_le_bytes());
+                let runs = runs.iter().map(|&(permits, count)| Run { permits, count });
+                let requests = Requests {
+                    runs: runs.collect(),
+                    runs_in_line: *in_line,
+                };
+                let call = Acquire {
+                    random,
+                    sent_before: false,
+                    summed_rate: *summed_rate,
+                    requests,
+                };
+                self.acquire(&keys, at, client, call).await;
+            }
+            Step::SendAgain => {
+                if let Some(call) = self.last_call.clone() {
+                    let call = Acquire {
+                        sent_before: true,
+                        ..call
+                    };
+                    self.acquire(&keys, at, client, call).await;
+                }
+            }
+            Step::Release(permits, summed_rate) => {
+                let redis = self.redis.release(&keys, *permits, *summed_rate).await;
+                let model = self.model.release(at, client, *permits, *summed_rate);
+                assert_eq!(initialized(redis), model.ok().map(|_left| ()));
+            }
+            Step::Refund(which, permits, summed_rate) => {
+                let Some(last) = self.grants.len().checked_sub(which + 1) else {
+                    return;
+                };
+                let grant = Grant {
+                    permits: *permits,
+                    ..self.grants[last]
+                };
+                let redis = self.redis.refund(&keys, &grant, *summed_rate).await;
+                let model = self.model.refund(at, client, &grant, *summed_rate);
+                assert_eq!(initialized(redis), model.ok());
+            }
+            Step::AvailablePermits => {
+                let redis = self.redis.available_permits(&keys).await;
+                assert_eq!(
+                    initialized(redis),
+                    self.model.available_permits(at, client).ok()
+                );
+            }
+            Step::TrySetRate(rate) => {
+                let redis = self.redis.try_set_rate(&keys, *rate).await.unwrap();
+                assert_eq!(redis, self.model.try_set_rate(at, client, *rate));
+            }
+            Step::SetRate(rate) => {
+                self.redis.set_rate(&keys, *rate).await.unwrap();
+                self.model.set_rate(at, client, *rate);
+            }
+            Step::UpdateRate(rate, state, if_missing) => {
+                let redis = self.redis.update_rate(&keys, *rate, *state, *if_missing);
+                let keep = *state == State::Keep;
+                let only_existing = *if_missing == IfMissing::DoNothing;
+                let model = self
+                    .model
+                    .update_rate(at, client, *rate, keep, only_existing);
+                assert_eq!(redis.await.unwrap(), model);
+            }
+            Step::Config => {
+                let redis = self.redis.config(&keys).await.unwrap();
+                let model = self.model.config(at.server).map(|settings| {
+                    let Settings {
+                        rate,
+                        interval,
+                        rate_type,
+                        keep_alive,
+                    } = settings;
+                    let [rate, interval, keep_alive] =
+                        [rate, interval, keep_alive].map(i64::unsigned_abs);
+                    Rate::from_stored(rate_type, rate, interval, keep_alive)
+                });
+                assert_eq!(redis, model);
+            }
+            Step::Exists => {
+                let redis = self.redis.exists(&keys).await.unwrap();
+                assert_eq!(redis, self.model.exists(at.server));
+            }
+            Step::Delete => {
+                let redis = self.redis.delete(&keys).await.unwrap();
+                assert_eq!(redis, self.model.delete(client, at.server));
+            }
+            Step::Expire(condition) => {
+                let expiry = Expiry::In(self.new_ttl());
+                let redis = self.redis.expire(&keys, expiry, *condition).await.unwrap();
+                assert_eq!(
+                    redis,
+                    self.model.expire(client, at.server, expiry, *condition)
+                );
+            }
+            Step::ExpireAt => {
+                // A time that has passed, so that the keys go.
+                let expiry = Expiry::At(-1);
+                let always = Condition::Always;
+                let redis = self
+                    .redis
+                    .expire(&keys, Expiry::At(1), always)
+                    .await
+                    .unwrap();
+                assert_eq!(redis, self.model.expire(client, at.server, expiry, always));
+            }
+            Step::ClearExpire => {
+                let redis = self.redis.clear_expire(&keys).await.unwrap();
+                assert_eq!(redis, self.model.clear_expire(client, at.server));
+            }
+            Step::RemainTimeToLive => {
+                let redis = match self.redis.remain_time_to_live(&keys).await.unwrap() {
+                    TimeToLive::Missing => None,
+                    TimeToLive::Unlimited => Some(None),
+                    TimeToLive::Remaining(left) => Some(as_set(left.as_millis() as i64)),
+                };
+                assert_eq!(redis, self.model.remain_time_to_live(at.server));
+            }
+            Step::Spoil(spoil) => self.spoil(spoil, &keys, at).await,
+        }
+    }
+
+    async fn acquire(&mut self, keys: &Keys, at: At, client: &str, call: Acquire) {
+        let redis = loop {
+            let rate_type = keys.last_type.get();
+            let in_company = self.calls.is_multiple_of(8) && !call.sent_before;
+            let answer = match in_company {
+                true => self.ask_in_company(keys, rate_type, &call).await,
+                false => None,
+            };
+            let answer = match answer {
+                Some(answer) => Ok(answer),
+                None => {
+                    let args = acquire_args(&call, rate_type, Some(at.now), None);
+                    let of_type = keys.of_type(rate_type);
+                    script::ACQUIRE
+                        .run(&*self.redis.connection, &of_type, &args)
+                        .await
+                }
+            };
+            let answer = match answer {
+                Ok(answer) => {
+                    AcquireAnswer::read(&keys.name, answer, Some(at.now), call.summed_rate).unwrap()
+                }
+                Err(error) => break initialized(Err(failure::of_answer(&keys.name, error))),
+            };
+            match answer.outcome {
+                Outcome::Decided(answer) => break Some(answer),
+                Outcome::OtherType(rate_type) => keys.last_type.set(rate_type),
+                Outcome::Late => panic!("there was no deadline"),
+            }
+        };
+        let model = self.model.acquire(at, client, &call).ok();
+        assert_eq!(redis, model);
+        if let Some(answer) = model {
+            let taken = call.requests.taken(answer.balance, answer.rate);
+            if taken > 0 {
+                self.grants.push(Grant {
+                    score: answer.score,
+                    random: call.random,
+                    permits: taken as u32,
+                });
+            }
+        }
+        self.last_call = Some(call);
+    }
+
+    /// Asks in one call with others, before and behind it, that fail.
+    async fn ask_in_company(
+        &self,
+        keys: &Keys,
+        rate_type: RateType,
+        call: &Acquire,
+    ) -> Option<Value> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let shared_calls = &self.redis.shared_calls;
+        let ask = |keys| shared_calls.ask(keys, rate_type, call, deadline);
+        let missing = Keys::new("missing", "client");
+        // Where its settings should be is another limiter's value, or nothing.
+        let wrong = Keys::new(&keys.value, "client");
+        let (before, answer, behind) = tokio::join!(ask(&missing), ask(keys), ask(&wrong));
+        assert!(before.is_none() && behind.is_none());
+        let sent = answer?.expect("the call was made");
+        assert_eq!(sent.now, self.redis.clock.now());
+        Some(sent.answer)
+    }
+
+    async fn spoil(&mut self, spoil: &Spoil, keys: &Keys, at: At) {
+        let connection = &mut self.connection;
+        let mut command = redis::Cmd::new();
+        match spoil {
+            Spoil::Value(Some(value)) => {
+                command.arg("SET").arg(&keys.value).arg(value);
+                self.model.overall.value.set(*value);
+            }
+            Spoil::Value(None) => {
+                command.arg("DEL").arg(&keys.value);
+                self.model.overall.value.remove();
+            }
+            Spoil::LosePermits => {
+                command.arg("DEL").arg(&keys.permits);
+                self.model.overall.grants.remove();
+            }
+            Spoil::LoseHash => {
+                command.arg("DEL").arg(&keys.name);
+                self.model.settings.remove();
+            }
+            Spoil::Member { age, member } => {
+                let score = at.now - age;
+                command
+                    .arg("ZADD")
+                    .arg(&keys.permits)
+                    .arg(score)
+                    .arg(member);
+                let grants = &mut self.model.overall.grants;
+                grants
+                    .get_or_set(crate::model::Grants::new)
+                    .insert_member(score, member);
+            }
+        }
+        command.exec_async(connection).await.unwrap();
+    }
+
+    fn new_ttl(&mut self) -> i64 {
+        self.next_ttl += TTL_UNIT;
+        self.next_ttl
+    }
+}
+
+/// The answer, or `None` where the limiter has no rate. Any other error is not expected here.
+fn initialized<T>(answer: Result<T>) -> Option<T> {
+    match answer {
+        Ok(answer) => Some(answer),
+        Err(Error::NotInitialized { .. }) => None,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+#[test]
+fn the_scripts_and_the_model_give_the_same_answers_and_the_same_state() {
+    let steps = std::env::var("MODEL_STEPS").map_or(100_000, |steps| steps.parse().unwrap());
+    let cases = u32::try_from(steps / STEPS_PER_CASE).unwrap().max(2);
+    // Two at a time, each with its own server: client and server take turns.
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| compare(cases / 2));
+        }
+    });
+}
+
+/// Runs so many cases and panics with the fewest steps that tell the two sides apart.
+fn compare(cases: u32) {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let connection = runtime.block_on(server.connection());
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..Config::default()
+    };
+    let step = (a_step(), prop_oneof![3 => Just(0_usize), 1 => Just(1)]);
+    let case = (a_rate(), prop::collection::vec(step, STEPS_PER_CASE));
+    let names = AtomicI64::new(0);
+    let run = |(rate, steps): (ValidRate, Vec<(Step, usize)>)| {
+        let name = names.fetch_add(1, Ordering::Relaxed).to_string();
+        runtime.block_on(compare_case(&connection, &name, rate, &steps));
+        Ok(())
+    };
+    match TestRunner::new(config).run(&case, run) {
+        Ok(()) => {}
+        Err(TestError::Fail(why, (rate, steps))) => {
+            let steps: Vec<_> = steps.iter().map(|step| format!("{step:?}")).collect();
+            panic!("{why}\nThe fewest steps: {rate:?}\n{}", steps.join("\n"));
+        }
+        Err(aborted) => panic!("{aborted}"),
+    }
+}
+
+async fn compare_case(
+    connection: &MultiplexedConnection,
+    name: &str,
+    rate: ValidRate,
+    steps: &[(Step, usize)],
+) {
+    let now = Arc::new(AtomicI64::new(1_000_000));
+    let clock = Clock::from_fn({
+        let now = Arc::clone(&now);
+        move || now.load(Ordering::Relaxed)
+    });
+    let mut sides = Sides {
+        redis: RedisStore::over(connection.clone(), clock, Duration::from_secs(30)),
+        connection: connection.clone(),
+        model: Window::default(),
+        keys: CLIENTS.map(|client| Keys::new(name, client)),
+        now,
+        calls: 0,
+        last_call: None,
+        grants: Vec::new(),
+        next_ttl: 10 * TTL_UNIT,
+    };
+    let asked = sides.redis.server_deadline(name, Duration::ZERO).await;
+    asked.unwrap(); // a shared call needs the server's time
+    sides.take(&Step::TrySetRate(rate), 0).await;
+    for (step, client) in steps {
+        sides.take(step, *client).await;
+        let redis = of_redis(&mut sides.connection, &sides.keys).await;
+        assert_eq!(redis, of_model(&sides.model), "after {step:?}");
+    }
+    for keys in &sides.keys {
+        let mut delete = redis::cmd("DEL");
+        delete.arg(&keys.in_order());
+        delete.exec_async(&mut sides.connection).await.unwrap();
+    }
+}

@@ -1,0 +1,328 @@
+//! The whole queue over a store that takes its time: the in-memory one behind a delay each way, with tokio's time paused,
+//! so that every run of a seed is the same run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use proptest::prelude::*;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Queue;
+use crate::clock::Clock;
+use crate::decision::Grant;
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::model::{Answer, Condition, Expiry, Requests};
+use crate::permit::Random;
+use crate::policy::call::{Answers, Call};
+use crate::rate::{Rate, ValidRate};
+use crate::store::memory::{MemoryClient, MemoryStore};
+use crate::store::{IfMissing, State, Store, TimeToLive};
+
+const TRAVEL: Duration = Duration::from_millis(2);
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[derive(Debug)]
+struct DistantStore {
+    memory: MemoryClient,
+    calls: AtomicUsize,
+    is_away: AtomicBool,
+}
+
+impl DistantStore {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            memory: MemoryClient::new(&MemoryStore::new(), Clock::server()),
+            calls: AtomicUsize::new(0),
+            is_away: AtomicBool::new(false),
+        })
+    }
+
+    async fn queue(self: &Arc<Self>, rate: Rate) -> Arc<Queue> {
+        let keys = Keys::new("limiter", "client");
+        let rate = rate.validate().unwrap();
+        self.memory.set_rate(&keys, rate).await.unwrap();
+        Arc::new(Queue::new(
+            Arc::clone(self) as _,
+            keys,
+            Arc::default(),
+            Arc::default(),
+        ))
+    }
+
+    async fn available(&self, queue: &Queue) -> i64 {
+        self.memory.available_permits(&queue.keys).await.unwrap()
+    }
+
+    async fn travel(&self) -> Result<()> {
+        sleep(TRAVEL).await;
+        if self.is_away.load(Ordering::Relaxed) {
+            return Err(Error::Indeterminate { source: None });
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for DistantStore {
+    fn is_cluster(&self) -> bool {
+        false
+    }
+
+    async fn acquire(
+        &self,
+        keys: &Keys,
+        random: Random,
+        requests: Requests,
+        summed_rate: Option<i64>,
+    ) -> Result<Answer> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.travel().await?;
+        let answer = self.memory.acquire(keys, random, requests, summed_rate);
+        let answer = answer.await;
+        self.travel().await?;
+        answer
+    }
+
+    async fn decide(&self, call: &Call) -> Result<Answers> {
+        self.memory.decide(call).await
+    }
+
+    async fn refund(&self, keys: &Keys, grant: &Grant, summed_rate: Option<i64>) -> Result<u32> {
+        self.travel().await?;
+        let answer = self.memory.refund(keys, grant, summed_rate).await;
+        self.travel().await?;
+        answer
+    }
+
+    async fn release(&self, keys: &Keys, permits: u32, summed_rate: Option<i64>) -> Result<()> {
+        self.memory.release(keys, permits, summed_rate).await
+    }
+
+    async fn available_permits(&self, keys: &Keys) -> Result<i64> {
+        self.memory.available_permits(keys).await
+    }
+
+    async fn try_set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<bool> {
+        self.memory.try_set_rate(keys, rate).await
+    }
+
+    async fn set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<()> {
+        self.memory.set_rate(keys, rate).await
+    }
+
+    async fn update_rate(
+        &self,
+        keys: &Keys,
+        rate: ValidRate,
+        state: State,
+        if_missing: IfMissing,
+    ) -> Result<bool> {
+        self.memory.update_rate(keys, rate, state, if_missing).await
+    }
+
+    async fn config(&self, keys: &Keys) -> Result<Option<Rate>> {
+        self.memory.config(keys).await
+    }
+
+    async fn exists(&self, keys: &Keys) -> Result<bool> {
+        self.memory.exists(keys).await
+    }
+
+    async fn delete(&self, keys: &Keys) -> Result<bool> {
+        self.memory.delete(keys).await
+    }
+
+    async fn expire(&self, keys: &Keys, expiry: Expiry, condition: Condition) -> Result<bool> {
+        self.memory.expire(keys, expiry, condition).await
+    }
+
+    async fn clear_expire(&self, keys: &Keys) -> Result<bool> {
+        self.memory.clear_expire(keys).await
+    }
+
+    async fn remain_time_to_live(&self, keys: &Keys) -> Result<TimeToLive> {
+        self.memory.remain_time_to_live(keys).await
+    }
+}
+
+/// Runs a future with tokio's time paused, in a runtime of its own.
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime.unwrap().block_on(future)
+}
+
+/// What a caller does: asks for so many permits after a while, and gives up after another, if at all.
+type Caller = (u32, u64, Option<u64>);
+
+fn callers() -> impl Strategy<Value = Vec<Caller>> {
+    let caller = (1..4_u32, 0..30_u64, prop::option::of(0..30_u64));
+    prop::collection::vec(caller, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn requests_in_one_call_get_what_they_would_have_got_one_by_one(
+        rate in 1..40_u64,
+        permits in prop::collection::vec(1..8_u32, 1..50),
+    ) {
+        run(async {
+            let store = DistantStore::new();
+            let queue = store.queue(Rate::overall(rate, HOUR)).await;
+            let mut asking = Vec::new();
+            for &permits in &permits {
+                let queue = Arc::clone(&queue);
+                asking.push(tokio::spawn(async move { queue.decide(permits).await }));
+            }
+            let alone = DistantStore::new();
+            let queue_of_one = alone.queue(Rate::overall(rate, HOUR)).await;
+            for (&permits, combined) in permits.iter().zip(asking) {
+                let combined = combined.await.unwrap();
+                let one_by_one = queue_of_one.decide(permits).await;
+                match (combined, one_by_one) {
+                    (Ok(combined), Ok(one_by_one)) => {
+                        assert_eq!(combined.is_granted(), one_by_one.is_granted());
+                    }
+                    (Err(Error::PermitsExceedRate { .. }), Err(Error::PermitsExceedRate { .. })) => {}
+                    (combined, one_by_one) => panic!("{combined:?} but alone {one_by_one:?}"),
+                }
+            }
+            assert_eq!(store.available(&queue).await, alone.available(&queue_of_one).await);
+            let calls = store.calls.load(Ordering::Relaxed);
+            assert!(calls <= 2, "{calls} calls: the first one's own, and one for all others");
+        });
+    }
+
+    #[test]
+    fn whoever_gives_up_at_any_moment_keeps_nothing_and_holds_up_nobody(
+        rate in 1..60_u64,
+        callers in callers(),
+    ) {
+        run(async {
+            let store = DistantStore::new();
+            let queue = store.queue(Rate::overall(rate, HOUR)).await;
+            let mut asking = JoinSet::new();
+            for (permits, after, patience) in callers {
+                let permits = permits.min(rate as u32);
+                let queue = Arc::clone(&queue);
+                asking.spawn(async move {
+                    sleep(Duration::from_millis(after)).await;
+                    // Those who never give up end when nothing is left for them.
+                    let patience = Duration::from_millis(patience.unwrap_or(5_000));
+                    let granted = timeout(patience, queue.wait(permits, None)).await;
+                    match granted {
+                        Ok(granted) => i64::from(permits) * i64::from(granted.unwrap()),
+                        Err(_given_up) => 0,
+                    }
+                });
+            }
+            let mut held = 0;
+            while let Some(permits) = asking.join_next().await {
+                held += permits.unwrap();
+            }
+            // What is on its way back arrives.
+            sleep(4 * TRAVEL).await;
+            assert_eq!(store.available(&queue).await, rate as i64 - held);
+        });
+    }
+
+    #[test]
+    fn with_permits_coming_back_everybody_who_waits_is_served(
+        rate in 3..10_u64,
+        callers in callers(),
+    ) {
+        run(async {
+            let store = DistantStore::new();
+            let queue = store.queue(Rate::overall(rate, Duration::from_millis(50))).await;
+            let mut asking = JoinSet::new();
+            for (permits, after, patience) in callers {
+                let queue = Arc::clone(&queue);
+                asking.spawn(async move {
+                    sleep(Duration::from_millis(after)).await;
+                    match patience {
+                        None => assert!(queue.wait(permits, None).await.unwrap()),
+                        Some(patience) => {
+                            let until = Instant::now() + Duration::from_millis(patience);
+                            queue.wait(permits, Some(until)).await.unwrap();
+                        }
+                    }
+                });
+            }
+            // No more than 60 callers of 3 permits, 3 permits each 50 ms and what the line's wait adds.
+            let all = async { while let Some(done) = asking.join_next().await { done.unwrap() } };
+            timeout(Duration::from_secs(60), all).await.expect("somebody waits for ever");
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_is_told_to_all_who_wait_and_asked_again_by_the_next() {
+    let store = DistantStore::new();
+    let queue = store.queue(Rate::overall(1, HOUR)).await;
+    assert!(queue.wait(1, None).await.unwrap());
+    let mut waiting = JoinSet::new();
+    for _ in 0..10 {
+        let queue = Arc::clone(&queue);
+        waiting.spawn(async move { queue.wait(1, None).await });
+    }
+    sleep(Duration::from_millis(100)).await;
+    store.is_away.store(true, Ordering::Relaxed);
+    while let Some(answer) = waiting.join_next().await {
+        assert!(matches!(answer.unwrap(), Err(Error::Indeterminate { .. })));
+    }
+    store.is_away.store(false, Ordering::Relaxed);
+    assert!(!queue.decide(1).await.unwrap().is_granted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_that_nobody_waits_in_any_more_lets_the_queue_go() {
+    let store = DistantStore::new();
+    let queue = store.queue(Rate::overall(1, HOUR)).await;
+    assert!(queue.wait(1, None).await.unwrap());
+    let waited = timeout(Duration::from_millis(100), queue.wait(1, None)).await;
+    assert!(waited.is_err(), "there is no permit for an hour");
+    sleep(2 * super::LONGEST_SLEEP).await;
+    let handles = Arc::strong_count(&queue);
+    assert_eq!(handles, 1, "the driver still holds the queue");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_was_handed_over_and_not_picked_up_goes_back() {
+    let store = DistantStore::new();
+    let queue = store.queue(Rate::overall(3, HOUR)).await;
+    let lone = tokio::spawn({
+        let queue = Arc::clone(&queue);
+        async move { queue.decide(1).await }
+    });
+    tokio::task::yield_now().await; // it is under way, so the next two share a call
+    let (first, second) = {
+        let ask = |queue: &Arc<Queue>| {
+            let queue = Arc::clone(queue);
+            async move { queue.decide(1).await.map(|decision| decision.is_granted()) }
+        };
+        let (first, second) = (ask(&queue), ask(&queue));
+        let (abort, aborted) = tokio::sync::oneshot::channel::<tokio::task::AbortHandle>();
+        let first = tokio::spawn(async move {
+            let second = aborted.await.unwrap();
+            let granted = first.await;
+            second.abort(); // its answer came with ours, and it has not seen it yet
+            granted
+        });
+        let second = tokio::spawn(second);
+        abort.send(second.abort_handle()).unwrap();
+        (first, second)
+    };
+    assert!(lone.await.unwrap().unwrap().is_granted());
+    assert!(first.await.unwrap().unwrap());
+    assert!(second.await.unwrap_err().is_cancelled());
+    sleep(4 * TRAVEL).await;
+    assert_eq!(store.available(&queue).await, 1);
+}
