@@ -38,7 +38,7 @@ use crate::error::{Error, Result};
 use crate::model::Answer;
 use crate::store::{AcquireCall, LimiterStore};
 use driver::Driver;
-use plain::Plain;
+use plain::{Decided, Plain};
 use state::{Known, State, Waiter};
 use waiter::{FirstTry, Ticket};
 
@@ -77,9 +77,15 @@ impl WaitQueue {
 
     /// Decides now, without waiting for permits.
     pub(crate) async fn check(&self, permits: u32) -> Result<Decision> {
+        Ok(self.decide(permits).await?.decision)
+    }
+
+    async fn decide(&self, permits: u32) -> Result<Decided> {
         if let Some(answer) = self.store().acquire_now(permits) {
             let (id, answer) = answer?;
-            return decision_alone(self.line.name(), id, permits, &answer);
+            let decision = decision_alone(self.line.name(), id, permits, &answer)?;
+            let wait = answer.wait();
+            return Ok(Decided { decision, wait });
         }
         self.plain.ask((), permits).await
     }
@@ -90,8 +96,8 @@ impl WaitQueue {
             return is_granted;
         }
         // In its own box, so that a future that needs none of this is small.
-        let decision = Box::pin(self.plain.ask((), permits)).await?;
-        Ok(decision.is_granted())
+        let decided = Box::pin(self.plain.ask((), permits)).await?;
+        Ok(decided.decision.is_granted())
     }
 
     /// Waits in line until the permits are granted; `false` where `until` came first.
@@ -101,15 +107,15 @@ impl WaitQueue {
         let mut first_try = FirstTry::start(&self.line, sequence);
         if first_try.is_some() {
             let sent_at = Instant::now();
-            match within(until, self.check(permits)).await {
+            match within(until, self.decide(permits)).await {
                 None => return Ok(false),
                 Some(Err(error)) => return Err(error),
-                Some(Ok(Decision::Granted { .. })) => return Ok(true),
-                Some(Ok(Decision::Denied {
-                    remaining,
-                    retry_after,
-                    ..
-                })) => denied = Some(Known::new(remaining, sent_at, retry_after)),
+                Some(Ok(Decided { decision, wait })) => match decision {
+                    Decision::Granted { .. } => return Ok(true),
+                    Decision::Denied { remaining, .. } => {
+                        denied = Some(Known::new(remaining, sent_at, wait));
+                    }
+                },
             }
         }
         loop {
