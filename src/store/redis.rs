@@ -7,6 +7,7 @@
 mod acquire;
 #[cfg(test)]
 mod against_model;
+pub(crate) mod background;
 pub(crate) mod connection;
 pub(crate) mod decide;
 mod failure;
@@ -32,6 +33,7 @@ use crate::permit::Random;
 use crate::policy::call::{Answers, Call};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::script::{self, Args, Script};
+use background::Background;
 use connection::{Connected, Connection};
 use retry::{Attempts, Repeat};
 use server_time::ServerTime;
@@ -44,6 +46,7 @@ pub(crate) struct RedisStore {
     response_timeout: Duration,
     server_time: Arc<ServerTime>,
     shared_calls: Arc<SharedCalls>,
+    background: Background,
 }
 
 impl RedisStore {
@@ -82,7 +85,14 @@ impl RedisStore {
             response_timeout,
             server_time,
             shared_calls: Arc::new(shared_calls),
+            background: Background::default(),
         }
+    }
+
+    /// Where work runs that must not depend on a caller's runtime.
+    #[allow(dead_code, reason = "cancelled calls are going to give their permits back there")]
+    pub(crate) fn background(&self) -> &Background {
+        &self.background
     }
 
     fn attempts(&self, repeat: Repeat) -> Attempts {
