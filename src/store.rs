@@ -1,7 +1,7 @@
 //! Where limiters are kept. A [`Store`] is one client's; a [`LimiterStore`] is one limiter of it, and each of its methods
 //! is one atomic step.
 
-mod acquire_call;
+pub(crate) mod acquire_call;
 pub(crate) mod memory;
 pub(crate) mod redis;
 

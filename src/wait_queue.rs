@@ -41,6 +41,9 @@ use desk::{Desk, Next, Request, Wake};
 /// How long the line sleeps at most before it asks again, whatever wait it was told.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// After permits are back, the line waits so long until it asks.
+const SLACK: Duration = Duration::from_millis(3);
+
 pub(crate) struct Queue {
     store: Arc<dyn LimiterStore>,
     desk: Mutex<Desk>,
@@ -144,7 +147,7 @@ impl Queue {
             let receiver = match self.ask_before_the_line(permits).await {
                 Some(Ok(Decision::Granted { .. })) => return Ok(()),
                 Some(Ok(Decision::Denied { retry_after, .. })) => {
-                    let ask_at = Instant::now() + retry_after.min(LONGEST_SLEEP);
+                    let ask_at = Instant::now() + (retry_after + SLACK).min(LONGEST_SLEEP);
                     self.put_down(self.desk(), permits, turn, |desk, request| {
                         desk.join_line_denied(request, ask_at)
                     })

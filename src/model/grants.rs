@@ -88,6 +88,14 @@ impl Entry {
     }
 }
 
+/// A grant that was looked for.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) score: i64,
+    pub(super) permits: u32,
+}
+
 /// Members in ascending order. New ones nearly always go to the end, and old ones leave from the front.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Grants {
@@ -183,13 +191,20 @@ impl Grants {
         self.entries.drain(..over);
     }
 
-    /// Score and permits of the grant with these random bytes.
-    pub(super) fn find(&self, random: &Random) -> Option<(i64, u32)> {
-        let entry = self
-            .entries
-            .iter()
-            .find(|entry| entry.member.is_named(random))?;
-        Some((entry.score, entry.permits() as u32))
+    /// How many grants have a higher score.
+    pub(super) fn newer(&self, score: i64) -> i64 {
+        let older = self.entries.partition_point(|entry| entry.score <= score);
+        (self.entries.len() - older) as i64
+    }
+
+    /// The grants with these random bytes, in their order.
+    #[cfg(test)]
+    pub(super) fn find(&self, random: &Random) -> impl Iterator<Item = Found> {
+        let named = { self.entries.iter() }.filter(|entry| entry.member.is_named(random));
+        named.map(|entry| Found {
+            score: entry.score,
+            permits: entry.permits() as u32,
+        })
     }
 
     /// Takes permits out of the oldest grants but the first so many, whole ones first, and tells how many it found.

@@ -37,19 +37,17 @@ impl Batch {
     }
 
     pub(super) fn requests(&self) -> Requests {
-        let mut requests = Requests::default();
-        for (place, request) in self.requests.iter().enumerate() {
-            // A run is either in line or not.
-            let may_join = place != self.in_line;
+        let mut requests = Requests {
+            in_line: self.in_line > 0,
+            ..Requests::default()
+        };
+        for request in &self.requests {
             match requests.runs.last_mut() {
-                Some(run) if may_join && run.permits == request.permits => run.count += 1,
+                Some(run) if run.permits == request.permits => run.count += 1,
                 _ => requests.runs.push(Run {
                     permits: request.permits,
                     count: 1,
                 }),
-            }
-            if place < self.in_line {
-                requests.runs_in_line = requests.runs.len();
             }
         }
         requests
@@ -65,7 +63,7 @@ impl Batch {
         let requests = self.requests();
         let mut left = answer.balance;
         let mut decisions = Vec::with_capacity(self.requests.len());
-        for (run, granted) in requests.served(answer.balance, answer.rate) {
+        for (run, granted) in requests.served(answer) {
             for place in 0..run.count {
                 let is_granted = place < granted;
                 if is_granted {

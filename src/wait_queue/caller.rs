@@ -69,7 +69,7 @@ impl Drop for LoneCall {
         let (queue, permits, random) = (Arc::clone(&self.queue), self.permits, self.random);
         self.handle.spawn(async move {
             if let Ok(answer) = call.await
-                && Requests::one(permits).taken(answer.balance, answer.rate) > 0
+                && Requests::one(permits).taken(&answer) > 0
             {
                 let score = answer.score;
                 queue

@@ -162,7 +162,9 @@ impl Desk {
             batch.fill_from(&mut self.line);
             batch.in_line = batch.requests.len();
         }
-        batch.fill_from(&mut self.arrivals);
+        if batch.requests.is_empty() {
+            batch.fill_from(&mut self.arrivals);
+        }
         if !batch.requests.is_empty() {
             self.driver = Driver::Calling;
             self.ask_line_again = false;

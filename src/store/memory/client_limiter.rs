@@ -115,8 +115,7 @@ impl LimiterStore for MemoryLimiter {
 
     async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Answer> {
         self.with(|held, at| {
-            let requests = call.requests.clone();
-            let answer = held.decide(at, &self.keys.client_id, call.id, requests);
+            let answer = held.decide_call(at, &self.keys.client_id, call);
             answer.map_err(|NotInitialized| not_initialized(&self.keys))
         })
     }

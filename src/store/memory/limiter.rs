@@ -14,6 +14,7 @@ use crate::model::{Acquire, Answer, At, NotInitialized, Requests, Timed, Window}
 use crate::permit::{Names, Random};
 use crate::policy;
 use crate::rate::RateType;
+use crate::store::AcquireCall;
 
 /// One name's limiter, there or not. Whoever has it finds it without the map, and the map keeps it as long as anybody
 /// has it: so a name never has two. On cache lines of its own, so that threads on different limiters do not meet.
@@ -83,19 +84,49 @@ impl Held {
         self.latest
     }
 
-    pub(super) fn decide(
+    /// Decides a request that has an id and nothing else.
+    #[inline]
+    fn decide(
         &mut self,
         at: At,
         client: &str,
         random: Random,
         requests: Requests,
     ) -> Result<Answer, NotInitialized> {
-        let call = Acquire {
-            random,
-            sent_before: false,
-            summed_rate: self.summed_rate,
-            requests,
-        };
+        self.acquire(
+            at,
+            client,
+            Acquire {
+                random,
+                summed_rate: self.summed_rate,
+                requests,
+                newer_than: None,
+                set_up: None,
+            },
+        )
+    }
+
+    pub(super) fn decide_call(
+        &mut self,
+        at: At,
+        client: &str,
+        call: &AcquireCall,
+    ) -> Result<Answer, NotInitialized> {
+        self.acquire(
+            at,
+            client,
+            Acquire {
+                random: call.id,
+                summed_rate: self.summed_rate,
+                requests: call.requests.clone(),
+                newer_than: call.newer_than,
+                set_up: call.set_up,
+            },
+        )
+    }
+
+    #[inline]
+    fn acquire(&mut self, at: At, client: &str, call: Acquire) -> Result<Answer, NotInitialized> {
         let answer = self.window.acquire(at, client, &call)?;
         if answer.counted > 0 {
             self.summed_rate = Some(answer.rate);
@@ -128,7 +159,7 @@ impl Held {
         let is_shared = settings.is_some_and(|it| it.rate_type == RateType::Overall);
         // Of a request above the rate the answer does not tell what is there.
         if is_shared && at.now == at.server && i64::from(permits) <= answer.rate {
-            let taken = Requests::one(permits).taken(answer.balance, answer.rate);
+            let taken = Requests::one(permits).taken(answer);
             self.offered = Offered::new(at.now, answer.balance - taken);
         }
     }
