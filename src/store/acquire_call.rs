@@ -6,13 +6,17 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::model::Requests;
+use crate::model::{Requests, SetUp};
 use crate::permit::{Random, new_random};
 
 #[derive(Debug)]
 pub(crate) struct AcquireCall {
     pub(crate) id: Random,
     pub(crate) requests: Requests,
+    /// Has the answer tell how many grants have a higher score than this.
+    pub(crate) newer_than: Option<i64>,
+    /// The settings that the limiter must have.
+    pub(crate) set_up: Option<SetUp>,
     /// Whether an attempt may have been executed.
     may_have_run: AtomicBool,
     /// Whether permits were delivered.
@@ -27,11 +31,17 @@ impl AcquireCall {
         Self {
             id: new_random(),
             requests,
+            newer_than: None,
+            set_up: None,
             may_have_run: AtomicBool::new(false),
             was_granted: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
             is_claimed: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn with_set_up(self, set_up: Option<SetUp>) -> Self {
+        Self { set_up, ..self }
     }
 
     pub(crate) fn may_have_run(&self) -> bool {
