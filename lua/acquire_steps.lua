@@ -110,8 +110,9 @@ if not is_common then
       found, score, more = books.find_call(permits_key, member, ARGV[retry + 2] + 0, ARGV[retry + 3] + 0)
     end
     if found then
-      return pack('<dddddddddd', server_now, books.permits_of(found), books.integer(fields[2]) or 0,
-        books.integer(fields[1]) or 0, 0, 0, 1, math.floor(tonumber(score)), -1, -1)
+      rate, interval = books.integer(fields[1]) or 0, books.integer(fields[2]) or 0
+      return pack('<dddddddddd', server_now, books.permits_of(found), books.until_first(permits_key, now, interval),
+        rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1)
     end
     local wait = ARGV[retry + 1] - server_now + 1
     if wait > 0 then
@@ -202,7 +203,7 @@ if taken > 0 then
   if call('zadd', permits_key, 'nx', score, member) == 0 then
     -- A connection below this client sent the call twice.
     score = call('zscore', permits_key, member)
-    return pack('<dddddddddd', server_now, taken, interval, rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1)
+    return pack('<dddddddddd', server_now, taken, reset, rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1)
   end
 end
 

@@ -22,6 +22,10 @@ pub(crate) struct AcquireCall {
     pub(crate) set_up: Option<SetUp>,
     /// Those that may have been executed, or may still be.
     attempts: Mutex<SmallVec<[Attempt; 1]>>,
+    /// Whether permits were delivered.
+    was_granted: AtomicBool,
+    /// Whether nobody waits for it any more.
+    is_abandoned: AtomicBool,
     is_claimed: AtomicBool,
 }
 
@@ -51,12 +55,10 @@ impl AcquireCall {
             newer_than: None,
             set_up: None,
             attempts: Mutex::default(),
+            was_granted: AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
             is_claimed: AtomicBool::new(false),
         }
-    }
-
-    pub(crate) fn one(permits: u32) -> Self {
-        Self::new(Requests::one(permits))
     }
 
     /// Notes an attempt that is about to be made, and returns those before it. They are ordered by this, so that of
@@ -91,8 +93,20 @@ impl AcquireCall {
         !self.is_claimed.swap(true, Ordering::Relaxed)
     }
 
-    pub(crate) fn is_claimed(&self) -> bool {
-        self.is_claimed.load(Ordering::Relaxed)
+    pub(crate) fn was_granted(&self) -> bool {
+        self.was_granted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_granted(&self) {
+        self.was_granted.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_abandoned(&self) {
+        self.is_abandoned.store(true, Ordering::Relaxed);
     }
 }
 
@@ -106,7 +120,7 @@ mod tests {
 
     #[test]
     fn an_attempt_learns_the_last_deadline_and_the_earliest_score_of_all_before_it() {
-        let call = AcquireCall::one(1);
+        let call = AcquireCall::new(Requests::one(1));
         assert_eq!(call.note_attempt(attempt(20, 5)), None);
         assert_eq!(call.note_attempt(attempt(10, 3)), Some(attempt(20, 5)));
         assert_eq!(call.note_attempt(attempt(30, 9)), Some(attempt(20, 3)));
@@ -115,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_attempt_that_did_nothing_holds_up_none_behind_it() {
-        let call = AcquireCall::one(1);
+        let call = AcquireCall::new(Requests::one(1));
         call.note_attempt(attempt(10, 3));
         call.note_attempt(attempt(20, 5));
         call.forget_attempt(attempt(20, 5));

@@ -11,6 +11,7 @@ mod acquire_args;
 mod against_model;
 mod audit;
 mod audit_budget;
+pub(crate) mod background;
 pub(crate) mod connection;
 pub(crate) mod decide;
 mod failure;
@@ -34,6 +35,7 @@ use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::policy::call::{Answers, Call};
 use audit_budget::AuditBudget;
+use background::Background;
 use connection::{Connected, Connection};
 use hints::HintCache;
 use limiter::RedisLimiter;
@@ -55,6 +57,7 @@ pub(crate) struct Shared {
     shared_calls: Arc<SharedCalls>,
     audit_budget: AuditBudget,
     hints: HintCache,
+    background: Background,
 }
 
 impl std::ops::Deref for RedisStore {
@@ -103,7 +106,13 @@ impl RedisStore {
             shared_calls: Arc::new(shared_calls),
             audit_budget: AuditBudget::default(),
             hints: HintCache::default(),
+            background: Background::default(),
         }))
+    }
+
+    /// Where work runs that must not depend on a caller's runtime.
+    pub(crate) fn background(&self) -> &Background {
+        &self.background
     }
 
     fn deadline(&self) -> Instant {
