@@ -35,10 +35,10 @@ use tokio::time::{Instant, timeout_at};
 use crate::batch::{Batcher, SameRuntime};
 use crate::decision::{Decision, Grant, decision_alone};
 use crate::error::{Error, Result};
-use crate::model::Answer;
+use crate::model::{Answer, SetUp};
 use crate::store::{AcquireCall, LimiterStore};
 use driver::Driver;
-use plain::{Decided, Plain};
+use plain::{Decided, Plain, Request};
 use state::{Known, State, Waiter};
 use waiter::{FirstTry, Ticket};
 
@@ -75,19 +75,20 @@ impl WaitQueue {
         &*self.line.store
     }
 
-    /// Decides now, without waiting for permits.
-    pub(crate) async fn check(&self, permits: u32) -> Result<Decision> {
-        Ok(self.decide(permits).await?.decision)
+    /// Decides now, without waiting for permits. With `set_up` the limiter is created, or gets these settings, in the same
+    /// call.
+    pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
+        Ok(self.decide(permits, set_up).await?.decision)
     }
 
-    async fn decide(&self, permits: u32) -> Result<Decided> {
-        if let Some(answer) = self.store().acquire_now(permits) {
+    async fn decide(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decided> {
+        if let Some(answer) = self.store().acquire_now(permits, set_up) {
             let (id, answer) = answer?;
             let decision = decision_alone(self.line.name(), id, permits, &answer)?;
             let wait = answer.wait();
             return Ok(Decided { decision, wait });
         }
-        self.plain.ask((), permits).await
+        self.plain.ask((), Request { permits, set_up }).await
     }
 
     /// Whether the permits are granted now.
@@ -96,18 +97,25 @@ impl WaitQueue {
             return is_granted;
         }
         // In its own box, so that a future that needs none of this is small.
-        let decided = Box::pin(self.plain.ask((), permits)).await?;
+        let set_up = None;
+        let decided = Box::pin(self.plain.ask((), Request { permits, set_up })).await?;
         Ok(decided.decision.is_granted())
     }
 
-    /// Waits in line until the permits are granted; `false` where `until` came first.
-    pub(crate) async fn wait(&self, permits: u32, until: Option<Instant>) -> Result<bool> {
+    /// Waits in line until the permits are granted; `false` where `until` came first. `set_up` as for
+    /// [`check`](Self::check).
+    pub(crate) async fn wait(
+        &self,
+        permits: u32,
+        until: Option<Instant>,
+        set_up: Option<SetUp>,
+    ) -> Result<bool> {
         let sequence = self.line.state().take_sequence();
         let mut denied = None;
         let mut first_try = FirstTry::start(&self.line, sequence);
         if first_try.is_some() {
             let sent_at = Instant::now();
-            match within(until, self.decide(permits)).await {
+            match within(until, self.decide(permits, set_up)).await {
                 None => return Ok(false),
                 Some(Err(error)) => return Err(error),
                 Some(Ok(Decided { decision, wait })) => match decision {
@@ -119,7 +127,7 @@ impl WaitQueue {
             }
         }
         loop {
-            let ticket = self.line.join(permits, sequence, denied.take())?;
+            let ticket = self.line.join(permits, set_up, sequence, denied.take())?;
             drop(first_try.take()); // not before it stands in line
             let waiting = Box::pin(within(until, ticket));
             match SameRuntime::new(waiting)?.await {
@@ -158,6 +166,7 @@ impl Line {
     fn join(
         self: &Arc<Self>,
         permits: u32,
+        set_up: Option<SetUp>,
         sequence: u64,
         denied: Option<Known>,
     ) -> Result<Ticket> {
@@ -165,6 +174,7 @@ impl Line {
         let (answer, receiver) = oneshot::channel();
         let waiter = Waiter {
             permits,
+            set_up,
             sequence,
             answer,
         };

@@ -61,6 +61,10 @@ impl AcquireCall {
         }
     }
 
+    pub(crate) fn with_set_up(self, set_up: Option<SetUp>) -> Self {
+        Self { set_up, ..self }
+    }
+
     /// Notes an attempt that is about to be made, and returns those before it. They are ordered by this, so that of
     /// attempts that are made at the same time all but the first wait for the deadlines of the others.
     pub(crate) fn note_attempt(&self, attempt: Attempt) -> Option<Attempt> {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::LONGEST_SLEEP;
 use crate::decision::{Grant, check_fits};
 use crate::error::{Error, Result};
-use crate::model::{Answer, Requests};
+use crate::model::{Answer, Requests, SetUp};
 use crate::store::AcquireCall;
 
 /// How many waiters one call carries at most.
@@ -39,6 +39,7 @@ pub(super) struct State {
 
 pub(super) struct Waiter {
     pub(super) permits: u32,
+    pub(super) set_up: Option<SetUp>,
     /// Who came first has the lower one.
     pub(super) sequence: u64,
     pub(super) answer: oneshot::Sender<Result<Grant>>,
@@ -258,7 +259,9 @@ impl State {
             }
         }
         let requests = Requests::in_line(waiters.iter().map(|waiter| waiter.permits));
-        let call = Arc::new(AcquireCall::new(requests));
+        // The settings in force are those of the last one.
+        let set_up = waiters.iter().filter_map(|waiter| waiter.set_up).last();
+        let call = Arc::new(AcquireCall::new(requests).with_set_up(set_up));
         self.in_flight = Some(InFlight {
             call: Arc::clone(&call),
             live: waiters.len(),

@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::decision::{Grant, is_granted};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
-use crate::model::{Answer, At, Condition, Expiry, NotInitialized, Settings, Window};
+use crate::model::{Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Window};
 use crate::permit::Random;
 use crate::rate::{Rate, ValidRate};
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, TimeToLive};
@@ -120,8 +120,8 @@ impl LimiterStore for MemoryLimiter {
         })
     }
 
-    fn acquire_now(&self, permits: u32) -> Option<Result<(Random, Answer)>> {
-        Some(self.with(|held, at| held.decide_one(at, &self.keys, permits)))
+    fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<(Random, Answer)>> {
+        Some(self.with(|held, at| held.decide_one(at, &self.keys, permits, set_up)))
     }
 
     fn try_acquire_now(&self, permits: u32) -> Option<Result<bool>> {
@@ -135,7 +135,7 @@ impl LimiterStore for MemoryLimiter {
             }
         }
         let answer = self.with(|held, at| {
-            let (_, answer) = held.decide_one(at, &self.keys, permits)?;
+            let (_, answer) = held.decide_one(at, &self.keys, permits, None)?;
             held.offer(at, permits, &answer);
             Ok(answer)
         });

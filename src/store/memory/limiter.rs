@@ -10,7 +10,7 @@ use super::lock::lock;
 use super::offer::{Offer, Offered};
 use crate::error::Result;
 use crate::keys::Keys;
-use crate::model::{Acquire, Answer, At, NotInitialized, Requests, Timed, Window};
+use crate::model::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed, Window};
 use crate::permit::{Names, Random};
 use crate::policy;
 use crate::rate::RateType;
@@ -84,14 +84,15 @@ impl Held {
         self.latest
     }
 
-    /// Decides a request that has an id and nothing else.
+    /// Decides one request.
     #[inline]
     fn decide(
         &mut self,
         at: At,
         client: &str,
         random: Random,
-        requests: Requests,
+        permits: u32,
+        set_up: Option<SetUp>,
     ) -> Result<Answer, NotInitialized> {
         self.acquire(
             at,
@@ -99,9 +100,9 @@ impl Held {
             Acquire {
                 random,
                 summed_rate: self.summed_rate,
-                requests,
+                requests: Requests::one(permits),
                 newer_than: None,
-                set_up: None,
+                set_up,
             },
         )
     }
@@ -140,9 +141,10 @@ impl Held {
         at: At,
         keys: &Keys,
         permits: u32,
+        set_up: Option<SetUp>,
     ) -> Result<(Random, Answer)> {
         let random = self.names.next();
-        let answer = self.decide(at, &keys.client_id, random, Requests::one(permits));
+        let answer = self.decide(at, &keys.client_id, random, permits, set_up);
         let answer = answer.map_err(|NotInitialized| not_initialized(keys))?;
         Ok((random, answer))
     }
@@ -175,7 +177,7 @@ impl Held {
         };
         let random = self.names.next();
         // All clients share the permits, so it is no matter whose call it is.
-        let answer = self.decide(at, "", random, Requests::one(taken));
+        let answer = self.decide(at, "", random, taken, None);
         debug_assert!(answer.is_ok_and(|answer| answer.balance >= i64::from(taken)));
     }
 }
