@@ -29,7 +29,9 @@ use joint::Change;
 pub(crate) use expiry::{Condition, Expiry, Timed};
 pub(crate) use grants::Grants;
 pub(crate) use joint::SetUp;
-pub(crate) use requests::{Answer, Requests, Run, Share};
+#[cfg(test)]
+pub(crate) use requests::Run;
+pub(crate) use requests::{Answer, Requests, Share};
 
 /// So many grants are summed without a thought.
 const FEW: i64 = 32;
