@@ -15,7 +15,7 @@
 --            line   the requests stand in line: the first denial denies all behind it
 --            share  permille, credit: of the permits left only left * permille + credit thousandths may be taken; where
 --                   more than 2^40 are left, all
---            newer  score: tells how many grants have a higher one
+--            newer  score: tells how many permits the grants with a higher one hold, of the 100 newest
 --            retry  the deadline of the attempts before, as ARGV[1]; the earliest and the latest time that one of them
 --                   can have scored its grant with. What the call holds is found, and nothing is decided before that
 --                   deadline has passed: so one attempt decides at most
@@ -32,10 +32,11 @@
 --         6  how many live grants were summed
 --         7  1 where an earlier attempt was granted: then 2 is what its grant holds, and 8 its score; else 0
 --         8  score of the grants made
---         9  how many grants there were before with a higher score than `newer` says; -1 where it was not asked
+--         9  the permits that `newer` asks about, before this call's grant; -1 where it was not asked
 --         10 where a request was denied and the limiter expires, unless it is asked again, no later than 3 ms after the
 --            time of 3: the ms until then; else -1
---         5 and 6 only where the grants were looked through, 7 to 10 only where one of them tells something. Only 1 where
+--         11 the interval in ms
+--         5 and 6 only where the grants were looked through, 7 to 11 only where one of them tells something. Only 1 where
 --         the call came after its deadline. Where nothing was done: 1, a number, and what that is:
 --         'type'   the limiter's type, which is not the one that its keys are for
 --         'early'  the ms until the deadline of the attempts before has passed

@@ -17,7 +17,7 @@ end
 
 local fields = call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
 local is_other_type = fields[3] ~= rate_type and (fields[3] == '0' or fields[3] == '1') and not set_up
-if is_other_type and not retry then
+if is_other_type then
   return pack('<dd', server_now, fields[3]) .. 'type'
 end
 local text = call('get', value_key)
@@ -111,16 +111,14 @@ if not is_common then
     end
     if found then
       rate, interval = books.integer(fields[1]) or 0, books.integer(fields[2]) or 0
-      return pack('<dddddddddd', server_now, books.permits_of(found), books.until_first(permits_key, now, interval),
-        rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1)
+      return pack('<ddddddddddd', server_now, books.permits_of(found), books.until_first(permits_key, now, interval),
+        rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, interval)
     end
     local wait = ARGV[retry + 1] - server_now + 1
     if wait > 0 then
       return pack('<dd', server_now, wait) .. 'early'
     elseif more then
       return pack('<dd', server_now, more) .. 'more'
-    elseif is_other_type then
-      return pack('<dd', server_now, fields[3]) .. 'type'
     end
   end
 
@@ -162,7 +160,17 @@ local newer, allowed = -1, balance
 if options then
   local option = options.newer
   if option then
-    newer = limiter and limiter.starts_afresh and 0 or call('zcount', permits_key, '(' .. ARGV[option + 1], '+inf')
+    newer = 0
+    if not (limiter and limiter.starts_afresh) then
+      local grants = call('zrevrangebyscore', permits_key, '+inf', '(' .. ARGV[option + 1], 'limit', '0', NEWEST)
+      for i = 1, #grants do
+        local grant = grants[i]
+        if #grant == 5 + (string.byte(grant) or 0) then
+          local a, b, c, d = string.byte(grant, -4, -1)
+          newer = newer + a + b * 256 + c * 65536 + d * 16777216
+        end
+      end
+    end
   end
   option = options.share
   if option and balance <= SHARED then
@@ -203,7 +211,7 @@ if taken > 0 then
   if call('zadd', permits_key, 'nx', score, member) == 0 then
     -- A connection below this client sent the call twice.
     score = call('zscore', permits_key, member)
-    return pack('<dddddddddd', server_now, taken, reset, rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1)
+    return pack('<ddddddddddd', server_now, taken, reset, rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, interval)
   end
 end
 
@@ -255,4 +263,4 @@ local ahead = newest and math.min(math.max(math.ceil(newest - now), 0), LARGEST)
 if not tells_more then
   return pack('<dddddd', server_now, balance, reset, rate, ahead, counted)
 end
-return pack('<dddddddddd', server_now, balance, reset, rate, ahead, counted, 0, now, newer, lives)
+return pack('<ddddddddddd', server_now, balance, reset, rate, ahead, counted, 0, now, newer, lives, interval)

@@ -187,6 +187,7 @@ impl Window {
         let newer = call.newer_than.map(|score| open.pool.grants().newer(score));
         let answer = Answer {
             newer,
+            interval: newer.map(|_| interval),
             ..Answer::new(at.now, rate, settled.balance, reset)
         };
         let taken = call.requests.taken(&answer);

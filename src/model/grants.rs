@@ -7,6 +7,8 @@ use bytes::Bytes;
 use crate::decision::Grant;
 use crate::permit::{self, Random};
 
+const NEWEST: usize = 100;
+
 /// A member: ours without its own allocation, a peer's as its bytes, in a box so that it does not make ours larger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Member {
@@ -191,10 +193,11 @@ impl Grants {
         self.entries.drain(..over);
     }
 
-    /// How many grants have a higher score.
+    /// What the grants with a higher score hold, of the newest at most.
     pub(super) fn newer(&self, score: i64) -> i64 {
         let older = self.entries.partition_point(|entry| entry.score <= score);
-        (self.entries.len() - older) as i64
+        let first = older.max(self.entries.len().saturating_sub(NEWEST));
+        self.permits_after(first)
     }
 
     /// The grants with these random bytes, in their order.

@@ -87,16 +87,17 @@ impl Requests {
     pub(crate) fn plain(permits: impl Iterator<Item = u32>) -> Self {
         Self {
             runs: runs_of(permits),
-            ..Self::default()
+            in_line: false,
+            share: None,
         }
     }
 
     /// Requests in line: the first denial denies all behind it.
-    pub(crate) fn in_line(permits: impl Iterator<Item = u32>) -> Self {
+    pub(crate) fn in_line(permits: impl Iterator<Item = u32>, share: Option<Share>) -> Self {
         Self {
             runs: runs_of(permits),
             in_line: true,
-            share: None,
+            share,
         }
     }
 
@@ -212,8 +213,10 @@ pub(crate) struct Answer {
     pub(crate) counted: u64,
     /// Whether an earlier attempt of the call was granted. Then nothing was decided.
     pub(crate) found: bool,
-    /// How many grants there were before with a higher score than the call asked about.
+    /// The permits of the grants there were before with a higher score than the call asked about, of the newest 100.
     pub(crate) newer: Option<i64>,
+    /// The interval in ms, told with `newer`.
+    pub(crate) interval: Option<i64>,
     /// After a denial, where the limiter expires no later than it is worth asking again, see [`wait`](Self::wait): the ms
     /// until then. Asking before renews it.
     pub(crate) lives: Option<i64>,
@@ -233,6 +236,7 @@ impl Answer {
             counted: 0,
             found: false,
             newer: None,
+            interval: None,
             lives: None,
         }
     }
@@ -247,9 +251,14 @@ impl Answer {
         millis(self.reset.max(1))
     }
 
-    /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms.
+    /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms, but soon enough to keep the limiter
+    /// alive.
     pub(crate) fn wait(&self) -> Duration {
-        millis(self.reset.saturating_add(SLACK).max(1))
+        let wait = millis(self.reset.saturating_add(SLACK).max(1));
+        match self.lives {
+            Some(lives) => wait.min(millis(lives) / 2),
+            None => wait,
+        }
     }
 
     /// Of a limiter with a keep alive, whether it expires before a queue asks again.

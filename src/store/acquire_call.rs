@@ -65,6 +65,10 @@ impl AcquireCall {
         Self { set_up, ..self }
     }
 
+    pub(crate) fn with_newer_than(self, newer_than: Option<i64>) -> Self {
+        Self { newer_than, ..self }
+    }
+
     /// Notes an attempt that is about to be made, and returns those before it. They are ordered by this, so that of
     /// attempts that are made at the same time all but the first wait for the deadlines of the others.
     pub(crate) fn note_attempt(&self, attempt: Attempt) -> Option<Attempt> {

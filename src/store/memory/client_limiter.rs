@@ -1,6 +1,7 @@
 //! One limiter of a memory store, as one client uses it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,6 +24,8 @@ pub(super) struct MemoryLimiter {
     clock: Clock,
     limiter: Arc<Limiter>,
     keys: Keys,
+    /// The drivers of this client.
+    drivers: AtomicUsize,
 }
 
 impl MemoryLimiter {
@@ -32,6 +35,7 @@ impl MemoryLimiter {
             store: store.clone(),
             clock: clock.clone(),
             keys,
+            drivers: AtomicUsize::new(0),
         }
     }
 
@@ -109,8 +113,17 @@ impl LimiterStore for MemoryLimiter {
     }
 
     fn may_have_peers(&self) -> bool {
-        // The map and this one have it.
-        Arc::strong_count(&self.limiter) > 2
+        self.limiter.drivers.load(Ordering::Relaxed) > self.drivers.load(Ordering::Relaxed)
+    }
+
+    fn driver_started(&self) {
+        self.limiter.drivers.fetch_add(1, Ordering::Relaxed);
+        self.drivers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn driver_ended(&self) {
+        self.drivers.fetch_sub(1, Ordering::Relaxed);
+        self.limiter.drivers.fetch_sub(1, Ordering::Relaxed);
     }
 
     async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Answer> {

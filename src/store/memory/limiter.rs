@@ -3,6 +3,7 @@
 //! The clock is read before the lock is had, so that it is not held meanwhile; whoever had it in between may have come
 //! later in time. So a limiter knows the latest time at which a step was taken, and takes none before it.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard};
 
 use super::client_limiter::not_initialized;
@@ -22,6 +23,8 @@ use crate::store::AcquireCall;
 #[repr(align(64))]
 pub(super) struct Limiter {
     pub(super) offer: Offer,
+    /// How many drivers ask for waiters, of all clients.
+    pub(super) drivers: AtomicUsize,
     held: Mutex<Held>,
 }
 
@@ -49,6 +52,7 @@ impl Limiter {
     pub(super) fn new() -> Self {
         Self {
             offer: Offer::default(),
+            drivers: AtomicUsize::new(0),
             held: Mutex::new(Held {
                 window: Window::default(),
                 summed_rate: None,
@@ -84,14 +88,14 @@ impl Held {
         self.latest
     }
 
-    /// Decides one request.
+    /// Decides requests that no call carries.
     #[inline]
     fn decide(
         &mut self,
         at: At,
         client: &str,
         random: Random,
-        permits: u32,
+        requests: Requests,
         set_up: Option<SetUp>,
     ) -> Result<Answer, NotInitialized> {
         self.acquire(
@@ -100,7 +104,7 @@ impl Held {
             Acquire {
                 random,
                 summed_rate: self.summed_rate,
-                requests: Requests::one(permits),
+                requests,
                 newer_than: None,
                 set_up,
             },
@@ -144,7 +148,8 @@ impl Held {
         set_up: Option<SetUp>,
     ) -> Result<(Random, Answer)> {
         let random = self.names.next();
-        let answer = self.decide(at, &keys.client_id, random, permits, set_up);
+        let requests = Requests::one(permits);
+        let answer = self.decide(at, &keys.client_id, random, requests, set_up);
         let answer = answer.map_err(|NotInitialized| not_initialized(keys))?;
         Ok((random, answer))
     }
@@ -177,7 +182,7 @@ impl Held {
         };
         let random = self.names.next();
         // All clients share the permits, so it is no matter whose call it is.
-        let answer = self.decide(at, "", random, taken, None);
+        let answer = self.decide(at, "", random, Requests::one(taken), None);
         debug_assert!(answer.is_ok_and(|answer| answer.balance >= i64::from(taken)));
     }
 }

@@ -41,7 +41,7 @@ fn bad_state<T>(name: &str) -> Result<T> {
 }
 
 /// The doubles at the front, and the word behind them.
-fn split(name: &str, value: Value) -> Result<(SmallVec<[i64; 10]>, SmallVec<[u8; 8]>)> {
+fn split(name: &str, value: Value) -> Result<(SmallVec<[i64; 11]>, SmallVec<[u8; 8]>)> {
     let bytes: Vec<u8> = read(name, value)?;
     let (doubles, word) = bytes.as_chunks();
     let doubles = doubles.iter().map(|&double| f64::from_le_bytes(double));
@@ -100,12 +100,13 @@ impl AcquireAnswer {
                 answer.ahead = ahead.max(0);
                 answer.counted = counted.unsigned_abs();
             }
-            [_, ahead, counted, found, score, newer, lives] => {
+            [_, ahead, counted, found, score, newer, lives, interval] => {
                 answer.ahead = ahead.max(0);
                 answer.counted = counted.unsigned_abs();
                 answer.found = found == 1;
                 answer.score = score;
                 answer.newer = (newer >= 0).then_some(newer);
+                answer.interval = answer.newer.map(|_| interval);
                 answer.lives = (lives >= 0).then_some(lives);
             }
             _ => return bad_state(name),
