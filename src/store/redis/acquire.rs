@@ -14,7 +14,7 @@ use super::acquire_args::{acquire_args, reclaim_args};
 use super::failure::{self, Failure};
 use super::limiter::RedisLimiter;
 use super::retry::{Attempts, Repeat};
-use super::shared_call::Sent;
+use super::shared_call::{Carried, Sent};
 use crate::error::{Error, Result};
 use crate::model::{Acquire, Answer, Retry};
 use crate::rate::RateType;
@@ -80,10 +80,16 @@ impl RedisLimiter {
                     acquire_args(&call, Some(&retry), rate_type, now, Some(attempt.deadline));
                 self.send_alone(&call, rate_type, &args, now, ends).await
             } else if std::mem::take(&mut may_share) {
+                let (keys, deadline) = (&self.keys, attempt.deadline);
                 let calls = &store.shared_calls;
-                calls
-                    .ask(&self.keys, rate_type, &call, ends, attempt.deadline)
-                    .await
+                match calls.ask(keys, rate_type, &call, ends, deadline).await {
+                    Some(Carried::Answered(result)) => Some(result),
+                    Some(Carried::Refused) => {
+                        acquire.forget_attempt(attempt);
+                        continue;
+                    }
+                    None => None,
+                }
             } else {
                 let args = acquire_args(&call, None, rate_type, now, Some(attempt.deadline));
                 self.send_alone(&call, rate_type, &args, now, ends).await

@@ -7,8 +7,9 @@ use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
 use super::limiter::RedisLimiter;
+use super::shared_call::Carried;
 use super::*;
-use crate::model::{Answer, Requests, SetUp, Settings};
+use crate::model::{Acquire, Answer, Requests, SetUp, Settings};
 use crate::permit;
 use crate::rate::RateType;
 use crate::store::AcquireCall;
@@ -227,4 +228,22 @@ async fn a_denial_tells_when_the_limiter_expires_before_it_is_worth_asking_again
         let call = call.with_set_up(set_up(10, RateType::Overall));
         assert_eq!(on_server.acquire(&call).await.unwrap().lives, lives);
     }
+}
+
+#[tokio::test]
+async fn an_acquire_that_a_shared_call_refused_did_nothing_so_that_its_next_attempt_need_not_wait()
+{
+    let on_server = OnServer::without_limiter().await;
+    let limiter = &on_server.limiter;
+    let call = Acquire {
+        random: [1; 16],
+        summed_rate: None,
+        requests: Requests::one(1),
+        newer_than: None,
+        set_up: None,
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let calls = &limiter.store.shared_calls;
+    let asked = calls.ask(&limiter.keys, RateType::Overall, &call, deadline, 1 << 52);
+    assert!(matches!(asked.await, Some(Carried::Refused)));
 }
