@@ -120,6 +120,12 @@ local function bookkeeping()
     end
   end
 
+  -- Milliseconds until the first of the live grants are back, at most the interval.
+  local function until_first(key, now, interval)
+    local oldest = redis.call('zrangebyscore', key, '(' .. digits(now - interval), '+inf', 'withscores', 'limit', 0, 1)[2]
+    return oldest and math.min(interval - now + math.floor(tonumber(oldest)), interval) or interval
+  end
+
   -- The limiter's settings and the two keys that its type chooses: nil and an error where they cannot be used.
   -- Reads only, and not even that where the caller did and passes the hash's fields and the permits left.
   --
@@ -339,6 +345,7 @@ local function bookkeeping()
     integer = integer,
     find_at = find_at,
     find_call = find_call,
+    until_first = until_first,
     open = open,
     store_set_up = store_set_up,
     settle = settle,

@@ -21,6 +21,7 @@ mod a_late_call_takes_nothing;
 mod a_lost_server_is_found_again;
 mod a_missing_server_is_an_error;
 mod a_peer_ahead_is_told_once;
+mod an_attempt_has_a_deadline;
 mod any_connection_will_do;
 mod bad_arguments_are_refused;
 mod books_out_of_balance_are_settled;
