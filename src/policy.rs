@@ -21,6 +21,7 @@ pub(crate) mod shared_rate;
 mod sliding_log;
 mod sliding_window;
 mod starts;
+mod target_name;
 mod token_bucket;
 
 use std::fmt;
@@ -66,7 +67,8 @@ pub use token_bucket::TokenBucket;
 /// ```
 #[async_trait]
 pub trait Limiter: fmt::Debug + Send + Sync {
-    /// Decides now one request of `cost` (at least 1) on the target `key`, and charges it where it is granted.
+    /// Decides now one request of `cost` (at least 1) on the target `key`, and charges it where it is granted. The limiters of
+    /// this crate take any text for a key: see [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside).
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a cost of 0, [`Error::CostExceedsLimit`] for one that could never be granted,

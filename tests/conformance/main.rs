@@ -25,6 +25,7 @@ mod sliding_window;
 mod sliding_window_of_periods;
 mod timed;
 mod token_bucket;
+mod untrusted_keys;
 mod update_rate;
 mod worked_example;
 
@@ -285,6 +286,11 @@ on_every_store! {
         a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused,
     }
     timed {
+    }
+    untrusted_keys {
+        no_two_keys_share_state_whatever_they_hold,
+        a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_else,
+        a_keys_limiter_is_the_one_that_decided,
     }
     kinds {
         another_kinds_state_is_an_error_and_stays_as_it_is,

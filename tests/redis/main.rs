@@ -29,6 +29,7 @@ mod keys_live_as_long_as_asked;
 mod limiters_combine_requests;
 mod limiters_fixed_window;
 mod limiters_in_one_round_trip;
+mod limiters_keys_from_outside;
 mod limiters_leaky_bucket;
 mod limiters_of_another_kind_are_refused;
 mod limiters_of_one_decision_share_a_slot;
