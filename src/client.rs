@@ -15,7 +15,7 @@ use crate::policy::{Policy, PolicyLimiter};
 use crate::store::Store;
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::redis::RedisStore;
-use crate::wait_queue::{FormerQueues, Looks, Queue};
+use crate::wait_queue::Queue;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -40,13 +40,10 @@ pub struct RedissonClient(Arc<Inner>);
 type NameMapper = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 struct Inner {
-    backend: Arc<dyn Store>,
+    store: Arc<dyn Store>,
     id: String,
     name_mapper: Option<NameMapper>,
     queues: Mutex<Queues>,
-    /// What all queues together may cost the server beside their calls.
-    looks: Arc<Looks>,
-    former_queues: Arc<FormerQueues>,
 }
 
 /// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when they are many.
@@ -97,7 +94,7 @@ impl RedissonClient {
         let mapped = self.mapped_name(name);
         // The map stays whole whatever panics elsewhere.
         let mut queues = inner.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        RateLimiter::new(queues.get(mapped, inner))
+        RateLimiter::new(queues.get(mapped, inner), Arc::clone(&inner.store))
     }
 
     /// A limiter that decides by `policy`, for any number of targets. Sends nothing.
@@ -108,8 +105,8 @@ impl RedissonClient {
         PolicyLimiter::new(self.clone(), policy)
     }
 
-    pub(crate) fn backend(&self) -> &Arc<dyn Store> {
-        &self.0.backend
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
     }
 
     pub(crate) fn mapped_name(&self, name: &str) -> String {
@@ -136,12 +133,7 @@ impl Queues {
             self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
         }
         let keys = Keys::new(&name, &client.id);
-        let queue = Arc::new(Queue::new(
-            Arc::clone(&client.backend),
-            keys,
-            Arc::clone(&client.looks),
-            Arc::clone(&client.former_queues),
-        ));
+        let queue = Arc::new(Queue::new(client.store.limiter(keys)));
         self.by_name.insert(name, Arc::downgrade(&queue));
         queue
     }
@@ -151,7 +143,7 @@ impl fmt::Debug for RedissonClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedissonClient")
             .field("id", &self.0.id)
-            .field("backend", &self.0.backend)
+            .field("store", &self.0.store)
             .finish_non_exhaustive()
     }
 }
@@ -227,8 +219,8 @@ impl RedissonClientBuilder {
                 reason: "it is zero",
             });
         }
-        let backend = RedisStore::connect(urls, self.clock.clone(), self.response_timeout).await?;
-        Ok(self.build(backend))
+        let store = RedisStore::connect(urls, self.clock.clone(), self.response_timeout).await?;
+        Ok(self.build(store))
     }
 
     /// Uses a connection of redis-rs as it is, for example one that the application has already.
@@ -240,24 +232,22 @@ impl RedissonClientBuilder {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        let backend = RedisStore::over(connection, self.clock.clone(), self.response_timeout);
-        self.build(backend)
+        let store = RedisStore::over(connection, self.clock.clone(), self.response_timeout);
+        self.build(store)
     }
 
     /// Keeps the limiters in memory, shared with all clients of the same store. No call fails for want of a server.
     pub fn in_memory(self, store: &MemoryStore) -> RedissonClient {
-        let backend = MemoryClient::new(store, self.clock.clone());
-        self.build(backend)
+        let store = MemoryClient::new(store, self.clock.clone());
+        self.build(store)
     }
 
-    fn build(self, backend: impl Store + 'static) -> RedissonClient {
+    fn build(self, store: impl Store + 'static) -> RedissonClient {
         RedissonClient(Arc::new(Inner {
-            backend: Arc::new(backend),
+            store: Arc::new(store),
             id: self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
             name_mapper: self.name_mapper,
             queues: Mutex::default(),
-            looks: Arc::default(),
-            former_queues: Arc::default(),
         }))
     }
 }

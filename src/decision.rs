@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::error::{Error, Result};
+use crate::model::{Answer, Requests};
 use crate::permit::Random;
 
 /// Granted or denied, with what a response header or a plot needs.
@@ -103,4 +105,71 @@ impl Grant {
     pub fn permits(&self) -> u32 {
         self.permits
     }
+}
+
+/// Whether a request that was the only one of its call was granted.
+#[inline]
+pub(crate) fn is_granted(name: &str, permits: u32, answer: &Answer) -> Result<bool> {
+    check_fits(name, permits, answer.rate)?;
+    Ok(Requests::one(permits).taken(answer.balance, answer.rate) > 0)
+}
+
+fn check_fits(name: &str, permits: u32, rate: i64) -> Result<()> {
+    if i64::from(permits) > rate {
+        return Err(Error::PermitsExceedRate {
+            name: name.to_owned(),
+            requested: permits,
+            rate: rate as u64,
+        });
+    }
+    Ok(())
+}
+
+/// The decision on a request that was the only one of its call.
+pub(crate) fn decision_alone(
+    name: &str,
+    id: Random,
+    permits: u32,
+    answer: &Answer,
+) -> Result<Decision> {
+    let is_granted = is_granted(name, permits, answer)?;
+    let taken = if is_granted { i64::from(permits) } else { 0 };
+    decision(
+        name,
+        id,
+        permits,
+        is_granted,
+        answer.balance - taken,
+        answer,
+    )
+}
+
+/// The decision on one request of a call, where `left` permits remain after it.
+pub(crate) fn decision(
+    name: &str,
+    id: Random,
+    permits: u32,
+    is_granted: bool,
+    left: i64,
+    answer: &Answer,
+) -> Result<Decision> {
+    check_fits(name, permits, answer.rate)?;
+    let limit = answer.rate as u64;
+    let remaining = left.max(0) as u64;
+    let reset = answer.reset();
+    Ok(if is_granted {
+        Decision::Granted {
+            grant: Grant {
+                score: answer.score,
+                random: id,
+                permits,
+            },
+            limit,
+            remaining,
+            reset,
+            delay: Duration::ZERO,
+        }
+    } else {
+        Decision::denied(answer.wait(), limit, remaining, reset)
+    })
 }

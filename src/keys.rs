@@ -4,9 +4,6 @@
 //! once for this client. They carry the name in braces, so that a cluster keeps all five in one slot; a name that
 //! has a brace of its own stays bare, as Redisson does it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::error::Error;
 use crate::rate::RateType;
 
@@ -19,29 +16,6 @@ pub(crate) struct Keys {
     pub(crate) client_value: String,
     pub(crate) permits: String,
     pub(crate) client_permits: String,
-    pub(crate) last_type: LastType,
-}
-
-/// The type that the limiter had when it was last told, at first the usual one. It decides which of the keys a call
-/// names first; a wrong guess costs a round trip.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LastType {
-    is_per_client: Arc<AtomicBool>,
-}
-
-impl LastType {
-    pub(crate) fn get(&self) -> RateType {
-        if self.is_per_client.load(Ordering::Relaxed) {
-            RateType::PerClient
-        } else {
-            RateType::Overall
-        }
-    }
-
-    pub(crate) fn set(&self, rate_type: RateType) {
-        let is_per_client = rate_type == RateType::PerClient;
-        self.is_per_client.store(is_per_client, Ordering::Relaxed);
-    }
 }
 
 impl Keys {
@@ -54,7 +28,6 @@ impl Keys {
             client_permits: format!("{permits}:{client_id}"),
             value,
             permits,
-            last_type: LastType::default(),
         }
     }
 

@@ -10,13 +10,12 @@ use tokio::time::Instant;
 
 use crate::decision::{Decision, Grant};
 use crate::error::{Error, Result};
-use crate::keys::Keys;
 use crate::model::{Condition, Expiry};
 use crate::policy::Share;
 use crate::policy::call::Target;
 use crate::policy::shared_rate::SharedRate;
 use crate::rate::{Rate, whole_millis};
-use crate::store::{IfMissing, State, Store, TimeToLive};
+use crate::store::{IfMissing, LimiterStore, State, Store, TimeToLive};
 use crate::wait_queue::Queue;
 
 /// A rate limiter as Redisson has it: permits of a sliding window, shared by all who name the same limiter.
@@ -460,11 +459,15 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
     queue: Arc<Queue>,
+    client_store: Arc<dyn Store>,
 }
 
 impl RateLimiter {
-    pub(crate) fn new(queue: Arc<Queue>) -> Self {
-        Self { queue }
+    pub(crate) fn new(queue: Arc<Queue>, client_store: Arc<dyn Store>) -> Self {
+        Self {
+            queue,
+            client_store,
+        }
     }
 
     #[cfg(test)]
@@ -478,18 +481,13 @@ impl RateLimiter {
     /// # Errors
     /// [`Error::InvalidArgument`] for 0 permits, [`Error::InvalidName`] for a name that cannot be used.
     pub fn share(&self, permits: u32) -> Result<Share> {
-        let queue = self.asked_for(permits)?;
-        let keys = queue.keys();
+        let keys = self.asked_for(permits)?.store().keys();
         let target = Target {
             model: Arc::new(SharedRate::as_it_is(&keys.client_id)),
             key: keys.name.clone(),
             penalty: None,
         };
-        Ok(Share::new(
-            Arc::clone(queue.client_backend()),
-            target,
-            permits,
-        ))
+        Ok(Share::new(Arc::clone(&self.client_store), target, permits))
     }
 
     /// The queue, once the name and the permits are found good.
@@ -504,42 +502,42 @@ impl RateLimiter {
         Ok(&self.queue)
     }
 
-    /// Store and keys, once the name is found good.
-    fn checked(&self) -> Result<(&dyn Store, &Keys)> {
-        let (backend, keys) = (self.queue.backend(), self.queue.keys());
-        keys.check(backend.is_cluster())?;
-        Ok((backend, keys))
+    /// The limiter's store, once its name is checked.
+    fn checked(&self) -> Result<&dyn LimiterStore> {
+        let store = self.queue.store();
+        store.keys().check(store.is_cluster())?;
+        Ok(store)
     }
 
     async fn update(&self, rate: Rate, state: State, if_missing: IfMissing) -> Result<bool> {
-        let (backend, keys) = self.checked()?;
+        let store = self.checked()?;
         let rate = rate.validate()?;
-        let answer = backend.update_rate(keys, rate, state, if_missing).await;
+        let answer = store.update_rate(rate, state, if_missing).await;
         self.queue.ask_again();
         answer
     }
 
     async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
-        let (backend, keys) = self.checked()?;
+        let store = self.checked()?;
         let expiry = Expiry::In(whole_millis(time_to_live, "time to live")?);
-        backend.expire(keys, expiry, condition).await
+        store.expire(expiry, condition).await
     }
 }
 
 #[async_trait]
 impl RRateLimiter for RateLimiter {
     fn name(&self) -> &str {
-        &self.queue.keys().name
+        &self.queue.store().keys().name
     }
 
     async fn try_set_rate(&self, rate: Rate) -> Result<bool> {
-        let (backend, keys) = self.checked()?;
-        backend.try_set_rate(keys, rate.validate()?).await
+        let store = self.checked()?;
+        store.try_set_rate(rate.validate()?).await
     }
 
     async fn set_rate(&self, rate: Rate) -> Result<()> {
-        let (backend, keys) = self.checked()?;
-        let answer = backend.set_rate(keys, rate.validate()?).await;
+        let store = self.checked()?;
+        let answer = store.set_rate(rate.validate()?).await;
         self.queue.ask_again();
         answer
     }
@@ -554,8 +552,8 @@ impl RRateLimiter for RateLimiter {
     }
 
     async fn config(&self) -> Result<Option<Rate>> {
-        let (backend, keys) = self.checked()?;
-        backend.config(keys).await
+        let store = self.checked()?;
+        store.config().await
     }
 
     async fn try_acquire(&self, permits: u32) -> Result<bool> {
@@ -581,35 +579,33 @@ impl RRateLimiter for RateLimiter {
     }
 
     async fn refund(&self, grant: Grant) -> Result<u32> {
-        let (backend, keys) = self.checked()?;
-        let answer = backend.refund(keys, &grant, self.queue.summed_rate()).await;
+        let store = self.checked()?;
+        let answer = store.refund(&grant).await;
         self.queue.ask_again();
         answer
     }
 
     async fn release(&self, permits: u32) -> Result<()> {
         self.asked_for(permits)?;
-        let (backend, keys) = self.checked()?;
-        let answer = backend
-            .release(keys, permits, self.queue.summed_rate())
-            .await;
+        let store = self.checked()?;
+        let answer = store.release(permits).await;
         self.queue.ask_again();
         answer
     }
 
     async fn available_permits(&self) -> Result<i64> {
-        let (backend, keys) = self.checked()?;
-        backend.available_permits(keys).await
+        let store = self.checked()?;
+        store.available_permits().await
     }
 
     async fn exists(&self) -> Result<bool> {
-        let (backend, keys) = self.checked()?;
-        backend.exists(keys).await
+        let store = self.checked()?;
+        store.exists().await
     }
 
     async fn delete(&self) -> Result<bool> {
-        let (backend, keys) = self.checked()?;
-        backend.delete(keys).await
+        let store = self.checked()?;
+        store.delete().await
     }
 
     async fn expire(&self, time_to_live: Duration) -> Result<bool> {
@@ -617,7 +613,7 @@ impl RRateLimiter for RateLimiter {
     }
 
     async fn expire_at(&self, time: SystemTime) -> Result<bool> {
-        let (backend, keys) = self.checked()?;
+        let store = self.checked()?;
         let since_epoch = time
             .duration_since(UNIX_EPOCH)
             .map_err(|_| Error::InvalidArgument {
@@ -627,7 +623,7 @@ impl RRateLimiter for RateLimiter {
         // Redis counts in ms; what is below that goes.
         let millis = Duration::from_millis(since_epoch.as_millis().try_into().unwrap_or(u64::MAX));
         let expiry = Expiry::At(whole_millis(millis, "time")?);
-        backend.expire(keys, expiry, Condition::Always).await
+        store.expire(expiry, Condition::Always).await
     }
 
     async fn expire_if_set(&self, time_to_live: Duration) -> Result<bool> {
@@ -647,12 +643,12 @@ impl RRateLimiter for RateLimiter {
     }
 
     async fn clear_expire(&self) -> Result<bool> {
-        let (backend, keys) = self.checked()?;
-        backend.clear_expire(keys).await
+        let store = self.checked()?;
+        store.clear_expire().await
     }
 
     async fn remain_time_to_live(&self) -> Result<TimeToLive> {
-        let (backend, keys) = self.checked()?;
-        backend.remain_time_to_live(keys).await
+        let store = self.checked()?;
+        store.remain_time_to_live().await
     }
 }

@@ -1,5 +1,7 @@
-//! Where limiters live. Each method is one atomic step on one limiter.
+//! Where limiters are kept. A [`Store`] is one client's; a [`LimiterStore`] is one limiter of it, and each of its methods
+//! is one atomic step.
 
+mod acquire_call;
 pub(crate) mod memory;
 pub(crate) mod redis;
 
@@ -7,11 +9,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
+
+pub(crate) use acquire_call::AcquireCall;
 
 use crate::decision::Grant;
 use crate::error::Result;
 use crate::keys::Keys;
-use crate::model::{Answer, Condition, Expiry, Requests};
+use crate::model::{Answer, Condition, Expiry};
 use crate::permit::Random;
 use crate::policy::call::{Answers, Call};
 use crate::rate::{Rate, ValidRate};
@@ -33,7 +38,7 @@ pub enum TimeToLive {
     Missing,
     /// It stays until somebody deletes it.
     Unlimited,
-    /// It goes away after this time, unless a call renews it.
+    /// It expires after this time, unless a call renews it.
     Remaining(std::time::Duration),
 }
 
@@ -44,63 +49,83 @@ pub(crate) enum IfMissing {
     DoNothing,
 }
 
+/// The limiters of one client.
 #[async_trait]
 pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Whether the keys of a limiter must share a hash slot.
     fn is_cluster(&self) -> bool;
 
-    /// The same backend for one limiter alone, where that spares each call to find it.
-    fn for_limiter(&self, _keys: &Keys) -> Option<Arc<dyn Store>> {
-        None
-    }
+    /// The limiter with these keys, there or not. Sends nothing.
+    fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore>;
 
-    /// Decides a list of requests. `random` names the call; `summed_rate`, here and below, is the rate at which the
-    /// caller had the live grants summed lately.
-    async fn acquire(
-        &self,
-        keys: &Keys,
-        random: Random,
-        requests: Requests,
-        summed_rate: Option<i64>,
-    ) -> Result<Answer>;
-    /// One request's answer and the call's name, from a backend that has them without waiting for anybody.
-    fn acquire_now(&self, _keys: &Keys, _permits: u32) -> Option<Result<(Random, Answer)>> {
-        None
-    }
-    /// The same for one who asks for no name, and so cannot refund; what is left may then be taken as an offer.
-    fn acquire_and_offer(&self, _keys: &Keys, _permits: u32) -> Option<Result<Answer>> {
-        None
-    }
-    /// Whether one request is granted, where an offer tells.
-    fn take_offered(&self, _permits: u32) -> Option<bool> {
-        None
-    }
+    /// Decides a list of requests by limiters with other policies. Returns by `deadline`.
+    async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers>;
 
-    /// Decides a list of requests by limiters with other policies.
-    async fn decide(&self, call: &Call) -> Result<Answers>;
-    /// The same, from a backend that has the answers without waiting for anybody.
+    /// The same, from a store that has the answers without waiting.
     fn decide_now(&self, _call: &Call) -> Option<Result<Answers>> {
         None
     }
 
-    async fn refund(&self, keys: &Keys, grant: &Grant, summed_rate: Option<i64>) -> Result<u32>;
-    async fn release(&self, keys: &Keys, permits: u32, summed_rate: Option<i64>) -> Result<()>;
-    async fn available_permits(&self, keys: &Keys) -> Result<i64>;
+    /// When a call that starts now returns at the latest.
+    fn call_deadline(&self) -> Instant;
+}
 
-    async fn try_set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<bool>;
-    async fn set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<()>;
+/// Runs once a background task is done: permits may be free.
+pub(crate) type OnDone = Box<dyn FnOnce() + Send>;
+
+/// One limiter of a [`Store`].
+#[async_trait]
+pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
+    fn keys(&self) -> &Keys;
+
+    fn is_cluster(&self) -> bool;
+
+    /// When a call that starts now returns at the latest.
+    fn call_deadline(&self) -> Instant;
+
+    /// Whether other clients may ask the same limiter.
+    fn may_have_peers(&self) -> bool {
+        true
+    }
+
+    /// Decides a call. It returns by `deadline`. A call may be passed in again, after an error or at the same time, and is
+    /// granted at most once.
+    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer>;
+
+    /// Decides one request, from a store that has the answer without waiting: the call's id and the answer.
+    fn acquire_now(&self, _permits: u32) -> Option<Result<(Random, Answer)>> {
+        None
+    }
+
+    /// Whether one request is granted, from a store that knows without waiting. The grant has no id to refund it by.
+    fn try_acquire_now(&self, _permits: u32) -> Option<Result<bool>> {
+        None
+    }
+
+    /// Gives back a grant that nobody holds, without a caller that waits for it and without a caller's runtime.
+    fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone);
+
+    /// Gives back what a call took whose caller is gone, once no attempt of it can arrive any more; does nothing where
+    /// somebody else claims the call's outcome before.
+    fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone);
+
+    async fn refund(&self, grant: &Grant) -> Result<u32>;
+    async fn release(&self, permits: u32) -> Result<()>;
+    async fn available_permits(&self) -> Result<i64>;
+
+    async fn try_set_rate(&self, rate: ValidRate) -> Result<bool>;
+    async fn set_rate(&self, rate: ValidRate) -> Result<()>;
     async fn update_rate(
         &self,
-        keys: &Keys,
         rate: ValidRate,
         state: State,
         if_missing: IfMissing,
     ) -> Result<bool>;
-    async fn config(&self, keys: &Keys) -> Result<Option<Rate>>;
+    async fn config(&self) -> Result<Option<Rate>>;
 
-    async fn exists(&self, keys: &Keys) -> Result<bool>;
-    async fn delete(&self, keys: &Keys) -> Result<bool>;
-    async fn expire(&self, keys: &Keys, expiry: Expiry, condition: Condition) -> Result<bool>;
-    async fn clear_expire(&self, keys: &Keys) -> Result<bool>;
-    async fn remain_time_to_live(&self, keys: &Keys) -> Result<TimeToLive>;
+    async fn exists(&self) -> Result<bool>;
+    async fn delete(&self) -> Result<bool>;
+    async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool>;
+    async fn clear_expire(&self) -> Result<bool>;
+    async fn remain_time_to_live(&self) -> Result<TimeToLive>;
 }

@@ -15,15 +15,12 @@
 //! shuts down in the middle of a call leaves permits to come back with their window.
 
 mod batch;
-mod books;
 mod caller;
 mod desk;
 #[cfg(test)]
-mod distant_store;
-mod former_queues;
-#[cfg(test)]
 mod interleavings;
-mod looks;
+#[cfg(test)]
+mod slow_store;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,81 +29,47 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::decision::{Decision, Grant};
+use crate::decision::{Decision, Grant, decision_alone};
 use crate::error::Result;
-use crate::keys::Keys;
-use crate::model::{Answer, Requests};
-use crate::permit::{Random, new_random};
-use crate::store::Store;
-use batch::{Batch, decision, granted_alone};
+use crate::model::Answer;
+use crate::permit::Random;
+use crate::store::{AcquireCall, LimiterStore};
+use batch::Batch;
 use caller::{LoneCall, Receiver};
 use desk::{Desk, Next, Request, Wake};
-pub(crate) use former_queues::FormerQueues;
-use former_queues::Known;
-pub(crate) use looks::Looks;
 
 /// How long the line sleeps at most before it asks again, whatever wait it was told.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 pub(crate) struct Queue {
-    backend: Arc<dyn Store>,
-    client_backend: Arc<dyn Store>,
-    keys: Keys,
+    store: Arc<dyn LimiterStore>,
     desk: Mutex<Desk>,
     /// Wakes the driver out of its sleep.
     arrived: Notify,
     told_of_skew: AtomicBool,
-    looks: Arc<Looks>,
-    former_queues: Arc<FormerQueues>,
 }
 
 impl Queue {
-    pub(crate) fn new(
-        backend: Arc<dyn Store>,
-        keys: Keys,
-        looks: Arc<Looks>,
-        former_queues: Arc<FormerQueues>,
-    ) -> Self {
-        let mut desk = Desk::default();
-        if let Some(known) = former_queues.recall(&keys.name) {
-            desk.books = known.books;
-            keys.last_type.set(known.rate_type);
-        }
+    pub(crate) fn new(store: Arc<dyn LimiterStore>) -> Self {
         Self {
-            backend: backend
-                .for_limiter(&keys)
-                .unwrap_or_else(|| Arc::clone(&backend)),
-            client_backend: backend,
-            keys,
-            desk: Mutex::new(desk),
+            store,
+            desk: Mutex::default(),
             arrived: Notify::new(),
             told_of_skew: AtomicBool::new(false),
-            looks,
-            former_queues,
         }
     }
 
-    pub(crate) fn backend(&self) -> &dyn Store {
-        &*self.backend
+    pub(crate) fn store(&self) -> &dyn LimiterStore {
+        &*self.store
     }
 
-    /// The client's backend, for decisions by several limiters.
-    pub(crate) fn client_backend(&self) -> &Arc<dyn Store> {
-        &self.client_backend
-    }
-
-    pub(crate) fn keys(&self) -> &Keys {
-        &self.keys
+    fn name(&self) -> &str {
+        &self.store.keys().name
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
         // Nothing panics while the lock is held; were it so, the requests put down would still be whole.
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The rate at which the live grants were summed lately.
-    pub(crate) fn summed_rate(&self) -> Option<i64> {
-        self.desk().books.summed_rate(&self.looks)
     }
 
     /// Decides now, without waiting for permits.
@@ -139,11 +102,8 @@ impl Queue {
 
     /// Whether the permits are granted now.
     pub(crate) async fn is_granted(self: &Arc<Self>, permits: u32) -> Result<bool> {
-        if let Some(is_granted) = self.backend.take_offered(permits) {
-            return Ok(is_granted);
-        }
-        if let Some(answer) = self.backend.acquire_and_offer(&self.keys, permits) {
-            return granted_alone(&self.keys.name, permits, &answer?);
+        if let Some(is_granted) = self.store.try_acquire_now(permits) {
+            return is_granted;
         }
         // In its own box, so that a future that needs none of this is small.
         let decision = Box::pin(self.decide_together(permits)).await?;
@@ -152,16 +112,12 @@ impl Queue {
 
     /// The decision of a backend that needs no waiting, and so no combining.
     fn decide_at_once(&self, permits: u32) -> Option<Result<Decision>> {
-        let answer = self.backend.acquire_now(&self.keys, permits)?;
+        let answer = self.store.acquire_now(permits)?;
         Some(answer.and_then(|(random, answer)| self.decision_alone(random, permits, &answer)))
     }
 
-    /// What the answer means where it was asked for one request.
-    fn decision_alone(&self, random: Random, permits: u32, answer: &Answer) -> Result<Decision> {
-        let is_granted = granted_alone(&self.keys.name, permits, answer)?;
-        let taken = if is_granted { i64::from(permits) } else { 0 };
-        let left = answer.balance - taken;
-        decision(&self.keys.name, random, permits, is_granted, left, answer)
+    fn decision_alone(&self, id: Random, permits: u32, answer: &Answer) -> Result<Decision> {
+        decision_alone(self.name(), id, permits, answer)
     }
 
     /// Waits in line until the permits are granted; `false` where `until` came first.
@@ -254,16 +210,11 @@ impl Queue {
     }
 
     /// One call to the store.
-    async fn call(&self, random: Random, requests: Requests) -> Result<Answer> {
-        let summed_rate = self.summed_rate();
-        let answer = self
-            .backend
-            .acquire(&self.keys, random, requests, summed_rate)
-            .await?;
-        self.desk().books.note(summed_rate, &answer);
+    async fn call(&self, call: &AcquireCall) -> Result<Answer> {
+        let answer = self.store.acquire(call, self.store.call_deadline()).await?;
         if answer.ahead > 0 && !self.told_of_skew.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                limiter = %self.keys.name,
+                limiter = %self.name(),
                 ahead_ms = answer.ahead,
                 "a peer's clock is ahead: its permits come back late, for all"
             );
@@ -271,9 +222,10 @@ impl Queue {
         Ok(answer)
     }
 
-    async fn call_for(&self, batch: Batch) {
-        let random = new_random();
-        let result = self.call(random, batch.requests()).await;
+    async fn call_for(self: &Arc<Self>, batch: Batch) {
+        let call = AcquireCall::new(batch.requests());
+        let random = call.id;
+        let result = self.call(&call).await;
         let unclaimed = match result {
             Ok(answer) => self.hand_out(batch, random, &answer),
             Err(error) => {
@@ -293,7 +245,7 @@ impl Queue {
     fn hand_out(&self, batch: Batch, random: Random, answer: &Answer) -> Option<Grant> {
         let mut unclaimed = 0;
         let mut still_in_line = Vec::new();
-        let decisions = batch.decisions(&self.keys.name, random, answer);
+        let decisions = batch.decisions(self.name(), random, answer);
         for (place, (request, decision)) in batch.requests.into_iter().zip(decisions).enumerate() {
             match decision {
                 Ok(Decision::Denied { .. }) if place < batch.in_line => still_in_line.push(request),
@@ -316,41 +268,25 @@ impl Queue {
     }
 
     /// Gives a grant that nobody holds to the head of the line, as far as it fits, and the rest back to the store.
-    async fn give_back(&self, mut grant: Grant) {
+    async fn give_back(self: &Arc<Self>, mut grant: Grant) {
         self.desk().pass_on(&mut grant);
         if grant.permits == 0 {
             return;
         }
-        let summed_rate = self.summed_rate();
-        match self.backend.refund(&self.keys, &grant, summed_rate).await {
-            Ok(_) => self.ask_again(),
-            Err(error) => tracing::warn!(
-                limiter = %self.keys.name,
-                permits = grant.permits,
-                %error,
-                "permits of a cancelled request come back only when their window has passed"
-            ),
-        }
-    }
-}
-
-impl Drop for Queue {
-    fn drop(&mut self) {
-        let desk = self.desk.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let books = desk.books;
-        if books.rate.is_some() {
-            let rate_type = self.keys.last_type.get();
-            self.former_queues
-                .remember(&self.keys.name, Known { books, rate_type });
-        }
+        let queue = Arc::downgrade(self);
+        let on_done = Box::new(move || {
+            if let Some(queue) = queue.upgrade() {
+                queue.ask_again();
+            }
+        });
+        Arc::clone(&self.store).refund_unclaimed(grant, on_done);
     }
 }
 
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Queue")
-            .field("backend", &self.backend)
-            .field("keys", &self.keys)
+            .field("store", &self.store)
             .finish_non_exhaustive()
     }
 }

@@ -49,22 +49,25 @@ enum Found {
 impl Combining {
     pub(super) async fn decide(
         self: &Arc<Self>,
-        backend: &Arc<dyn Store>,
+        store: &Arc<dyn Store>,
         target: Target,
         cost: u32,
     ) -> Result<Decision> {
         let call = Call::new(vec![target], vec![cost]);
-        if let Some(answers) = backend.decide_now(&call) {
+        if let Some(answers) = store.decide_now(&call) {
             return answers?.decision(&call, 0);
         }
         loop {
-            match self.put_down(backend, &call.limiters[0], cost) {
+            match self.put_down(store, &call.limiters[0], cost) {
                 Found::Nobody => {
                     let _lone_call = LoneCall {
                         combining: self,
                         key: &call.limiters[0].key,
                     };
-                    return backend.decide(&call).await?.decision(&call, 0);
+                    return store
+                        .decide(&call, store.call_deadline())
+                        .await?
+                        .decision(&call, 0);
                 }
                 Found::Others(answer) => {
                     if let Ok(answer) = answer.await {
@@ -81,7 +84,7 @@ impl Combining {
         self.desks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put_down(self: &Arc<Self>, backend: &Arc<dyn Store>, target: &Target, cost: u32) -> Found {
+    fn put_down(self: &Arc<Self>, store: &Arc<dyn Store>, target: &Target, cost: u32) -> Found {
         let mut desks = self.desks();
         let Some(desk) = desks.get_mut(&target.key) else {
             let desk = Desk {
@@ -105,7 +108,7 @@ impl Combining {
                 key: target.key.clone(),
                 over: false,
             };
-            tokio::spawn(shift.drive(Arc::clone(backend)));
+            tokio::spawn(shift.drive(Arc::clone(store)));
         }
         Found::Others(receiver)
     }
@@ -166,7 +169,7 @@ struct Shift {
 }
 
 impl Shift {
-    async fn drive(mut self, backend: Arc<dyn Store>) {
+    async fn drive(mut self, store: Arc<dyn Store>) {
         loop {
             let batch = self.combining.next_batch(&self.key);
             // The rule in force is the one that was asked by last.
@@ -176,7 +179,7 @@ impl Shift {
             };
             let costs = batch.iter().map(|request| request.cost).collect();
             let call = Call::new(vec![last.target.clone()], costs);
-            let answers = backend.decide(&call).await;
+            let answers = store.decide(&call, store.call_deadline()).await;
             for (place, request) in batch.into_iter().enumerate() {
                 let decision = match &answers {
                     Ok(answers) => answers.decision(&call, place),

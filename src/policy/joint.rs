@@ -13,15 +13,15 @@ use crate::store::Store;
 /// One limiter's share of a decision of several, for [`RedissonClient::decide_all`].
 #[derive(Debug, Clone)]
 pub struct Share {
-    backend: Arc<dyn Store>,
+    store: Arc<dyn Store>,
     target: Target,
     cost: u32,
 }
 
 impl Share {
-    pub(crate) fn new(backend: Arc<dyn Store>, target: Target, cost: u32) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, target: Target, cost: u32) -> Self {
         Self {
-            backend,
+            store,
             target,
             cost,
         }
@@ -71,9 +71,12 @@ impl RedissonClient {
         shares: impl IntoIterator<Item = Share> + Send,
     ) -> Result<JointDecision> {
         let call = self.joint_call(shares)?;
-        let answers = match self.backend().decide_now(&call) {
+        let answers = match self.store().decide_now(&call) {
             Some(answers) => answers,
-            None => self.backend().decide(&call).await,
+            None => {
+                let deadline = self.store().call_deadline();
+                self.store().decide(&call, deadline).await
+            }
         };
         Ok(JointDecision::new(answers?.decisions(&call)?))
     }
@@ -87,7 +90,7 @@ impl RedissonClient {
         };
         let (mut limiters, mut costs, mut keys) = (Vec::new(), Vec::new(), Vec::new());
         for share in shares {
-            if !Arc::ptr_eq(&share.backend, self.backend()) {
+            if !Arc::ptr_eq(&share.store, self.store()) {
                 return refuse("one is of another client");
             }
             keys.extend(share.target.all_keys());
@@ -97,7 +100,7 @@ impl RedissonClient {
         if limiters.is_empty() {
             return refuse("there are none");
         }
-        if self.backend().is_cluster() && !share_a_slot(&keys) {
+        if self.store().is_cluster() && !share_a_slot(&keys) {
             return Err(Error::InvalidName {
                 name: limiters.swap_remove(0).key,
                 reason: "the limiters of one decision lie in several slots of the cluster: give their keys one hash tag",

@@ -187,8 +187,8 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     async fn decide_target(&self, target: Target, cost: u32) -> Result<Decision> {
-        let backend = self.client.backend();
-        self.combining.decide(backend, target, cost).await
+        let store = self.client.store();
+        self.combining.decide(store, target, cost).await
     }
 
     /// A key's name, before the name mapper.
@@ -220,7 +220,7 @@ impl<P: Policy> PolicyLimiter<P> {
             key,
             penalty: self.penalty,
         };
-        target.check(self.client.backend().is_cluster())?;
+        target.check(self.client.store().is_cluster())?;
         Ok(target)
     }
 }
@@ -234,7 +234,7 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
 
     fn share(&self, key: &str, cost: u32) -> Result<Share> {
         let target = self.target(self.algorithm(), key, cost)?;
-        Ok(Share::new(Arc::clone(self.client.backend()), target, cost))
+        Ok(Share::new(Arc::clone(self.client.store()), target, cost))
     }
 }
 

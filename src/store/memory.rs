@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod against_the_lock;
+mod client_limiter;
 mod limiter;
 mod lock;
 mod offer;
@@ -13,21 +14,18 @@ mod targets;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
+use client_limiter::MemoryLimiter;
 use limiter::{Held, Limiter};
 
-use super::{IfMissing, State, Store, TimeToLive};
+use super::{LimiterStore, Store};
 use crate::clock::{Clock, TokioClock};
-use crate::decision::Grant;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::keys::Keys;
-use crate::model::{Answer, At, Condition, Expiry, NotInitialized, Requests, Settings, Window};
-use crate::permit::Random;
 use crate::policy::call::{Answers, Call};
-use crate::rate::{Rate, ValidRate};
 
 /// Limiters in memory. Clones share them, so several clients can.
 ///
@@ -125,8 +123,6 @@ impl Shard {
 pub(crate) struct MemoryClient {
     store: MemoryStore,
     clock: Clock,
-    /// The one that it is for, if it is for one alone.
-    limiter: Option<Arc<Limiter>>,
 }
 
 impl MemoryClient {
@@ -134,65 +130,7 @@ impl MemoryClient {
         Self {
             store: store.clone(),
             clock,
-            limiter: None,
         }
-    }
-
-    /// Runs one step on one limiter, alone.
-    #[inline]
-    fn with<T>(&self, keys: &Keys, step: impl FnOnce(&mut Held, At) -> Result<T>) -> Result<T> {
-        let passed = self.clock.now();
-        // Before the lock, so that it is not held meanwhile.
-        let read = self.store.0.clock.now();
-        let found;
-        let limiter = match &self.limiter {
-            Some(limiter) => limiter,
-            None => {
-                found = self.store.limiter(&keys.name);
-                &found
-            }
-        };
-        let mut held = limiter.held();
-        let server = held.time(read);
-        let now = passed.unwrap_or(server);
-        if held.other.is_some() {
-            held.check_kind(&keys.name, server)?;
-        }
-        let answer = step(&mut held, At { now, server });
-        if let Some(offered) = held.offered {
-            limiter.offer.make(offered);
-        }
-        answer
-    }
-
-    fn step<T>(&self, keys: &Keys, step: impl FnOnce(&mut Window, At) -> T) -> Result<T> {
-        self.with(keys, |held, at| Ok(step(&mut held.window, at)))
-    }
-
-    fn initialized<T>(
-        &self,
-        keys: &Keys,
-        step: impl FnOnce(&mut Window, At) -> Result<T, NotInitialized>,
-    ) -> Result<T> {
-        self.step(keys, step)?
-            .map_err(|NotInitialized| not_initialized(keys))
-    }
-}
-
-fn not_initialized(keys: &Keys) -> Error {
-    Error::NotInitialized {
-        name: keys.name.clone(),
-    }
-}
-
-impl Settings {
-    fn rate(self) -> Rate {
-        Rate::from_stored(
-            self.rate_type,
-            self.rate as u64,
-            self.interval as u64,
-            self.keep_alive as u64,
-        )
     }
 }
 
@@ -202,48 +140,11 @@ impl Store for MemoryClient {
         false
     }
 
-    fn for_limiter(&self, keys: &Keys) -> Option<Arc<dyn Store>> {
-        Some(Arc::new(Self {
-            store: self.store.clone(),
-            clock: self.clock.clone(),
-            limiter: Some(self.store.limiter(&keys.name)),
-        }))
+    fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore> {
+        Arc::new(MemoryLimiter::new(&self.store, &self.clock, keys))
     }
 
-    async fn acquire(
-        &self,
-        keys: &Keys,
-        random: Random,
-        requests: Requests,
-        _summed_rate: Option<i64>,
-    ) -> Result<Answer> {
-        self.with(keys, |held, at| {
-            let answer = held.decide(at, &keys.client_id, random, requests);
-            answer.map_err(|NotInitialized| not_initialized(keys))
-        })
-    }
-
-    fn take_offered(&self, permits: u32) -> Option<bool> {
-        let limiter = self.limiter.as_ref()?;
-        if !self.clock.is_the_stores() {
-            return None;
-        }
-        limiter.offer.take(permits, || self.store.0.clock.now())
-    }
-
-    fn acquire_now(&self, keys: &Keys, permits: u32) -> Option<Result<(Random, Answer)>> {
-        Some(self.with(keys, |held, at| held.decide_one(at, keys, permits)))
-    }
-
-    fn acquire_and_offer(&self, keys: &Keys, permits: u32) -> Option<Result<Answer>> {
-        Some(self.with(keys, |held, at| {
-            let (_, answer) = held.decide_one(at, keys, permits)?;
-            held.offer(at, permits, &answer);
-            Ok(answer)
-        }))
-    }
-
-    async fn decide(&self, call: &Call) -> Result<Answers> {
+    async fn decide(&self, call: &Call, _deadline: Instant) -> Result<Answers> {
         self.decide_call(call)
     }
 
@@ -251,115 +152,31 @@ impl Store for MemoryClient {
         Some(self.decide_call(call))
     }
 
-    async fn refund(&self, keys: &Keys, grant: &Grant, _summed_rate: Option<i64>) -> Result<u32> {
-        self.with(keys, |held, at| {
-            let summed_rate = held.summed_rate;
-            let back = held.window.refund(at, &keys.client_id, grant, summed_rate);
-            back.map_err(|NotInitialized| not_initialized(keys))
-        })
-    }
-
-    async fn release(&self, keys: &Keys, permits: u32, _summed_rate: Option<i64>) -> Result<()> {
-        self.with(keys, |held, at| {
-            let summed_rate = held.summed_rate;
-            let left = held
-                .window
-                .release(at, &keys.client_id, permits, summed_rate);
-            left.map(drop)
-                .map_err(|NotInitialized| not_initialized(keys))
-        })
-    }
-
-    async fn available_permits(&self, keys: &Keys) -> Result<i64> {
-        self.initialized(keys, |window, at| {
-            window.available_permits(at, &keys.client_id)
-        })
-    }
-
-    async fn try_set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<bool> {
-        self.step(keys, |window, at| {
-            window.try_set_rate(at, &keys.client_id, rate)
-        })
-    }
-
-    async fn set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<()> {
-        self.step(keys, |window, at| {
-            window.set_rate(at, &keys.client_id, rate)
-        })
-    }
-
-    async fn update_rate(
-        &self,
-        keys: &Keys,
-        rate: ValidRate,
-        state: State,
-        if_missing: IfMissing,
-    ) -> Result<bool> {
-        self.step(keys, |window, at| {
-            window.update_rate(
-                at,
-                &keys.client_id,
-                rate,
-                state == State::Keep,
-                if_missing == IfMissing::DoNothing,
-            )
-        })
-    }
-
-    async fn config(&self, keys: &Keys) -> Result<Option<Rate>> {
-        let settings = self.step(keys, |window, at| window.config(at.server))?;
-        Ok(settings.map(Settings::rate))
-    }
-
-    async fn exists(&self, keys: &Keys) -> Result<bool> {
-        self.step(keys, |window, at| window.exists(at.server))
-    }
-
-    async fn delete(&self, keys: &Keys) -> Result<bool> {
-        self.step(keys, |window, at| window.delete(&keys.client_id, at.server))
-    }
-
-    async fn expire(&self, keys: &Keys, expiry: Expiry, condition: Condition) -> Result<bool> {
-        self.step(keys, |window, at| {
-            window.expire(&keys.client_id, at.server, expiry, condition)
-        })
-    }
-
-    async fn clear_expire(&self, keys: &Keys) -> Result<bool> {
-        self.step(keys, |window, at| {
-            window.clear_expire(&keys.client_id, at.server)
-        })
-    }
-
-    async fn remain_time_to_live(&self, keys: &Keys) -> Result<TimeToLive> {
-        Ok(
-            match self.step(keys, |window, at| window.remain_time_to_live(at.server))? {
-                None => TimeToLive::Missing,
-                Some(None) => TimeToLive::Unlimited,
-                Some(Some(millis)) => {
-                    TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64))
-                }
-            },
-        )
+    fn call_deadline(&self) -> Instant {
+        Instant::now()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::rate::Rate;
 
     #[tokio::test(start_paused = true)]
     async fn limiters_that_expired_unasked_cost_no_memory_for_ever() {
         let store = MemoryStore::new();
-        let backend = MemoryClient::new(&store, Clock::server());
+        let client = MemoryClient::new(&store, Clock::server());
         let rate = Rate::overall(1, Duration::from_secs(1)).keep_alive(Duration::from_secs(1));
         for i in 0..10 * SHARDS * SMALLEST_SWEEP {
             if i % 100 == 0 {
                 tokio::time::advance(Duration::from_secs(1)).await;
             }
             let keys = Keys::new(&i.to_string(), "id");
-            backend
-                .try_set_rate(&keys, rate.validate().unwrap())
+            client
+                .limiter(keys)
+                .try_set_rate(rate.validate().unwrap())
                 .await
                 .unwrap();
         }
@@ -372,17 +189,18 @@ mod tests {
     async fn who_has_a_limiter_meets_others_on_it_however_often_it_was_gone_and_others_were_swept()
     {
         let store = MemoryStore::new();
-        let backend = MemoryClient::new(&store, Clock::server());
+        let client = MemoryClient::new(&store, Clock::server());
         let rate = Rate::overall(1, Duration::from_secs(1)).validate().unwrap();
         let keys = Keys::new("kept", "id");
-        let kept = backend.for_limiter(&keys).unwrap();
+        let kept = client.limiter(keys.clone());
+        let other = client.limiter(keys);
         for i in 0..SHARDS * SMALLEST_SWEEP * 2 {
             store.limiter(&i.to_string());
         }
-        assert!(!kept.exists(&keys).await.unwrap());
-        backend.set_rate(&keys, rate).await.unwrap();
-        assert!(kept.exists(&keys).await.unwrap());
-        assert!(kept.delete(&keys).await.unwrap());
-        assert!(!backend.exists(&keys).await.unwrap());
+        assert!(!kept.exists().await.unwrap());
+        other.set_rate(rate).await.unwrap();
+        assert!(kept.exists().await.unwrap());
+        assert!(kept.delete().await.unwrap());
+        assert!(!other.exists().await.unwrap());
     }
 }

@@ -7,9 +7,13 @@
 mod acquire;
 #[cfg(test)]
 mod against_model;
+mod audit;
+mod audit_budget;
 pub(crate) mod connection;
 pub(crate) mod decide;
 mod failure;
+mod hints;
+mod limiter;
 mod retry;
 mod server_time;
 mod shared_call;
@@ -19,31 +23,44 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::aio::ConnectionLike;
-use redis::{Cmd, Value, from_redis_value};
+use redis::{Value, from_redis_value};
 use tokio::time::Instant;
 
-use super::{IfMissing, State, Store, TimeToLive};
+use super::{LimiterStore, Store};
 use crate::clock::Clock;
-use crate::decision::Grant;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
-use crate::model::{Answer, Condition, Expiry, Requests};
-use crate::permit::Random;
 use crate::policy::call::{Answers, Call};
-use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
-use crate::script::{self, Args, Script};
+use audit_budget::AuditBudget;
 use connection::{Connected, Connection};
-use retry::{Attempts, Repeat};
+use hints::HintCache;
+use limiter::RedisLimiter;
+use retry::Attempts;
 use server_time::ServerTime;
 use shared_call::SharedCalls;
 
-pub(crate) struct RedisStore {
+/// Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub(crate) struct RedisStore(Arc<Shared>);
+
+/// What the limiters of one client share.
+pub(crate) struct Shared {
     connection: Arc<dyn Connection>,
     is_cluster: bool,
     clock: Clock,
     response_timeout: Duration,
     server_time: Arc<ServerTime>,
     shared_calls: Arc<SharedCalls>,
+    audit_budget: AuditBudget,
+    hints: HintCache,
+}
+
+impl std::ops::Deref for RedisStore {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 impl RedisStore {
@@ -75,53 +92,35 @@ impl RedisStore {
     ) -> Self {
         let server_time = Arc::new(ServerTime::unknown());
         let shared_calls = SharedCalls::new(&connection, &clock, &server_time, is_cluster);
-        Self {
+        Self(Arc::new(Shared {
             connection,
             is_cluster,
             clock,
             response_timeout,
             server_time,
             shared_calls: Arc::new(shared_calls),
-        }
+            audit_budget: AuditBudget::default(),
+            hints: HintCache::default(),
+        }))
     }
 
-    fn attempts(&self, repeat: Repeat) -> Attempts {
-        Attempts::new(Instant::now() + self.response_timeout, repeat)
-    }
-
-    async fn run(
-        &self,
-        script: &Script,
-        keys: &Keys,
-        args: &Args,
-        repeat: Repeat,
-    ) -> Result<Value> {
-        let mut attempts = self.attempts(repeat);
-        let all_keys = keys.in_order();
-        loop {
-            let sending = script.run(&*self.connection, &all_keys, args);
-            if let Some(answer) = attempts.step(&keys.name, sending).await? {
-                return Ok(answer);
-            }
-        }
-    }
-
-    async fn send(&self, name: &str, command: &Cmd, repeat: Repeat) -> Result<Value> {
-        let mut attempts = self.attempts(repeat);
-        loop {
-            let sending = self.connection.send(command);
-            if let Some(answer) = attempts.step(name, sending).await? {
-                return Ok(answer);
-            }
-        }
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.response_timeout
     }
 
     /// The call's deadline by the server's clock, which the first call has to ask for.
-    async fn server_deadline(&self, name: &str, remaining: Duration) -> Result<i64> {
+    async fn server_deadline(&self, name: &str, attempts: &mut Attempts) -> Result<i64> {
+        let remaining = attempts.remaining();
         if let Some(deadline) = self.server_time.after(remaining) {
             return Ok(deadline);
         }
-        let answer = self.send(name, &redis::cmd("TIME"), Repeat::Safe).await?;
+        let command = redis::cmd("TIME");
+        let answer = loop {
+            let sending = self.connection.send(&command);
+            if let Some(answer) = attempts.step(name, sending).await? {
+                break answer;
+            }
+        };
         let (seconds, micros): (i64, i64) = read(name, answer)?;
         self.server_time.learn(seconds * 1000 + micros / 1000);
         Ok(seconds * 1000 + micros / 1000 + remaining.as_millis() as i64)
@@ -146,193 +145,21 @@ impl std::fmt::Debug for RedisStore {
     }
 }
 
-fn rate_args(args: Args, rate: &ValidRate) -> Args {
-    args.number(rate.permits)
-        .number(rate.interval)
-        .number(rate.rate_type.code())
-        .number(rate.keep_alive)
-}
-
 #[async_trait]
 impl Store for RedisStore {
     fn is_cluster(&self) -> bool {
         self.is_cluster
     }
 
-    async fn acquire(
-        &self,
-        keys: &Keys,
-        random: Random,
-        requests: Requests,
-        summed_rate: Option<i64>,
-    ) -> Result<Answer> {
-        self.acquire_call(keys, random, requests, summed_rate).await
+    fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore> {
+        Arc::new(RedisLimiter::new(self.clone(), keys))
     }
 
-    async fn decide(&self, call: &Call) -> Result<Answers> {
-        self.decide_call(call).await
+    async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers> {
+        self.decide_call(call, deadline).await
     }
 
-    async fn refund(&self, keys: &Keys, grant: &Grant, summed_rate: Option<i64>) -> Result<u32> {
-        let args = Args::new()
-            .optional(self.clock.now())
-            .number(grant.score)
-            .bytes(&grant.random)
-            .number(grant.permits)
-            .optional(summed_rate);
-        let answer = self.run(&script::REFUND, keys, &args, Repeat::Never).await;
-        read(&keys.name, answer?)
-    }
-
-    async fn release(&self, keys: &Keys, permits: u32, summed_rate: Option<i64>) -> Result<()> {
-        let args = Args::new()
-            .optional(self.clock.now())
-            .number(permits)
-            .optional(summed_rate);
-        self.run(&script::RELEASE, keys, &args, Repeat::Never)
-            .await?;
-        Ok(())
-    }
-
-    async fn available_permits(&self, keys: &Keys) -> Result<i64> {
-        let args = Args::new().optional(self.clock.now());
-        let answer = self
-            .run(&script::AVAILABLE_PERMITS, keys, &args, Repeat::Safe)
-            .await?;
-        read(&keys.name, answer)
-    }
-
-    async fn try_set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<bool> {
-        let args = rate_args(Args::new(), &rate);
-        let answer = self
-            .run(&script::TRY_SET_RATE, keys, &args, Repeat::Never)
-            .await?;
-        let is_set = read(&keys.name, answer)?;
-        if is_set {
-            keys.last_type.set(rate.rate_type);
-        }
-        Ok(is_set)
-    }
-
-    async fn set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<()> {
-        let args = rate_args(Args::new(), &rate);
-        self.run(&script::SET_RATE, keys, &args, Repeat::Never)
-            .await?;
-        keys.last_type.set(rate.rate_type);
-        Ok(())
-    }
-
-    async fn update_rate(
-        &self,
-        keys: &Keys,
-        rate: ValidRate,
-        state: State,
-        if_missing: IfMissing,
-    ) -> Result<bool> {
-        let args = rate_args(Args::new().optional(self.clock.now()), &rate)
-            .flag(state == State::Keep)
-            .flag(if_missing == IfMissing::DoNothing);
-        let answer = self
-            .run(&script::UPDATE_RATE, keys, &args, Repeat::Never)
-            .await?;
-        let is_set = read(&keys.name, answer)?;
-        if is_set {
-            keys.last_type.set(rate.rate_type);
-        }
-        Ok(is_set)
-    }
-
-    async fn config(&self, keys: &Keys) -> Result<Option<Rate>> {
-        let mut command = redis::cmd("HMGET");
-        command
-            .arg(&keys.name)
-            .arg(&["rate", "interval", "type", "keepAliveTime"]);
-        let fields: [Option<String>; 4] = read(
-            &keys.name,
-            self.send(&keys.name, &command, Repeat::Safe).await?,
-        )?;
-        let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
-            return Ok(None);
-        };
-        let bad_state = || Error::BadState {
-            name: keys.name.clone(),
-            source: None,
-        };
-        let number = |text: &str| {
-            let number = text.parse().ok().filter(|number| *number <= LARGEST_RATE);
-            number.ok_or_else(bad_state)
-        };
-        let rate_type = match rate_type.as_str() {
-            "0" => RateType::Overall,
-            "1" => RateType::PerClient,
-            _ => return Err(bad_state()),
-        };
-        keys.last_type.set(rate_type);
-        Ok(Some(Rate::from_stored(
-            rate_type,
-            number(&rate)?,
-            number(&interval)?,
-            number(keep_alive.as_deref().unwrap_or("0"))?,
-        )))
-    }
-
-    async fn exists(&self, keys: &Keys) -> Result<bool> {
-        let mut command = redis::cmd("EXISTS");
-        command.arg(&keys.name);
-        read(
-            &keys.name,
-            self.send(&keys.name, &command, Repeat::Safe).await?,
-        )
-    }
-
-    async fn delete(&self, keys: &Keys) -> Result<bool> {
-        let mut command = redis::cmd("DEL");
-        command.arg(&keys.in_order());
-        let deleted: i64 = read(
-            &keys.name,
-            self.send(&keys.name, &command, Repeat::Never).await?,
-        )?;
-        Ok(deleted > 0)
-    }
-
-    async fn expire(&self, keys: &Keys, expiry: Expiry, condition: Condition) -> Result<bool> {
-        let (command, time) = match expiry {
-            Expiry::In(millis) => ("pexpire", millis),
-            Expiry::At(millis) => ("pexpireat", millis),
-        };
-        let condition = match condition {
-            Condition::Always => "",
-            Condition::IfNotSet => "nx",
-            Condition::IfSet => "xx",
-            Condition::IfGreater => "gt",
-            Condition::IfLess => "lt",
-        };
-        let args = Args::new()
-            .bytes(command.as_bytes())
-            .number(time)
-            .bytes(condition.as_bytes());
-        let answer = self.run(&script::EXPIRE, keys, &args, Repeat::Never).await;
-        read(&keys.name, answer?)
-    }
-
-    async fn clear_expire(&self, keys: &Keys) -> Result<bool> {
-        let answer = self
-            .run(&script::CLEAR_EXPIRE, keys, &Args::new(), Repeat::Never)
-            .await?;
-        read(&keys.name, answer)
-    }
-
-    async fn remain_time_to_live(&self, keys: &Keys) -> Result<TimeToLive> {
-        let mut command = redis::cmd("PTTL");
-        command.arg(&keys.name);
-        let left: i64 = read(
-            &keys.name,
-            self.send(&keys.name, &command, Repeat::Safe).await?,
-        )?;
-        Ok(match left {
-            -2 => TimeToLive::Missing,
-            -1 => TimeToLive::Unlimited,
-            millis => TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64)),
-        })
+    fn call_deadline(&self) -> Instant {
+        self.deadline()
     }
 }

@@ -1,11 +1,10 @@
 //! The requests of one call, and what its answer means for each.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::desk::Request;
-use crate::decision::{Decision, Grant};
-use crate::error::{Error, Result};
+use crate::decision::{Decision, decision};
+use crate::error::Result;
 use crate::model::{Answer, Requests, Run};
 use crate::permit::Random;
 
@@ -84,57 +83,4 @@ impl Batch {
         }
         decisions
     }
-}
-
-/// Whether a request that was the only one of its call was granted.
-#[inline]
-pub(super) fn granted_alone(name: &str, permits: u32, answer: &Answer) -> Result<bool> {
-    check_fits(name, permits, answer.rate)?;
-    Ok(Requests::one(permits).taken(answer.balance, answer.rate) > 0)
-}
-
-fn check_fits(name: &str, permits: u32, rate: i64) -> Result<()> {
-    if i64::from(permits) > rate {
-        return Err(Error::PermitsExceedRate {
-            name: name.to_owned(),
-            requested: permits,
-            rate: rate as u64,
-        });
-    }
-    Ok(())
-}
-
-/// One request's answer, where `left` permits remain after it.
-pub(super) fn decision(
-    name: &str,
-    random: Random,
-    permits: u32,
-    is_granted: bool,
-    left: i64,
-    answer: &Answer,
-) -> Result<Decision> {
-    check_fits(name, permits, answer.rate)?;
-    let limit = answer.rate as u64;
-    let remaining = left.max(0) as u64;
-    let reset = answer.reset();
-    Ok(if is_granted {
-        Decision::Granted {
-            grant: Grant {
-                score: answer.score,
-                random,
-                permits,
-            },
-            limit,
-            remaining,
-            reset,
-            delay: Duration::ZERO,
-        }
-    } else {
-        Decision::Denied {
-            retry_after: answer.wait(),
-            limit,
-            remaining,
-            reset,
-        }
-    })
 }

@@ -12,7 +12,8 @@ use super::Queue;
 use crate::decision::{Decision, Grant};
 use crate::error::Result;
 use crate::model::{Answer, Requests};
-use crate::permit::{Random, new_random};
+use crate::permit::Random;
+use crate::store::AcquireCall;
 
 /// A caller's own call. Dropped under way, it goes on by itself and gives back what it was granted.
 pub(super) struct LoneCall {
@@ -28,10 +29,11 @@ type Call = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
 impl LoneCall {
     /// The caller has marked the desk.
     pub(super) fn new(queue: Arc<Queue>, permits: u32) -> Self {
-        let random = new_random();
+        let acquire = AcquireCall::one(permits);
+        let random = acquire.id;
         let call = {
             let queue = Arc::clone(&queue);
-            Box::pin(async move { queue.call(random, Requests::one(permits)).await })
+            Box::pin(async move { queue.call(&acquire).await })
         };
         Self {
             queue,

@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::batch::Batch;
-use super::books::Books;
 use crate::decision::{Decision, Grant};
 use crate::error::Result;
 
@@ -28,7 +27,6 @@ pub(super) struct Desk {
     /// The turn of the next who comes to wait.
     next_turn: u64,
     driver: Driver,
-    pub(super) books: Books,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -199,7 +197,7 @@ impl Desk {
                     permits: head.permits,
                     ..*grant
                 },
-                limit: self.books.rate.unwrap_or_default() as u64,
+                limit: 0,
                 remaining: 0,
                 reset: Duration::ZERO,
                 delay: Duration::ZERO,

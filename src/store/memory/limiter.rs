@@ -5,8 +5,8 @@
 
 use std::sync::{Mutex, MutexGuard};
 
+use super::client_limiter::not_initialized;
 use super::lock::lock;
-use super::not_initialized;
 use super::offer::{Offer, Offered};
 use crate::error::Result;
 use crate::keys::Keys;

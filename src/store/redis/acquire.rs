@@ -3,38 +3,43 @@
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::retry::Repeat;
+use tokio::time::Instant;
+
+use super::limiter::RedisLimiter;
+use super::read;
+use super::retry::{Attempts, Repeat};
 use super::shared_call::Sent;
-use super::{RedisStore, read};
 use crate::error::{Error, Result};
-use crate::keys::Keys;
-use crate::model::{Acquire, Answer, Requests, Run};
-use crate::permit::{self, Random};
+use crate::model::{Acquire, Answer, Run};
+use crate::permit;
 use crate::rate::RateType;
 use crate::script::{self, Args};
+use crate::store::AcquireCall;
 
-impl RedisStore {
+impl RedisLimiter {
     pub(super) async fn acquire_call(
         &self,
-        keys: &Keys,
-        random: Random,
-        requests: Requests,
-        summed_rate: Option<i64>,
+        acquire: &AcquireCall,
+        deadline: Instant,
     ) -> Result<Answer> {
-        let mut attempts = self.attempts(Repeat::Safe);
+        let (store, keys) = (&self.store, &self.keys);
+        let audited_rate = self.audited_rate();
+        let mut attempts = Attempts::new(deadline, Repeat::Safe);
+        attempts.sent_before = acquire.may_have_run();
         let mut call = Acquire {
-            random,
+            random: acquire.id,
             sent_before: false,
-            summed_rate,
-            requests,
+            summed_rate: audited_rate,
+            requests: acquire.requests.clone(),
         };
-        let under_way = self.shared_calls.set_out();
+        let under_way = store.shared_calls.set_out();
         let mut may_share = under_way.is_one_of_many();
         loop {
             call.sent_before = attempts.sent_before;
-            let rate_type = keys.last_type.get();
+            let rate_type = self.rate_type();
             let sent = if std::mem::take(&mut may_share) {
-                let carried = self
+                acquire.note_attempt();
+                let carried = store
                     .shared_calls
                     .ask(keys, rate_type, &call, attempts.deadline);
                 match carried.await {
@@ -49,24 +54,27 @@ impl RedisStore {
                     }
                 }
             } else {
-                let remaining = attempts.remaining();
-                let deadline = self.server_deadline(&keys.name, remaining).await?;
-                let now = self.clock.now();
+                let deadline = store.server_deadline(&keys.name, &mut attempts).await?;
+                let now = store.clock.now();
                 let args = acquire_args(&call, rate_type, now, Some(deadline));
                 let of_type = keys.of_type(rate_type);
-                let sending = script::ACQUIRE.run(&*self.connection, &of_type, &args);
+                acquire.note_attempt();
+                let sending = script::ACQUIRE.run(&*store.connection, &of_type, &args);
                 let answer = attempts.step(&keys.name, sending).await?;
                 answer.map(|answer| Sent { answer, now })
             };
             let Some(Sent { answer, now }) = sent else {
                 continue;
             };
-            let answer = AcquireAnswer::read(&keys.name, answer, now, summed_rate)?;
-            self.server_time.learn(answer.server_millis);
+            let answer = AcquireAnswer::read(&keys.name, answer, now, audited_rate)?;
+            store.server_time.learn(answer.server_millis);
             match answer.outcome {
-                Outcome::Decided(answer) => return Ok(answer),
+                Outcome::Decided(answer) => {
+                    self.note_audit(audited_rate, &answer);
+                    return Ok(answer);
+                }
                 // Asked anew below its other keys; the deadline sees to it that this ends.
-                Outcome::OtherType(rate_type) => keys.last_type.set(rate_type),
+                Outcome::OtherType(rate_type) => self.learn_type(rate_type),
                 // The server got it after its deadline. Where that is not yet so here, its clock was misjudged.
                 Outcome::Late if !attempts.remaining().is_zero() => {}
                 Outcome::Late => return Err(Error::Indeterminate { source: None }),

@@ -16,9 +16,12 @@ use redis::aio::MultiplexedConnection;
 
 use super::acquire::{AcquireAnswer, Outcome, acquire_args};
 use super::*;
-use crate::model::{Acquire, Run};
-use crate::model::{At, Pool, Settings, Timed, Window};
+use crate::decision::Grant;
+use crate::model::{Acquire, At, Condition, Expiry, Pool, Requests, Run, Settings, Timed, Window};
 use crate::permit;
+use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
+use crate::script;
+use crate::store::{IfMissing, State, TimeToLive};
 use crate::support::Server;
 
 const STEPS_PER_CASE: usize = 50;
@@ -251,7 +254,7 @@ struct Sides {
     redis: RedisStore,
     connection: MultiplexedConnection,
     model: Window,
-    keys: [Keys; 2],
+    limiters: [Arc<RedisLimiter>; 2],
     now: Arc<AtomicI64>,
     calls: u64,
     last_call: Option<Acquire>,
@@ -260,9 +263,13 @@ struct Sides {
 }
 
 impl Sides {
+    fn keys(&self) -> [Keys; 2] {
+        [0, 1].map(|client| self.limiters[client].keys.clone())
+    }
+
     /// Takes a step on both sides and compares the answers.
     async fn take(&mut self, step: &Step, client: usize) {
-        let keys = self.keys[client].clone();
+        let limiter = Arc::clone(&self.limiters[client]);
         let client = CLIENTS[client];
         let at = At {
             now: self.now.load(Ordering::Relaxed),
@@ -293,7 +300,7 @@ impl Sides {
                     summed_rate: *summed_rate,
                     requests,
                 };
-                self.acquire(&keys, at, client, call).await;
+                self.acquire(&limiter, at, client, call).await;
             }
             Step::SendAgain => {
                 if let Some(call) = self.last_call.clone() {
@@ -301,11 +308,11 @@ impl Sides {
                         sent_before: true,
                         ..call
                     };
-                    self.acquire(&keys, at, client, call).await;
+                    self.acquire(&limiter, at, client, call).await;
                 }
             }
             Step::Release(permits, summed_rate) => {
-                let redis = self.redis.release(&keys, *permits, *summed_rate).await;
+                let redis = limiter.release_audited(*permits, *summed_rate).await;
                 let model = self.model.release(at, client, *permits, *summed_rate);
                 assert_eq!(initialized(redis), model.ok().map(|_left| ()));
             }
@@ -317,27 +324,27 @@ impl Sides {
                     permits: *permits,
                     ..self.grants[last]
                 };
-                let redis = self.redis.refund(&keys, &grant, *summed_rate).await;
+                let redis = limiter.refund_audited(&grant, *summed_rate).await;
                 let model = self.model.refund(at, client, &grant, *summed_rate);
                 assert_eq!(initialized(redis), model.ok());
             }
             Step::AvailablePermits => {
-                let redis = self.redis.available_permits(&keys).await;
+                let redis = limiter.available_permits().await;
                 assert_eq!(
                     initialized(redis),
                     self.model.available_permits(at, client).ok()
                 );
             }
             Step::TrySetRate(rate) => {
-                let redis = self.redis.try_set_rate(&keys, *rate).await.unwrap();
+                let redis = limiter.try_set_rate(*rate).await.unwrap();
                 assert_eq!(redis, self.model.try_set_rate(at, client, *rate));
             }
             Step::SetRate(rate) => {
-                self.redis.set_rate(&keys, *rate).await.unwrap();
+                limiter.set_rate(*rate).await.unwrap();
                 self.model.set_rate(at, client, *rate);
             }
             Step::UpdateRate(rate, state, if_missing) => {
-                let redis = self.redis.update_rate(&keys, *rate, *state, *if_missing);
+                let redis = limiter.update_rate(*rate, *state, *if_missing);
                 let keep = *state == State::Keep;
                 let only_existing = *if_missing == IfMissing::DoNothing;
                 let model = self
@@ -346,7 +353,7 @@ impl Sides {
                 assert_eq!(redis.await.unwrap(), model);
             }
             Step::Config => {
-                let redis = self.redis.config(&keys).await.unwrap();
+                let redis = limiter.config().await.unwrap();
                 let model = self.model.config(at.server).map(|settings| {
                     let Settings {
                         rate,
@@ -361,16 +368,16 @@ impl Sides {
                 assert_eq!(redis, model);
             }
             Step::Exists => {
-                let redis = self.redis.exists(&keys).await.unwrap();
+                let redis = limiter.exists().await.unwrap();
                 assert_eq!(redis, self.model.exists(at.server));
             }
             Step::Delete => {
-                let redis = self.redis.delete(&keys).await.unwrap();
+                let redis = limiter.delete().await.unwrap();
                 assert_eq!(redis, self.model.delete(client, at.server));
             }
             Step::Expire(condition) => {
                 let expiry = Expiry::In(self.new_ttl());
-                let redis = self.redis.expire(&keys, expiry, *condition).await.unwrap();
+                let redis = limiter.expire(expiry, *condition).await.unwrap();
                 assert_eq!(
                     redis,
                     self.model.expire(client, at.server, expiry, *condition)
@@ -380,32 +387,29 @@ impl Sides {
                 // A time that has passed, so that the keys go.
                 let expiry = Expiry::At(-1);
                 let always = Condition::Always;
-                let redis = self
-                    .redis
-                    .expire(&keys, Expiry::At(1), always)
-                    .await
-                    .unwrap();
+                let redis = limiter.expire(Expiry::At(1), always).await.unwrap();
                 assert_eq!(redis, self.model.expire(client, at.server, expiry, always));
             }
             Step::ClearExpire => {
-                let redis = self.redis.clear_expire(&keys).await.unwrap();
+                let redis = limiter.clear_expire().await.unwrap();
                 assert_eq!(redis, self.model.clear_expire(client, at.server));
             }
             Step::RemainTimeToLive => {
-                let redis = match self.redis.remain_time_to_live(&keys).await.unwrap() {
+                let redis = match limiter.remain_time_to_live().await.unwrap() {
                     TimeToLive::Missing => None,
                     TimeToLive::Unlimited => Some(None),
                     TimeToLive::Remaining(left) => Some(as_set(left.as_millis() as i64)),
                 };
                 assert_eq!(redis, self.model.remain_time_to_live(at.server));
             }
-            Step::Spoil(spoil) => self.spoil(spoil, &keys, at).await,
+            Step::Spoil(spoil) => self.spoil(spoil, &limiter.keys, at).await,
         }
     }
 
-    async fn acquire(&mut self, keys: &Keys, at: At, client: &str, call: Acquire) {
+    async fn acquire(&mut self, limiter: &RedisLimiter, at: At, client: &str, call: Acquire) {
+        let keys = &limiter.keys;
         let redis = loop {
-            let rate_type = keys.last_type.get();
+            let rate_type = limiter.rate_type();
             let in_company = self.calls.is_multiple_of(8) && !call.sent_before;
             let answer = match in_company {
                 true => self.ask_in_company(keys, rate_type, &call).await,
@@ -429,7 +433,7 @@ impl Sides {
             };
             match answer.outcome {
                 Outcome::Decided(answer) => break Some(answer),
-                Outcome::OtherType(rate_type) => keys.last_type.set(rate_type),
+                Outcome::OtherType(rate_type) => limiter.learn_type(rate_type),
                 Outcome::Late => panic!("there was no deadline"),
             }
         };
@@ -574,26 +578,30 @@ async fn compare_case(
         let now = Arc::clone(&now);
         move || now.load(Ordering::Relaxed)
     });
+    let redis = RedisStore::over(connection.clone(), clock, Duration::from_secs(30));
+    let limiter = |client| Arc::new(RedisLimiter::new(redis.clone(), Keys::new(name, client)));
     let mut sides = Sides {
-        redis: RedisStore::over(connection.clone(), clock, Duration::from_secs(30)),
+        limiters: CLIENTS.map(limiter),
+        redis,
         connection: connection.clone(),
         model: Window::default(),
-        keys: CLIENTS.map(|client| Keys::new(name, client)),
         now,
         calls: 0,
         last_call: None,
         grants: Vec::new(),
         next_ttl: 10 * TTL_UNIT,
     };
-    let asked = sides.redis.server_deadline(name, Duration::ZERO).await;
+    let mut attempts = Attempts::new(sides.redis.deadline(), retry::Repeat::Safe);
+    let asked = sides.redis.server_deadline(name, &mut attempts).await;
     asked.unwrap(); // a shared call needs the server's time
     sides.take(&Step::TrySetRate(rate), 0).await;
     for (step, client) in steps {
         sides.take(step, *client).await;
-        let redis = of_redis(&mut sides.connection, &sides.keys).await;
+        let keys = sides.keys();
+        let redis = of_redis(&mut sides.connection, &keys).await;
         assert_eq!(redis, of_model(&sides.model), "after {step:?}");
     }
-    for keys in &sides.keys {
+    for keys in &sides.keys() {
         let mut delete = redis::cmd("DEL");
         delete.arg(&keys.in_order());
         delete.exec_async(&mut sides.connection).await.unwrap();

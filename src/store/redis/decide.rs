@@ -1,5 +1,7 @@
 //! One call of the other limiters: as keys and arguments, sent, its answer typed.
 
+use tokio::time::Instant;
+
 use super::retry::{Attempts, Repeat};
 use super::{RedisStore, read};
 use crate::error::{Error, Result};
@@ -7,7 +9,7 @@ use crate::policy::call::{Answer, Answers, Call, Outcome};
 use crate::script::{self, Args, Script};
 
 impl RedisStore {
-    pub(super) async fn decide_call(&self, call: &Call) -> Result<Answers> {
+    pub(super) async fn decide_call(&self, call: &Call, deadline: Instant) -> Result<Answers> {
         let [first, others @ ..] = &call.limiters[..] else {
             return Ok(Answers {
                 score: 0,
@@ -24,7 +26,7 @@ impl RedisStore {
         } else {
             Repeat::Never
         };
-        self.send_call(script, call, &first.key, self.attempts(repeat))
+        self.send_call(script, call, &first.key, Attempts::new(deadline, repeat))
             .await
     }
 
@@ -38,7 +40,7 @@ impl RedisStore {
         let keys = call.limiters.iter().flat_map(|target| target.all_keys());
         let keys: Vec<String> = keys.collect();
         loop {
-            let deadline = self.server_deadline(name, attempts.remaining()).await?;
+            let deadline = self.server_deadline(name, &mut attempts).await?;
             let args = args(call, self.clock.now(), Some(deadline), attempts.sent_before);
             let sending = script.run(&*self.connection, &keys, &args);
             let Some(answer) = attempts.step(name, sending).await? else {

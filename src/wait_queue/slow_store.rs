@@ -15,46 +15,39 @@ use crate::clock::Clock;
 use crate::decision::Grant;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
-use crate::model::{Answer, Condition, Expiry, Requests};
-use crate::permit::Random;
-use crate::policy::call::{Answers, Call};
+use crate::model::{Answer, Condition, Expiry};
 use crate::rate::{Rate, ValidRate};
 use crate::store::memory::{MemoryClient, MemoryStore};
-use crate::store::{IfMissing, State, Store, TimeToLive};
+use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Store, TimeToLive};
 
 const TRAVEL: Duration = Duration::from_millis(2);
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
-struct DistantStore {
-    memory: MemoryClient,
+struct SlowStore {
+    memory: Arc<dyn LimiterStore>,
     calls: AtomicUsize,
     is_away: AtomicBool,
 }
 
-impl DistantStore {
+impl SlowStore {
     fn new() -> Arc<Self> {
+        let memory = MemoryClient::new(&MemoryStore::new(), Clock::server());
         Arc::new(Self {
-            memory: MemoryClient::new(&MemoryStore::new(), Clock::server()),
+            memory: memory.limiter(Keys::new("limiter", "client")),
             calls: AtomicUsize::new(0),
             is_away: AtomicBool::new(false),
         })
     }
 
     async fn queue(self: &Arc<Self>, rate: Rate) -> Arc<Queue> {
-        let keys = Keys::new("limiter", "client");
         let rate = rate.validate().unwrap();
-        self.memory.set_rate(&keys, rate).await.unwrap();
-        Arc::new(Queue::new(
-            Arc::clone(self) as _,
-            keys,
-            Arc::default(),
-            Arc::default(),
-        ))
+        self.memory.set_rate(rate).await.unwrap();
+        Arc::new(Queue::new(Arc::clone(self) as _))
     }
 
-    async fn available(&self, queue: &Queue) -> i64 {
-        self.memory.available_permits(&queue.keys).await.unwrap()
+    async fn available(&self) -> i64 {
+        self.memory.available_permits().await.unwrap()
     }
 
     async fn travel(&self) -> Result<()> {
@@ -67,85 +60,96 @@ impl DistantStore {
 }
 
 #[async_trait]
-impl Store for DistantStore {
+impl LimiterStore for SlowStore {
+    fn keys(&self) -> &Keys {
+        self.memory.keys()
+    }
+
     fn is_cluster(&self) -> bool {
         false
     }
 
-    async fn acquire(
-        &self,
-        keys: &Keys,
-        random: Random,
-        requests: Requests,
-        summed_rate: Option<i64>,
-    ) -> Result<Answer> {
+    fn call_deadline(&self) -> Instant {
+        Instant::now() + HOUR
+    }
+
+    fn may_have_peers(&self) -> bool {
+        false
+    }
+
+    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.travel().await?;
-        let answer = self.memory.acquire(keys, random, requests, summed_rate);
-        let answer = answer.await;
+        let answer = self.memory.acquire(call, deadline).await;
         self.travel().await?;
         answer
     }
 
-    async fn decide(&self, call: &Call) -> Result<Answers> {
-        self.memory.decide(call).await
+    fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
+        tokio::spawn(async move {
+            let _ = self.refund(&grant).await;
+            on_done();
+        });
     }
 
-    async fn refund(&self, keys: &Keys, grant: &Grant, summed_rate: Option<i64>) -> Result<u32> {
+    fn reclaim(self: Arc<Self>, _call: Arc<AcquireCall>, on_done: OnDone) {
+        on_done();
+    }
+
+    async fn refund(&self, grant: &Grant) -> Result<u32> {
         self.travel().await?;
-        let answer = self.memory.refund(keys, grant, summed_rate).await;
+        let answer = self.memory.refund(grant).await;
         self.travel().await?;
         answer
     }
 
-    async fn release(&self, keys: &Keys, permits: u32, summed_rate: Option<i64>) -> Result<()> {
-        self.memory.release(keys, permits, summed_rate).await
+    async fn release(&self, permits: u32) -> Result<()> {
+        self.memory.release(permits).await
     }
 
-    async fn available_permits(&self, keys: &Keys) -> Result<i64> {
-        self.memory.available_permits(keys).await
+    async fn available_permits(&self) -> Result<i64> {
+        self.memory.available_permits().await
     }
 
-    async fn try_set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<bool> {
-        self.memory.try_set_rate(keys, rate).await
+    async fn try_set_rate(&self, rate: ValidRate) -> Result<bool> {
+        self.memory.try_set_rate(rate).await
     }
 
-    async fn set_rate(&self, keys: &Keys, rate: ValidRate) -> Result<()> {
-        self.memory.set_rate(keys, rate).await
+    async fn set_rate(&self, rate: ValidRate) -> Result<()> {
+        self.memory.set_rate(rate).await
     }
 
     async fn update_rate(
         &self,
-        keys: &Keys,
         rate: ValidRate,
         state: State,
         if_missing: IfMissing,
     ) -> Result<bool> {
-        self.memory.update_rate(keys, rate, state, if_missing).await
+        self.memory.update_rate(rate, state, if_missing).await
     }
 
-    async fn config(&self, keys: &Keys) -> Result<Option<Rate>> {
-        self.memory.config(keys).await
+    async fn config(&self) -> Result<Option<Rate>> {
+        self.memory.config().await
     }
 
-    async fn exists(&self, keys: &Keys) -> Result<bool> {
-        self.memory.exists(keys).await
+    async fn exists(&self) -> Result<bool> {
+        self.memory.exists().await
     }
 
-    async fn delete(&self, keys: &Keys) -> Result<bool> {
-        self.memory.delete(keys).await
+    async fn delete(&self) -> Result<bool> {
+        self.memory.delete().await
     }
 
-    async fn expire(&self, keys: &Keys, expiry: Expiry, condition: Condition) -> Result<bool> {
-        self.memory.expire(keys, expiry, condition).await
+    async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool> {
+        self.memory.expire(expiry, condition).await
     }
 
-    async fn clear_expire(&self, keys: &Keys) -> Result<bool> {
-        self.memory.clear_expire(keys).await
+    async fn clear_expire(&self) -> Result<bool> {
+        self.memory.clear_expire().await
     }
 
-    async fn remain_time_to_live(&self, keys: &Keys) -> Result<TimeToLive> {
-        self.memory.remain_time_to_live(keys).await
+    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
+        self.memory.remain_time_to_live().await
     }
 }
 
@@ -175,14 +179,14 @@ proptest! {
         permits in prop::collection::vec(1..8_u32, 1..50),
     ) {
         run(async {
-            let store = DistantStore::new();
+            let store = SlowStore::new();
             let queue = store.queue(Rate::overall(rate, HOUR)).await;
             let mut asking = Vec::new();
             for &permits in &permits {
                 let queue = Arc::clone(&queue);
                 asking.push(tokio::spawn(async move { queue.decide(permits).await }));
             }
-            let alone = DistantStore::new();
+            let alone = SlowStore::new();
             let queue_of_one = alone.queue(Rate::overall(rate, HOUR)).await;
             for (&permits, combined) in permits.iter().zip(asking) {
                 let combined = combined.await.unwrap();
@@ -195,7 +199,7 @@ proptest! {
                     (combined, one_by_one) => panic!("{combined:?} but alone {one_by_one:?}"),
                 }
             }
-            assert_eq!(store.available(&queue).await, alone.available(&queue_of_one).await);
+            assert_eq!(store.available().await, alone.available().await);
             let calls = store.calls.load(Ordering::Relaxed);
             assert!(calls <= 2, "{calls} calls: the first one's own, and one for all others");
         });
@@ -207,7 +211,7 @@ proptest! {
         callers in callers(),
     ) {
         run(async {
-            let store = DistantStore::new();
+            let store = SlowStore::new();
             let queue = store.queue(Rate::overall(rate, HOUR)).await;
             let mut asking = JoinSet::new();
             for (permits, after, patience) in callers {
@@ -230,7 +234,7 @@ proptest! {
             }
             // What is on its way back arrives.
             sleep(4 * TRAVEL).await;
-            assert_eq!(store.available(&queue).await, rate as i64 - held);
+            assert_eq!(store.available().await, rate as i64 - held);
         });
     }
 
@@ -240,7 +244,7 @@ proptest! {
         callers in callers(),
     ) {
         run(async {
-            let store = DistantStore::new();
+            let store = SlowStore::new();
             let queue = store.queue(Rate::overall(rate, Duration::from_millis(50))).await;
             let mut asking = JoinSet::new();
             for (permits, after, patience) in callers {
@@ -265,7 +269,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_is_told_to_all_who_wait_and_asked_again_by_the_next() {
-    let store = DistantStore::new();
+    let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1, HOUR)).await;
     assert!(queue.wait(1, None).await.unwrap());
     let mut waiting = JoinSet::new();
@@ -284,7 +288,7 @@ async fn a_store_that_fails_is_told_to_all_who_wait_and_asked_again_by_the_next(
 
 #[tokio::test(start_paused = true)]
 async fn a_line_that_nobody_waits_in_any_more_lets_the_queue_go() {
-    let store = DistantStore::new();
+    let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1, HOUR)).await;
     assert!(queue.wait(1, None).await.unwrap());
     let waited = timeout(Duration::from_millis(100), queue.wait(1, None)).await;
@@ -296,7 +300,7 @@ async fn a_line_that_nobody_waits_in_any_more_lets_the_queue_go() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_was_handed_over_and_not_picked_up_goes_back() {
-    let store = DistantStore::new();
+    let store = SlowStore::new();
     let queue = store.queue(Rate::overall(3, HOUR)).await;
     let lone = tokio::spawn({
         let queue = Arc::clone(&queue);
@@ -324,5 +328,5 @@ async fn a_grant_that_was_handed_over_and_not_picked_up_goes_back() {
     assert!(first.await.unwrap().unwrap());
     assert!(second.await.unwrap_err().is_cancelled());
     sleep(4 * TRAVEL).await;
-    assert_eq!(store.available(&queue).await, 1);
+    assert_eq!(store.available().await, 1);
 }

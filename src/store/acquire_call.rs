@@ -1,0 +1,51 @@
+//! An acquire call: what it asks for, and how far it has come.
+//!
+//! A call has an id and outlives its attempts: an attempt may be repeated, on another connection or by another runtime,
+//! and the call is granted once. Its outcome belongs to one party: the caller that reads the answer, or, where the caller
+//! is gone, whoever gives the permits back. [`AcquireCall::claim`] decides which.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::model::Requests;
+use crate::permit::{Random, new_random};
+
+#[derive(Debug)]
+pub(crate) struct AcquireCall {
+    pub(crate) id: Random,
+    pub(crate) requests: Requests,
+    /// Whether an attempt may have been executed.
+    may_have_run: AtomicBool,
+    is_claimed: AtomicBool,
+}
+
+impl AcquireCall {
+    pub(crate) fn new(requests: Requests) -> Self {
+        Self {
+            id: new_random(),
+            requests,
+            may_have_run: AtomicBool::new(false),
+            is_claimed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn one(permits: u32) -> Self {
+        Self::new(Requests::one(permits))
+    }
+
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.may_have_run.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_attempt(&self) {
+        self.may_have_run.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes charge of the outcome; `false` where somebody else did.
+    pub(crate) fn claim(&self) -> bool {
+        !self.is_claimed.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.is_claimed.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,233 @@
+//! One limiter of a memory store, as one client uses it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::MemoryStore;
+use super::limiter::{Held, Limiter};
+use crate::clock::Clock;
+use crate::decision::{Grant, is_granted};
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::model::{Answer, At, Condition, Expiry, NotInitialized, Settings, Window};
+use crate::permit::Random;
+use crate::rate::{Rate, ValidRate};
+use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, TimeToLive};
+
+#[derive(Debug)]
+pub(super) struct MemoryLimiter {
+    store: MemoryStore,
+    clock: Clock,
+    limiter: Arc<Limiter>,
+    keys: Keys,
+}
+
+impl MemoryLimiter {
+    pub(super) fn new(store: &MemoryStore, clock: &Clock, keys: Keys) -> Self {
+        Self {
+            limiter: store.limiter(&keys.name),
+            store: store.clone(),
+            clock: clock.clone(),
+            keys,
+        }
+    }
+
+    /// Runs one step on the limiter, alone.
+    #[inline]
+    fn with<T>(&self, step: impl FnOnce(&mut Held, At) -> Result<T>) -> Result<T> {
+        let passed = self.clock.now();
+        // Before the lock, so that it is not held meanwhile.
+        let read = self.store.0.clock.now();
+        let mut held = self.limiter.held();
+        let server = held.time(read);
+        let now = passed.unwrap_or(server);
+        if held.other.is_some() {
+            held.check_kind(&self.keys.name, server)?;
+        }
+        let answer = step(&mut held, At { now, server });
+        if let Some(offered) = held.offered {
+            self.limiter.offer.make(offered);
+        }
+        answer
+    }
+
+    fn step<T>(&self, step: impl FnOnce(&mut Window, At) -> T) -> Result<T> {
+        self.with(|held, at| Ok(step(&mut held.window, at)))
+    }
+
+    fn refund_now(&self, grant: &Grant) -> Result<u32> {
+        self.with(|held, at| {
+            let summed_rate = held.summed_rate;
+            let back = held
+                .window
+                .refund(at, &self.keys.client_id, grant, summed_rate);
+            back.map_err(|NotInitialized| not_initialized(&self.keys))
+        })
+    }
+
+    fn initialized<T>(
+        &self,
+        step: impl FnOnce(&mut Window, At) -> Result<T, NotInitialized>,
+    ) -> Result<T> {
+        self.step(step)?
+            .map_err(|NotInitialized| not_initialized(&self.keys))
+    }
+}
+
+pub(super) fn not_initialized(keys: &Keys) -> Error {
+    Error::NotInitialized {
+        name: keys.name.clone(),
+    }
+}
+
+impl Settings {
+    fn rate(self) -> Rate {
+        Rate::from_stored(
+            self.rate_type,
+            self.rate as u64,
+            self.interval as u64,
+            self.keep_alive as u64,
+        )
+    }
+}
+
+#[async_trait]
+impl LimiterStore for MemoryLimiter {
+    fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    fn is_cluster(&self) -> bool {
+        false
+    }
+
+    fn call_deadline(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn may_have_peers(&self) -> bool {
+        // The map and this one have it.
+        Arc::strong_count(&self.limiter) > 2
+    }
+
+    async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Answer> {
+        self.with(|held, at| {
+            let requests = call.requests.clone();
+            let answer = held.decide(at, &self.keys.client_id, call.id, requests);
+            answer.map_err(|NotInitialized| not_initialized(&self.keys))
+        })
+    }
+
+    fn acquire_now(&self, permits: u32) -> Option<Result<(Random, Answer)>> {
+        Some(self.with(|held, at| held.decide_one(at, &self.keys, permits)))
+    }
+
+    fn try_acquire_now(&self, permits: u32) -> Option<Result<bool>> {
+        if self.clock.is_the_stores() {
+            let taken = self
+                .limiter
+                .offer
+                .take(permits, || self.store.0.clock.now());
+            if let Some(is_granted) = taken {
+                return Some(Ok(is_granted));
+            }
+        }
+        let answer = self.with(|held, at| {
+            let (_, answer) = held.decide_one(at, &self.keys, permits)?;
+            held.offer(at, permits, &answer);
+            Ok(answer)
+        });
+        Some(answer.and_then(|answer| is_granted(&self.keys.name, permits, &answer)))
+    }
+
+    fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
+        // It fails only where the limiter is gone, and the grant with it.
+        let _ = self.refund_now(&grant);
+        on_done();
+    }
+
+    fn reclaim(self: Arc<Self>, _call: Arc<AcquireCall>, on_done: OnDone) {
+        // A call here has no time between its decision and its answer.
+        on_done();
+    }
+
+    async fn refund(&self, grant: &Grant) -> Result<u32> {
+        self.refund_now(grant)
+    }
+
+    async fn release(&self, permits: u32) -> Result<()> {
+        self.with(|held, at| {
+            let summed_rate = held.summed_rate;
+            let left = held
+                .window
+                .release(at, &self.keys.client_id, permits, summed_rate);
+            left.map(drop)
+                .map_err(|NotInitialized| not_initialized(&self.keys))
+        })
+    }
+
+    async fn available_permits(&self) -> Result<i64> {
+        self.initialized(|window, at| window.available_permits(at, &self.keys.client_id))
+    }
+
+    async fn try_set_rate(&self, rate: ValidRate) -> Result<bool> {
+        self.step(|window, at| window.try_set_rate(at, &self.keys.client_id, rate))
+    }
+
+    async fn set_rate(&self, rate: ValidRate) -> Result<()> {
+        self.step(|window, at| window.set_rate(at, &self.keys.client_id, rate))
+    }
+
+    async fn update_rate(
+        &self,
+        rate: ValidRate,
+        state: State,
+        if_missing: IfMissing,
+    ) -> Result<bool> {
+        self.step(|window, at| {
+            window.update_rate(
+                at,
+                &self.keys.client_id,
+                rate,
+                state == State::Keep,
+                if_missing == IfMissing::DoNothing,
+            )
+        })
+    }
+
+    async fn config(&self) -> Result<Option<Rate>> {
+        let settings = self.step(|window, at| window.config(at.server))?;
+        Ok(settings.map(Settings::rate))
+    }
+
+    async fn exists(&self) -> Result<bool> {
+        self.step(|window, at| window.exists(at.server))
+    }
+
+    async fn delete(&self) -> Result<bool> {
+        self.step(|window, at| window.delete(&self.keys.client_id, at.server))
+    }
+
+    async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool> {
+        self.step(|window, at| window.expire(&self.keys.client_id, at.server, expiry, condition))
+    }
+
+    async fn clear_expire(&self) -> Result<bool> {
+        self.step(|window, at| window.clear_expire(&self.keys.client_id, at.server))
+    }
+
+    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
+        Ok(
+            match self.step(|window, at| window.remain_time_to_live(at.server))? {
+                None => TimeToLive::Missing,
+                Some(None) => TimeToLive::Unlimited,
+                Some(Some(millis)) => {
+                    TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64))
+                }
+            },
+        )
+    }
+}

@@ -1,0 +1,84 @@
+//! What a client remembers of limiters it holds no handle on.
+//!
+//! A service that names its limiter anew with each request makes a new [`super::limiter::RedisLimiter`] each time. A hint
+//! spares it an audit, and the second round trip that tells it the limiter's type.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::audit::Audit;
+use crate::rate::RateType;
+
+/// How many limiters are remembered at most, some 1 MB; one more, and all are forgotten.
+const CAPACITY: usize = 16_384;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hint {
+    pub(super) audit: Audit,
+    pub(super) rate_type: RateType,
+}
+
+/// By the hash of the name: where two names share one, a round trip or an audit is made or spared, and nothing else.
+#[derive(Debug, Default)]
+pub(super) struct HintCache {
+    hasher: RandomState,
+    hints: Mutex<HashMap<u64, Hint>>,
+}
+
+impl HintCache {
+    pub(super) fn take(&self, name: &str) -> Option<Hint> {
+        self.hints().remove(&self.hasher.hash_one(name))
+    }
+
+    pub(super) fn insert(&self, name: &str, hint: Hint) {
+        let name = self.hasher.hash_one(name);
+        let mut hints = self.hints();
+        if hints.len() >= CAPACITY {
+            hints.clear();
+        }
+        hints.insert(name, hint);
+    }
+
+    fn hints(&self) -> MutexGuard<'_, HashMap<u64, Hint>> {
+        // Nothing panics while the lock is held.
+        self.hints.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(rate: i64) -> Hint {
+        let mut audit = Audit::default();
+        audit.rate = Some(rate);
+        Hint {
+            audit,
+            rate_type: RateType::PerClient,
+        }
+    }
+
+    #[test]
+    fn a_hint_is_taken_once() {
+        let hints = HintCache::default();
+        hints.insert("a", hint(1));
+        hints.insert("b", hint(2));
+        let taken = hints.take("a").unwrap();
+        assert_eq!(taken.audit.rate, Some(1));
+        assert_eq!(taken.rate_type, RateType::PerClient);
+        assert!(hints.take("a").is_none());
+        assert!(hints.take("b").is_some());
+    }
+
+    #[test]
+    fn the_cache_never_grows_beyond_its_capacity() {
+        let hints = HintCache::default();
+        for i in 0..3 * CAPACITY {
+            hints.insert(&i.to_string(), hint(1));
+        }
+        assert!(hints.hints().len() <= CAPACITY);
+        assert!(hints.take(&(3 * CAPACITY - 1).to_string()).is_some());
+    }
+}

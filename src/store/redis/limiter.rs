@@ -1,0 +1,319 @@
+//! One limiter in Redis: each step as keys and arguments, its answer typed, and what the client remembers about it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::{Cmd, Value};
+use tokio::time::Instant;
+
+use super::audit::Audit;
+use super::hints::Hint;
+use super::retry::{Attempts, Repeat};
+use super::{RedisStore, read};
+use crate::decision::Grant;
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::model::{Answer, Condition, Expiry};
+use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
+use crate::script::{self, Args, Script};
+use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, TimeToLive};
+
+pub(super) struct RedisLimiter {
+    pub(super) store: RedisStore,
+    pub(super) keys: Keys,
+    /// The limiter's type when it was last seen, at first the usual one. It decides which keys an acquire names; a wrong
+    /// guess costs a round trip.
+    is_per_client: AtomicBool,
+    audit: Mutex<Audit>,
+}
+
+impl RedisLimiter {
+    pub(super) fn new(store: RedisStore, keys: Keys) -> Self {
+        let hint = store.hints.take(&keys.name);
+        Self {
+            is_per_client: AtomicBool::new(
+                hint.is_some_and(|hint| hint.rate_type == RateType::PerClient),
+            ),
+            audit: Mutex::new(hint.map(|hint| hint.audit).unwrap_or_default()),
+            store,
+            keys,
+        }
+    }
+
+    pub(super) fn rate_type(&self) -> RateType {
+        if self.is_per_client.load(Ordering::Relaxed) {
+            RateType::PerClient
+        } else {
+            RateType::Overall
+        }
+    }
+
+    pub(super) fn learn_type(&self, rate_type: RateType) {
+        let is_per_client = rate_type == RateType::PerClient;
+        self.is_per_client.store(is_per_client, Ordering::Relaxed);
+    }
+
+    fn audit(&self) -> MutexGuard<'_, Audit> {
+        // Nothing panics while the lock is held.
+        self.audit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rate at which the grants were summed lately; `None` has the next call sum them.
+    pub(super) fn audited_rate(&self) -> Option<i64> {
+        let audit = *self.audit();
+        audit.audited_rate(&self.store.audit_budget)
+    }
+
+    pub(super) fn note_audit(&self, audited_rate: Option<i64>, answer: &Answer) {
+        self.audit().note(audited_rate, answer);
+    }
+
+    async fn run(&self, script: &Script, args: &Args, repeat: Repeat) -> Result<Value> {
+        let mut attempts = Attempts::new(self.store.deadline(), repeat);
+        let all_keys = self.keys.in_order();
+        loop {
+            let sending = script.run(&*self.store.connection, &all_keys, args);
+            if let Some(answer) = attempts.step(&self.keys.name, sending).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// `audited_rate` is the rate at which the live grants were summed lately; without one they are summed now.
+    pub(super) async fn refund_audited(
+        &self,
+        grant: &Grant,
+        audited_rate: Option<i64>,
+    ) -> Result<u32> {
+        let args = Args::new()
+            .optional(self.store.clock.now())
+            .number(grant.score)
+            .bytes(&grant.random)
+            .number(grant.permits)
+            .optional(audited_rate);
+        let answer = self.run(&script::REFUND, &args, Repeat::Never).await;
+        read(&self.keys.name, answer?)
+    }
+
+    pub(super) async fn release_audited(
+        &self,
+        permits: u32,
+        audited_rate: Option<i64>,
+    ) -> Result<()> {
+        let args = Args::new()
+            .optional(self.store.clock.now())
+            .number(permits)
+            .optional(audited_rate);
+        self.run(&script::RELEASE, &args, Repeat::Never).await?;
+        Ok(())
+    }
+
+    async fn send(&self, command: &Cmd, repeat: Repeat) -> Result<Value> {
+        let mut attempts = Attempts::new(self.store.deadline(), repeat);
+        loop {
+            let sending = self.store.connection.send(command);
+            if let Some(answer) = attempts.step(&self.keys.name, sending).await? {
+                return Ok(answer);
+            }
+        }
+    }
+}
+
+impl Drop for RedisLimiter {
+    fn drop(&mut self) {
+        let audit = *self.audit();
+        if audit.rate.is_some() {
+            let rate_type = self.rate_type();
+            let hint = Hint { audit, rate_type };
+            self.store.hints.insert(&self.keys.name, hint);
+        }
+    }
+}
+
+impl std::fmt::Debug for RedisLimiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisLimiter")
+            .field("keys", &self.keys)
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+fn rate_args(args: Args, rate: &ValidRate) -> Args {
+    args.number(rate.permits)
+        .number(rate.interval)
+        .number(rate.rate_type.code())
+        .number(rate.keep_alive)
+}
+
+#[async_trait]
+impl LimiterStore for RedisLimiter {
+    fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    fn is_cluster(&self) -> bool {
+        self.store.is_cluster
+    }
+
+    fn call_deadline(&self) -> Instant {
+        self.store.deadline()
+    }
+
+    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
+        self.acquire_call(call, deadline).await
+    }
+
+    fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
+        tokio::spawn(async move {
+            if let Err(error) = self.refund(&grant).await {
+                tracing::warn!(
+                    limiter = %self.keys.name,
+                    permits = grant.permits,
+                    %error,
+                    "permits of a cancelled request come back only when their window has passed"
+                );
+            }
+            on_done();
+        });
+    }
+
+    fn reclaim(self: Arc<Self>, _call: Arc<AcquireCall>, _on_done: OnDone) {}
+
+    async fn refund(&self, grant: &Grant) -> Result<u32> {
+        self.refund_audited(grant, self.audited_rate()).await
+    }
+
+    async fn release(&self, permits: u32) -> Result<()> {
+        self.release_audited(permits, self.audited_rate()).await
+    }
+
+    async fn available_permits(&self) -> Result<i64> {
+        let args = Args::new().optional(self.store.clock.now());
+        let answer = self
+            .run(&script::AVAILABLE_PERMITS, &args, Repeat::Safe)
+            .await?;
+        read(&self.keys.name, answer)
+    }
+
+    async fn try_set_rate(&self, rate: ValidRate) -> Result<bool> {
+        let args = rate_args(Args::new(), &rate);
+        let answer = self
+            .run(&script::TRY_SET_RATE, &args, Repeat::Never)
+            .await?;
+        let is_set = read(&self.keys.name, answer)?;
+        if is_set {
+            self.learn_type(rate.rate_type);
+        }
+        Ok(is_set)
+    }
+
+    async fn set_rate(&self, rate: ValidRate) -> Result<()> {
+        let args = rate_args(Args::new(), &rate);
+        self.run(&script::SET_RATE, &args, Repeat::Never).await?;
+        self.learn_type(rate.rate_type);
+        Ok(())
+    }
+
+    async fn update_rate(
+        &self,
+        rate: ValidRate,
+        state: State,
+        if_missing: IfMissing,
+    ) -> Result<bool> {
+        let args = rate_args(Args::new().optional(self.store.clock.now()), &rate)
+            .flag(state == State::Keep)
+            .flag(if_missing == IfMissing::DoNothing);
+        let answer = self.run(&script::UPDATE_RATE, &args, Repeat::Never).await?;
+        let is_set = read(&self.keys.name, answer)?;
+        if is_set {
+            self.learn_type(rate.rate_type);
+        }
+        Ok(is_set)
+    }
+
+    async fn config(&self) -> Result<Option<Rate>> {
+        let mut command = redis::cmd("HMGET");
+        command
+            .arg(&self.keys.name)
+            .arg(&["rate", "interval", "type", "keepAliveTime"]);
+        let fields: [Option<String>; 4] =
+            read(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
+        let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
+            return Ok(None);
+        };
+        let bad_state = || Error::BadState {
+            name: self.keys.name.clone(),
+            source: None,
+        };
+        let number = |text: &str| {
+            let number = text.parse().ok().filter(|number| *number <= LARGEST_RATE);
+            number.ok_or_else(bad_state)
+        };
+        let rate_type = match rate_type.as_str() {
+            "0" => RateType::Overall,
+            "1" => RateType::PerClient,
+            _ => return Err(bad_state()),
+        };
+        self.learn_type(rate_type);
+        Ok(Some(Rate::from_stored(
+            rate_type,
+            number(&rate)?,
+            number(&interval)?,
+            number(keep_alive.as_deref().unwrap_or("0"))?,
+        )))
+    }
+
+    async fn exists(&self) -> Result<bool> {
+        let mut command = redis::cmd("EXISTS");
+        command.arg(&self.keys.name);
+        read(&self.keys.name, self.send(&command, Repeat::Safe).await?)
+    }
+
+    async fn delete(&self) -> Result<bool> {
+        let mut command = redis::cmd("DEL");
+        command.arg(&self.keys.in_order());
+        let deleted: i64 = read(&self.keys.name, self.send(&command, Repeat::Never).await?)?;
+        Ok(deleted > 0)
+    }
+
+    async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool> {
+        let (command, time) = match expiry {
+            Expiry::In(millis) => ("pexpire", millis),
+            Expiry::At(millis) => ("pexpireat", millis),
+        };
+        let condition = match condition {
+            Condition::Always => "",
+            Condition::IfNotSet => "nx",
+            Condition::IfSet => "xx",
+            Condition::IfGreater => "gt",
+            Condition::IfLess => "lt",
+        };
+        let args = Args::new()
+            .bytes(command.as_bytes())
+            .number(time)
+            .bytes(condition.as_bytes());
+        let answer = self.run(&script::EXPIRE, &args, Repeat::Never).await;
+        read(&self.keys.name, answer?)
+    }
+
+    async fn clear_expire(&self) -> Result<bool> {
+        let answer = self
+            .run(&script::CLEAR_EXPIRE, &Args::new(), Repeat::Never)
+            .await?;
+        read(&self.keys.name, answer)
+    }
+
+    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
+        let mut command = redis::cmd("PTTL");
+        command.arg(&self.keys.name);
+        let left: i64 = read(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
+        Ok(match left {
+            -2 => TimeToLive::Missing,
+            -1 => TimeToLive::Unlimited,
+            millis => TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64)),
+        })
+    }
+}
