@@ -86,7 +86,7 @@ algorithms.shared_rate = function(keys, numbers, now, random, sent_before)
     ask = function(cost)
       local remaining = balance - taken
       local granted = cost <= remaining
-      return granted, granted and remaining - cost or remaining, math.max(reset + 3, 1), math.max(reset, 0), 0
+      return granted, granted and remaining - cost or remaining, math.max(reset, 1), math.max(reset, 0), 0
     end,
     charge = function(cost)
       take_excess()

@@ -118,7 +118,7 @@ impl Model for SharedRate {
             } else {
                 found.balance
             },
-            retry_after: (found.reset + 3).max(1),
+            retry_after: found.reset.max(1),
             reset: found.reset.max(0),
             delay: 0,
         })
