@@ -60,6 +60,9 @@ local function bookkeeping()
     local was_read = fields
     fields = fields or redis.call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
     if not (fields[1] and fields[2] and fields[3]) then
+      if not (fields[1] or fields[2] or fields[3]) and redis.call('exists', name) == 1 then
+        return nil, redis.error_reply('BADSTATE the hash is no rate limiter')
+      end
       return nil, redis.error_reply('UNINITIALIZED the rate limiter has no rate')
     end
     local rate, interval, keep_alive = integer(fields[1]), integer(fields[2]), integer(fields[4] or '0')

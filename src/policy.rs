@@ -21,6 +21,7 @@ pub(crate) mod shared_rate;
 mod sliding_log;
 mod sliding_window;
 mod starts;
+pub(crate) mod target_keys;
 mod target_name;
 mod token_bucket;
 
@@ -72,8 +73,8 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a cost of 0, [`Error::CostExceedsLimit`] for one that could never be granted,
-    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] where the keys hold something else, and what stands with
-    /// [`RRateLimiter`](crate::RRateLimiter).
+    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] where the keys hold something else, such as another
+    /// kind of limiter as far as type and fields tell, and what stands with [`RRateLimiter`](crate::RRateLimiter).
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have been charged.

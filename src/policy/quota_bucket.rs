@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
 use crate::permit::Random;
@@ -141,6 +142,14 @@ impl State for Bucket {
         self.fields.drop_expired(server);
         self.fields.get().is_some()
     }
+
+    fn has_own_key(&self) -> bool {
+        self.fields.get().is_some()
+    }
+
+    fn close(self: Box<Self>, keys: &mut TargetKeys) {
+        keys.put_own(self.fields);
+    }
 }
 
 impl Model for QuotaBucket {
@@ -179,6 +188,12 @@ impl Model for QuotaBucket {
 
     fn keys(&self, target: &str) -> Vec<String> {
         vec![target.to_owned()]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
+        Some(Bucket {
+            fields: keys.take_own()?,
+        })
     }
 
     fn numbers(&self) -> Vec<i64> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one};
+use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
 use crate::permit::{self, Random};
@@ -81,6 +82,14 @@ impl State for Log {
     fn drop_expired(&mut self, server: i64) -> bool {
         self.requests.drop_expired(server);
         self.requests.get().is_some()
+    }
+
+    fn has_own_key(&self) -> bool {
+        self.requests.get().is_some()
+    }
+
+    fn close(self: Box<Self>, keys: &mut TargetKeys) {
+        keys.put_own(self.requests);
     }
 }
 
@@ -184,6 +193,12 @@ impl Model for SlidingLog {
 
     fn keys(&self, target: &str) -> Vec<String> {
         vec![target.to_owned()]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Log> {
+        Some(Log {
+            requests: keys.take_own()?,
+        })
     }
 
     fn numbers(&self) -> Vec<i64> {

@@ -293,7 +293,9 @@ on_every_store! {
         a_keys_limiter_is_the_one_that_decided,
     }
     kinds {
-        another_kinds_state_is_an_error_and_stays_as_it_is,
+        two_kinds_on_one_target_get_the_same_answers_on_every_store,
+        two_shares_of_one_name_are_refused_whatever_their_kinds,
+        an_rratelimiter_finds_another_kinds_state_a_bad_one_and_a_sliding_window_beside_it,
         an_rratelimiters_state_is_none_for_the_others,
     }
 }

@@ -44,7 +44,7 @@ impl MemoryLimiter {
         let mut held = self.limiter.held();
         let server = held.time(read);
         let now = passed.unwrap_or(server);
-        if held.other.is_some() {
+        if held.other.is_some() || held.closed.is_some() {
             held.check_kind(&self.keys.name, server)?;
         }
         let answer = step(&mut held, At { now, server });

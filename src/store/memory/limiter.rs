@@ -12,7 +12,8 @@ use crate::error::Result;
 use crate::keys::Keys;
 use crate::model::{Acquire, Answer, At, NotInitialized, Requests, Timed, Window};
 use crate::permit::{Names, Random};
-use crate::policy;
+use crate::policy::algorithm::State;
+use crate::policy::target_keys::TargetKeys;
 use crate::rate::RateType;
 
 /// One name's limiter, there or not. Whoever has it finds it without the map, and the map keeps it as long as anybody
@@ -30,8 +31,10 @@ pub(super) struct Held {
     /// The rate at which the grants were summed. Nobody touches the state past this crate, so once a rate is enough.
     pub(super) summed_rate: Option<i64>,
     names: Names,
-    /// The state of another kind of limiter under this name.
-    pub(super) other: Option<Box<dyn policy::algorithm::State>>,
+    /// The state of the other kind of limiter that was asked last under this name.
+    pub(super) other: Option<Box<dyn State>>,
+    /// What is left of others that were asked before.
+    pub(super) closed: Option<Box<TargetKeys>>,
     /// Set while the target is locked out.
     pub(super) lock: Timed<()>,
     /// The latest of the store's times at which a step was taken.
@@ -53,6 +56,7 @@ impl Limiter {
                 summed_rate: None,
                 names: Names::new(),
                 other: None,
+                closed: None,
                 lock: Timed::default(),
                 latest: i64::MIN,
                 offered: None,
