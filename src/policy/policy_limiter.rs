@@ -10,9 +10,10 @@ use tokio::time::Instant;
 use super::Limiter;
 use super::algorithm::{AnyModel, Policy};
 use super::call::Target;
-use super::combining::Combining;
+use super::combining::{self, TargetCalls};
 use super::joint::Share;
 use super::target_name::target_name;
+use crate::batch::Batcher;
 use crate::client::RedissonClient;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
@@ -53,7 +54,7 @@ use crate::rate::whole_millis;
 pub struct PolicyLimiter<P> {
     client: RedissonClient,
     in_force: Arc<RwLock<InForce<P>>>,
-    combining: Arc<Combining>,
+    batcher: Arc<Batcher<TargetCalls>>,
     prefix: Arc<str>,
     penalty: Option<i64>,
 }
@@ -76,13 +77,13 @@ impl<P: Policy> PolicyLimiter<P> {
     pub(crate) fn new(client: RedissonClient, policy: P) -> Result<Self> {
         policy.validate()?;
         Ok(Self {
+            batcher: combining::batcher(client.store()),
             client,
             in_force: Arc::new(RwLock::new(InForce {
                 algorithm: policy.algorithm().0,
                 policy,
                 moved: None,
             })),
-            combining: Arc::default(),
             prefix: "".into(),
             penalty: None,
         })
@@ -124,7 +125,7 @@ impl<P: Policy> PolicyLimiter<P> {
     pub fn penalty(self, time: Duration) -> Result<Self> {
         Ok(Self {
             penalty: Some(whole_millis(time, "penalty")?),
-            combining: Arc::default(),
+            batcher: combining::batcher(self.client.store()),
             ..self
         })
     }
@@ -187,8 +188,7 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     async fn decide_target(&self, target: Target, cost: u32) -> Result<Decision> {
-        let store = self.client.store();
-        self.combining.decide(store, target, cost).await
+        combining::decide(&self.batcher, target, cost).await
     }
 
     /// A key's name, before the name mapper.
@@ -243,7 +243,7 @@ impl<P> Clone for PolicyLimiter<P> {
         Self {
             client: self.client.clone(),
             in_force: Arc::clone(&self.in_force),
-            combining: Arc::clone(&self.combining),
+            batcher: Arc::clone(&self.batcher),
             prefix: Arc::clone(&self.prefix),
             penalty: self.penalty,
         }

@@ -15,6 +15,10 @@ pub(crate) struct AcquireCall {
     pub(crate) requests: Requests,
     /// Whether an attempt may have been executed.
     may_have_run: AtomicBool,
+    /// Whether permits were delivered.
+    was_granted: AtomicBool,
+    /// Whether nobody waits for it any more.
+    is_abandoned: AtomicBool,
     is_claimed: AtomicBool,
 }
 
@@ -24,12 +28,10 @@ impl AcquireCall {
             id: new_random(),
             requests,
             may_have_run: AtomicBool::new(false),
+            was_granted: AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
             is_claimed: AtomicBool::new(false),
         }
-    }
-
-    pub(crate) fn one(permits: u32) -> Self {
-        Self::new(Requests::one(permits))
     }
 
     pub(crate) fn may_have_run(&self) -> bool {
@@ -45,7 +47,19 @@ impl AcquireCall {
         !self.is_claimed.swap(true, Ordering::Relaxed)
     }
 
-    pub(crate) fn is_claimed(&self) -> bool {
-        self.is_claimed.load(Ordering::Relaxed)
+    pub(crate) fn was_granted(&self) -> bool {
+        self.was_granted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_granted(&self) {
+        self.was_granted.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_abandoned(&self) {
+        self.is_abandoned.store(true, Ordering::Relaxed);
     }
 }

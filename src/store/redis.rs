@@ -9,6 +9,7 @@ mod acquire;
 mod against_model;
 mod audit;
 mod audit_budget;
+pub(crate) mod background;
 pub(crate) mod connection;
 pub(crate) mod decide;
 mod failure;
@@ -32,6 +33,7 @@ use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::policy::call::{Answers, Call};
 use audit_budget::AuditBudget;
+use background::Background;
 use connection::{Connected, Connection};
 use hints::HintCache;
 use limiter::RedisLimiter;
@@ -53,6 +55,7 @@ pub(crate) struct Shared {
     shared_calls: Arc<SharedCalls>,
     audit_budget: AuditBudget,
     hints: HintCache,
+    background: Background,
 }
 
 impl std::ops::Deref for RedisStore {
@@ -101,7 +104,13 @@ impl RedisStore {
             shared_calls: Arc::new(shared_calls),
             audit_budget: AuditBudget::default(),
             hints: HintCache::default(),
+            background: Background::default(),
         }))
+    }
+
+    /// Where work runs that must not depend on a caller's runtime.
+    pub(crate) fn background(&self) -> &Background {
+        &self.background
     }
 
     fn deadline(&self) -> Instant {

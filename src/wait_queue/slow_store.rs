@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Queue;
+use super::WaitQueue;
 use crate::clock::Clock;
 use crate::decision::Grant;
 use crate::error::{Error, Result};
@@ -40,10 +40,10 @@ impl SlowStore {
         })
     }
 
-    async fn queue(self: &Arc<Self>, rate: Rate) -> Arc<Queue> {
+    async fn queue(self: &Arc<Self>, rate: Rate) -> Arc<WaitQueue> {
         let rate = rate.validate().unwrap();
         self.memory.set_rate(rate).await.unwrap();
-        Arc::new(Queue::new(Arc::clone(self) as _))
+        Arc::new(WaitQueue::new(Arc::clone(self) as _))
     }
 
     async fn available(&self) -> i64 {
@@ -184,13 +184,13 @@ proptest! {
             let mut asking = Vec::new();
             for &permits in &permits {
                 let queue = Arc::clone(&queue);
-                asking.push(tokio::spawn(async move { queue.decide(permits).await }));
+                asking.push(tokio::spawn(async move { queue.check(permits).await }));
             }
             let alone = SlowStore::new();
             let queue_of_one = alone.queue(Rate::overall(rate, HOUR)).await;
             for (&permits, combined) in permits.iter().zip(asking) {
                 let combined = combined.await.unwrap();
-                let one_by_one = queue_of_one.decide(permits).await;
+                let one_by_one = queue_of_one.check(permits).await;
                 match (combined, one_by_one) {
                     (Ok(combined), Ok(one_by_one)) => {
                         assert_eq!(combined.is_granted(), one_by_one.is_granted());
@@ -283,7 +283,7 @@ async fn a_store_that_fails_is_told_to_all_who_wait_and_asked_again_by_the_next(
         assert!(matches!(answer.unwrap(), Err(Error::Indeterminate { .. })));
     }
     store.is_away.store(false, Ordering::Relaxed);
-    assert!(!queue.decide(1).await.unwrap().is_granted());
+    assert!(!queue.check(1).await.unwrap().is_granted());
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,13 +304,13 @@ async fn a_grant_that_was_handed_over_and_not_picked_up_goes_back() {
     let queue = store.queue(Rate::overall(3, HOUR)).await;
     let lone = tokio::spawn({
         let queue = Arc::clone(&queue);
-        async move { queue.decide(1).await }
+        async move { queue.check(1).await }
     });
     tokio::task::yield_now().await; // it is under way, so the next two share a call
     let (first, second) = {
-        let ask = |queue: &Arc<Queue>| {
+        let ask = |queue: &Arc<WaitQueue>| {
             let queue = Arc::clone(queue);
-            async move { queue.decide(1).await.map(|decision| decision.is_granted()) }
+            async move { queue.check(1).await.map(|decision| decision.is_granted()) }
         };
         let (first, second) = (ask(&queue), ask(&queue));
         let (abort, aborted) = tokio::sync::oneshot::channel::<tokio::task::AbortHandle>();
