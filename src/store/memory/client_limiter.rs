@@ -41,6 +41,7 @@ impl MemoryLimiter {
         let passed = self.clock.now();
         // Before the lock, so that it is not held meanwhile.
         let read = self.store.0.clock.now();
+        self.store.0.sweep(read);
         let mut held = self.limiter.held();
         let server = held.time(read);
         let now = passed.unwrap_or(server);

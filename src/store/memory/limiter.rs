@@ -3,7 +3,7 @@
 //! The clock is read before the lock is had, so that it is not held meanwhile; whoever had it in between may have come
 //! later in time. So a limiter knows the latest time at which a step was taken, and takes none before it.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::client_limiter::not_initialized;
 use super::lock::lock;
@@ -64,6 +64,13 @@ impl Limiter {
                 last_plain: (0, 0),
             }),
         }
+    }
+
+    /// Whether nothing is left of it. An offer that stands may have been taken from; what follows of that is gone no later
+    /// than what the request before it left.
+    pub(super) fn is_gone(&mut self, server: i64) -> bool {
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
+        held.is_gone(server)
     }
 
     /// The limiter for this thread alone, with all that was granted written down.
