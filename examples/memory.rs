@@ -1,21 +1,22 @@
-//! What limiters in memory cost: resident memory for each idle key, and what is left of it once the keys have expired.
+//! What limiters in memory cost: bytes allocated for each idle key, and what is left of them once the keys have expired
+//! and other requests have come.
 //!
-//! `cargo run --release --example memory` writes the table of `docs/memory.md`. On Linux: it reads `/proc/self/statm`.
-//! Each row is a process of its own, so that none uses what another one gave back.
+//! `cargo run --release --example memory` prints the table of `docs/memory.md`.
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::error;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use std::{env, error, fs, process};
 
 use redisson_rate_limiter::{
     FixedWindow, LeakyBucket, Limiter, MemoryStore, PenaltyTokenBucket, QuotaBucket, Rate,
     RedissonClient, SlidingLog, SlidingWindow, TokenBucket,
 };
-use tokio::time::{advance, pause};
+use tokio::time::advance;
 
 type Result<T> = std::result::Result<T, Box<dyn error::Error>>;
 
 const KEYS: usize = 200_000;
-const PAGE: usize = 4096;
 const MINUTE: Duration = Duration::from_secs(60);
 
 const KINDS: [&str; 8] = [
@@ -45,48 +46,73 @@ fn limiter(client: &RedissonClient, kind: &str) -> Result<Box<dyn Limiter>> {
     })
 }
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> Result<()> {
-    if let Some(kind) = env::args().nth(1) {
-        return row(&kind).await;
-    }
-    println!("| {KEYS} keys, one request each | bytes a key | MB | MB once expired |");
-    println!("|---|---|---|---|");
-    for kind in KINDS {
-        let row = process::Command::new(env::current_exe()?)
-            .arg(kind)
-            .output()?;
-        print!("{}", String::from_utf8(row.stdout)?);
-    }
+    print!("{}", table().await?);
     Ok(())
 }
 
-async fn row(kind: &str) -> Result<()> {
-    pause(); // so that nothing expires until time is moved
+async fn table() -> Result<String> {
+    let mut table = format!(
+        "| {KEYS} keys, one request each | bytes a key | MB | MB once expired |\n|---|---|---|---|\n"
+    );
+    for kind in KINDS {
+        table += &row(kind).await?;
+    }
+    Ok(table)
+}
+
+async fn row(kind: &str) -> Result<String> {
     let store = MemoryStore::new();
     let client = RedissonClient::builder().in_memory(&store);
     let limiter = limiter(&client, kind)?;
-    limiter.decide("user:0", 1).await?;
-    let before = resident()?;
+    let before = allocated();
     for key in 0..KEYS {
         limiter.decide(&format!("user:{key}"), 1).await?;
     }
-    let used = resident()? - before;
+    let used = allocated() - before;
     advance(10 * MINUTE).await;
     // Other requests, one a millisecond, for as long as a round of sweeping takes.
     for _ in 0..2_000 {
         limiter.decide("another", 1).await?;
         advance(Duration::from_millis(1)).await;
     }
-    let left = resident()?.saturating_sub(before);
-    let (each, used, left) = (used / KEYS, used / 1_000_000, left / 1_000_000);
-    println!("| {kind} | {each} | {used} | {left} |");
-    Ok(())
+    let left = allocated() - before;
+    let megabytes = |bytes: usize| bytes as f64 / 1e6;
+    let each = (used + KEYS / 2) / KEYS;
+    let (used, left) = (megabytes(used), megabytes(left));
+    Ok(format!("| {kind} | {each} | {used:.0} | {left:.1} |\n"))
 }
 
-/// Bytes.
-fn resident() -> Result<usize> {
-    let pages = fs::read_to_string("/proc/self/statm")?;
-    let pages = pages.split_whitespace().nth(1).ok_or("no figure")?;
-    Ok(pages.parse::<usize>()? * PAGE)
+/// The system's allocator, counting.
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+fn allocated() -> usize {
+    ALLOCATED.load(Ordering::Relaxed)
+}
+
+// SAFETY: all is the system allocator's work; counting touches no memory of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps to what `alloc` asks of it.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the block is one of the system allocator's, as all are.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_figures_in_docs_are_those_that_it_prints() {
+    let table = table().await.unwrap();
+    let docs = include_str!("../docs/memory.md");
+    assert!(docs.contains(&table), "docs/memory.md should have\n{table}");
 }

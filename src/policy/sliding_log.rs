@@ -138,6 +138,9 @@ impl Requests {
 
     fn insert(&mut self, score: i64, members: Members) {
         self.sum += members.cost();
+        if self.entries.capacity() == 0 {
+            self.entries.reserve_exact(1); // a limiter for each of millions of keys seldom has more
+        }
         let place = self.entries.partition_point(|other| other.score <= score);
         self.entries.insert(place, Entry { score, members });
     }

@@ -17,9 +17,8 @@ use crate::policy::target_keys::TargetKeys;
 use crate::rate::RateType;
 
 /// One name's limiter, there or not. Whoever has it finds it without the map, and the map keeps it as long as anybody
-/// has it: so a name never has two. On cache lines of its own, so that threads on different limiters do not meet.
+/// has it: so a name never has two.
 #[derive(Debug)]
-#[repr(align(64))]
 pub(super) struct Limiter {
     pub(super) offer: Offer,
     held: Mutex<Held>,
@@ -42,9 +41,9 @@ pub(super) struct Held {
     /// What is offered to be taken without the lock.
     pub(super) offered: Option<Offered>,
     /// How often the lock was had.
-    times: u64,
+    times: u32,
     /// Which time it was, and when, that a request was last decided which an offer could have answered.
-    last_plain: (u64, i64),
+    last_plain: (u32, i64),
 }
 
 impl Limiter {
@@ -77,7 +76,7 @@ impl Limiter {
     #[inline]
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
         let mut held = lock(&self.held);
-        held.times += 1;
+        held.times = held.times.wrapping_add(1);
         if let Some(offered) = held.offered.take() {
             held.write_down(offered.millis, self.offer.withdraw(offered));
         }
@@ -132,7 +131,7 @@ impl Held {
     pub(super) fn offer(&mut self, at: At, permits: u32, answer: &Answer) {
         let this = (self.times, at.now);
         let last = std::mem::replace(&mut self.last_plain, this);
-        if last != (self.times - 1, at.now) {
+        if last != (self.times.wrapping_sub(1), at.now) {
             return;
         }
         let settings = self.window.settings.get();
