@@ -19,12 +19,13 @@
 
 mod driver;
 mod plain;
+mod sharing;
 #[cfg(test)]
 mod slow_store;
 mod state;
 mod waiter;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,15 +36,16 @@ use tokio::time::{Instant, timeout_at};
 use crate::batch::{Batcher, SameRuntime};
 use crate::decision::{Decision, Grant, decision_alone};
 use crate::error::{Error, Result};
-use crate::model::Answer;
+use crate::model::{Answer, SetUp};
 use crate::store::{AcquireCall, LimiterStore};
 use driver::Driver;
-use plain::{Decided, Plain};
+use plain::{Decided, Plain, Request};
 use state::{Known, State, Waiter};
 use waiter::{FirstTry, Ticket};
 
-/// How long the line waits at most before it asks again: other processes may release permits or change the rate.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// How long the line waits at most before it asks again: other processes may release permits or change the rate. With the
+/// time for which permits are left to others it makes a second.
+const LONGEST_SLEEP: Duration = Duration::from_millis(850);
 
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,
@@ -55,6 +57,8 @@ struct Line {
     store: Arc<dyn LimiterStore>,
     state: Mutex<State>,
     has_warned_of_skew: AtomicBool,
+    /// All permits that calls of this process were granted.
+    own: AtomicU64,
 }
 
 impl WaitQueue {
@@ -63,6 +67,7 @@ impl WaitQueue {
             store,
             state: Mutex::default(),
             has_warned_of_skew: AtomicBool::new(false),
+            own: AtomicU64::new(0),
         });
         Self {
             plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&line)))),
@@ -75,19 +80,20 @@ impl WaitQueue {
         &*self.line.store
     }
 
-    /// Decides now, without waiting for permits.
-    pub(crate) async fn check(&self, permits: u32) -> Result<Decision> {
-        Ok(self.decide(permits).await?.decision)
+    /// Decides now, without waiting for permits. With `set_up` the limiter is created, or gets these settings, in the same
+    /// call.
+    pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
+        Ok(self.decide(permits, set_up).await?.decision)
     }
 
-    async fn decide(&self, permits: u32) -> Result<Decided> {
-        if let Some(answer) = self.store().acquire_now(permits) {
+    async fn decide(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decided> {
+        if let Some(answer) = self.store().acquire_now(permits, set_up) {
             let (id, answer) = answer?;
             let decision = decision_alone(self.line.name(), id, permits, &answer)?;
             let wait = answer.wait();
             return Ok(Decided { decision, wait });
         }
-        self.plain.ask((), permits).await
+        self.plain.ask((), Request { permits, set_up }).await
     }
 
     /// Whether the permits are granted now.
@@ -96,18 +102,25 @@ impl WaitQueue {
             return is_granted;
         }
         // In its own box, so that a future that needs none of this is small.
-        let decided = Box::pin(self.plain.ask((), permits)).await?;
+        let set_up = None;
+        let decided = Box::pin(self.plain.ask((), Request { permits, set_up })).await?;
         Ok(decided.decision.is_granted())
     }
 
-    /// Waits in line until the permits are granted; `false` where `until` came first.
-    pub(crate) async fn wait(&self, permits: u32, until: Option<Instant>) -> Result<bool> {
+    /// Waits in line until the permits are granted; `false` where `until` came first. `set_up` as for
+    /// [`check`](Self::check).
+    pub(crate) async fn wait(
+        &self,
+        permits: u32,
+        until: Option<Instant>,
+        set_up: Option<SetUp>,
+    ) -> Result<bool> {
         let sequence = self.line.state().take_sequence();
         let mut denied = None;
         let mut first_try = FirstTry::start(&self.line, sequence);
         if first_try.is_some() {
             let sent_at = Instant::now();
-            match within(until, self.decide(permits)).await {
+            match within(until, self.decide(permits, set_up)).await {
                 None => return Ok(false),
                 Some(Err(error)) => return Err(error),
                 Some(Ok(Decided { decision, wait })) => match decision {
@@ -119,7 +132,7 @@ impl WaitQueue {
             }
         }
         loop {
-            let ticket = self.line.join(permits, sequence, denied.take())?;
+            let ticket = self.line.join(permits, set_up, sequence, denied.take())?;
             drop(first_try.take()); // not before it stands in line
             let waiting = Box::pin(within(until, ticket));
             match SameRuntime::new(waiting)?.await {
@@ -158,6 +171,7 @@ impl Line {
     fn join(
         self: &Arc<Self>,
         permits: u32,
+        set_up: Option<SetUp>,
         sequence: u64,
         denied: Option<Known>,
     ) -> Result<Ticket> {
@@ -165,6 +179,7 @@ impl Line {
         let (answer, receiver) = oneshot::channel();
         let waiter = Waiter {
             permits,
+            set_up,
             sequence,
             answer,
         };
@@ -179,9 +194,15 @@ impl Line {
         self.state().permits_freed();
     }
 
+    fn own(&self) -> u64 {
+        self.own.load(Ordering::Relaxed)
+    }
+
     /// Makes a call.
     async fn call(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
         let answer = self.store.acquire(call, deadline).await?;
+        let taken = call.requests.taken(&answer).unsigned_abs();
+        self.own.fetch_add(taken, Ordering::Relaxed);
         if answer.ahead > 0 && !self.has_warned_of_skew.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 limiter = %self.name(),

@@ -129,7 +129,7 @@ impl Model for SharedRate {
             remaining: if granted {
                 found.balance - cost
             } else {
-                found.balance
+                found.balance.max(0)
             },
             retry_after: found.reset.max(1),
             reset: found.reset.max(0),

@@ -112,6 +112,7 @@ enum Members {
     /// All that a call wrote, one for each unit of cost.
     OfCall { random: Random, units: u32 },
     /// One that a peer, or an earlier version, wrote.
+    #[cfg_attr(not(test), expect(dead_code, reason = "in memory there is none"))]
     Other(Box<Bytes>),
 }
 

@@ -9,11 +9,17 @@ use super::Line;
 use crate::batch::{Answers, Calls};
 use crate::decision::{Decision, Grant, decision};
 use crate::error::{Error, Result};
-use crate::model::{Answer, Requests};
+use crate::model::{Answer, Requests, SetUp};
 use crate::store::AcquireCall;
 
 pub(super) struct Plain {
     line: Arc<Line>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Request {
+    pub(super) permits: u32,
+    pub(super) set_up: Option<SetUp>,
 }
 
 /// A decision, and when a waiter that was denied asks again.
@@ -30,7 +36,7 @@ impl Plain {
 
 impl Calls for Plain {
     type Key = ();
-    type Request = u32;
+    type Request = Request;
     type Answer = Decided;
     type Call = Arc<AcquireCall>;
 
@@ -38,16 +44,19 @@ impl Calls for Plain {
     // An acquire call is granted once, and what it took is given back where its caller is gone.
     const IS_REPEATABLE: bool = true;
 
-    fn cost(permits: &u32) -> u32 {
-        *permits
+    fn cost(request: &Request) -> u32 {
+        request.permits
     }
 
     fn deadline(&self) -> Instant {
         self.line.store.call_deadline()
     }
 
-    fn call<'a>(&self, permits: impl Iterator<Item = &'a u32> + Clone) -> Arc<AcquireCall> {
-        Arc::new(AcquireCall::new(Requests::plain(permits.copied())))
+    fn call<'a>(&self, requests: impl Iterator<Item = &'a Request> + Clone) -> Arc<AcquireCall> {
+        let permits = requests.clone().map(|request| request.permits);
+        // The settings in force are those of the last request.
+        let set_up = requests.filter_map(|request| request.set_up).last();
+        Arc::new(AcquireCall::new(Requests::plain(permits)).with_set_up(set_up))
     }
 
     fn run(
@@ -89,7 +98,7 @@ fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> Answers<Plain> 
     let wait = answer.wait();
     let mut left = answer.balance;
     let mut decisions = Answers::<Plain>::new();
-    for (run, granted) in call.requests.served(answer.balance, answer.rate) {
+    for (run, granted) in call.requests.served(answer) {
         for place in 0..run.count {
             let is_granted = place < granted;
             if is_granted {
