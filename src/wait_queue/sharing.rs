@@ -254,7 +254,7 @@ impl Sharing {
 impl Seen {
     /// The shortest time from one probe to the next.
     fn probe_interval(&self) -> Duration {
-        self.interval.unwrap_or_default().min(LONGEST_PROBE_PAUSE)
+        (2 * self.interval.unwrap_or_default()).min(LONGEST_PROBE_PAUSE)
     }
 }
 
