@@ -76,6 +76,9 @@ pub enum Error {
         #[source]
         source: Arc<redis::RedisError>,
     },
+    /// The call was made outside a tokio runtime, where it can neither connect nor wait. Nothing was sent.
+    #[error("the call was made outside a tokio runtime")]
+    NoRuntime,
     /// The server refused the user name or the password.
     #[error("the server refused the credentials")]
     AuthenticationFailed {

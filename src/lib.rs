@@ -42,6 +42,7 @@ pub use policy::{
 };
 pub use rate::{Rate, RateType};
 pub use store::memory::MemoryStore;
+pub use store::redis::connection::Credentials;
 pub use store::{State, TimeToLive};
 
 // So that its examples are tested.

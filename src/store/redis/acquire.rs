@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::limiter::RedisLimiter;
+use super::multi_acquire::Sent;
 use super::read;
 use super::retry::{Attempts, Repeat};
-use super::shared_call::Sent;
 use crate::error::{Error, Result};
 use crate::model::{Acquire, Answer, Run};
 use crate::permit;
@@ -32,17 +32,18 @@ impl RedisLimiter {
             summed_rate: audited_rate,
             requests: acquire.requests.clone(),
         };
-        let under_way = store.shared_calls.set_out();
-        let mut may_share = under_way.is_one_of_many();
+        let in_flight = store.multi_acquires.enter().map_err(|_| Error::NoRuntime)?;
+        let mut may_share = in_flight.is_one_of_many();
         loop {
             call.sent_before = attempts.sent_before;
             let rate_type = self.rate_type();
             let sent = if std::mem::take(&mut may_share) {
                 acquire.note_attempt();
-                let carried = store
-                    .shared_calls
-                    .ask(keys, rate_type, &call, attempts.deadline);
-                match carried.await {
+                let deadline = attempts.deadline;
+                let shared = store
+                    .multi_acquires
+                    .acquire(&in_flight, keys, rate_type, &call, deadline);
+                match shared.await {
                     Some(result) => attempts.after(&keys.name, result).await?,
                     // Nobody tells, so it may have run.
                     None if attempts.remaining().is_zero() => {
@@ -59,7 +60,8 @@ impl RedisLimiter {
                 let args = acquire_args(&call, rate_type, now, Some(deadline));
                 let of_type = keys.of_type(rate_type);
                 acquire.note_attempt();
-                let sending = script::ACQUIRE.run(&*store.connection, &of_type, &args);
+                let sending =
+                    script::ACQUIRE.run(&store.connection, &of_type, &args, attempts.limits());
                 let answer = attempts.step(&keys.name, sending).await?;
                 answer.map(|answer| Sent { answer, now })
             };

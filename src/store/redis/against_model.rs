@@ -15,6 +15,8 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 use redis::aio::MultiplexedConnection;
 
 use super::acquire::{AcquireAnswer, Outcome, acquire_args};
+use super::failure::Failure;
+use super::retry::Limits;
 use super::*;
 use crate::decision::Grant;
 use crate::model::{Acquire, At, Condition, Expiry, Pool, Requests, Run, Settings, Timed, Window};
@@ -421,7 +423,7 @@ impl Sides {
                     let args = acquire_args(&call, rate_type, Some(at.now), None);
                     let of_type = keys.of_type(rate_type);
                     script::ACQUIRE
-                        .run(&*self.redis.connection, &of_type, &args)
+                        .run(&self.redis.connection, &of_type, &args, Limits::for_test())
                         .await
                 }
             };
@@ -429,7 +431,10 @@ impl Sides {
                 Ok(answer) => {
                     AcquireAnswer::read(&keys.name, answer, Some(at.now), call.summed_rate).unwrap()
                 }
-                Err(error) => break initialized(Err(failure::of_answer(&keys.name, error))),
+                Err(Failure::Refused(error)) => {
+                    break initialized(Err(failure::of_answer(&keys.name, error)));
+                }
+                Err(failure) => panic!("{failure:?}"),
             };
             match answer.outcome {
                 Outcome::Decided(answer) => break Some(answer),
@@ -460,8 +465,9 @@ impl Sides {
         call: &Acquire,
     ) -> Option<Value> {
         let deadline = Instant::now() + Duration::from_secs(30);
-        let shared_calls = &self.redis.shared_calls;
-        let ask = |keys| shared_calls.ask(keys, rate_type, call, deadline);
+        let multi_acquires = &self.redis.multi_acquires;
+        let in_flight = multi_acquires.enter().unwrap();
+        let ask = |keys| multi_acquires.acquire(&in_flight, keys, rate_type, call, deadline);
         let missing = Keys::new("missing", "client");
         // Where its settings should be is another limiter's value, or nothing.
         let wrong = Keys::new(&keys.value, "client");
