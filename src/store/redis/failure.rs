@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::error::Error;
 
@@ -39,6 +39,14 @@ impl From<RedisError> for Failure {
             _ if PASSING.iter().any(|code| has_code(&error, code)) => Self::NotRun(error),
             _ => Self::Refused(error),
         }
+    }
+}
+
+/// An answer that is an error, as one. An answer that holds an error among others stays an answer.
+pub(super) fn extract_error(answer: Value) -> RedisResult<Value> {
+    match answer {
+        Value::ServerError(error) => Err(error.into()),
+        answer => Ok(answer),
     }
 }
 

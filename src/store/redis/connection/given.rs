@@ -7,7 +7,7 @@ use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisResult, Value};
 use tokio::time::timeout_at;
 
-use crate::store::redis::failure::Failure;
+use crate::store::redis::failure::{self, Failure};
 use crate::store::redis::retry::Limits;
 
 type Answer<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
@@ -36,7 +36,7 @@ pub(super) async fn send(
     limits: Limits,
 ) -> Result<Value, Failure> {
     match timeout_at(limits.deadline, connection.send(command)).await {
-        Ok(answer) => Ok(answer.and_then(Value::extract_error)?),
+        Ok(answer) => Ok(answer.and_then(failure::extract_error)?),
         Err(_elapsed) => Err(Failure::Lost(None)),
     }
 }

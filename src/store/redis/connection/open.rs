@@ -136,10 +136,8 @@ impl Open {
     /// Sends a command, without any limit of time.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, RedisError> {
         let mut connection = self.connection.clone();
-        connection
-            .send_packed_command(command)
-            .await?
-            .extract_error()
+        let answer = connection.send_packed_command(command).await?;
+        failure::extract_error(answer)
     }
 
     pub(super) fn is_retired(&self) -> bool {
@@ -207,7 +205,7 @@ impl Open {
             tokio::select! {
                 biased;
                 answer = &mut answer => {
-                    return match answer.and_then(Value::extract_error) {
+                    return match answer.and_then(failure::extract_error) {
                         Ok(answer) => {
                             round_trip.learn(start.elapsed());
                             Ok(answer)

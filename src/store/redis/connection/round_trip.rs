@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const SHORTEST: Duration = Duration::from_millis(100);
+/// A server that forks or runs another client's slow command is silent for so long too.
+const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// The smoothed round-trip time.
@@ -25,7 +26,7 @@ impl RoundTrip {
         self.smoothed.store(smoothed.max(1), Ordering::Relaxed);
     }
 
-    /// A connection on which calls wait and nothing comes back for this long is replaced: 8 round trips, at least 100 ms
+    /// A connection on which calls wait and nothing comes back for this long is replaced: 8 round trips, at least 250 ms
     /// and at most 500 ms, but never less than 4 round trips.
     pub(super) fn silence_limit(&self) -> Duration {
         let smoothed = match self.smoothed.load(Ordering::Relaxed) {
@@ -54,7 +55,7 @@ mod tests {
     fn the_limit_follows_the_round_trips() {
         let ms = Duration::from_millis;
         assert_eq!(limit_after(&[]), ms(500));
-        assert_eq!(limit_after(&[ms(1)]), ms(100));
+        assert_eq!(limit_after(&[ms(1)]), ms(250));
         assert_eq!(limit_after(&[ms(40)]), ms(320));
         assert_eq!(limit_after(&[ms(100)]), ms(500));
         // A way that is always slow is not a silent one.
@@ -66,6 +67,6 @@ mod tests {
         let ms = Duration::from_millis;
         let mut round_trips = [ms(1); 10];
         round_trips[9] = ms(60_000);
-        assert!(limit_after(&round_trips) < ms(150));
+        assert!(limit_after(&round_trips) < ms(300));
     }
 }
