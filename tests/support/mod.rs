@@ -74,6 +74,13 @@ impl Server {
         );
     }
 
+    /// Sends the process a signal, such as `KILL`.
+    pub fn signal(&self, signal: &str) {
+        let pid = self.process.process.id().to_string();
+        let status = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -89,6 +96,22 @@ impl Server {
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&config);
         connection.await.unwrap()
+    }
+}
+
+/// A program that runs until it is dropped.
+pub struct Process(Child);
+
+impl Process {
+    pub fn start(command: &Command) -> Self {
+        Self(spawn(command).expect("the program starts"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
     }
 }
 

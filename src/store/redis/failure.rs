@@ -78,9 +78,8 @@ pub(super) fn timed_out() -> RedisError {
 
 /// The error of a connection that could not be set up, or of a call that was never run.
 pub(super) fn of_connecting(error: RedisError) -> Error {
-    let is_refusal = matches!(Failure::from(error.clone()), Failure::Refused(_));
     match of_answer("", error) {
-        Error::Redis { source } if !is_refusal => Error::StoreUnavailable { source },
+        Error::Redis { source } => Error::StoreUnavailable { source },
         error => error,
     }
 }

@@ -1,0 +1,22 @@
+//! The connection always comes back: whatever happens to server, network or credentials, calls go on within their
+//! response timeout.
+
+#[path = "../support/by_hand.rs"]
+mod by_hand;
+mod load;
+#[path = "../support/proxy.rs"]
+mod proxy;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod credentials;
+mod demoted_primary;
+mod frozen_connection;
+mod idle_close;
+mod killed_connections;
+mod runtimes;
+mod scripts;
+mod sentinel;
+mod stopped_server;
+mod timeouts;
+mod unready_server;
