@@ -122,14 +122,15 @@ async fn a_failover_by_hand_costs_no_acquire() {
         .ask(&["SENTINEL", "FAILOVER", "orders"])
         .await
         .unwrap();
-    let mut raw = primary.connection().await;
-    loop {
-        let role: Vec<redis::Value> = redis::cmd("ROLE").query_async(&mut raw).await.unwrap();
-        if matches!(&role[0], redis::Value::BulkString(role) if role == b"slave") {
-            break;
+    let address: redis::Value = loop {
+        let ask = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "orders"];
+        let address = sentinel.ask(&ask).await.unwrap();
+        if !format!("{address:?}").contains(&primary.port().to_string()) {
+            break address;
         }
         tokio::time::sleep(ms(10)).await;
-    }
+    };
+    assert!(matches!(address, redis::Value::Array(_)));
     load.until_granted(20).await;
     load.end_without_errors().await;
 }
