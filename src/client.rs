@@ -16,7 +16,7 @@ use crate::store::Store;
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::redis::RedisStore;
 use crate::store::redis::connection::{Connecting, Credentials, Provider};
-use crate::wait_queue::Queue;
+use crate::wait_queue::WaitQueue;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -50,7 +50,7 @@ struct Inner {
 /// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when they are many.
 #[derive(Default)]
 struct Queues {
-    by_name: HashMap<String, Weak<Queue>>,
+    by_name: HashMap<String, Weak<WaitQueue>>,
     sweep_at: usize,
 }
 
@@ -124,7 +124,7 @@ impl RedissonClient {
 }
 
 impl Queues {
-    fn get(&mut self, name: String, client: &Inner) -> Arc<Queue> {
+    fn get(&mut self, name: String, client: &Inner) -> Arc<WaitQueue> {
         if let Some(queue) = self.by_name.get(&name).and_then(Weak::upgrade) {
             return queue;
         }
@@ -133,7 +133,7 @@ impl Queues {
             self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
         }
         let keys = Keys::new(&name, &client.id);
-        let queue = Arc::new(Queue::new(client.store.limiter(keys)));
+        let queue = Arc::new(WaitQueue::new(client.store.limiter(keys)));
         self.by_name.insert(name, Arc::downgrade(&queue));
         queue
     }

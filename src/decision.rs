@@ -74,6 +74,13 @@ impl Decision {
         }
     }
 
+    pub(crate) fn into_grant(self) -> Option<Grant> {
+        match self {
+            Self::Granted { grant, .. } => Some(grant),
+            Self::Denied { .. } => None,
+        }
+    }
+
     /// Whether the permits were taken.
     pub fn is_granted(&self) -> bool {
         matches!(self, Self::Granted { .. })
@@ -114,7 +121,8 @@ pub(crate) fn is_granted(name: &str, permits: u32, answer: &Answer) -> Result<bo
     Ok(Requests::one(permits).taken(answer.balance, answer.rate) > 0)
 }
 
-fn check_fits(name: &str, permits: u32, rate: i64) -> Result<()> {
+/// Refuses permits that exceed the rate.
+pub(crate) fn check_fits(name: &str, permits: u32, rate: i64) -> Result<()> {
     if i64::from(permits) > rate {
         return Err(Error::PermitsExceedRate {
             name: name.to_owned(),

@@ -76,8 +76,8 @@ pub enum Error {
         #[source]
         source: Arc<redis::RedisError>,
     },
-    /// The call was made outside a tokio runtime, where it can neither connect nor wait. Nothing was sent.
-    #[error("the call was made outside a tokio runtime")]
+    /// The call was made outside of a tokio runtime. Nothing was sent.
+    #[error("the call needs a tokio runtime, and there is none here")]
     NoRuntime,
     /// The server refused the user name or the password.
     #[error("the server refused the credentials")]
@@ -110,6 +110,16 @@ pub enum Error {
         #[source]
         source: Arc<redis::RedisError>,
     },
+}
+
+impl Error {
+    /// The time of a request was up before it could be sent.
+    pub(crate) fn not_sent() -> Self {
+        let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        Self::StoreUnavailable {
+            source: Arc::new(timed_out.into()),
+        }
+    }
 }
 
 /// The result of every call of this crate.

@@ -13,6 +13,8 @@ mod rate;
 
 mod wait_queue;
 
+mod batch;
+
 mod store;
 
 mod script;

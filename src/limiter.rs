@@ -16,7 +16,7 @@ use crate::policy::call::Target;
 use crate::policy::shared_rate::SharedRate;
 use crate::rate::{Rate, whole_millis};
 use crate::store::{IfMissing, LimiterStore, State, Store, TimeToLive};
-use crate::wait_queue::Queue;
+use crate::wait_queue::WaitQueue;
 
 /// A rate limiter as Redisson has it: permits of a sliding window, shared by all who name the same limiter.
 ///
@@ -458,12 +458,12 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
 /// its methods are those of [`RRateLimiter`].
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
-    queue: Arc<Queue>,
+    queue: Arc<WaitQueue>,
     client_store: Arc<dyn Store>,
 }
 
 impl RateLimiter {
-    pub(crate) fn new(queue: Arc<Queue>, client_store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(queue: Arc<WaitQueue>, client_store: Arc<dyn Store>) -> Self {
         Self {
             queue,
             client_store,
@@ -491,7 +491,7 @@ impl RateLimiter {
     }
 
     /// The queue, once the name and the permits are found good.
-    fn asked_for(&self, permits: u32) -> Result<&Arc<Queue>> {
+    fn asked_for(&self, permits: u32) -> Result<&Arc<WaitQueue>> {
         if permits == 0 {
             return Err(Error::InvalidArgument {
                 argument: "permits",
@@ -513,7 +513,7 @@ impl RateLimiter {
         let store = self.checked()?;
         let rate = rate.validate()?;
         let answer = store.update_rate(rate, state, if_missing).await;
-        self.queue.ask_again();
+        self.queue.permits_freed();
         answer
     }
 
@@ -538,7 +538,7 @@ impl RRateLimiter for RateLimiter {
     async fn set_rate(&self, rate: Rate) -> Result<()> {
         let store = self.checked()?;
         let answer = store.set_rate(rate.validate()?).await;
-        self.queue.ask_again();
+        self.queue.permits_freed();
         answer
     }
 
@@ -557,7 +557,7 @@ impl RRateLimiter for RateLimiter {
     }
 
     async fn try_acquire(&self, permits: u32) -> Result<bool> {
-        self.asked_for(permits)?.is_granted(permits).await
+        self.asked_for(permits)?.try_acquire(permits).await
     }
 
     async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool> {
@@ -566,22 +566,22 @@ impl RRateLimiter for RateLimiter {
         }
         // A time beyond what the clock can count is as good as none.
         let until = Instant::now().checked_add(timeout);
-        self.asked_for(permits)?.wait(permits, until).await
+        self.asked_for(permits)?.wait(permits, until, None).await
     }
 
     async fn acquire(&self, permits: u32) -> Result<()> {
-        self.asked_for(permits)?.wait(permits, None).await?;
+        self.asked_for(permits)?.wait(permits, None, None).await?;
         Ok(())
     }
 
     async fn check(&self, permits: u32) -> Result<Decision> {
-        self.asked_for(permits)?.decide(permits).await
+        self.asked_for(permits)?.check(permits, None).await
     }
 
     async fn refund(&self, grant: Grant) -> Result<u32> {
         let store = self.checked()?;
         let answer = store.refund(&grant).await;
-        self.queue.ask_again();
+        self.queue.permits_freed();
         answer
     }
 
@@ -589,7 +589,7 @@ impl RRateLimiter for RateLimiter {
         self.asked_for(permits)?;
         let store = self.checked()?;
         let answer = store.release(permits).await;
-        self.queue.ask_again();
+        self.queue.permits_freed();
         answer
     }
 

@@ -16,7 +16,7 @@ pub(crate) use acquire_call::AcquireCall;
 use crate::decision::Grant;
 use crate::error::Result;
 use crate::keys::Keys;
-use crate::model::{Answer, Condition, Expiry};
+use crate::model::{Answer, Condition, Expiry, SetUp};
 use crate::permit::Random;
 use crate::policy::call::{Answers, Call};
 use crate::rate::{Rate, ValidRate};
@@ -93,7 +93,11 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer>;
 
     /// Decides one request, from a store that has the answer without waiting: the call's id and the answer.
-    fn acquire_now(&self, _permits: u32) -> Option<Result<(Random, Answer)>> {
+    fn acquire_now(
+        &self,
+        _permits: u32,
+        _set_up: Option<SetUp>,
+    ) -> Option<Result<(Random, Answer)>> {
         None
     }
 

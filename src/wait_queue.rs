@@ -1,218 +1,198 @@
-//! Many requests, one call: combining, waiting in line, cancellation. One queue a limiter and process.
+//! One limiter's requests in this process: plain ones share calls, waiters are served in order.
 //!
-//! **Combining.** A request that finds nobody else asking makes its own call. What arrives while a call is under way
-//! is put down in `arrivals`, and one task, the driver, carries all of it in the next call. The script serves the
-//! list in order, so each request gets what it would have got alone.
+//! **Plain requests** (`try_acquire`, `check`) are decided now. They share calls by [`crate::batch`], and may overtake
+//! waiters.
 //!
-//! **Waiting.** `acquire` and timed `try_acquire` stand in `line`, first come, first served. Only the driver asks for
-//! them: when the wait that the last answer named is over, it asks for all of the line in one call, where the first
-//! denial denies those behind it. So a large request at the head is not starved by small ones. A plain request never
-//! waits and may overtake the line. Permits that another process gives back are noticed within [`LONGEST_SLEEP`].
+//! **Waiters** (`acquire`, timed `try_acquire`) wait in one line per limiter and process, first come, first served. A waiter
+//! that finds no line makes a first try as a plain request; denied, it joins the line. The line is asked for in one call
+//! at a time, in which the first denial denies all behind it, so that small requests do not starve a large one. The
+//! [`State`] decides when that is due; three rules make it wait no longer than it must:
+//! 1. The time to ask belongs to the head of the line. When the head leaves or changes, it is computed anew.
+//! 2. Permits that may have come free while a call was in flight lead to another call.
+//! 3. No waiter depends on another one's runtime. Each runtime with waiters has a driver, a task that makes the calls. The
+//!    call in flight is part of the state: where its driver makes no progress, the driver of another runtime sends the
+//!    same call again, and it is granted once.
 //!
-//! **Cancellation.** Dropping a future keeps no permit. A request that is put down and dropped is passed over. A call
-//! under way goes on without its caller, and what it granted to nobody goes to the head of the line where it fits,
-//! else back to the store. A grant that was handed over and not picked up comes back the same way. Only a runtime that
-//! shuts down in the middle of a call leaves permits to come back with their window.
+//! **Cancellation.** Dropping a future keeps no permit. A waiter leaves the line; what a call in flight grants to it goes to
+//! the next waiters it fits, at the moment of the answer, else back to the store, as does a grant that was delivered and
+//! not received. All that needs no caller's runtime.
 
-mod batch;
-mod caller;
-mod desk;
-#[cfg(test)]
-mod interleavings;
+mod driver;
+mod plain;
 #[cfg(test)]
 mod slow_store;
+mod state;
+mod waiter;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
+use crate::batch::{Batcher, SameRuntime};
 use crate::decision::{Decision, Grant, decision_alone};
-use crate::error::Result;
-use crate::model::Answer;
-use crate::permit::Random;
+use crate::error::{Error, Result};
+use crate::model::{Answer, SetUp};
 use crate::store::{AcquireCall, LimiterStore};
-use batch::Batch;
-use caller::{LoneCall, Receiver};
-use desk::{Desk, Next, Request, Wake};
+use driver::Driver;
+use plain::{Decided, Plain, Request};
+use state::{Known, State, Waiter};
+use waiter::{FirstTry, Ticket};
 
-/// How long the line sleeps at most before it asks again, whatever wait it was told.
-pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// How long the line waits at most before it asks again: other processes may release permits or change the rate.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-pub(crate) struct Queue {
-    store: Arc<dyn LimiterStore>,
-    desk: Mutex<Desk>,
-    /// Wakes the driver out of its sleep.
-    arrived: Notify,
-    told_of_skew: AtomicBool,
+pub(crate) struct WaitQueue {
+    plain: Arc<Batcher<Plain>>,
+    line: Arc<Line>,
 }
 
-impl Queue {
+/// The waiters of one limiter in this process.
+struct Line {
+    store: Arc<dyn LimiterStore>,
+    state: Mutex<State>,
+    has_warned_of_skew: AtomicBool,
+}
+
+impl WaitQueue {
     pub(crate) fn new(store: Arc<dyn LimiterStore>) -> Self {
-        Self {
+        let line = Arc::new(Line {
             store,
-            desk: Mutex::default(),
-            arrived: Notify::new(),
-            told_of_skew: AtomicBool::new(false),
+            state: Mutex::default(),
+            has_warned_of_skew: AtomicBool::new(false),
+        });
+        Self {
+            plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&line)))),
+            line,
         }
     }
 
+    #[inline]
     pub(crate) fn store(&self) -> &dyn LimiterStore {
-        &*self.store
+        &*self.line.store
+    }
+
+    /// Decides now, without waiting for permits. With `set_up` the limiter is created, or gets these settings, in the same
+    /// call.
+    pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
+        Ok(self.decide(permits, set_up).await?.decision)
+    }
+
+    async fn decide(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decided> {
+        if let Some(answer) = self.store().acquire_now(permits, set_up) {
+            let (id, answer) = answer?;
+            let decision = decision_alone(self.line.name(), id, permits, &answer)?;
+            let wait = answer.wait();
+            return Ok(Decided { decision, wait });
+        }
+        self.plain.ask((), Request { permits, set_up }).await
+    }
+
+    /// Whether the permits are granted now.
+    pub(crate) async fn try_acquire(&self, permits: u32) -> Result<bool> {
+        if let Some(is_granted) = self.store().try_acquire_now(permits) {
+            return is_granted;
+        }
+        // In its own box, so that a future that needs none of this is small.
+        let set_up = None;
+        let decided = Box::pin(self.plain.ask((), Request { permits, set_up })).await?;
+        Ok(decided.decision.is_granted())
+    }
+
+    /// Waits in line until the permits are granted; `false` where `until` came first. `set_up` as for
+    /// [`check`](Self::check).
+    pub(crate) async fn wait(
+        &self,
+        permits: u32,
+        until: Option<Instant>,
+        set_up: Option<SetUp>,
+    ) -> Result<bool> {
+        let sequence = self.line.state().take_sequence();
+        let mut denied = None;
+        let mut first_try = FirstTry::start(&self.line, sequence);
+        if first_try.is_some() {
+            let sent_at = Instant::now();
+            match within(until, self.decide(permits, set_up)).await {
+                None => return Ok(false),
+                Some(Err(error)) => return Err(error),
+                Some(Ok(Decided { decision, wait })) => match decision {
+                    Decision::Granted { .. } => return Ok(true),
+                    Decision::Denied { remaining, .. } => {
+                        denied = Some(Known::new(remaining, sent_at, wait));
+                    }
+                },
+            }
+        }
+        loop {
+            let ticket = self.line.join(permits, set_up, sequence, denied.take())?;
+            drop(first_try.take()); // not before it stands in line
+            let waiting = Box::pin(within(until, ticket));
+            match SameRuntime::new(waiting)?.await {
+                Some(None) => return Ok(false),
+                Some(Some(Some(answer))) => return answer.map(|_grant| true),
+                // Its runtime has shut down, or another one polls: it joins again, at its old place.
+                Some(Some(None)) | None => {}
+            }
+        }
+    }
+
+    /// Permits may have come free: asks for the line at once.
+    pub(crate) fn permits_freed(&self) {
+        self.line.permits_freed();
+    }
+}
+
+/// Awaits a future; `None` where `until` comes first.
+async fn within<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
+    match until {
+        None => Some(future.await),
+        Some(until) => timeout_at(until, future).await.ok(),
+    }
+}
+
+impl Line {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while the lock is held; were it so, the waiters would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn name(&self) -> &str {
         &self.store.keys().name
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        // Nothing panics while the lock is held; were it so, the requests put down would still be whole.
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Decides now, without waiting for permits.
-    pub(crate) async fn decide(self: &Arc<Self>, permits: u32) -> Result<Decision> {
-        if let Some(decision) = self.decide_at_once(permits) {
-            return decision;
-        }
-        self.decide_together(permits).await
-    }
-
-    async fn decide_together(self: &Arc<Self>, permits: u32) -> Result<Decision> {
-        loop {
-            let receiver = {
-                let mut desk = self.desk();
-                if desk.start_lone_call() {
-                    None
-                } else {
-                    Some(self.put_down(desk, permits, 0, Desk::arrive))
-                }
-            };
-            let Some(receiver) = receiver else {
-                return LoneCall::new(Arc::clone(self), permits).await;
-            };
-            if let Some(answer) = receiver.await {
-                return answer;
-            }
-            // The runtime that drove the queue shut down: ask again from this one.
-        }
-    }
-
-    /// Whether the permits are granted now.
-    pub(crate) async fn is_granted(self: &Arc<Self>, permits: u32) -> Result<bool> {
-        if let Some(is_granted) = self.store.try_acquire_now(permits) {
-            return is_granted;
-        }
-        // In its own box, so that a future that needs none of this is small.
-        let decision = Box::pin(self.decide_together(permits)).await?;
-        Ok(decision.is_granted())
-    }
-
-    /// The decision of a backend that needs no waiting, and so no combining.
-    fn decide_at_once(&self, permits: u32) -> Option<Result<Decision>> {
-        let answer = self.store.acquire_now(permits)?;
-        Some(answer.and_then(|(random, answer)| self.decision_alone(random, permits, &answer)))
-    }
-
-    fn decision_alone(&self, id: Random, permits: u32, answer: &Answer) -> Result<Decision> {
-        decision_alone(self.name(), id, permits, answer)
-    }
-
-    /// Waits in line until the permits are granted; `false` where `until` came first.
-    pub(crate) async fn wait(
+    fn join(
         self: &Arc<Self>,
         permits: u32,
-        until: Option<Instant>,
-    ) -> Result<bool> {
-        let granted = self.wait_in_line(permits);
-        match until {
-            None => granted.await?,
-            Some(until) => match timeout_at(until, granted).await {
-                Ok(granted) => granted?,
-                // Dropped, it keeps nothing.
-                Err(_elapsed) => return Ok(false),
-            },
-        }
-        Ok(true)
-    }
-
-    async fn wait_in_line(self: &Arc<Self>, permits: u32) -> Result<()> {
-        let turn = self.desk().take_turn();
-        loop {
-            let receiver = match self.ask_before_the_line(permits).await {
-                Some(Ok(Decision::Granted { .. })) => return Ok(()),
-                Some(Ok(Decision::Denied { retry_after, .. })) => {
-                    let ask_at = Instant::now() + retry_after.min(LONGEST_SLEEP);
-                    self.put_down(self.desk(), permits, turn, |desk, request| {
-                        desk.join_line_denied(request, ask_at)
-                    })
-                }
-                Some(Err(error)) => return Err(error),
-                None => self.put_down(self.desk(), permits, turn, Desk::join_line),
-            };
-            if let Some(answer) = receiver.await {
-                return answer.map(|_granted| ());
-            }
-        }
-    }
-
-    /// The answer for one who would be the first in line, where nobody else is asking.
-    async fn ask_before_the_line(self: &Arc<Self>, permits: u32) -> Option<Result<Decision>> {
-        if self.desk().has_line() {
-            return None;
-        }
-        if let Some(decision) = self.decide_at_once(permits) {
-            return Some(decision);
-        }
-        {
-            let mut desk = self.desk();
-            if desk.has_line() || !desk.start_lone_call() {
-                return None;
-            }
-        }
-        Some(LoneCall::new(Arc::clone(self), permits).await)
-    }
-
-    /// Asks for the line at once: this process gave permits back, or changed the rate.
-    pub(crate) fn ask_again(&self) {
-        // A line has a driver, so there is none to start.
-        if self.desk().ask_line_now() == Wake::Rouse {
-            self.arrived.notify_one();
-        }
-    }
-
-    /// Puts a request where `place` says and sees to it that somebody works on it.
-    fn put_down(
-        self: &Arc<Self>,
-        mut desk: MutexGuard<'_, Desk>,
-        permits: u32,
-        turn: u64,
-        place: impl FnOnce(&mut Desk, Request) -> Wake,
-    ) -> Receiver {
+        set_up: Option<SetUp>,
+        sequence: u64,
+        denied: Option<Known>,
+    ) -> Result<Ticket> {
+        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (answer, receiver) = oneshot::channel();
-        let request = Request {
+        let waiter = Waiter {
             permits,
-            turn,
+            set_up,
+            sequence,
             answer,
         };
-        let wake = place(&mut desk, request);
-        drop(desk);
-        match wake {
-            Wake::Start => {
-                tokio::spawn(Shift::start(Arc::clone(self)).drive());
-            }
-            Wake::Rouse => self.arrived.notify_one(),
-            Wake::Nothing => {}
+        let new_driver = self.state().join(waiter, runtime.id(), denied);
+        if let Some(notify) = new_driver {
+            runtime.spawn(Driver::new(Arc::clone(self), runtime.id(), notify).drive());
         }
-        Receiver::new(Arc::clone(self), receiver)
+        Ok(Ticket::new(Arc::clone(self), sequence, receiver))
     }
 
-    /// One call to the store.
-    async fn call(&self, call: &AcquireCall) -> Result<Answer> {
-        let answer = self.store.acquire(call, self.store.call_deadline()).await?;
-        if answer.ahead > 0 && !self.told_of_skew.swap(true, Ordering::Relaxed) {
+    fn permits_freed(&self) {
+        self.state().permits_freed();
+    }
+
+    /// Makes a call.
+    async fn call(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
+        let answer = self.store.acquire(call, deadline).await?;
+        if answer.ahead > 0 && !self.has_warned_of_skew.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 limiter = %self.name(),
                 ahead_ms = answer.ahead,
@@ -222,113 +202,30 @@ impl Queue {
         Ok(answer)
     }
 
-    async fn call_for(self: &Arc<Self>, batch: Batch) {
-        let call = AcquireCall::new(batch.requests());
-        let random = call.id;
-        let result = self.call(&call).await;
-        let unclaimed = match result {
-            Ok(answer) => self.hand_out(batch, random, &answer),
-            Err(error) => {
-                for request in batch.requests {
-                    // Whoever is gone needs no answer.
-                    let _ = request.answer.send(Err(error.clone()));
-                }
-                return;
-            }
-        };
-        if let Some(grant) = unclaimed {
-            self.give_back(grant).await;
-        }
+    /// Gives a grant that nobody holds back to the store.
+    fn give_back(self: &Arc<Self>, grant: Grant) {
+        Arc::clone(&self.store).refund_unclaimed(grant, self.on_freed());
     }
 
-    /// Tells each request its answer. Returns what was granted to requests that are gone.
-    fn hand_out(&self, batch: Batch, random: Random, answer: &Answer) -> Option<Grant> {
-        let mut unclaimed = 0;
-        let mut still_in_line = Vec::new();
-        let decisions = batch.decisions(self.name(), random, answer);
-        for (place, (request, decision)) in batch.requests.into_iter().zip(decisions).enumerate() {
-            match decision {
-                Ok(Decision::Denied { .. }) if place < batch.in_line => still_in_line.push(request),
-                decision => {
-                    if let Err(Ok(Decision::Granted { grant, .. })) = request.answer.send(decision)
-                    {
-                        unclaimed += grant.permits;
-                    }
-                }
+    /// Has the store take back what a call took whose callers are gone.
+    fn reclaim(self: &Arc<Self>, call: Arc<AcquireCall>) {
+        Arc::clone(&self.store).reclaim(call, self.on_freed());
+    }
+
+    fn on_freed(self: &Arc<Self>) -> Box<dyn FnOnce() + Send> {
+        let line = Arc::downgrade(self);
+        Box::new(move || {
+            if let Some(line) = line.upgrade() {
+                line.permits_freed();
             }
-        }
-        let wait = answer.wait().min(LONGEST_SLEEP);
-        self.desk()
-            .stay_in_line(still_in_line, Instant::now() + wait);
-        (unclaimed > 0).then_some(Grant {
-            score: answer.score,
-            random,
-            permits: unclaimed,
         })
     }
-
-    /// Gives a grant that nobody holds to the head of the line, as far as it fits, and the rest back to the store.
-    async fn give_back(self: &Arc<Self>, mut grant: Grant) {
-        self.desk().pass_on(&mut grant);
-        if grant.permits == 0 {
-            return;
-        }
-        let queue = Arc::downgrade(self);
-        let on_done = Box::new(move || {
-            if let Some(queue) = queue.upgrade() {
-                queue.ask_again();
-            }
-        });
-        Arc::clone(&self.store).refund_unclaimed(grant, on_done);
-    }
 }
 
-impl std::fmt::Debug for Queue {
+impl std::fmt::Debug for WaitQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue")
-            .field("store", &self.store)
+        f.debug_struct("WaitQueue")
+            .field("store", &self.line.store)
             .finish_non_exhaustive()
-    }
-}
-
-/// The driver's time at work. Where its runtime shuts down, even before it began, everybody put down is told, so that
-/// they ask again from a runtime that lives.
-struct Shift {
-    queue: Arc<Queue>,
-    over: bool,
-}
-
-impl Shift {
-    fn start(queue: Arc<Queue>) -> Self {
-        Self { queue, over: false }
-    }
-
-    /// The driver: calls as long as there is something to ask.
-    async fn drive(mut self) {
-        loop {
-            let next = self.queue.desk().next(Instant::now());
-            match next {
-                Next::Call(batch) => self.queue.call_for(batch).await,
-                Next::Sleep(until) => {
-                    tokio::select! {
-                        () = sleep_until(until) => {}
-                        () = self.queue.arrived.notified() => {}
-                    }
-                }
-                Next::Stop => {
-                    self.over = true;
-                    return;
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Shift {
-    fn drop(&mut self) {
-        if !self.over {
-            let abandoned = self.queue.desk().abandon();
-            drop(abandoned);
-        }
     }
 }

@@ -63,6 +63,23 @@ impl Requests {
         }
     }
 
+    /// Plain requests: each is decided by itself.
+    pub(crate) fn plain(permits: impl Iterator<Item = u32>) -> Self {
+        Self {
+            runs: runs_of(permits),
+            runs_in_line: 0,
+        }
+    }
+
+    /// Requests in line: the first denial denies all behind it.
+    pub(crate) fn in_line(permits: impl Iterator<Item = u32>) -> Self {
+        let runs = runs_of(permits);
+        Self {
+            runs_in_line: runs.len(),
+            runs,
+        }
+    }
+
     /// Whether it is one request.
     pub(crate) fn is_lone(&self) -> bool {
         matches!(self.runs[..], [Run { count: 1, .. }])
@@ -88,6 +105,18 @@ impl Requests {
             .map(|(run, granted)| i64::from(run.permits) * i64::from(granted))
             .sum()
     }
+}
+
+/// Equal requests that follow one another, as runs.
+fn runs_of(permits: impl Iterator<Item = u32>) -> SmallVec<[Run; 1]> {
+    let mut runs = SmallVec::<[Run; 1]>::new();
+    for permits in permits {
+        match runs.last_mut() {
+            Some(run) if run.permits == permits => run.count += 1,
+            _ => runs.push(Run { permits, count: 1 }),
+        }
+    }
+    runs
 }
 
 /// What one call tells about the list it carried.

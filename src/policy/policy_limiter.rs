@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use super::Limiter;
 use super::algorithm::{AnyModel, Policy};
 use super::call::Target;
-use super::combining::Combining;
+use super::combining::{self, TargetCalls};
 use super::joint::Share;
+use crate::batch::Batcher;
 use crate::client::RedissonClient;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
@@ -43,7 +44,7 @@ use crate::rate::whole_millis;
 pub struct PolicyLimiter<P> {
     client: RedissonClient,
     in_force: Arc<RwLock<InForce<P>>>,
-    combining: Arc<Combining>,
+    batcher: Arc<Batcher<TargetCalls>>,
     penalty: Option<i64>,
 }
 
@@ -65,13 +66,13 @@ impl<P: Policy> PolicyLimiter<P> {
     pub(crate) fn new(client: RedissonClient, policy: P) -> Result<Self> {
         policy.validate()?;
         Ok(Self {
+            batcher: combining::batcher(client.store()),
             client,
             in_force: Arc::new(RwLock::new(InForce {
                 algorithm: policy.algorithm().0,
                 policy,
                 moved: None,
             })),
-            combining: Arc::default(),
             penalty: None,
         })
     }
@@ -86,7 +87,7 @@ impl<P: Policy> PolicyLimiter<P> {
     pub fn penalty(self, time: Duration) -> Result<Self> {
         Ok(Self {
             penalty: Some(whole_millis(time, "penalty")?),
-            combining: Arc::default(),
+            batcher: combining::batcher(self.client.store()),
             ..self
         })
     }
@@ -149,8 +150,7 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     async fn decide_target(&self, target: Target, cost: u32) -> Result<Decision> {
-        let store = self.client.store();
-        self.combining.decide(store, target, cost).await
+        combining::decide(&self.batcher, target, cost).await
     }
 
     fn target(&self, model: Arc<dyn AnyModel>, key: &str, cost: u32) -> Result<Target> {
@@ -198,7 +198,7 @@ impl<P> Clone for PolicyLimiter<P> {
         Self {
             client: self.client.clone(),
             in_force: Arc::clone(&self.in_force),
-            combining: Arc::clone(&self.combining),
+            batcher: Arc::clone(&self.batcher),
             penalty: self.penalty,
         }
     }

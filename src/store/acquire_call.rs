@@ -6,15 +6,23 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::model::Requests;
+use crate::model::{Requests, SetUp};
 use crate::permit::{Random, new_random};
 
 #[derive(Debug)]
 pub(crate) struct AcquireCall {
     pub(crate) id: Random,
     pub(crate) requests: Requests,
+    /// Has the answer tell how many grants have a higher score than this.
+    pub(crate) newer_than: Option<i64>,
+    /// The settings that the limiter must have.
+    pub(crate) set_up: Option<SetUp>,
     /// Whether an attempt may have been executed.
     may_have_run: AtomicBool,
+    /// Whether permits were delivered.
+    was_granted: AtomicBool,
+    /// Whether nobody waits for it any more.
+    is_abandoned: AtomicBool,
     is_claimed: AtomicBool,
 }
 
@@ -23,13 +31,17 @@ impl AcquireCall {
         Self {
             id: new_random(),
             requests,
+            newer_than: None,
+            set_up: None,
             may_have_run: AtomicBool::new(false),
+            was_granted: AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
             is_claimed: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn one(permits: u32) -> Self {
-        Self::new(Requests::one(permits))
+    pub(crate) fn with_set_up(self, set_up: Option<SetUp>) -> Self {
+        Self { set_up, ..self }
     }
 
     pub(crate) fn may_have_run(&self) -> bool {
@@ -45,7 +57,19 @@ impl AcquireCall {
         !self.is_claimed.swap(true, Ordering::Relaxed)
     }
 
-    pub(crate) fn is_claimed(&self) -> bool {
-        self.is_claimed.load(Ordering::Relaxed)
+    pub(crate) fn was_granted(&self) -> bool {
+        self.was_granted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_granted(&self) {
+        self.was_granted.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_abandoned(&self) {
+        self.is_abandoned.store(true, Ordering::Relaxed);
     }
 }

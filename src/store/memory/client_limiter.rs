@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::decision::{Grant, is_granted};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
-use crate::model::{Answer, At, Condition, Expiry, NotInitialized, Settings, Window};
+use crate::model::{Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Window};
 use crate::permit::Random;
 use crate::rate::{Rate, ValidRate};
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, TimeToLive};
@@ -121,7 +121,11 @@ impl LimiterStore for MemoryLimiter {
         })
     }
 
-    fn acquire_now(&self, permits: u32) -> Option<Result<(Random, Answer)>> {
+    fn acquire_now(
+        &self,
+        permits: u32,
+        _set_up: Option<SetUp>,
+    ) -> Option<Result<(Random, Answer)>> {
         Some(self.with(|held, at| held.decide_one(at, &self.keys, permits)))
     }
 

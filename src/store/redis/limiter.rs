@@ -167,10 +167,11 @@ impl LimiterStore for RedisLimiter {
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
-        tokio::spawn(async move {
-            if let Err(error) = self.refund(&grant).await {
+        let limiter = Arc::clone(&self);
+        self.store.background().spawn(async move {
+            if let Err(error) = limiter.refund(&grant).await {
                 tracing::warn!(
-                    limiter = %self.keys.name,
+                    limiter = %limiter.keys.name,
                     permits = grant.permits,
                     %error,
                     "permits of a cancelled request come back only when their window has passed"

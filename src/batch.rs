@@ -1,0 +1,295 @@
+//! Requests that share calls: single flight, and accumulate meanwhile.
+//!
+//! A request that finds no other on its key makes its own call, a *direct call*, and pays for nothing else. Requests that
+//! arrive while a call is in flight are enqueued, and a task, the flusher, sends all that are pending as the next call, in
+//! the order of arrival. So a key with many requests costs few calls.
+//!
+//! **Runtimes.** Requests share calls only with requests of the same tokio runtime: a key has a [`Flight`] per runtime, and
+//! the flusher runs on it. So no request waits for a runtime that nobody polls. A request that is polled on another runtime
+//! than before, or whose runtime has shut down, is made again on the runtime that polls it.
+//!
+//! **Time.** Each request has its own deadline, which counts from its arrival. One that is still pending then was never
+//! sent; one that is in flight may have been executed.
+//!
+//! **Cancellation.** A request dropped while it is pending is skipped. One dropped in flight leaves its answer to
+//! [`Calls::unclaimed`]; where nobody waits for a call any more, [`Calls::abandon`] learns of it at once, because the
+//! runtime that would read the answer may not run again.
+
+mod direct;
+mod flusher;
+mod same_runtime;
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use smallvec::SmallVec;
+use tokio::runtime::{self, Handle};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::error::{Error, Result};
+use direct::DirectCall;
+use flusher::Flusher;
+use same_runtime::Home;
+pub(crate) use same_runtime::SameRuntime;
+
+/// Each request's answer, in order.
+pub(crate) type Answers<C> = SmallVec<[Result<<C as Calls>::Answer>; 1]>;
+
+/// What requests are, and how a call for several is made.
+pub(crate) trait Calls: Sized + Send + Sync + 'static {
+    /// Requests of one key share calls.
+    type Key: Clone + Eq + Hash + Send + Sync + Unpin + 'static;
+    type Request: Clone + Send + Sync + 'static;
+    type Answer: Send + 'static;
+    /// A call in flight.
+    type Call: Clone + Send + Sync + Unpin + 'static;
+
+    /// How many requests a call carries at most.
+    const CAPACITY: usize;
+
+    /// Whether a request may be made again where an earlier call for it may have been executed.
+    const IS_REPEATABLE: bool;
+
+    /// The permits a request may take: those of one call fit a `u32`.
+    fn cost(request: &Self::Request) -> u32;
+
+    /// When a request that arrives now has its answer at the latest.
+    fn deadline(&self) -> Instant;
+
+    /// A call for these requests; it sends nothing yet.
+    fn call<'a>(&self, requests: impl Iterator<Item = &'a Self::Request> + Clone) -> Self::Call;
+
+    /// Makes the call. It returns by `deadline`.
+    fn run(
+        &self,
+        call: Self::Call,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static;
+
+    /// Nobody waits for this call any more, and its runtime may never read the answer.
+    fn abandon(&self, call: &Self::Call);
+
+    /// These answers of one call had no recipient.
+    fn unclaimed(&self, answers: Vec<Self::Answer>);
+}
+
+/// The requests of one kind.
+pub(crate) struct Batcher<C: Calls> {
+    calls: C,
+    /// Those with a request or a task.
+    flights: Mutex<HashMap<FlightKey<C>, Flight<C>>>,
+}
+
+type FlightKey<C> = (runtime::Id, <C as Calls>::Key);
+
+/// The requests of one key on one runtime.
+struct Flight<C: Calls> {
+    has_direct_call: bool,
+    has_flusher: bool,
+    pending: VecDeque<Entry<C>>,
+    /// The number of the next request to be enqueued.
+    next_number: u64,
+    in_flight: Option<InFlight<C>>,
+}
+
+/// The flusher's call.
+struct InFlight<C: Calls> {
+    call: C::Call,
+    /// The numbers of its requests start here.
+    first_number: u64,
+    end_number: u64,
+    /// How many of its requests still have a caller.
+    live: usize,
+}
+
+/// A pending request.
+struct Entry<C: Calls> {
+    request: C::Request,
+    number: u64,
+    deadline: Instant,
+    /// `None` once it is answered.
+    answer: Option<oneshot::Sender<Result<C::Answer>>>,
+}
+
+impl<C: Calls> Entry<C> {
+    /// Whether nobody waits for its answer.
+    fn is_gone(&self) -> bool {
+        self.answer.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
+    /// Answers the request; returns the answer where nobody receives it.
+    fn answer(&mut self, answer: Result<C::Answer>) -> Option<Result<C::Answer>> {
+        match self.answer.take() {
+            Some(sender) => sender.send(answer).err(),
+            None => Some(answer),
+        }
+    }
+}
+
+impl<C: Calls> Default for Flight<C> {
+    fn default() -> Self {
+        Self {
+            has_direct_call: false,
+            has_flusher: false,
+            pending: VecDeque::new(),
+            next_number: 0,
+            in_flight: None,
+        }
+    }
+}
+
+enum Entered<C: Calls> {
+    Direct(DirectCall<C>),
+    Pending(Ticket<C>),
+}
+
+impl<C: Calls> Batcher<C> {
+    pub(crate) fn new(calls: C) -> Self {
+        Self {
+            calls,
+            flights: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn calls(&self) -> &C {
+        &self.calls
+    }
+
+    /// Makes a request.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        key: C::Key,
+        request: C::Request,
+    ) -> Result<C::Answer> {
+        let deadline = self.calls.deadline();
+        loop {
+            let answer = match self.enter(&key, &request, deadline)? {
+                Entered::Direct(direct) => direct.await,
+                Entered::Pending(ticket) => ticket.await,
+            };
+            if let Some(answer) = answer {
+                return answer;
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::Indeterminate { source: None });
+            }
+        }
+    }
+
+    /// Makes the caller's own call, where there is no other on its key, or enqueues the request.
+    fn enter(
+        self: &Arc<Self>,
+        key: &C::Key,
+        request: &C::Request,
+        deadline: Instant,
+    ) -> Result<Entered<C>> {
+        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        let flight_key = (runtime.id(), key.clone());
+        let mut flights = self.flights();
+        let flight = flights.entry(flight_key.clone()).or_default();
+        let is_alone =
+            !flight.has_direct_call && flight.in_flight.is_none() && flight.pending.is_empty();
+        if is_alone {
+            flight.has_direct_call = true;
+            drop(flights);
+            return Ok(Entered::Direct(DirectCall::new(
+                Arc::clone(self),
+                flight_key,
+                runtime,
+                request,
+                deadline,
+            )));
+        }
+        let number = flight.next_number;
+        flight.next_number += 1;
+        let (answer, receiver) = oneshot::channel();
+        flight.pending.push_back(Entry {
+            request: request.clone(),
+            number,
+            deadline,
+            answer: Some(answer),
+        });
+        let start_flusher = !std::mem::replace(&mut flight.has_flusher, true);
+        drop(flights);
+        if start_flusher {
+            runtime.spawn(Flusher::new(Arc::clone(self), flight_key.clone()).flush());
+        }
+        Ok(Entered::Pending(Ticket {
+            batcher: Arc::clone(self),
+            flight_key,
+            home: Home::new(runtime, deadline),
+            number,
+            receiver,
+        }))
+    }
+
+    fn flights(&self) -> MutexGuard<'_, HashMap<FlightKey<C>, Flight<C>>> {
+        // Nothing panics while the lock is held.
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes a flight, which is removed once nothing is left of it.
+    fn change<T>(&self, key: &FlightKey<C>, change: impl FnOnce(&mut Flight<C>) -> T) -> Option<T> {
+        let mut flights = self.flights();
+        let flight = flights.get_mut(key)?;
+        let answer = change(flight);
+        if !flight.has_direct_call && !flight.has_flusher {
+            flights.remove(key);
+        }
+        Some(answer)
+    }
+
+    /// Notes that a request of a call in flight has no caller any more.
+    fn leave(&self, key: &FlightKey<C>, number: u64) {
+        let abandoned = self.change(key, |flight| {
+            let in_flight = flight.in_flight.as_mut()?;
+            if !(in_flight.first_number..in_flight.end_number).contains(&number) {
+                return None;
+            }
+            in_flight.live -= 1;
+            (in_flight.live == 0).then(|| in_flight.call.clone())
+        });
+        if let Some(call) = abandoned.flatten() {
+            self.calls.abandon(&call);
+        }
+    }
+}
+
+/// The caller's end of an enqueued request. It resolves to `None` where the request is to be made again.
+struct Ticket<C: Calls> {
+    batcher: Arc<Batcher<C>>,
+    flight_key: FlightKey<C>,
+    home: Home,
+    number: u64,
+    receiver: oneshot::Receiver<Result<C::Answer>>,
+}
+
+impl<C: Calls> Future for Ticket<C> {
+    type Output = Option<Result<C::Answer>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(answer) = Pin::new(&mut self.receiver).poll(context) {
+            return Poll::Ready(answer.ok());
+        }
+        self.home.poll(C::IS_REPEATABLE, context)
+    }
+}
+
+impl<C: Calls> Drop for Ticket<C> {
+    fn drop(&mut self) {
+        if self.receiver.is_terminated() {
+            return;
+        }
+        self.receiver.close();
+        match self.receiver.try_recv() {
+            Ok(Ok(answer)) => self.batcher.calls.unclaimed(vec![answer]),
+            Ok(Err(_)) => {}
+            Err(_) => self.batcher.leave(&self.flight_key, self.number),
+        }
+    }
+}

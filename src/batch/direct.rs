@@ -1,0 +1,91 @@
+//! A caller's own call.
+//!
+//! The caller polls it, so it costs no task. Dropped in flight, it goes on in a task of its own, and its answer is
+//! unclaimed; because that task may never run again, [`Calls::abandon`] learns of it too.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::same_runtime::Home;
+use super::{Answers, Batcher, Calls, FlightKey};
+use crate::error::{Error, Result};
+
+pub(super) struct DirectCall<C: Calls> {
+    batcher: Arc<Batcher<C>>,
+    flight_key: FlightKey<C>,
+    home: Home,
+    call: C::Call,
+    /// `None` once it has answered.
+    running: Option<Running<C>>,
+}
+
+type Running<C> = Pin<Box<dyn Future<Output = Result<Answers<C>>> + Send>>;
+
+impl<C: Calls> DirectCall<C> {
+    /// The caller has marked the flight.
+    pub(super) fn new(
+        batcher: Arc<Batcher<C>>,
+        flight_key: FlightKey<C>,
+        runtime: Handle,
+        request: &C::Request,
+        deadline: Instant,
+    ) -> Self {
+        let call = batcher.calls.call(std::iter::once(request));
+        let running = Box::pin(batcher.calls.run(call.clone(), deadline));
+        Self {
+            batcher,
+            flight_key,
+            home: Home::new(runtime, deadline),
+            call,
+            running: Some(running),
+        }
+    }
+
+    fn end(&self) {
+        self.batcher
+            .change(&self.flight_key, |flight| flight.has_direct_call = false);
+    }
+}
+
+impl<C: Calls> Future for DirectCall<C> {
+    /// `None` where the request is to be made again on the runtime that polls.
+    type Output = Option<Result<C::Answer>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(running) = self.running.as_mut() else {
+            return Poll::Pending; // polled after it was ready
+        };
+        if let Poll::Ready(result) = running.as_mut().poll(context) {
+            self.running = None;
+            self.end();
+            let answer = result.and_then(|mut answers| match answers.pop() {
+                Some(answer) => answer,
+                None => Err(Error::Indeterminate { source: None }),
+            });
+            return Poll::Ready(Some(answer));
+        }
+        self.home.poll(C::IS_REPEATABLE, context)
+    }
+}
+
+impl<C: Calls> Drop for DirectCall<C> {
+    fn drop(&mut self) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        self.end();
+        self.batcher.calls.abandon(&self.call);
+        let batcher = Arc::clone(&self.batcher);
+        self.home.runtime().spawn(async move {
+            if let Ok(answers) = running.await {
+                let answers = answers.into_iter().filter_map(Result::ok).collect();
+                batcher.calls.unclaimed(answers);
+            }
+        });
+    }
+}

@@ -1,0 +1,94 @@
+//! Which runtime polls a future.
+//!
+//! What a future has spawned, and the timers it has set, belong to the runtime that polled it first. Where another one
+//! polls it later, the first may never run again.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::runtime::{self, Handle};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::error::{Error, Result};
+
+/// Resolves to `None` when it is polled on another runtime than the one it was made on.
+pub(crate) struct SameRuntime<F> {
+    runtime: runtime::Id,
+    future: F,
+}
+
+impl<F> SameRuntime<F> {
+    pub(crate) fn new(future: F) -> Result<Self> {
+        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?.id();
+        Ok(Self { runtime, future })
+    }
+}
+
+impl<F: Future + Unpin> Future for SameRuntime<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(output) = Pin::new(&mut self.future).poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        if is_current(self.runtime) {
+            Poll::Pending
+        } else {
+            Poll::Ready(None)
+        }
+    }
+}
+
+/// The runtime that a request was made on, and what becomes of the request where another one polls it.
+pub(super) struct Home {
+    runtime: Handle,
+    deadline: Instant,
+    /// Ends a request that cannot be made again: its own timers belong to the other runtime.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Home {
+    pub(super) fn new(runtime: Handle, deadline: Instant) -> Self {
+        Self {
+            runtime,
+            deadline,
+            timer: None,
+        }
+    }
+
+    pub(super) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// What a request resolves to that has no answer yet: `None` where it is to be made again on this runtime.
+    pub(super) fn poll<T>(
+        &mut self,
+        is_repeatable: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<T>>> {
+        if is_current(self.runtime.id()) {
+            return Poll::Pending;
+        }
+        if is_repeatable {
+            return Poll::Ready(None);
+        }
+        if Handle::try_current().is_err() {
+            return Poll::Ready(Some(Err(Error::NoRuntime)));
+        }
+        let deadline = self.deadline;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        let indeterminate = Error::Indeterminate { source: None };
+        timer
+            .as_mut()
+            .poll(context)
+            .map(|()| Some(Err(indeterminate)))
+    }
+}
+
+/// Whether the code runs on this runtime.
+fn is_current(runtime: runtime::Id) -> bool {
+    Handle::try_current().is_ok_and(|current| current.id() == runtime)
+}

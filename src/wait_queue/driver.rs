@@ -1,0 +1,99 @@
+//! The task that asks for the line, one for each runtime with waiters.
+
+use std::sync::Arc;
+
+use tokio::runtime;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use super::Line;
+use super::state::Next;
+use crate::decision::Grant;
+use crate::store::AcquireCall;
+
+pub(super) struct Driver {
+    line: Arc<Line>,
+    runtime: runtime::Id,
+    notify: Arc<Notify>,
+    /// The call it makes.
+    call: Option<Arc<AcquireCall>>,
+    is_done: bool,
+}
+
+impl Driver {
+    pub(super) fn new(line: Arc<Line>, runtime: runtime::Id, notify: Arc<Notify>) -> Self {
+        Self {
+            line,
+            runtime,
+            notify,
+            call: None,
+            is_done: false,
+        }
+    }
+
+    /// Makes calls as long as somebody waits.
+    pub(super) async fn drive(mut self) {
+        loop {
+            let next = self.line.state().next(self.runtime, Instant::now());
+            match next {
+                Next::Call(call) => self.make(call).await,
+                Next::Sleep(until) => {
+                    tokio::select! {
+                        () = sleep_until(until) => {}
+                        () = self.notify.notified() => {}
+                    }
+                }
+                Next::Stop => {
+                    self.is_done = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn make(&mut self, call: Arc<AcquireCall>) {
+        self.call = Some(Arc::clone(&call));
+        // The time to ask again counts from here, however late the answer is read.
+        let sent_at = Instant::now();
+        let deadline = self.line.store.call_deadline();
+        let result = self.line.call(&call, deadline).await;
+        self.call = None;
+        let unclaimed = match result {
+            Ok(answer) => {
+                let name = self.line.name();
+                let permits = self.line.state().answered(&call, &answer, sent_at, name);
+                (permits > 0).then_some(Grant {
+                    score: answer.score,
+                    random: call.id,
+                    permits,
+                })
+            }
+            Err(error) => {
+                self.line.state().failed(&call, &error);
+                None
+            }
+        };
+        // Where the call was abandoned, the store may have taken the permits back meanwhile.
+        if let Some(grant) = unclaimed
+            && (!call.is_abandoned() || call.claim())
+        {
+            self.line.give_back(grant);
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        // The runtime shuts down.
+        let abandoned = self
+            .line
+            .state()
+            .driver_lost(self.runtime, self.call.as_ref());
+        if let Some(call) = abandoned {
+            self.line.reclaim(call);
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! The line of one limiter: who waits, what is in flight, and when to ask next. Pure state; each method is one step under
+//! the lock, and the drivers do what it returns.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::runtime;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::LONGEST_SLEEP;
+use crate::decision::{Grant, check_fits};
+use crate::error::{Error, Result};
+use crate::model::{Answer, Requests, SetUp};
+use crate::store::AcquireCall;
+
+/// How many waiters one call carries at most.
+const CAPACITY: usize = 4096;
+
+/// How long a call may be in flight before another runtime's driver sends it again.
+const TAKE_OVER_AFTER: Duration = Duration::from_millis(500);
+
+#[derive(Default)]
+pub(super) struct State {
+    /// Those that no call in flight carries, by ascending sequence number.
+    waiters: VecDeque<Waiter>,
+    /// How many of them may have left.
+    left: usize,
+    next_sequence: u64,
+    known: Option<Known>,
+    in_flight: Option<InFlight>,
+    first_try: Option<FirstTry>,
+    /// How often permits may have come free.
+    freed: u64,
+    drivers: SmallVec<[Slot; 1]>,
+}
+
+pub(super) struct Waiter {
+    pub(super) permits: u32,
+    pub(super) set_up: Option<SetUp>,
+    /// Who came first has the lower one.
+    pub(super) sequence: u64,
+    pub(super) answer: oneshot::Sender<Result<Grant>>,
+}
+
+/// What the last answer said: so many permits are left, and more of them not before the time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    left: i64,
+    ask_at: Instant,
+}
+
+struct InFlight {
+    call: Arc<AcquireCall>,
+    waiters: Vec<Waiter>,
+    /// How many of the waiters have not left.
+    live: usize,
+    take_over_at: Instant,
+    /// The value of [`State::freed`] when it was sent.
+    freed: u64,
+}
+
+struct FirstTry {
+    sequence: u64,
+    /// How long it keeps the line from asking.
+    until: Instant,
+}
+
+/// A runtime's driver.
+struct Slot {
+    runtime: runtime::Id,
+    notify: Arc<Notify>,
+}
+
+/// What a driver does next.
+#[derive(Debug)]
+pub(super) enum Next {
+    Call(Arc<AcquireCall>),
+    /// Sleep until then, or until it is notified.
+    Sleep(Instant),
+    /// Nobody waits.
+    Stop,
+}
+
+impl Known {
+    pub(super) fn new(left: u64, sent_at: Instant, wait: Duration) -> Self {
+        Self {
+            left: i64::try_from(left).unwrap_or(i64::MAX),
+            ask_at: sent_at + wait.min(LONGEST_SLEEP),
+        }
+    }
+}
+
+impl Waiter {
+    fn is_gone(&self) -> bool {
+        self.answer.is_closed()
+    }
+}
+
+impl State {
+    /// The place of a waiter that comes now, however late it joins.
+    pub(super) fn take_sequence(&mut self) -> u64 {
+        self.next_sequence += 1;
+        self.next_sequence
+    }
+
+    /// Lets a waiter ask for itself, where nobody waits.
+    pub(super) fn start_first_try(&mut self, sequence: u64, now: Instant) -> bool {
+        self.remove_gone_head();
+        let is_first = self.waiters.is_empty()
+            && self.in_flight.is_none()
+            && self
+                .first_try
+                .as_ref()
+                .is_none_or(|other| other.until <= now);
+        if is_first {
+            self.first_try = Some(FirstTry {
+                sequence,
+                until: now + TAKE_OVER_AFTER,
+            });
+        }
+        is_first
+    }
+
+    pub(super) fn end_first_try(&mut self, sequence: u64) {
+        let first_try = self.first_try.take_if(|it| it.sequence == sequence);
+        if first_try.is_some() && !self.waiters.is_empty() {
+            self.notify_drivers();
+        }
+    }
+
+    /// Puts a waiter in line, at the place of its sequence number. `denied` is what its own request was told just now.
+    /// Returns how to notify the runtime's driver, where it has to be started.
+    pub(super) fn join(
+        &mut self,
+        waiter: Waiter,
+        runtime: runtime::Id,
+        denied: Option<Known>,
+    ) -> Option<Arc<Notify>> {
+        if self.waiters.is_empty() {
+            self.known = denied;
+        }
+        let sequence = waiter.sequence;
+        let place = match self.waiters.back() {
+            Some(last) if last.sequence > sequence => self
+                .waiters
+                .partition_point(|other| other.sequence < sequence),
+            _ => self.waiters.len(),
+        };
+        self.waiters.insert(place, waiter);
+        if let Some(slot) = self.drivers.iter().find(|slot| slot.runtime == runtime) {
+            if place == 0 {
+                slot.notify.notify_one();
+            }
+            return None;
+        }
+        let notify = Arc::new(Notify::new());
+        self.drivers.push(Slot {
+            runtime,
+            notify: Arc::clone(&notify),
+        });
+        Some(notify)
+    }
+
+    /// A waiter has left: its receiver is closed. Returns the call in flight where nobody waits for it any more.
+    pub(super) fn leave(&mut self, sequence: u64) -> Option<Arc<AcquireCall>> {
+        if let Some(in_flight) = &mut self.in_flight
+            && in_flight.holds(sequence)
+        {
+            in_flight.live -= 1;
+            if in_flight.live > 0 {
+                return None;
+            }
+            let call = self.in_flight.take().map(|in_flight| in_flight.call);
+            self.notify_drivers();
+            return call.inspect(|call| call.note_abandoned());
+        }
+        self.left += 1;
+        if self.waiters.front().is_some_and(Waiter::is_gone) {
+            self.remove_gone_head();
+            // The next one may fit where this one did not; without a next one, the drivers are done.
+            self.notify_drivers();
+        } else if self.left > self.waiters.len() / 2 {
+            self.waiters.retain(|waiter| !waiter.is_gone());
+            self.left = 0;
+        }
+        None
+    }
+
+    fn remove_gone_head(&mut self) {
+        while self.waiters.front().is_some_and(Waiter::is_gone) {
+            self.waiters.pop_front();
+            self.left = self.left.saturating_sub(1);
+        }
+        if self.waiters.is_empty() {
+            self.known = None;
+        }
+    }
+
+    /// Permits may have come free: what is known holds no longer.
+    pub(super) fn permits_freed(&mut self) {
+        self.freed += 1;
+        self.known = None;
+        self.notify_drivers();
+    }
+
+    fn notify_drivers(&self) {
+        for slot in &self.drivers {
+            slot.notify.notify_one();
+        }
+    }
+
+    /// What a runtime's driver does next.
+    pub(super) fn next(&mut self, runtime: runtime::Id, now: Instant) -> Next {
+        if let Some(in_flight) = &mut self.in_flight {
+            if now < in_flight.take_over_at {
+                return Next::Sleep(in_flight.take_over_at);
+            }
+            in_flight.take_over_at = now + TAKE_OVER_AFTER;
+            return Next::Call(Arc::clone(&in_flight.call));
+        }
+        if let Some(first_try) = &self.first_try
+            && now < first_try.until
+        {
+            return Next::Sleep(first_try.until);
+        }
+        self.remove_gone_head();
+        let Some(head) = self.waiters.front() else {
+            self.drivers.retain(|slot| slot.runtime != runtime);
+            return Next::Stop;
+        };
+        if let Some(known) = self.known
+            && i64::from(head.permits) > known.left
+            && now < known.ask_at
+        {
+            return Next::Sleep(known.ask_at);
+        }
+        Next::Call(self.send(now))
+    }
+
+    /// Moves the front of the line into a call.
+    fn send(&mut self, now: Instant) -> Arc<AcquireCall> {
+        let mut waiters = Vec::new();
+        // The grants of a call are one member of the permits, which holds a u32.
+        let mut room = u32::MAX;
+        while let Some(next) = self.waiters.front() {
+            let is_gone = next.is_gone();
+            if !is_gone && (waiters.len() == CAPACITY || next.permits > room) {
+                break;
+            }
+            let next = self.waiters.pop_front();
+            if is_gone {
+                self.left = self.left.saturating_sub(1);
+            } else if let Some(next) = next {
+                room -= next.permits;
+                waiters.push(next);
+            }
+        }
+        let requests = Requests::in_line(waiters.iter().map(|waiter| waiter.permits));
+        // The settings in force are those of the last one.
+        let set_up = waiters.iter().filter_map(|waiter| waiter.set_up).last();
+        let call = Arc::new(AcquireCall::new(requests).with_set_up(set_up));
+        self.in_flight = Some(InFlight {
+            call: Arc::clone(&call),
+            live: waiters.len(),
+            waiters,
+            take_over_at: now + TAKE_OVER_AFTER,
+            freed: self.freed,
+        });
+        call
+    }
+
+    /// Delivers the answer of a call that was sent at `sent_at`. Returns how many permits it granted that nobody holds.
+    pub(super) fn answered(
+        &mut self,
+        call: &Arc<AcquireCall>,
+        answer: &Answer,
+        sent_at: Instant,
+        name: &str,
+    ) -> u32 {
+        // One call's grants fit a u32.
+        let taken = call.requests.taken(answer.balance, answer.rate) as u32;
+        let Some(in_flight) = self.in_flight.take_if(|it| Arc::ptr_eq(&it.call, call)) else {
+            // It was answered by another driver, or all of its waiters have left. It is granted as a whole, or not: where
+            // it was delivered as granted, this is the same grant.
+            return if call.was_granted() { 0 } else { taken };
+        };
+        let mut spare = 0;
+        let mut denied = Vec::new();
+        let mut waiters = in_flight.waiters.into_iter();
+        for (run, granted) in call.requests.served(answer.balance, answer.rate) {
+            for (place, waiter) in (0..run.count).zip(&mut waiters) {
+                if let Err(error) = check_fits(name, run.permits, answer.rate) {
+                    waiter.fail(error);
+                } else if place >= granted {
+                    denied.push(waiter);
+                } else {
+                    spare += waiter.grant(call, answer);
+                }
+            }
+        }
+        if taken > 0 {
+            call.note_granted();
+        }
+        for waiter in denied.into_iter().rev() {
+            self.waiters.push_front(waiter);
+        }
+        spare -= self.hand_off(spare, call, answer);
+        self.known = (in_flight.freed == self.freed)
+            .then(|| Known::new(left(answer, taken), sent_at, answer.wait()));
+        spare
+    }
+
+    /// Gives the front of the line what fits out of a grant made just now; returns how much that is.
+    fn hand_off(&mut self, spare: u32, call: &AcquireCall, answer: &Answer) -> u32 {
+        let mut used = 0;
+        loop {
+            self.remove_gone_head();
+            let Some(head) = self.waiters.pop_front() else {
+                return used;
+            };
+            if head.permits > spare - used {
+                self.waiters.push_front(head);
+                return used;
+            }
+            let permits = head.permits;
+            used += permits - head.grant(call, answer);
+        }
+    }
+
+    /// A call has failed: those that it carried learn why.
+    pub(super) fn failed(&mut self, call: &Arc<AcquireCall>, error: &Error) {
+        let Some(in_flight) = self.in_flight.take_if(|it| Arc::ptr_eq(&it.call, call)) else {
+            return;
+        };
+        for waiter in in_flight.waiters {
+            waiter.fail(error.clone());
+        }
+        self.known = None;
+    }
+
+    /// A runtime has shut down, and its driver with it, in the middle of `call`. Returns the call where no other driver can
+    /// send it again: then its waiters are back in line.
+    pub(super) fn driver_lost(
+        &mut self,
+        runtime: runtime::Id,
+        call: Option<&Arc<AcquireCall>>,
+    ) -> Option<Arc<AcquireCall>> {
+        self.drivers.retain(|slot| slot.runtime != runtime);
+        let is_its_call = |it: &InFlight| call.is_some_and(|call| Arc::ptr_eq(&it.call, call));
+        if !self.drivers.is_empty() {
+            if let Some(in_flight) = self.in_flight.as_mut().filter(|it| is_its_call(it)) {
+                in_flight.take_over_at = Instant::now();
+            }
+            self.notify_drivers();
+            return None;
+        }
+        let lost = self.in_flight.take_if(|it| is_its_call(it));
+        let call = lost.map(|in_flight| {
+            for waiter in in_flight.waiters.into_iter().rev() {
+                self.waiters.push_front(waiter);
+            }
+            in_flight.call.note_abandoned();
+            in_flight.call
+        });
+        // Nobody drives the line: dropping their places tells the waiters to join again.
+        self.waiters.clear();
+        self.left = 0;
+        self.known = None;
+        call
+    }
+}
+
+/// The permits that the call left.
+fn left(answer: &Answer, taken: u32) -> u64 {
+    (answer.balance - i64::from(taken)).max(0).unsigned_abs()
+}
+
+impl InFlight {
+    fn holds(&self, sequence: u64) -> bool {
+        let by_sequence = |waiter: &Waiter| waiter.sequence.cmp(&sequence);
+        self.waiters.binary_search_by(by_sequence).is_ok()
+    }
+}
+
+impl Waiter {
+    /// Hands the waiter its part of a call's grant; returns the permits where it has left.
+    fn grant(self, call: &AcquireCall, answer: &Answer) -> u32 {
+        let permits = self.permits;
+        let grant = Grant {
+            score: answer.score,
+            random: call.id,
+            permits,
+        };
+        match self.answer.send(Ok(grant)) {
+            Ok(()) => 0,
+            Err(_) => permits,
+        }
+    }
+
+    fn fail(self, error: Error) {
+        // Who has left needs no answer.
+        let _ = self.answer.send(Err(error));
+    }
+}

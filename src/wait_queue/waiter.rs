@@ -1,0 +1,88 @@
+//! A waiter's own end: its first try, and its place in line.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Line;
+use crate::decision::Grant;
+use crate::error::Result;
+
+/// A first try in progress: until it ends, the line is not asked for, so that nobody overtakes it. It holds up the line no
+/// longer than a call that makes no progress does.
+pub(super) struct FirstTry {
+    line: Arc<Line>,
+    sequence: u64,
+}
+
+impl FirstTry {
+    /// `None` where others wait already.
+    pub(super) fn start(line: &Arc<Line>, sequence: u64) -> Option<Self> {
+        let is_first = line.state().start_first_try(sequence, Instant::now());
+        is_first.then(|| Self {
+            line: Arc::clone(line),
+            sequence,
+        })
+    }
+}
+
+impl Drop for FirstTry {
+    fn drop(&mut self) {
+        self.line.state().end_first_try(self.sequence);
+    }
+}
+
+/// A place in line. It resolves to `None` where its driver's runtime has shut down.
+pub(super) struct Ticket {
+    line: Arc<Line>,
+    sequence: u64,
+    receiver: oneshot::Receiver<Result<Grant>>,
+}
+
+impl Ticket {
+    pub(super) fn new(
+        line: Arc<Line>,
+        sequence: u64,
+        receiver: oneshot::Receiver<Result<Grant>>,
+    ) -> Self {
+        Self {
+            line,
+            sequence,
+            receiver,
+        }
+    }
+}
+
+impl Future for Ticket {
+    type Output = Option<Result<Grant>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.receiver)
+            .poll(context)
+            .map(std::result::Result::ok)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.receiver.is_terminated() {
+            return;
+        }
+        self.receiver.close();
+        match self.receiver.try_recv() {
+            // Others may have waited for long: the store decides anew who gets it, and when.
+            Ok(Ok(grant)) => self.line.give_back(grant),
+            Ok(Err(_)) => {}
+            Err(_) => {
+                let abandoned = self.line.state().leave(self.sequence);
+                if let Some(call) = abandoned {
+                    self.line.reclaim(call);
+                }
+            }
+        }
+    }
+}
