@@ -15,7 +15,7 @@ use crate::policy::{Policy, PolicyLimiter};
 use crate::store::Store;
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::redis::RedisStore;
-use crate::store::redis::connection::{Connecting, Credentials, Provider};
+use crate::store::redis::connection::{Connecting, Credentials, Provider, TlsConfig};
 use crate::wait_queue::WaitQueue;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -80,6 +80,7 @@ impl RedissonClient {
             clock: Clock::server(),
             response_timeout: RESPONSE_TIMEOUT,
             credentials: None,
+            tls: TlsConfig::default(),
             wait_for_server: Duration::ZERO,
         }
     }
@@ -166,6 +167,7 @@ pub struct RedissonClientBuilder {
     clock: Clock,
     response_timeout: Duration,
     credentials: Option<Provider>,
+    tls: TlsConfig,
     wait_for_server: Duration,
 }
 
@@ -230,6 +232,15 @@ impl RedissonClientBuilder {
         self
     }
 
+    /// Whom `rediss://` URLs trust, and how the client shows who it is.
+    #[cfg(feature = "tls")]
+    #[doc(alias = "setSslTruststore")]
+    #[must_use]
+    pub fn tls(mut self, tls: TlsConfig) -> Self {
+        self.tls = tls;
+        self
+    }
+
     /// How long [`connect`](Self::connect) waits for a server that is not there or not ready yet. What it waits for is a
     /// tracing event. Refused credentials end the waiting. The default is not to wait.
     #[must_use]
@@ -261,6 +272,7 @@ impl RedissonClientBuilder {
         self.check_response_timeout()?;
         let connecting = Connecting {
             credentials: self.credentials.clone(),
+            tls: self.tls.clone(),
             response_timeout: self.response_timeout,
             wait: self.wait_for_server,
         };

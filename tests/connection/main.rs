@@ -19,4 +19,6 @@ mod scripts;
 mod sentinel;
 mod stopped_server;
 mod timeouts;
+#[cfg(feature = "tls")]
+mod tls;
 mod unready_server;

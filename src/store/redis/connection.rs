@@ -44,11 +44,17 @@ use per_runtime::PerRuntime;
 use resolver::Resolver;
 use sentinel::Sentinels;
 use settings::Settings;
+use tls::Tls;
+#[cfg(not(feature = "tls"))]
+pub(crate) use tls::TlsConfig;
+#[cfg(feature = "tls")]
+pub use tls::TlsConfig;
 
 /// What a client connects with.
 pub(crate) struct Connecting {
     pub(crate) credentials: Option<Provider>,
     pub(crate) response_timeout: Duration,
+    pub(crate) tls: TlsConfig,
     /// How long `connect` tries again where no server is ready.
     pub(crate) wait: Duration,
 }
@@ -92,7 +98,7 @@ impl Connection {
         let name = address.to_string();
         let settings = Arc::new(Settings {
             credentials: connecting.credentials,
-            tls: tls::Tls,
+            tls: Tls::new(&address, &connecting.tls)?,
             response_timeout: connecting.response_timeout,
             server_time: Arc::clone(server_time),
         });

@@ -73,7 +73,7 @@ pub(super) fn closed() -> RedisError {
 }
 
 pub(super) fn timed_out() -> RedisError {
-    (ErrorKind::Io, "the server does not answer").into()
+    io::Error::new(io::ErrorKind::TimedOut, "the server does not answer").into()
 }
 
 /// The error of a connection that could not be set up, or of a call that was never run.

@@ -49,6 +49,17 @@ pub(super) struct SentinelSet {
     pub(super) options: Options,
 }
 
+#[cfg(feature = "tls")]
+impl Address {
+    pub(super) fn is_tls(&self) -> bool {
+        let mut endpoints: Box<dyn Iterator<Item = &Endpoint>> = match self {
+            Self::Servers(servers) => Box::new(servers.iter().map(|server| &server.endpoint)),
+            Self::Sentinels(set) => Box::new(set.sentinels.iter()),
+        };
+        endpoints.any(|endpoint| matches!(endpoint, Endpoint::Tcp { is_tls: true, .. }))
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redis::{RedisError, Value};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::backoff::Backoff;
@@ -83,6 +83,14 @@ impl Link {
             Some(open) => open,
             None => self.connected(limits.deadline, patience).await?,
         };
+        if open.has_unread() {
+            yield_now().await; // the runtime looks
+            yield_now().await; // what it found is read
+            if open.is_retired() {
+                let open = self.connected(limits.deadline, patience).await?;
+                return open.call(request, limits, &self.round_trip).await;
+            }
+        }
         open.call(request, limits, &self.round_trip).await
     }
 
@@ -129,7 +137,7 @@ impl Link {
 
 /// Nobody knows whether the server is there.
 fn is_silence(cause: &RedisError) -> bool {
-    cause.is_io_error() && !cause.is_connection_refusal()
+    cause.is_timeout()
 }
 
 /// Keeps a link connected.

@@ -87,6 +87,7 @@ impl Request<'_> {
 pub(super) struct Open {
     connection: MultiplexedConnection,
     socket: Socket,
+    is_tls: bool,
     traffic: Arc<Traffic>,
     state: Arc<State>,
     driver: AbortHandle,
@@ -127,6 +128,7 @@ impl Open {
         Ok(Self {
             connection,
             socket: way.socket,
+            is_tls: way.is_tls,
             traffic,
             state,
             driver: driver.abort_handle(),
@@ -171,6 +173,11 @@ impl Open {
             }
         }
         !self.is_retired()
+    }
+
+    /// Whether there is something that only TLS can read, such as a farewell, on a runtime that has not looked for a while.
+    pub(super) fn has_unread(&self) -> bool {
+        self.is_tls && self.traffic.idle() >= FRESH && matches!(self.peek(), Peek::Data)
     }
 
     /// What the operating system has for a runtime that has not looked for a while.

@@ -29,6 +29,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 pub(super) struct Way {
     pub(super) stream: Box<dyn Stream>,
     pub(super) socket: Socket,
+    pub(super) is_tls: bool,
 }
 
 pub(super) async fn connect(
@@ -49,7 +50,11 @@ pub(super) async fn connect(
             } else {
                 Box::new(stream)
             };
-            Ok(Way { stream, socket })
+            Ok(Way {
+                stream,
+                socket,
+                is_tls: *is_tls,
+            })
         }
         #[cfg(unix)]
         Endpoint::Unix(path) => {
@@ -59,7 +64,11 @@ pub(super) async fn connect(
                 stream,
                 traffic: Arc::clone(traffic),
             });
-            Ok(Way { stream, socket })
+            Ok(Way {
+                stream,
+                socket,
+                is_tls: false,
+            })
         }
         #[cfg(not(unix))]
         Endpoint::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
