@@ -9,6 +9,7 @@ mod proxy;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cluster;
 mod credentials;
 mod demoted_primary;
 mod frozen_connection;
