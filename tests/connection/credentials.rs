@@ -103,16 +103,30 @@ async fn a_provider_that_fails_is_asked_again_and_its_error_is_the_cause() {
 
 #[tokio::test]
 async fn a_server_that_takes_no_more_clients_is_asked_again() {
-    let server = Server::start();
-    let mut raw = server.connection().await;
+    // Without a login another command is the first that is refused.
+    for login in ["", "default:secret@"] {
+        let server = Server::start();
+        let mut raw = server.connection().await;
+        if !login.is_empty() {
+            run(&mut raw, &["CONFIG", "SET", "requirepass", "secret"]).await;
+        }
+        full(
+            &format!("redis://{login}127.0.0.1:{}", server.port()),
+            &mut raw,
+        )
+        .await;
+    }
+}
+
+async fn full(url: &str, raw: &mut MultiplexedConnection) {
     let patient = RedissonClient::builder().response_timeout(PATIENT);
-    let patient = patient.connect(&server.url()).await.unwrap();
+    let patient = patient.connect(url).await.unwrap();
     let impatient = RedissonClient::builder().response_timeout(ms(500));
-    let impatient = impatient.connect(&server.url()).await.unwrap();
+    let impatient = impatient.connect(url).await.unwrap();
     let limiter = ample(&patient, "limiter").await;
     let load = Load::on(&limiter);
-    run(&mut raw, &["CONFIG", "SET", "maxclients", "1"]).await;
-    run(&mut raw, &["CLIENT", "KILL", "TYPE", "normal"]).await;
+    run(raw, &["CONFIG", "SET", "maxclients", "1"]).await;
+    run(raw, &["CLIENT", "KILL", "TYPE", "normal"]).await;
     let error = impatient
         .rate_limiter("limiter")
         .exists()
@@ -121,7 +135,7 @@ async fn a_server_that_takes_no_more_clients_is_asked_again() {
     assert!(matches!(error, Error::StoreUnavailable { .. }), "{error:?}");
     let cause = error.source().unwrap().to_string();
     assert!(cause.contains("max number of clients"), "{cause}");
-    run(&mut raw, &["CONFIG", "SET", "maxclients", "100"]).await;
+    run(raw, &["CONFIG", "SET", "maxclients", "100"]).await;
     load.until_granted(20).await;
     load.end_without_errors().await;
 }

@@ -10,6 +10,8 @@ use tokio::time::{Instant, sleep};
 use super::failure::{self, Failure};
 use crate::error::{Error, Result};
 
+/// Where less than twice this is left of a call's time, it ends.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
@@ -97,10 +99,11 @@ impl Attempts {
             }
             Err(Failure::NotSent(cause) | Failure::NotRun(cause)) => Some(cause),
         };
-        if self.remaining() <= self.pause {
+        let pause = self.pause.min(self.remaining() / 2);
+        if pause < SHORTEST_PAUSE {
             return Err(self.give_up(cause));
         }
-        sleep(self.pause).await;
+        sleep(pause).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         Ok(None)
     }

@@ -12,8 +12,8 @@ use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::backoff::Backoff;
-use super::open::Open;
 pub(super) use super::open::Request;
+use super::open::{Open, Retired};
 use super::resolver::Resolver;
 use super::round_trip::RoundTrip;
 use super::settings::Settings;
@@ -153,10 +153,11 @@ impl Keeper {
         let mut backoff = Backoff::new();
         let mut step = FIRST_STEP;
         let mut last_cause = String::new();
+        let mut wants_primary = false;
         loop {
             let opened = self
                 .resolver
-                .open(&self.settings, &self.round_trip, step)
+                .open(&self.settings, &self.round_trip, step, wants_primary)
                 .await;
             match opened {
                 Ok((open, endpoint)) => {
@@ -167,6 +168,7 @@ impl Keeper {
                     let open = Arc::new(open);
                     self.state.send_replace(State::Open(Arc::clone(&open)));
                     let cause = open.retirement().await;
+                    wants_primary = matches!(cause, Retired::Refused(_));
                     self.state.send_replace(State::Connecting(None));
                     tracing::warn!(server = %endpoint, %cause, "replacing the connection");
                     if since.elapsed() >= STABLE {

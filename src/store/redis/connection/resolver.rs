@@ -19,16 +19,20 @@ pub(super) enum Resolver {
 }
 
 impl Resolver {
-    /// Opens a connection to the server that is to be used now.
+    /// Opens a connection to the server that is to be used now. `wants_primary` after one that was none.
     pub(super) async fn open(
         &self,
         settings: &Settings,
         round_trip: &RoundTrip,
         step: Duration,
+        wants_primary: bool,
     ) -> Result<(Open, Endpoint), RedisError> {
         match self {
             Self::Server(server) => {
                 let open = setup::open(server, settings, round_trip, step).await?;
+                if wants_primary {
+                    setup::expect_primary(&open, step).await?;
+                }
                 Ok((open, server.endpoint.clone()))
             }
             Self::Sentinels(sentinels) => sentinels.open(settings, round_trip, step).await,

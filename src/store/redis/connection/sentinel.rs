@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redis::{ErrorKind, RedisError, Value, cmd, from_redis_value};
+use redis::{ErrorKind, RedisError, cmd, from_redis_value};
 use tokio::time::timeout;
 
 use super::address::{Endpoint, Options, SentinelSet, Server};
@@ -76,19 +76,8 @@ impl Sentinels {
             options: self.set.options.clone(),
         };
         let open = setup::open(&server, settings, round_trip, step).await?;
-        let role = cmd("ROLE");
-        let role = timeout(step, open.ask(&role));
-        match role.await.map_err(|_| timed_out())? {
-            Ok(role) if !is_primary(&role) => Err((
-                ErrorKind::Io,
-                "the server that Sentinel names is no primary",
-                server.endpoint.to_string(),
-            )
-                .into()),
-            Err(error) if error.is_io_error() => Err(error),
-            // A server whose ACL forbids ROLE is taken at the Sentinel's word.
-            _ => Ok((open, server.endpoint)),
-        }
+        setup::expect_primary(&open, step).await?;
+        Ok((open, server.endpoint))
     }
 
     /// Where the primary is by the word of one Sentinel. The login of the servers is sent to it only where it asks for one.
@@ -145,12 +134,4 @@ impl Sentinels {
         let is_tls = matches!(sentinel, Endpoint::Tcp { is_tls: true, .. });
         Ok(Endpoint::Tcp { host, port, is_tls })
     }
-}
-
-fn is_primary(role: &Value) -> bool {
-    let Value::Array(parts) = role else {
-        return false;
-    };
-    let name = parts.first().cloned().unwrap_or_default();
-    from_redis_value::<String>(name).is_ok_and(|name| name == "master")
 }

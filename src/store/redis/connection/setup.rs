@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value, cmd, from_redis_value};
+use redis::{Cmd, ErrorKind, RedisError, Value, cmd, from_redis_value};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::address::{Options, Server};
@@ -157,11 +157,35 @@ async fn log_in(
     }
 }
 
+/// A server that is full refuses the login too, for another reason.
 fn is_refused_login(error: &RedisError) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Extension | ErrorKind::Server(ServerErrorKind::ResponseError)
-    ) && ["WRONGPASS", "NOAUTH", "ERR"].contains(&error.code().unwrap_or_default())
+    let text = error.detail().unwrap_or_default();
+    match error.code() {
+        Some("WRONGPASS" | "NOAUTH") => true,
+        Some("ERR") => text.contains("password"), // before Redis 6
+        _ => false,
+    }
+}
+
+/// Fails where the server says that it is no primary. One whose ACL forbids the question is taken for one.
+pub(super) async fn expect_primary(open: &Open, step: Duration) -> Result<(), RedisError> {
+    let role = cmd("ROLE");
+    match timeout(step, open.ask(&role)).await {
+        Ok(Ok(role)) if !is_primary(&role) => {
+            Err((ErrorKind::Io, "the server is no primary").into())
+        }
+        Ok(Err(error)) if error.is_io_error() => Err(error),
+        Ok(_) => Ok(()),
+        Err(_elapsed) => Err(timed_out()),
+    }
+}
+
+fn is_primary(role: &Value) -> bool {
+    let Value::Array(parts) = role else {
+        return false;
+    };
+    let name = parts.first().cloned().unwrap_or_default();
+    from_redis_value::<String>(name).is_ok_and(|name| name == "master")
 }
 
 pub(super) fn millis(time: Value) -> Result<i64, RedisError> {
