@@ -5,6 +5,8 @@
 //! where it reads only. A call that the server gets after its deadline takes nothing, so giving up is safe.
 
 mod acquire;
+mod acquire_answer;
+mod acquire_args;
 #[cfg(test)]
 mod against_model;
 mod audit;
@@ -111,10 +113,16 @@ impl RedisStore {
         after(Instant::now(), self.response_timeout)
     }
 
-    /// The call's deadline by the server's clock, which is asked for where no connection has learnt it.
+    /// The call's deadline by the server's clock.
     async fn server_deadline(&self, name: &str, attempts: &mut Attempts) -> Result<i64> {
-        if let Some(deadline) = self.server_time.after(attempts.remaining()) {
-            return Ok(deadline);
+        let now = self.server_now(name, attempts).await?;
+        Ok(now + attempts.remaining().as_millis() as i64)
+    }
+
+    /// The server's time, which is asked for where no connection has learnt it.
+    async fn server_now(&self, name: &str, attempts: &mut Attempts) -> Result<i64> {
+        if let Some(now) = self.server_time.after(Duration::ZERO) {
+            return Ok(now);
         }
         let command = redis::cmd("TIME");
         let mut asking = Attempts::new(attempts.deadline, Repeat::Safe);
@@ -134,7 +142,7 @@ impl RedisStore {
         let (seconds, micros): (i64, i64) = read(name, answer)?;
         let server_millis = seconds * 1000 + micros / 1000;
         self.server_time.learn(server_millis);
-        Ok(server_millis + attempts.remaining().as_millis() as i64)
+        Ok(server_millis)
     }
 }
 

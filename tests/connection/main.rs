@@ -12,6 +12,7 @@ mod support;
 mod cluster;
 mod credentials;
 mod demoted_primary;
+mod events;
 mod frozen_connection;
 mod idle_close;
 mod killed_connections;

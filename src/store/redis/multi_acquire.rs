@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use super::acquire::{call_args, run_args};
+use super::acquire_args::{call_args, list_args};
 use super::connection::Connection;
 use super::connection::per_runtime::PerRuntime;
 use super::failure::Failure;
@@ -29,7 +29,7 @@ use super::retry::{Limits, Repeat};
 use super::server_time::ServerTime;
 use crate::clock::Clock;
 use crate::keys::Keys;
-use crate::model::{Acquire, Run};
+use crate::model::Acquire;
 use crate::rate::RateType;
 use crate::script::{self, Args};
 
@@ -77,15 +77,16 @@ struct Pending {
 /// One acquire in a shared call.
 struct Entry {
     rate_type: RateType,
-    /// Three keys, then the arguments.
+    /// The keys, then the arguments.
     words: Args,
-    /// Unless there is one request: how many of the runs stand in line, and the runs.
-    list: Option<(usize, Vec<Run>)>,
+    keys: usize,
+    /// Unless there is one plain request: the runs and the options.
+    list: Option<Args>,
     deadline: Instant,
+    /// The same by the server's clock.
+    server_deadline: i64,
     answer: oneshot::Sender<Result<Sent, Failure>>,
 }
-
-const KEYS: usize = 3;
 
 /// An acquire that is in flight.
 pub(super) struct InFlight {
@@ -143,18 +144,21 @@ impl MultiAcquires {
         rate_type: RateType,
         call: &Acquire,
         deadline: Instant,
+        server_deadline: i64,
     ) -> Option<Result<Sent, Failure>> {
         let mut words = Args::new();
-        for key in keys.of_type(rate_type) {
+        let keys = keys.of_acquire(rate_type, call.set_up.is_some());
+        for key in &keys {
             words = words.bytes(key.as_bytes());
         }
         let (answer, receiver) = oneshot::channel();
-        let requests = &call.requests;
         let entry = Entry {
             rate_type,
             words: call_args(words, call),
-            list: (!requests.is_lone()).then(|| (requests.runs_in_line, requests.runs.to_vec())),
+            keys: keys.len(),
+            list: list_args(call, None),
             deadline,
+            server_deadline,
             answer,
         };
         if in_flight.batch.push(entry) {
@@ -193,11 +197,12 @@ impl Sender {
     async fn send(self: Arc<Self>, mut entries: Vec<Entry>) {
         entries.retain(|entry| !entry.answer.is_closed());
         entries.sort_by_key(|entry| entry.rate_type == RateType::PerClient);
-        let Some(deadline) = entries.iter().map(|entry| entry.deadline).min() else {
-            return;
-        };
-        let remaining = deadline.saturating_duration_since(Instant::now());
-        let Some(server_deadline) = self.server_time.after(remaining) else {
+        let deadlines = entries
+            .iter()
+            .map(|entry| (entry.deadline, entry.server_deadline));
+        let Some((deadline, server_deadline)) =
+            deadlines.reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)))
+        else {
             return;
         };
         let now = self.clock.now();
@@ -244,21 +249,22 @@ fn keys_and_args(entries: &[Entry], server_deadline: i64, now: Option<i64>) -> (
     let mut args = Args::new()
         .number(server_deadline)
         .optional(now)
+        .number(entries.len() as i64)
         .number(overall.count() as i64);
-    let mut keys = Vec::with_capacity(entries.len() * KEYS);
+    let mut keys = Vec::with_capacity(entries.len() * 3);
     for entry in entries {
-        keys.extend(entry.words.iter().take(KEYS));
-        for arg in entry.words.iter().skip(KEYS) {
+        keys.extend(entry.words.iter().take(entry.keys));
+        for arg in entry.words.iter().skip(entry.keys) {
             args = args.bytes(arg);
         }
     }
     for (place, entry) in entries.iter().enumerate() {
-        if let Some((runs_in_line, runs)) = &entry.list {
+        if let Some(list) = &entry.list {
             args = args
                 .number(place as i64 + 1)
-                .number(*runs_in_line as i64)
-                .number(runs.len() as i64);
-            args = run_args(args, runs);
+                .number(entry.keys as i64)
+                .number(list.len() as i64)
+                .all(list);
         }
     }
     (keys, args)
@@ -346,15 +352,23 @@ mod tests {
     ) -> Option<Result<Sent, Failure>> {
         let call = Acquire {
             random: [1; 16],
-            sent_before: false,
             summed_rate: None,
             requests: Requests::one(1),
+            newer_than: None,
+            set_up: None,
         };
         let keys = Keys::new("limiter", "client");
         let deadline = Instant::now() + timeout;
         let in_flight = multi_acquires.enter().unwrap();
         multi_acquires
-            .acquire(&in_flight, &keys, RateType::Overall, &call, deadline)
+            .acquire(
+                &in_flight,
+                &keys,
+                RateType::Overall,
+                &call,
+                deadline,
+                i64::MAX,
+            )
             .await
     }
 
