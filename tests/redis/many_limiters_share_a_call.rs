@@ -289,7 +289,8 @@ async fn a_connection_to_a_cluster_that_is_not_known_as_one_spreads_no_call_for_
         .unwrap();
     let client = RedissonClient::builder()
         .clock(Clock::system())
-        .connection(connection);
+        .connection(connection)
+        .unwrap();
     let limiters = limiters(&client, &[100; 40]).await;
     let mut refused = Vec::new();
     for round in 1..=3 {
@@ -354,7 +355,7 @@ impl ConnectionLike for Sharded {
 async fn behind_a_proxy_with_limiters_on_several_servers_each_is_asked_where_it_is() {
     let (one, other) = (Server::start(), Server::start());
     let connection = Sharded([one.connection().await, other.connection().await]);
-    let client = RedissonClient::builder().connection(connection);
+    let client = RedissonClient::builder().connection(connection).unwrap();
     let limiters = limiters(&client, &[3; 10]).await;
     let idle = idle(&client);
     let _left_alone = left_alone(&idle);
