@@ -57,6 +57,7 @@ async fn losing_and_finding_a_server_is_told_once_each() {
     let builder = RedissonClient::builder().response_timeout(PATIENT);
     let client = builder.connect(&url).await.unwrap();
     let limiter = ample(&client, "limiter").await;
+    server.signal("KILL"); // at once, so that nobody listens any more
     drop(server);
     tokio::time::sleep(ms(300)).await; // for so long it is tried again in vain
     let _server = Server::start_at(port, &arguments).expect("the port is free again");

@@ -263,12 +263,15 @@ async fn a_shared_call_that_comes_late_takes_nothing() {
     let _left_alone = left_alone(&idle);
     until_sent(&proxy).await;
     proxy.next("EVALSHA", Fate::Held);
+    proxy.refuse_new(true); // there is no other way to the server
     let (answers, held) = tokio::join!(all_at_once(&limiters, 2), proxy.held());
     for answer in answers {
         assert!(matches!(answer, Err(Error::Indeterminate { .. })));
     }
     assert_eq!(keys_of(&held.command), 12);
     held.let_through().await;
+    proxy.refuse_new(false);
+    while limiters[0].exists().await.is_err() {}
     for limiter in &limiters {
         assert_eq!(limiter.available_permits().await.unwrap(), 3);
     }

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::future::pending;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ struct Shared {
     /// Connections up to this one are frozen.
     frozen: watch::Sender<u64>,
     accepted: AtomicU64,
+    refuses: AtomicBool,
     held: mpsc::UnboundedSender<Held>,
 }
 
@@ -105,6 +106,7 @@ impl Proxy {
             seen: Mutex::default(),
             frozen: watch::Sender::new(0),
             accepted: AtomicU64::new(0),
+            refuses: AtomicBool::new(false),
             held: sender,
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -129,6 +131,11 @@ impl Proxy {
     pub fn freeze(&self) {
         let accepted = self.shared.accepted.load(Ordering::SeqCst);
         self.shared.frozen.send_replace(accepted);
+    }
+
+    /// Closes new connections at once, or no more.
+    pub fn refuse_new(&self, refuse: bool) {
+        self.shared.refuses.store(refuse, Ordering::SeqCst);
     }
 
     /// New connections lead to this server.
@@ -168,6 +175,9 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new(); // ends them with this task
     loop {
         let (mut client, _) = listener.accept().await.unwrap();
+        if shared.refuses.load(Ordering::SeqCst) {
+            continue;
+        }
         client.set_nodelay(true).unwrap();
         let number = shared.accepted.fetch_add(1, Ordering::SeqCst) + 1;
         let shared = Arc::clone(&shared);

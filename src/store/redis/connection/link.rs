@@ -140,6 +140,12 @@ fn is_silence(cause: &RedisError) -> bool {
     cause.is_timeout()
 }
 
+/// Whether a failure is one that the server gave its cause for before. A server that closes a connection as soon as it has
+/// refused it may be heard or not.
+fn hides(failure: &RedisError, last: &RedisError) -> bool {
+    failure.is_connection_dropped() && !failure.is_connection_refusal() && !last.is_io_error()
+}
+
 /// Keeps a link connected.
 struct Keeper {
     resolver: Arc<Resolver>,
@@ -152,7 +158,7 @@ impl Keeper {
     async fn run(self) {
         let mut backoff = Backoff::new();
         let mut step = FIRST_STEP;
-        let mut last_cause = String::new();
+        let mut last_failure: Option<RedisError> = None;
         let mut wants_primary = false;
         loop {
             let opened = self
@@ -162,7 +168,7 @@ impl Keeper {
             match opened {
                 Ok((open, endpoint)) => {
                     tracing::info!(server = %endpoint, "connected");
-                    last_cause.clear();
+                    last_failure = None;
                     step = FIRST_STEP;
                     let since = Instant::now();
                     let open = Arc::new(open);
@@ -178,11 +184,15 @@ impl Keeper {
                     }
                 }
                 Err(error) => {
+                    let error = match &last_failure {
+                        Some(last) if hides(&error, last) => last.clone(),
+                        _ => error,
+                    };
                     let cause = error.to_string();
-                    if cause != last_cause {
+                    if last_failure.is_none_or(|last| last.to_string() != cause) {
                         tracing::warn!(server = %self.resolver, %cause, "cannot connect, trying again");
-                        last_cause = cause;
                     }
+                    last_failure = Some(error.clone());
                     if is_silence(&error) {
                         step = (step * 2).min(self.longest_step());
                     }
