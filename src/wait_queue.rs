@@ -77,11 +77,17 @@ impl WaitQueue {
 
     /// Decides now, without waiting for permits.
     pub(crate) async fn check(&self, permits: u32) -> Result<Decision> {
-        if let Some(answer) = self.store().acquire_now(permits) {
-            let (id, answer) = answer?;
-            return decision_alone(self.line.name(), id, permits, &answer);
+        if let Some(decision) = self.check_now(permits) {
+            return decision;
         }
         self.plain.ask((), permits).await
+    }
+
+    /// The decision from a store that has it without waiting.
+    #[inline]
+    fn check_now(&self, permits: u32) -> Option<Result<Decision>> {
+        let answer = self.store().acquire_now(permits)?;
+        Some(answer.and_then(|(id, answer)| decision_alone(self.line.name(), id, permits, &answer)))
     }
 
     /// Whether the permits are granted now.
@@ -101,26 +107,41 @@ impl WaitQueue {
         let mut first_try = FirstTry::start(&self.line, sequence);
         if first_try.is_some() {
             let sent_at = Instant::now();
-            match within(until, self.check(permits)).await {
-                None => return Ok(false),
-                Some(Err(error)) => return Err(error),
-                Some(Ok(Decision::Granted { .. })) => return Ok(true),
-                Some(Ok(Decision::Denied {
+            let decision = match self.check_now(permits) {
+                Some(decision) => Some(decision?),
+                None => {
+                    let asking = Box::pin(within(until, self.plain.ask((), permits)));
+                    match SameRuntime::new(asking)?.await {
+                        Some(Some(decision)) => Some(decision?),
+                        Some(None) => return Ok(false),
+                        // Another runtime polls it: it waits there.
+                        None => None,
+                    }
+                }
+            };
+            match decision {
+                Some(Decision::Granted { .. }) => return Ok(true),
+                Some(Decision::Denied {
                     remaining,
                     retry_after,
                     ..
-                })) => denied = Some(Known::new(remaining, sent_at, retry_after)),
+                }) => denied = Some(Known::new(remaining, sent_at, retry_after)),
+                None => {}
             }
         }
         loop {
-            let ticket = self.line.join(permits, sequence, denied.take())?;
-            drop(first_try.take()); // not before it stands in line
-            let waiting = Box::pin(within(until, ticket));
-            match SameRuntime::new(waiting)?.await {
+            let mut ticket = self.line.join(permits, sequence, denied.take())?;
+            drop(first_try.take()); // not before it waits in line
+            let waiting = SameRuntime::new(Box::pin(within(until, &mut ticket)))?.await;
+            match waiting {
+                Some(Some(answer)) => return answer.map(|_grant| true),
                 Some(None) => return Ok(false),
-                Some(Some(Some(answer))) => return answer.map(|_grant| true),
-                // Its runtime has shut down, or another one polls: it joins again, at its old place.
-                Some(Some(None)) | None => {}
+                // Another runtime polls it. Unless it has its answer, it joins again there, at its old place.
+                None => {
+                    if let Some(answer) = ticket.answer_now() {
+                        return answer.map(|_grant| true);
+                    }
+                }
             }
         }
     }
@@ -157,11 +178,7 @@ impl Line {
     ) -> Result<Ticket> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (answer, receiver) = oneshot::channel();
-        let waiter = Waiter {
-            permits,
-            sequence,
-            answer,
-        };
+        let waiter = Waiter::new(permits, sequence, answer);
         let new_driver = self.state().join(waiter, runtime.id(), denied);
         if let Some(notify) = new_driver {
             runtime.spawn(Driver::new(Arc::clone(self), runtime.id(), notify).drive());

@@ -4,7 +4,8 @@
 //! and the call is granted once. Its outcome belongs to one party: the caller that reads the answer, or, where the caller
 //! is gone, whoever gives the permits back. [`AcquireCall::claim`] decides which.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::model::Requests;
 use crate::permit::{Random, new_random};
@@ -13,10 +14,10 @@ use crate::permit::{Random, new_random};
 pub(crate) struct AcquireCall {
     pub(crate) id: Random,
     pub(crate) requests: Requests,
-    /// Whether an attempt may have been executed.
-    may_have_run: AtomicBool,
-    /// Whether permits were delivered.
-    was_granted: AtomicBool,
+    /// How many attempts may have been executed.
+    attempts: AtomicU32,
+    /// The score of the grant that was delivered.
+    granted_at: OnceLock<i64>,
     /// Whether nobody waits for it any more.
     is_abandoned: AtomicBool,
     is_claimed: AtomicBool,
@@ -27,19 +28,23 @@ impl AcquireCall {
         Self {
             id: new_random(),
             requests,
-            may_have_run: AtomicBool::new(false),
-            was_granted: AtomicBool::new(false),
+            attempts: AtomicU32::new(0),
+            granted_at: OnceLock::new(),
             is_abandoned: AtomicBool::new(false),
             is_claimed: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn may_have_run(&self) -> bool {
-        self.may_have_run.load(Ordering::Relaxed)
+        self.attempts.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn was_repeated(&self) -> bool {
+        self.attempts.load(Ordering::Relaxed) > 1
     }
 
     pub(crate) fn note_attempt(&self) {
-        self.may_have_run.store(true, Ordering::Relaxed);
+        self.attempts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes charge of the outcome; `false` where somebody else did.
@@ -47,12 +52,13 @@ impl AcquireCall {
         !self.is_claimed.swap(true, Ordering::Relaxed)
     }
 
-    pub(crate) fn was_granted(&self) -> bool {
-        self.was_granted.load(Ordering::Relaxed)
+    pub(crate) fn granted_at(&self) -> Option<i64> {
+        self.granted_at.get().copied()
     }
 
-    pub(crate) fn note_granted(&self) {
-        self.was_granted.store(true, Ordering::Relaxed);
+    pub(crate) fn note_granted(&self, score: i64) {
+        // It is delivered once.
+        let _ = self.granted_at.set(score);
     }
 
     pub(crate) fn is_abandoned(&self) -> bool {
