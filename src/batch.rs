@@ -11,7 +11,7 @@
 //! **Time.** Each request has its own deadline, which counts from its arrival. One that is still pending then was never
 //! sent; one that is in flight may have been executed.
 //!
-//! **Cancellation.** A request dropped while it is pending is skipped. One dropped in flight leaves its decision to
+//! **Cancellation.** A request dropped while it is pending is skipped. One dropped in flight leaves its answer to
 //! [`Calls::unclaimed`]; where nobody waits for a call any more, [`Calls::abandon`] learns of it at once, because the
 //! runtime that would read the answer may not run again.
 
@@ -31,21 +31,21 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::decision::Decision;
 use crate::error::{Error, Result};
 use direct::DirectCall;
 use flusher::Flusher;
 use same_runtime::Home;
 pub(crate) use same_runtime::SameRuntime;
 
-/// Each request's decision, in order.
-pub(crate) type Decisions = SmallVec<[Result<Decision>; 1]>;
+/// Each request's answer, in order.
+pub(crate) type Answers<C> = SmallVec<[Result<<C as Calls>::Answer>; 1]>;
 
 /// What requests are, and how a call for several is made.
-pub(crate) trait Calls: Send + Sync + 'static {
+pub(crate) trait Calls: Sized + Send + Sync + 'static {
     /// Requests of one key share calls.
     type Key: Clone + Eq + Hash + Send + Sync + Unpin + 'static;
     type Request: Clone + Send + Sync + 'static;
+    type Answer: Send + 'static;
     /// A call in flight.
     type Call: Clone + Send + Sync + Unpin + 'static;
 
@@ -69,13 +69,13 @@ pub(crate) trait Calls: Send + Sync + 'static {
         &self,
         call: Self::Call,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Decisions>> + Send + 'static;
+    ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static;
 
     /// Nobody waits for this call any more, and its runtime may never read the answer.
     fn abandon(&self, call: &Self::Call);
 
-    /// These decisions of one answered call had no recipient.
-    fn unclaimed(&self, decisions: Vec<Decision>);
+    /// These answers of one call had no recipient.
+    fn unclaimed(&self, answers: Vec<Self::Answer>);
 }
 
 /// The requests of one kind.
@@ -113,7 +113,7 @@ struct Entry<C: Calls> {
     number: u64,
     deadline: Instant,
     /// `None` once it is answered.
-    answer: Option<oneshot::Sender<Result<Decision>>>,
+    answer: Option<oneshot::Sender<Result<C::Answer>>>,
 }
 
 impl<C: Calls> Entry<C> {
@@ -123,7 +123,7 @@ impl<C: Calls> Entry<C> {
     }
 
     /// Answers the request; returns the answer where nobody receives it.
-    fn answer(&mut self, answer: Result<Decision>) -> Option<Result<Decision>> {
+    fn answer(&mut self, answer: Result<C::Answer>) -> Option<Result<C::Answer>> {
         match self.answer.take() {
             Some(sender) => sender.send(answer).err(),
             None => Some(answer),
@@ -160,12 +160,12 @@ impl<C: Calls> Batcher<C> {
         &self.calls
     }
 
-    /// Asks for a decision.
+    /// Makes a request.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         key: C::Key,
         request: C::Request,
-    ) -> Result<Decision> {
+    ) -> Result<C::Answer> {
         let deadline = self.calls.deadline();
         loop {
             let answer = match self.enter(&key, &request, deadline)? {
@@ -263,11 +263,11 @@ struct Ticket<C: Calls> {
     flight_key: FlightKey<C>,
     home: Home,
     number: u64,
-    receiver: oneshot::Receiver<Result<Decision>>,
+    receiver: oneshot::Receiver<Result<C::Answer>>,
 }
 
 impl<C: Calls> Future for Ticket<C> {
-    type Output = Option<Result<Decision>>;
+    type Output = Option<Result<C::Answer>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Poll::Ready(answer) = Pin::new(&mut self.receiver).poll(context) {
@@ -289,8 +289,8 @@ impl<C: Calls> Drop for Ticket<C> {
         match self.receiver.try_recv() {
             Ok(answer) => {
                 drop(flights);
-                if let Ok(decision) = answer {
-                    batcher.calls.unclaimed(vec![decision]);
+                if let Ok(answer) = answer {
+                    batcher.calls.unclaimed(vec![answer]);
                 }
             }
             Err(_) => {

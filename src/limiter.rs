@@ -566,16 +566,16 @@ impl RRateLimiter for RateLimiter {
         }
         // A time beyond what the clock can count is as good as none.
         let until = Instant::now().checked_add(timeout);
-        self.asked_for(permits)?.wait(permits, until).await
+        self.asked_for(permits)?.wait(permits, until, None).await
     }
 
     async fn acquire(&self, permits: u32) -> Result<()> {
-        self.asked_for(permits)?.wait(permits, None).await?;
+        self.asked_for(permits)?.wait(permits, None, None).await?;
         Ok(())
     }
 
     async fn check(&self, permits: u32) -> Result<Decision> {
-        self.asked_for(permits)?.check(permits).await
+        self.asked_for(permits)?.check(permits, None).await
     }
 
     async fn refund(&self, grant: Grant) -> Result<u32> {

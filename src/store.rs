@@ -1,7 +1,7 @@
 //! Where limiters are kept. A [`Store`] is one client's; a [`LimiterStore`] is one limiter of it, and each of its methods
 //! is one atomic step.
 
-mod acquire_call;
+pub(crate) mod acquire_call;
 pub(crate) mod memory;
 pub(crate) mod redis;
 
@@ -16,7 +16,7 @@ pub(crate) use acquire_call::AcquireCall;
 use crate::decision::Grant;
 use crate::error::Result;
 use crate::keys::Keys;
-use crate::model::{Answer, Condition, Expiry};
+use crate::model::{Answer, Condition, Expiry, SetUp};
 use crate::permit::Random;
 use crate::policy::call::{Answers, Call};
 use crate::rate::{Rate, ValidRate};
@@ -83,17 +83,27 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     /// When a call that starts now returns at the latest.
     fn call_deadline(&self) -> Instant;
 
-    /// Whether other clients may ask the same limiter.
+    /// Whether other clients may wait for permits of the same limiter.
     fn may_have_peers(&self) -> bool {
         true
     }
+
+    /// A driver asks for waiters of this client from now on, for a store that counts who waits.
+    fn driver_started(&self) {}
+
+    /// It has ended.
+    fn driver_ended(&self) {}
 
     /// Decides a call. It returns by `deadline`. A call may be passed in again, after an error or at the same time, and is
     /// granted at most once.
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer>;
 
     /// Decides one request, from a store that has the answer without waiting: the call's id and the answer.
-    fn acquire_now(&self, _permits: u32) -> Option<Result<(Random, Answer)>> {
+    fn acquire_now(
+        &self,
+        _permits: u32,
+        _set_up: Option<SetUp>,
+    ) -> Option<Result<(Random, Answer)>> {
         None
     }
 

@@ -19,12 +19,13 @@
 
 mod driver;
 mod plain;
+mod sharing;
 #[cfg(test)]
 mod slow_store;
 mod state;
 mod waiter;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,15 +36,16 @@ use tokio::time::{Instant, timeout_at};
 use crate::batch::{Batcher, SameRuntime};
 use crate::decision::{Decision, Grant, decision_alone};
 use crate::error::{Error, Result};
-use crate::model::Answer;
+use crate::model::{Answer, SetUp};
 use crate::store::{AcquireCall, LimiterStore};
 use driver::Driver;
-use plain::Plain;
+use plain::{Decided, Plain, Request};
 use state::{Known, State, Waiter};
 use waiter::{FirstTry, Ticket};
 
-/// How long the line waits at most before it asks again: other processes may release permits or change the rate.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// How long the line waits at most before it asks again: other processes may release permits or change the rate. With the
+/// time for which permits are left to others it makes a second.
+const LONGEST_SLEEP: Duration = Duration::from_millis(850);
 
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,
@@ -55,6 +57,8 @@ struct Line {
     store: Arc<dyn LimiterStore>,
     state: Mutex<State>,
     has_warned_of_skew: AtomicBool,
+    /// All permits that calls of this process were granted.
+    own: AtomicU64,
 }
 
 impl WaitQueue {
@@ -63,6 +67,7 @@ impl WaitQueue {
             store,
             state: Mutex::default(),
             has_warned_of_skew: AtomicBool::new(false),
+            own: AtomicU64::new(0),
         });
         Self {
             plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&line)))),
@@ -75,19 +80,25 @@ impl WaitQueue {
         &*self.line.store
     }
 
-    /// Decides now, without waiting for permits.
-    pub(crate) async fn check(&self, permits: u32) -> Result<Decision> {
-        if let Some(decision) = self.check_now(permits) {
-            return decision;
-        }
-        self.plain.ask((), permits).await
+    /// Decides now, without waiting for permits. With `set_up` the limiter is created, or gets these settings, in the same
+    /// call.
+    pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
+        let decided = match self.decide_now(permits, set_up) {
+            Some(decided) => decided?,
+            None => self.plain.ask((), Request { permits, set_up }).await?,
+        };
+        Ok(decided.decision)
     }
 
-    /// The decision from a store that has it without waiting.
+    /// The decision of a store that has it without waiting.
     #[inline]
-    fn check_now(&self, permits: u32) -> Option<Result<Decision>> {
-        let answer = self.store().acquire_now(permits)?;
-        Some(answer.and_then(|(id, answer)| decision_alone(self.line.name(), id, permits, &answer)))
+    fn decide_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<Decided>> {
+        let decided = self.store().acquire_now(permits, set_up)?;
+        Some(decided.and_then(|(id, answer)| {
+            let decision = decision_alone(self.line.name(), id, permits, &answer)?;
+            let wait = answer.wait();
+            Ok(Decided { decision, wait })
+        }))
     }
 
     /// Whether the permits are granted now.
@@ -96,41 +107,47 @@ impl WaitQueue {
             return is_granted;
         }
         // In its own box, so that a future that needs none of this is small.
-        let decision = Box::pin(self.plain.ask((), permits)).await?;
-        Ok(decision.is_granted())
+        let set_up = None;
+        let decided = Box::pin(self.plain.ask((), Request { permits, set_up })).await?;
+        Ok(decided.decision.is_granted())
     }
 
-    /// Waits in line until the permits are granted; `false` where `until` came first.
-    pub(crate) async fn wait(&self, permits: u32, until: Option<Instant>) -> Result<bool> {
+    /// Waits in line until the permits are granted; `false` where `until` came first. `set_up` as for
+    /// [`check`](Self::check).
+    pub(crate) async fn wait(
+        &self,
+        permits: u32,
+        until: Option<Instant>,
+        set_up: Option<SetUp>,
+    ) -> Result<bool> {
         let sequence = self.line.state().take_sequence();
         let mut denied = None;
         let mut first_try = FirstTry::start(&self.line, sequence);
         if first_try.is_some() {
             let sent_at = Instant::now();
-            let decision = match self.check_now(permits) {
-                Some(decision) => Some(decision?),
+            let decided = match self.decide_now(permits, set_up) {
+                Some(decided) => Some(decided?),
                 None => {
-                    let asking = Box::pin(within(until, self.plain.ask((), permits)));
-                    match SameRuntime::new(asking)?.await {
-                        Some(Some(decision)) => Some(decision?),
+                    let asking = self.plain.ask((), Request { permits, set_up });
+                    match SameRuntime::new(Box::pin(within(until, asking)))?.await {
+                        Some(Some(decided)) => Some(decided?),
                         Some(None) => return Ok(false),
                         // Another runtime polls it: it waits there.
                         None => None,
                     }
                 }
             };
-            match decision {
-                Some(Decision::Granted { .. }) => return Ok(true),
-                Some(Decision::Denied {
-                    remaining,
-                    retry_after,
-                    ..
-                }) => denied = Some(Known::new(remaining, sent_at, retry_after)),
-                None => {}
+            if let Some(Decided { decision, wait }) = decided {
+                match decision {
+                    Decision::Granted { .. } => return Ok(true),
+                    Decision::Denied { remaining, .. } => {
+                        denied = Some(Known::new(remaining, sent_at, wait));
+                    }
+                }
             }
         }
         loop {
-            let mut ticket = self.line.join(permits, sequence, denied.take())?;
+            let mut ticket = self.line.join(permits, set_up, sequence, denied.take())?;
             drop(first_try.take()); // not before it waits in line
             let waiting = SameRuntime::new(Box::pin(within(until, &mut ticket)))?.await;
             match waiting {
@@ -173,12 +190,13 @@ impl Line {
     fn join(
         self: &Arc<Self>,
         permits: u32,
+        set_up: Option<SetUp>,
         sequence: u64,
         denied: Option<Known>,
     ) -> Result<Ticket> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (answer, receiver) = oneshot::channel();
-        let waiter = Waiter::new(permits, sequence, answer);
+        let waiter = Waiter::new(permits, set_up, sequence, answer);
         let new_driver = self.state().join(waiter, runtime.id(), denied);
         if let Some(notify) = new_driver {
             runtime.spawn(Driver::new(Arc::clone(self), runtime.id(), notify).drive());
@@ -190,9 +208,15 @@ impl Line {
         self.state().permits_freed();
     }
 
+    fn own(&self) -> u64 {
+        self.own.load(Ordering::Relaxed)
+    }
+
     /// Makes a call.
     async fn call(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
         let answer = self.store.acquire(call, deadline).await?;
+        let taken = call.requests.taken(&answer).unsigned_abs();
+        self.own.fetch_add(taken, Ordering::Relaxed);
         if answer.ahead > 0 && !self.has_warned_of_skew.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 limiter = %self.name(),

@@ -2,7 +2,7 @@
 //!
 //! [`Server`] is a Redis of the test's own, [`redisson`] drives one of several versions of the real Redisson, [`Both`]
 //! puts a client of each kind on one server, [`dump`] shows what a rate limiter's keys hold, [`age`] lets its grants
-//! grow old, and [`record`] tells what the server granted.
+//! grow old, [`record`] tells what the server granted, and [`fairness`] measures how several processes share one limiter.
 //!
 //! ```no_run
 //! # #[tokio::main] async fn main() -> Result<(), compat_tests::redisson::JavaError> {
@@ -24,6 +24,7 @@ pub mod age;
 mod both;
 mod build;
 pub mod dump;
+pub mod fairness;
 mod jvm;
 pub mod random;
 pub mod record;

@@ -440,6 +440,23 @@ impl Limiter {
         self.load(threads, permits, duration, "wait").await
     }
 
+    /// Has that many threads acquire `permits` again and again for so long. How many permits they were granted in each
+    /// second of it.
+    pub async fn backlog(
+        &self,
+        threads: u32,
+        permits: u32,
+        duration: Duration,
+    ) -> Result<Vec<u64>> {
+        let args = [
+            threads.to_string(),
+            permits.to_string(),
+            duration.as_millis().to_string(),
+        ];
+        let per_second = self.request("backlog", args).await?;
+        Ok(per_second.iter().map(|permits| parse(permits)).collect())
+    }
+
     async fn load(&self, threads: u32, permits: i64, duration: i64, mode: &str) -> Result<Load> {
         let args = [
             threads.to_string(),

@@ -1,6 +1,6 @@
 //! A caller's own call.
 //!
-//! The caller polls it, so it costs no task. Dropped in flight, it goes on in a task of its own, and its decision is
+//! The caller polls it, so it costs no task. Dropped in flight, it goes on in a task of its own, and its answer is
 //! unclaimed; because that task may never run again, [`Calls::abandon`] learns of it too. One that cannot be made again
 //! moves into such a task as well where another runtime polls the caller.
 
@@ -14,8 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::same_runtime::Home;
-use super::{Batcher, Calls, Decisions, FlightKey};
-use crate::decision::Decision;
+use super::{Answers, Batcher, Calls, FlightKey};
 use crate::error::{Error, Result};
 
 pub(super) struct DirectCall<C: Calls> {
@@ -24,12 +23,12 @@ pub(super) struct DirectCall<C: Calls> {
     home: Home,
     call: C::Call,
     /// `None` once it has answered.
-    running: Option<Running>,
+    running: Option<Running<C>>,
     /// Whether it runs in a task.
     is_spawned: bool,
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<Decisions>> + Send>>;
+type Running<C> = Pin<Box<dyn Future<Output = Result<Answers<C>>> + Send>>;
 
 impl<C: Calls> DirectCall<C> {
     /// The caller has marked the flight.
@@ -76,7 +75,7 @@ impl<C: Calls> DirectCall<C> {
 
 impl<C: Calls> Future for DirectCall<C> {
     /// `None` where the request is to be made again on the runtime that polls.
-    type Output = Option<Result<Decision>>;
+    type Output = Option<Result<C::Answer>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.home.is_current() && !self.is_spawned {
@@ -91,11 +90,11 @@ impl<C: Calls> Future for DirectCall<C> {
         if let Poll::Ready(result) = running.as_mut().poll(context) {
             self.running = None;
             self.end();
-            let decision = result.and_then(|mut decisions| match decisions.pop() {
-                Some(decision) => decision,
+            let answer = result.and_then(|mut answers| match answers.pop() {
+                Some(answer) => answer,
                 None => Err(Error::Indeterminate { source: None }),
             });
-            return Poll::Ready(Some(decision));
+            return Poll::Ready(Some(answer));
         }
         self.home.poll(C::IS_REPEATABLE, context)
     }
@@ -110,9 +109,9 @@ impl<C: Calls> Drop for DirectCall<C> {
         self.batcher.calls.abandon(&self.call);
         let batcher = Arc::clone(&self.batcher);
         self.home.runtime().spawn(async move {
-            if let Ok(decisions) = running.await {
-                let granted = decisions.into_iter().filter_map(Result::ok).collect();
-                batcher.calls.unclaimed(granted);
+            if let Ok(answers) = running.await {
+                let answers = answers.into_iter().filter_map(Result::ok).collect();
+                batcher.calls.unclaimed(answers);
             }
         });
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{Batcher, Calls, Decisions, Entry, Flight, FlightKey, InFlight};
+use super::{Answers, Batcher, Calls, Entry, Flight, FlightKey, InFlight};
 use crate::error::{Error, Result};
 
 /// Makes calls as long as requests are pending. Where its runtime shuts down, dropping it lets the callers make their
@@ -66,7 +66,7 @@ impl<C: Calls> Flusher<C> {
     }
 
     /// The call's answer; meanwhile requests whose time is up are answered.
-    async fn run(&self, batch: &mut Batch<C>) -> Result<Decisions> {
+    async fn run(&self, batch: &mut Batch<C>) -> Result<Answers<C>> {
         let deadlines = batch.entries.iter().map(|entry| entry.deadline);
         let deadline = deadlines.max().unwrap_or_else(Instant::now);
         let mut running = pin!(self.batcher.calls.run(batch.call.clone(), deadline));
@@ -99,15 +99,15 @@ impl<C: Calls> Flusher<C> {
         }
     }
 
-    fn deliver(&self, mut batch: Batch<C>, result: Result<Decisions>) {
+    fn deliver(&self, mut batch: Batch<C>, result: Result<Answers<C>>) {
         self.batcher
             .change(&self.flight_key, |flight| flight.in_flight = None);
         let mut unclaimed = Vec::new();
         match result {
-            Ok(decisions) => {
-                for (entry, decision) in batch.entries.iter_mut().zip(decisions) {
-                    if let Some(Ok(decision)) = entry.answer(decision) {
-                        unclaimed.push(decision);
+            Ok(answers) => {
+                for (entry, answer) in batch.entries.iter_mut().zip(answers) {
+                    if let Some(Ok(answer)) = entry.answer(answer) {
+                        unclaimed.push(answer);
                     }
                 }
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::call::{Call, Target};
-use crate::batch::{Batcher, Calls, Decisions};
+use crate::batch::{Answers, Batcher, Calls};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::store::Store;
@@ -48,6 +48,7 @@ impl Calls for TargetCalls {
     /// The target's key.
     type Key = String;
     type Request = Request;
+    type Answer = Decision;
     type Call = Arc<Call>;
 
     const CAPACITY: usize = 1024;
@@ -72,7 +73,7 @@ impl Calls for TargetCalls {
         &self,
         call: Arc<Call>,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Decisions>> + Send + 'static {
+    ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static {
         let store = Arc::clone(&self.store);
         async move {
             let answers = store.decide(&call, deadline).await?;
@@ -85,5 +86,5 @@ impl Calls for TargetCalls {
 
     fn abandon(&self, _call: &Arc<Call>) {}
 
-    fn unclaimed(&self, _decisions: Vec<Decision>) {}
+    fn unclaimed(&self, _answers: Vec<Decision>) {}
 }

@@ -4,18 +4,24 @@
 //! and the call is granted once. Its outcome belongs to one party: the caller that reads the answer, or, where the caller
 //! is gone, whoever gives the permits back. [`AcquireCall::claim`] decides which.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::model::Requests;
+use smallvec::SmallVec;
+
+use crate::model::{Requests, SetUp};
 use crate::permit::{Random, new_random};
 
 #[derive(Debug)]
 pub(crate) struct AcquireCall {
     pub(crate) id: Random,
     pub(crate) requests: Requests,
-    /// How many attempts may have been executed.
-    attempts: AtomicU32,
+    /// Has the answer tell how many grants have a higher score than this.
+    pub(crate) newer_than: Option<i64>,
+    /// The settings that the limiter must have.
+    pub(crate) set_up: Option<SetUp>,
+    /// Those that may have been executed, or may still be.
+    attempts: Mutex<SmallVec<[Attempt; 1]>>,
     /// The score of the grant that was delivered.
     granted_at: OnceLock<i64>,
     /// Whether nobody waits for it any more.
@@ -23,28 +29,71 @@ pub(crate) struct AcquireCall {
     is_claimed: AtomicBool,
 }
 
+/// An attempt of a call, or several of them as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    /// It does nothing after this time, in ms of the server's clock.
+    pub(crate) deadline: i64,
+    /// The earliest time that it can have scored a grant with, in ms of the clock that scores grants.
+    pub(crate) from: i64,
+}
+
+impl Attempt {
+    fn and(self, other: Self) -> Self {
+        Self {
+            deadline: self.deadline.max(other.deadline),
+            from: self.from.min(other.from),
+        }
+    }
+}
+
 impl AcquireCall {
     pub(crate) fn new(requests: Requests) -> Self {
         Self {
             id: new_random(),
             requests,
-            attempts: AtomicU32::new(0),
+            newer_than: None,
+            set_up: None,
+            attempts: Mutex::default(),
             granted_at: OnceLock::new(),
             is_abandoned: AtomicBool::new(false),
             is_claimed: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn may_have_run(&self) -> bool {
-        self.attempts.load(Ordering::Relaxed) > 0
+    pub(crate) fn with_set_up(self, set_up: Option<SetUp>) -> Self {
+        Self { set_up, ..self }
     }
 
-    pub(crate) fn was_repeated(&self) -> bool {
-        self.attempts.load(Ordering::Relaxed) > 1
+    pub(crate) fn with_newer_than(self, newer_than: Option<i64>) -> Self {
+        Self { newer_than, ..self }
     }
 
-    pub(crate) fn note_attempt(&self) {
-        self.attempts.fetch_add(1, Ordering::Relaxed);
+    /// Notes an attempt that is about to be made, and returns those before it. They are ordered by this, so that of
+    /// attempts that are made at the same time all but the first wait for the deadlines of the others.
+    pub(crate) fn note_attempt(&self, attempt: Attempt) -> Option<Attempt> {
+        let mut attempts = self.attempts();
+        let before = attempts.iter().copied().reduce(Attempt::and);
+        attempts.push(attempt);
+        before
+    }
+
+    /// Takes back an attempt that has done nothing, and cannot do anything any more.
+    pub(crate) fn forget_attempt(&self, attempt: Attempt) {
+        let mut attempts = self.attempts();
+        if let Some(place) = attempts.iter().position(|other| *other == attempt) {
+            attempts.remove(place);
+        }
+    }
+
+    /// All attempts that may have been executed, or may still be.
+    pub(crate) fn attempts_made(&self) -> Option<Attempt> {
+        self.attempts().iter().copied().reduce(Attempt::and)
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, SmallVec<[Attempt; 1]>> {
+        // Nothing panics while the lock is held.
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes charge of the outcome; `false` where somebody else did.
@@ -67,5 +116,35 @@ impl AcquireCall {
 
     pub(crate) fn note_abandoned(&self) {
         self.is_abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(deadline: i64, from: i64) -> Attempt {
+        Attempt { deadline, from }
+    }
+
+    #[test]
+    fn an_attempt_learns_the_last_deadline_and_the_earliest_score_of_all_before_it() {
+        let call = AcquireCall::new(Requests::one(1));
+        assert_eq!(call.note_attempt(attempt(20, 5)), None);
+        assert_eq!(call.note_attempt(attempt(10, 3)), Some(attempt(20, 5)));
+        assert_eq!(call.note_attempt(attempt(30, 9)), Some(attempt(20, 3)));
+        assert_eq!(call.attempts_made(), Some(attempt(30, 3)));
+    }
+
+    #[test]
+    fn an_attempt_that_did_nothing_holds_up_none_behind_it() {
+        let call = AcquireCall::new(Requests::one(1));
+        call.note_attempt(attempt(10, 3));
+        call.note_attempt(attempt(20, 5));
+        call.forget_attempt(attempt(20, 5));
+        assert_eq!(call.note_attempt(attempt(30, 6)), Some(attempt(10, 3)));
+        call.forget_attempt(attempt(10, 3));
+        call.forget_attempt(attempt(30, 6));
+        assert_eq!(call.attempts_made(), None);
     }
 }

@@ -5,10 +5,13 @@
 //! where it reads only. A call that the server gets after its deadline takes nothing, so giving up is safe.
 
 mod acquire;
+mod acquire_answer;
+mod acquire_args;
 #[cfg(test)]
 mod against_model;
 mod audit;
 mod audit_budget;
+pub(crate) mod background;
 pub(crate) mod connection;
 pub(crate) mod decide;
 mod failure;
@@ -32,6 +35,7 @@ use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::policy::call::{Answers, Call};
 use audit_budget::AuditBudget;
+use background::Background;
 use connection::{Connected, Connection};
 use hints::HintCache;
 use limiter::RedisLimiter;
@@ -53,6 +57,7 @@ pub(crate) struct Shared {
     shared_calls: Arc<SharedCalls>,
     audit_budget: AuditBudget,
     hints: HintCache,
+    background: Background,
 }
 
 impl std::ops::Deref for RedisStore {
@@ -101,18 +106,29 @@ impl RedisStore {
             shared_calls: Arc::new(shared_calls),
             audit_budget: AuditBudget::default(),
             hints: HintCache::default(),
+            background: Background::default(),
         }))
+    }
+
+    /// Where work runs that must not depend on a caller's runtime.
+    pub(crate) fn background(&self) -> &Background {
+        &self.background
     }
 
     fn deadline(&self) -> Instant {
         Instant::now() + self.response_timeout
     }
 
-    /// The call's deadline by the server's clock, which the first call has to ask for.
+    /// The call's deadline by the server's clock.
     async fn server_deadline(&self, name: &str, attempts: &mut Attempts) -> Result<i64> {
-        let remaining = attempts.remaining();
-        if let Some(deadline) = self.server_time.after(remaining) {
-            return Ok(deadline);
+        let now = self.server_now(name, attempts).await?;
+        Ok(now + attempts.remaining().as_millis() as i64)
+    }
+
+    /// The server's time, which the first call has to ask for.
+    async fn server_now(&self, name: &str, attempts: &mut Attempts) -> Result<i64> {
+        if let Some(now) = self.server_time.after(Duration::ZERO) {
+            return Ok(now);
         }
         let command = redis::cmd("TIME");
         let answer = loop {
@@ -123,7 +139,7 @@ impl RedisStore {
         };
         let (seconds, micros): (i64, i64) = read(name, answer)?;
         self.server_time.learn(seconds * 1000 + micros / 1000);
-        Ok(seconds * 1000 + micros / 1000 + remaining.as_millis() as i64)
+        Ok(seconds * 1000 + micros / 1000)
     }
 }
 

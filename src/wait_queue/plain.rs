@@ -1,18 +1,31 @@
 //! Plain requests of one limiter, as calls that several share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Line;
-use crate::batch::{Calls, Decisions};
+use crate::batch::{Answers, Calls};
 use crate::decision::{Decision, Grant, decision};
 use crate::error::{Error, Result};
-use crate::model::{Answer, Requests};
+use crate::model::{Answer, Requests, SetUp};
 use crate::store::AcquireCall;
 
 pub(super) struct Plain {
     line: Arc<Line>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Request {
+    pub(super) permits: u32,
+    pub(super) set_up: Option<SetUp>,
+}
+
+/// A decision, and when a waiter that was denied asks again.
+pub(super) struct Decided {
+    pub(super) decision: Decision,
+    pub(super) wait: Duration,
 }
 
 impl Plain {
@@ -23,30 +36,34 @@ impl Plain {
 
 impl Calls for Plain {
     type Key = ();
-    type Request = u32;
+    type Request = Request;
+    type Answer = Decided;
     type Call = Arc<AcquireCall>;
 
     const CAPACITY: usize = 4096;
     // An acquire call is granted once, and what it took is given back where its caller is gone.
     const IS_REPEATABLE: bool = true;
 
-    fn cost(permits: &u32) -> u32 {
-        *permits
+    fn cost(request: &Request) -> u32 {
+        request.permits
     }
 
     fn deadline(&self) -> Instant {
         self.line.store.call_deadline()
     }
 
-    fn call<'a>(&self, permits: impl Iterator<Item = &'a u32> + Clone) -> Arc<AcquireCall> {
-        Arc::new(AcquireCall::new(Requests::plain(permits.copied())))
+    fn call<'a>(&self, requests: impl Iterator<Item = &'a Request> + Clone) -> Arc<AcquireCall> {
+        let permits = requests.clone().map(|request| request.permits);
+        // The settings in force are those of the last request.
+        let set_up = requests.filter_map(|request| request.set_up).last();
+        Arc::new(AcquireCall::new(Requests::plain(permits)).with_set_up(set_up))
     }
 
     fn run(
         &self,
         call: Arc<AcquireCall>,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Decisions>> + Send + 'static {
+    ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static {
         let line = Arc::clone(&self.line);
         async move {
             let answer = line.call(&call, deadline).await?;
@@ -62,9 +79,10 @@ impl Calls for Plain {
         self.line.reclaim(Arc::clone(call));
     }
 
-    fn unclaimed(&self, decisions: Vec<Decision>) {
+    fn unclaimed(&self, answers: Vec<Decided>) {
         // The grants of one call are one member of the permits.
-        let grants = decisions.into_iter().filter_map(Decision::into_grant);
+        let decisions = answers.into_iter().map(|decided| decided.decision);
+        let grants = decisions.filter_map(Decision::into_grant);
         let grant = grants.reduce(|sum, grant| Grant {
             permits: sum.permits + grant.permits,
             ..sum
@@ -76,23 +94,18 @@ impl Calls for Plain {
 }
 
 /// Each request's own decision, in order.
-fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> Decisions {
+fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> Answers<Plain> {
+    let wait = answer.wait();
     let mut left = answer.balance;
-    let mut decisions = Decisions::new();
-    for (run, granted) in call.requests.served(answer.balance, answer.rate) {
+    let mut decisions = Answers::<Plain>::new();
+    for (run, granted) in call.requests.served(answer) {
         for place in 0..run.count {
             let is_granted = place < granted;
             if is_granted {
                 left -= i64::from(run.permits);
             }
-            decisions.push(decision(
-                name,
-                call.id,
-                run.permits,
-                is_granted,
-                left,
-                answer,
-            ));
+            let decision = decision(name, call.id, run.permits, is_granted, left, answer);
+            decisions.push(decision.map(|decision| Decided { decision, wait }));
         }
     }
     decisions

@@ -184,13 +184,13 @@ proptest! {
             let mut asking = Vec::new();
             for &permits in &permits {
                 let queue = Arc::clone(&queue);
-                asking.push(tokio::spawn(async move { queue.check(permits).await }));
+                asking.push(tokio::spawn(async move { queue.check(permits, None).await }));
             }
             let alone = SlowStore::new();
             let queue_of_one = alone.queue(Rate::overall(rate, HOUR)).await;
             for (&permits, combined) in permits.iter().zip(asking) {
                 let combined = combined.await.unwrap();
-                let one_by_one = queue_of_one.check(permits).await;
+                let one_by_one = queue_of_one.check(permits, None).await;
                 match (combined, one_by_one) {
                     (Ok(combined), Ok(one_by_one)) => {
                         assert_eq!(combined.is_granted(), one_by_one.is_granted());
@@ -221,7 +221,7 @@ proptest! {
                     sleep(Duration::from_millis(after)).await;
                     // Those who never give up end when nothing is left for them.
                     let patience = Duration::from_millis(patience.unwrap_or(5_000));
-                    let granted = timeout(patience, queue.wait(permits, None)).await;
+                    let granted = timeout(patience, queue.wait(permits, None, None)).await;
                     match granted {
                         Ok(granted) => i64::from(permits) * i64::from(granted.unwrap()),
                         Err(_given_up) => 0,
@@ -252,10 +252,10 @@ proptest! {
                 asking.spawn(async move {
                     sleep(Duration::from_millis(after)).await;
                     match patience {
-                        None => assert!(queue.wait(permits, None).await.unwrap()),
+                        None => assert!(queue.wait(permits, None, None).await.unwrap()),
                         Some(patience) => {
                             let until = Instant::now() + Duration::from_millis(patience);
-                            queue.wait(permits, Some(until)).await.unwrap();
+                            queue.wait(permits, Some(until), None).await.unwrap();
                         }
                     }
                 });
@@ -271,11 +271,11 @@ proptest! {
 async fn a_store_that_fails_is_told_to_all_who_wait_and_asked_again_by_the_next() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1, HOUR)).await;
-    assert!(queue.wait(1, None).await.unwrap());
+    assert!(queue.wait(1, None, None).await.unwrap());
     let mut waiting = JoinSet::new();
     for _ in 0..10 {
         let queue = Arc::clone(&queue);
-        waiting.spawn(async move { queue.wait(1, None).await });
+        waiting.spawn(async move { queue.wait(1, None, None).await });
     }
     sleep(Duration::from_millis(100)).await;
     store.is_away.store(true, Ordering::Relaxed);
@@ -283,15 +283,15 @@ async fn a_store_that_fails_is_told_to_all_who_wait_and_asked_again_by_the_next(
         assert!(matches!(answer.unwrap(), Err(Error::Indeterminate { .. })));
     }
     store.is_away.store(false, Ordering::Relaxed);
-    assert!(!queue.check(1).await.unwrap().is_granted());
+    assert!(!queue.check(1, None).await.unwrap().is_granted());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_line_that_nobody_waits_in_any_more_lets_the_queue_go() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1, HOUR)).await;
-    assert!(queue.wait(1, None).await.unwrap());
-    let waited = timeout(Duration::from_millis(100), queue.wait(1, None)).await;
+    assert!(queue.wait(1, None, None).await.unwrap());
+    let waited = timeout(Duration::from_millis(100), queue.wait(1, None, None)).await;
     assert!(waited.is_err(), "there is no permit for an hour");
     sleep(2 * super::LONGEST_SLEEP).await;
     let handles = Arc::strong_count(&queue);
@@ -304,13 +304,18 @@ async fn a_grant_that_was_handed_over_and_not_picked_up_goes_back() {
     let queue = store.queue(Rate::overall(3, HOUR)).await;
     let lone = tokio::spawn({
         let queue = Arc::clone(&queue);
-        async move { queue.check(1).await }
+        async move { queue.check(1, None).await }
     });
     tokio::task::yield_now().await; // it is under way, so the next two share a call
     let (first, second) = {
         let ask = |queue: &Arc<WaitQueue>| {
             let queue = Arc::clone(queue);
-            async move { queue.check(1).await.map(|decision| decision.is_granted()) }
+            async move {
+                queue
+                    .check(1, None)
+                    .await
+                    .map(|decision| decision.is_granted())
+            }
         };
         let (first, second) = (ask(&queue), ask(&queue));
         let (abort, aborted) = tokio::sync::oneshot::channel::<tokio::task::AbortHandle>();

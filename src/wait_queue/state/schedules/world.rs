@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::super::super::LONGEST_SLEEP;
-use super::super::{Known, Next, State, TAKE_OVER_AFTER, Waiter};
+use super::super::{Answered, Known, Next, State, TAKE_OVER_AFTER, Waiter};
 use super::store::Store;
 use crate::decision::Grant;
 use crate::error::{Error, Result};
@@ -25,6 +25,9 @@ const DEADLINE: Duration = Duration::from_secs(3);
 
 /// What a denied waiter waits beyond the first grant's window.
 const SLACK: Duration = Duration::from_millis(3);
+
+/// For how long permits are left to others at most, and the jitter.
+const SHARING: Duration = Duration::from_millis(110 * 5 / 4 + 1 + 4);
 
 pub(super) struct World {
     state: State,
@@ -45,6 +48,10 @@ pub(super) struct World {
     /// Since when the head fits.
     fits_since: Option<(u64, Instant)>,
     failed: Vec<[u8; 16]>,
+    /// All permits that this process was granted.
+    own: u64,
+    /// Whether permits are left to other processes.
+    has_peers: bool,
 }
 
 struct SimulatedRuntime {
@@ -101,7 +108,7 @@ enum Place {
 }
 
 impl World {
-    pub(super) fn new(window: i64) -> Self {
+    pub(super) fn new(window: i64, has_peers: bool) -> Self {
         // The state reads the clock itself where a runtime shuts down: that is in the past here.
         let start = Instant::now() + Duration::from_secs(3600);
         let mut world = Self {
@@ -118,6 +125,8 @@ impl World {
             unknown_until: start,
             fits_since: None,
             failed: Vec::new(),
+            own: 0,
+            has_peers,
         };
         for _ in 0..3 {
             world.start_runtime();
@@ -215,7 +224,7 @@ impl World {
         } = self.waiters[waiter];
         let (answer, receiver) = oneshot::channel();
         let id = self.runtimes[runtime].runtime.handle().id();
-        let in_line = Waiter::new(permits, sequence, answer);
+        let in_line = Waiter::new(permits, None, sequence, answer);
         let new_driver = self.state.join(in_line, id, denied);
         if let Some(notify) = new_driver {
             assert!(self.runtimes[runtime].driver.is_none(), "a second driver");
@@ -256,7 +265,7 @@ impl World {
         let SimulatedWaiter {
             sequence, permits, ..
         } = self.waiters[waiter];
-        if call.requests.taken(answer.balance, answer.rate) > 0 {
+        if call.requests.taken(&answer) > 0 {
             self.waiters[waiter].place = Place::Holding(Grant {
                 score: answer.score,
                 random: call.id,
@@ -347,7 +356,7 @@ impl World {
     }
 
     fn refund_taken(&mut self, call: &AcquireCall, answer: &Answer) {
-        let permits = call.requests.taken(answer.balance, answer.rate) as u32;
+        let permits = call.requests.taken(answer) as u32;
         if permits > 0 {
             self.refunds.push(Grant {
                 score: answer.score,
@@ -381,7 +390,7 @@ impl World {
             return;
         };
         if driver.is_awake(now) {
-            let next = self.state.next(lent.handle().id(), now);
+            let next = self.state.next(lent.handle().id(), now, self.has_peers);
             driver.doing = match next {
                 Next::Sleep(until) => Doing::Sleeping(until),
                 Next::Call(call) => Doing::Calling(Attempt {
@@ -410,7 +419,14 @@ impl World {
     fn read_answer(&mut self, call: &Arc<AcquireCall>, sent_at: Instant, result: Result<Answer>) {
         match result {
             Ok(answer) => {
-                let permits = self.state.answered(call, &answer, sent_at, "limiter");
+                self.own += call.requests.taken(&answer).unsigned_abs();
+                let permits = self.state.answered(&Answered {
+                    call,
+                    answer: &answer,
+                    sent_at,
+                    own: self.own,
+                    name: "limiter",
+                });
                 if permits > 0 && (!call.is_abandoned() || call.claim()) {
                     self.refunds.push(Grant {
                         score: answer.score,
@@ -431,7 +447,6 @@ impl World {
         if let Some(attempt) = self.choose_attempt(choice) {
             let is_late = now > attempt.sent_at + DEADLINE;
             let call = Arc::clone(&attempt.call);
-            call.note_attempt();
             let result = if is_late {
                 Err(Error::Indeterminate { source: None })
             } else {
@@ -622,7 +637,12 @@ impl World {
         let Some((sequence, since)) = self.fits_since else {
             return;
         };
-        if is_held_up || now <= since + SLACK {
+        let sharing = if self.has_peers {
+            SHARING
+        } else {
+            Duration::ZERO
+        };
+        if is_held_up || now <= since + SLACK + sharing {
             return;
         }
         let mut running = self
@@ -703,6 +723,10 @@ impl World {
         }
         self.stray.clear();
         for turn in 0..200 {
+            let is_busy = self.runtimes.iter().any(|it| it.driver.is_some());
+            if !is_busy && self.refunds.is_empty() && self.reclaims.is_empty() {
+                break;
+            }
             self.settle(turn);
         }
         let has_driver = |runtime: &SimulatedRuntime| runtime.driver.is_some();

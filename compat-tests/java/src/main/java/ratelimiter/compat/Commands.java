@@ -29,6 +29,12 @@ final class Commands {
                 return List.of();
             case "id": // CLIENT
                 return List.of(client(args[0]).getId());
+            case "backlog": // CLIENT NAME threads permits durationMs
+                return Backlog.run(
+                        client(args[0]).getRateLimiter(args[1]),
+                        Integer.parseInt(args[2]),
+                        Long.parseLong(args[3]),
+                        Duration.ofMillis(Long.parseLong(args[4])));
             case "load": // CLIENT NAME threads permits durationMs try|wait
                 return Load.run(
                         client(args[0]).getRateLimiter(args[1]),

@@ -1,0 +1,145 @@
+//! A process of this crate whose tasks always wait: each acquires again as soon as it has been granted.
+//!
+//! Its program calls [`run`] where its first argument is [`ARGUMENT`]. It prints a line when it is connected, starts
+//! when it reads one with the milliseconds it has, and prints how many permits it was granted in each second of them. The
+//! end of its stdin ends it at once.
+
+use std::{
+    env,
+    io::{self, BufRead, Write},
+    path::Path,
+    process::{self, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use redisson_rate_limiter::{RRateLimiter, RedissonClient};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
+
+/// The first argument of the process.
+pub const ARGUMENT: &str = "waiting-process";
+
+const READY: &str = "ready";
+
+/// The process as the one who started it sees it. Dropping it kills it.
+pub(super) struct Process {
+    // Never read: it ends with this.
+    _child: Child,
+    requests: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    /// Starts the program, and waits until it is connected.
+    pub(super) async fn start(
+        program: &Path,
+        url: &str,
+        name: &str,
+        tasks: u32,
+        permits: u32,
+    ) -> Self {
+        let mut child = Command::new(program)
+            .args([ARGUMENT, url, name])
+            .args([tasks.to_string(), permits.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot run {} ({e})", program.display()));
+        let requests = child.stdin.take().expect("its stdin is a pipe");
+        let stdout = child.stdout.take().expect("its stdout is a pipe");
+        let mut process = Self {
+            _child: child,
+            requests,
+            answers: BufReader::new(stdout).lines(),
+        };
+        assert_eq!(process.line().await, READY);
+        process
+    }
+
+    /// Lets the tasks acquire for so long; how many permits they were granted in each second of it.
+    pub(super) async fn backlog(&mut self, duration: Duration) -> Vec<u64> {
+        let request = format!("{}\n", duration.as_millis());
+        let sent = self.requests.write_all(request.as_bytes()).await;
+        sent.expect("the process has ended; its stderr tells why");
+        let answer = self.line().await;
+        let per_second = answer.split(' ').map(str::parse);
+        per_second.collect::<Result<_, _>>().expect("numbers")
+    }
+
+    async fn line(&mut self) -> String {
+        let line = self.answers.next_line().await.expect("its stdout");
+        line.expect("the process has ended; its stderr tells why")
+    }
+}
+
+/// What the process does. Its other arguments: the server's URL, the limiter's name, how many tasks acquire how many
+/// permits.
+///
+/// # Panics
+///
+/// Where an argument is missing, or an acquire fails.
+pub async fn run() {
+    let mut arguments = env::args().skip(2);
+    let mut next = || arguments.next().expect("an argument");
+    let (url, name) = (next(), next());
+    let tasks: u32 = next().parse().expect("how many tasks");
+    let permits: u32 = next().parse().expect("how many permits");
+    let client = RedissonClient::connect(&url).await.expect("a server");
+    let limiter = client.rate_limiter(&name);
+    limiter.config().await.expect("an answer");
+
+    let mut requests = requests();
+    say(READY);
+    while let Some(millis) = requests.recv().await {
+        let start = Instant::now();
+        let duration = Duration::from_millis(millis.parse().expect("milliseconds"));
+        let seconds = duration.as_millis().div_ceil(1000);
+        let per_second: Arc<[AtomicU64]> = (0..seconds).map(|_| AtomicU64::new(0)).collect();
+        let mut waiting = JoinSet::new();
+        for _ in 0..tasks {
+            let (limiter, per_second) = (limiter.clone(), Arc::clone(&per_second));
+            waiting.spawn(async move {
+                while let Ok(granted) = timeout_at(start + duration, limiter.acquire(permits)).await
+                {
+                    granted.expect("a permit");
+                    let second = start.elapsed().as_secs() as usize;
+                    if let Some(count) = per_second.get(second) {
+                        count.fetch_add(permits.into(), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        waiting.join_all().await;
+        let per_second = per_second.iter().map(|it| it.load(Ordering::Relaxed));
+        let per_second: Vec<String> = per_second.map(|it| it.to_string()).collect();
+        say(&per_second.join(" "));
+    }
+}
+
+/// The lines of stdin. A thread reads them, so that their end ends the process whatever else it does.
+fn requests() -> mpsc::UnboundedReceiver<String> {
+    let (sender, requests) = mpsc::unbounded_channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+        process::exit(0);
+    });
+    requests
+}
+
+fn say(line: &str) {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}").expect("the one who started this listens");
+}

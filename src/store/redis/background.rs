@@ -1,0 +1,126 @@
+//! A thread for work that must not depend on a caller's runtime, such as giving back the permits of a cancelled call.
+//!
+//! The thread starts with the first task. It ends once the [`Background`] is dropped and its tasks are done.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::{io, thread};
+
+use tokio::runtime::Builder;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs tasks on a thread of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Background {
+    tasks: Mutex<Option<mpsc::UnboundedSender<Task>>>,
+}
+
+impl Background {
+    /// Runs `task` on the background thread. A task that panics ends alone.
+    ///
+    /// Where the operating system refuses another thread, the task is dropped, and the next call tries again.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // The lock guards no state that a panic could leave half changed.
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let task: Task = Box::pin(task);
+        let task = match &*tasks {
+            Some(sender) => match sender.send(task) {
+                Ok(()) => return,
+                Err(unsent) => unsent.0,
+            },
+            None => task,
+        };
+        match start() {
+            Ok(sender) => {
+                // The receiver lives as long as the sender.
+                let _ = sender.send(task);
+                *tasks = Some(sender);
+            }
+            Err(error) => tracing::error!(%error, "cannot start the background thread"),
+        }
+    }
+}
+
+fn start() -> io::Result<mpsc::UnboundedSender<Task>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (sender, tasks) = mpsc::unbounded_channel();
+    thread::Builder::new()
+        .name("rate-limiter".to_owned())
+        .spawn(move || runtime.block_on(run(tasks)))?;
+    Ok(sender)
+}
+
+/// Runs what is sent, until the sender is dropped and all of it is done.
+async fn run(mut tasks: mpsc::UnboundedReceiver<Task>) {
+    let mut running = JoinSet::new();
+    loop {
+        tokio::select! {
+            task = tasks.recv() => match task {
+                Some(task) => {
+                    running.spawn(task);
+                }
+                None => break,
+            },
+            Some(_finished) = running.join_next() => {}
+        }
+    }
+    while running.join_next().await.is_some() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::sync::mpsc::{RecvError, channel};
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn tasks_run_on_one_thread_without_the_runtime_of_the_caller() {
+        let background = Background::default();
+        let (sender, threads) = channel();
+        for _ in 0..2 {
+            let sender = sender.clone();
+            background.spawn(async move {
+                tokio::task::yield_now().await;
+                sender.send(thread::current().id()).unwrap();
+            });
+        }
+        let first = threads.recv().unwrap();
+        assert_ne!(first, thread::current().id());
+        assert_eq!(threads.recv().unwrap(), first);
+    }
+
+    #[test]
+    fn a_task_that_panics_ends_alone() {
+        let background = Background::default();
+        background.spawn(async { panic!("a task of the test panics") });
+        let (sender, done) = channel();
+        background.spawn(async move { sender.send(()).unwrap() });
+        assert_eq!(done.recv(), Ok(()));
+    }
+
+    #[test]
+    fn the_thread_ends_when_the_owner_is_dropped_and_its_tasks_are_done() {
+        thread_local! {
+            static LIVES: RefCell<Option<std::sync::mpsc::Sender<&'static str>>> = const { RefCell::new(None) };
+        }
+        let background = Background::default();
+        let (lives, thread) = channel();
+        let (finish, may_finish) = oneshot::channel();
+        background.spawn(async move {
+            LIVES.set(Some(lives.clone()));
+            may_finish.await.unwrap();
+            lives.send("the task is done").unwrap();
+        });
+        drop(background);
+        finish.send(()).unwrap();
+        assert_eq!(thread.recv(), Ok("the task is done"));
+        assert_eq!(thread.recv(), Err(RecvError)); // the thread's own sender is dropped with it
+    }
+}
