@@ -136,10 +136,10 @@ local function bookkeeping()
     local was_read = fields
     fields = fields or redis.call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
     local is_there = fields[1] and fields[2] and fields[3]
+    if not (fields[1] or fields[2] or fields[3]) and redis.call('exists', name) == 1 then
+      return nil, redis.error_reply('BADSTATE the hash is no rate limiter')
+    end
     if set_up then
-      if not (fields[1] or fields[2] or fields[3]) and redis.call('exists', name) == 1 then
-        return nil, redis.error_reply('BADSTATE the hash is no rate limiter')
-      end
       if not is_there or fields[3] == digits(1 - set_up[3]) then
         local per_client = set_up[3] == 1
         return {

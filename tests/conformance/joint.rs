@@ -209,7 +209,7 @@ pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
     assert_eq!(refused(vec![]).await, "there are none");
     assert_eq!(
         refused(vec![share(), share()]).await,
-        "two use the same key"
+        "two are of the same name"
     );
     let other = fixture.client("other").await;
     let other = other.limiter(TokenBucket::new(10, 1)).unwrap();

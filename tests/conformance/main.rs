@@ -25,6 +25,7 @@ mod sliding_window;
 mod sliding_window_of_periods;
 mod timed;
 mod token_bucket;
+mod untrusted_keys;
 mod update_rate;
 mod worked_example;
 
@@ -289,8 +290,15 @@ on_every_store! {
     }
     timed {
     }
+    untrusted_keys {
+        no_two_keys_share_state_whatever_they_hold,
+        a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_else,
+        a_keys_limiter_is_the_one_that_decided,
+    }
     kinds {
-        another_kinds_state_is_an_error_and_stays_as_it_is,
+        two_kinds_on_one_target_get_the_same_answers_on_every_store,
+        two_shares_of_one_name_are_refused_whatever_their_kinds,
+        an_rratelimiter_finds_another_kinds_state_a_bad_one_and_a_sliding_window_beside_it,
         an_rratelimiters_state_is_none_for_the_others,
     }
 }
