@@ -1,6 +1,7 @@
 -- Decides a list of requests, in order, as if each had come alone at the same time.
 --
--- KEYS    name, value, permits: the two of all clients, or those of this client where ARGV[6] says so
+-- KEYS    name, value, permits: the two of all clients, or those of this client where ARGV[6] says so. With the option
+--         `setup` also the value and permits of the other type
 -- ARGV    1  deadline in ms of the server's clock: a call that arrives later takes nothing; '' for none
 --         2  member of the grant where all is granted; its random bytes name this call, made once however often it is
 --            sent
@@ -8,9 +9,19 @@
 --         4  permits of all requests together
 --         5  now in ms, '' for the server's clock
 --         6  '1' where the keys are those of a limiter with a rate for each client, else ''
---         7  '1' where it was sent before, else ''
---         8  how many of the runs stand in line: there the first denial denies all behind it
---         9… runs of equal requests: permits, count, permits, count, …; none for a request that is alone
+--         7… left out for a request that is alone and has no options. How many runs of equal requests there are, 0 for
+--            a request that is alone; the runs: permits, count, permits, count, …; then the options, each a word and
+--            its numbers:
+--            line   the requests stand in line: the first denial denies all behind it
+--            share  permille, credit: of the permits left only left * permille + credit thousandths may be taken; where
+--                   more than 2^40 are left, all
+--            newer  score: tells how many permits the grants with a higher one hold, of the 100 newest
+--            retry  the deadline of the attempts before, as ARGV[1]; the earliest and the latest time that one of them
+--                   can have scored its grant with. What the call holds is found, and nothing is decided before that
+--                   deadline has passed: so one attempt decides at most
+--            setup  rate, interval, type, keep alive, '1' where a limiter that is there must have this keep alive too:
+--                   a limiter that is not there, or has other settings, gets these. What is in use counts on, but a
+--                   change of the type resets all, and what an earlier limiter of this name left is deleted
 --         What is '' at the end is left out. Each key and each argument has its price, two of them that of a look-up
 -- Returns little-endian doubles in one string, which takes the server half as long as an array
 --         1  server's clock in ms, 0 where it was not read
@@ -19,19 +30,26 @@
 --         4  rate, left out where it is ARGV[3] and no more follows
 --         5  by how many ms the newest grant is ahead of now
 --         6  how many live grants were summed
---         7  score of the grant that an earlier sending made
---         5 and 6 only where the grants were looked through, 7 only where there is such a grant; only 1 where the
---         call came after its deadline; only 1 and the type, where the limiter's is not the one that its keys are
---         for, and nothing was done. Grants are scored with now
+--         7  1 where an earlier attempt was granted: then 2 is what its grant holds, and 8 its score; else 0
+--         8  score of the grants made
+--         9  the permits that `newer` asks about, before this call's grant; -1 where it was not asked
+--         10 where a request was denied and the limiter expires, unless it is asked again, no later than 3 ms after the
+--            time of 3: the ms until then; else -1
+--         11 the interval in ms
+--         5 and 6 only where the grants were looked through, 7 to 11 only where one of them tells something. Only 1 where
+--         the call came after its deadline. Where nothing was done: 1, a number, and what that is:
+--         'type'   the limiter's type, which is not the one that its keys are for
+--         'early'  the ms until the deadline of the attempts before has passed
+--         'more'   the score from which to look on for what the attempts before left
 -- Errors  UNINITIALIZED, BADSTATE
--- Writes  one member for all that is granted, the permits left; grants that are over go; books that do not
---         balance are settled; the times to live. Nothing where every request is for more than the rate.
+-- Writes  one member for all that is granted, the permits left; grants that are over go; permits left that do not
+--         agree with the grants are set right; the times to live; the hash where `setup` says so. Nothing where every
+--         request is for more than the rate.
 
 local KEYS, ARGV, call, pack = KEYS, ARGV, redis.call, struct.pack
-local name, value_key, permits_key = KEYS[1], KEYS[2], KEYS[3]
+local name, value_key, permits_key, other_value_key, other_permits_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local deadline, member, summed_rate, all, given_now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
-local rate_type, sent_before, runs_in_line = ARGV[6] == '1' and '1' or '0', ARGV[7] == '1', ARGV[8]
-local first_run, last_run = 9, #ARGV
+local rate_type, first_word, last_word = ARGV[6] == '1' and '1' or '0', 7, #ARGV
 
 -- What is known to be a number becomes one in arithmetic: tonumber reads each text twice.
 local server_now = 0

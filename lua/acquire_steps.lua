@@ -1,34 +1,58 @@
 -- What an acquire does to one limiter. script.rs puts this file where acquire.lua and acquire_each.lua say that they want it:
 -- they bind the names that it uses, read the clock, and describe what it returns and writes.
 
+local first_run, last_run, options, retry, set_up = 1, 0, nil, nil, nil
+if first_word <= last_word then
+  local numbers = { line = 0, share = 2, newer = 1, retry = 3, setup = 5 }
+  first_run, last_run = first_word + 1, first_word + 2 * ARGV[first_word]
+  options = {}
+  local option = last_run + 1
+  while option <= last_word do
+    local word = ARGV[option]
+    options[word] = option
+    option = option + 1 + numbers[word]
+  end
+  retry, set_up = options.retry, options.setup
+end
+
 local fields = call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
-if fields[3] ~= rate_type and (fields[3] == '0' or fields[3] == '1') then
-  return pack('<dd', server_now, fields[3])
+local is_other_type = fields[3] ~= rate_type and (fields[3] == '0' or fields[3] == '1') and not set_up
+if is_other_type then
+  return pack('<dd', server_now, fields[3]) .. 'type'
 end
 local text = call('get', value_key)
 local first = call('zrange', permits_key, '0', '0', 'withscores')
 
--- The common case first, without a function or a table of its own: all is there, and the books balance as far as
--- their numbers tell. What else there is, bookkeeping settles.
+-- The common case first, without a function or a table of its own: all is there, and the permits left agree with the
+-- grants as far as their numbers tell. What else there is, bookkeeping settles.
 local check = summed_rate ~= fields[1]
 local rate, interval, stored, oldest = nil, tonumber(fields[2]), tonumber(text), nil
 local balance, gone, counted = stored, 0, 0
-local is_common = not sent_before and interval and (stored or not (text or first[1]))
-  and fields[3] == rate_type and (fields[4] == '0' or not fields[4])
+local keep_alive = fields[4] ~= '0' and fields[4] or nil
+local is_common = not retry and interval and (stored or not (text or first[1])) and fields[3] == rate_type
 if is_common and check then
   rate = tonumber(fields[1])
-  is_common = rate and rate % 1 == 0 and rate >= 0
+  is_common = rate and rate >= 0 and rate .. '' == fields[1]
 elseif is_common then
   is_common = summed_rate ~= ''
   rate = is_common and summed_rate + 0 -- the caller was told it
 end
+if is_common and keep_alive then
+  local number = tonumber(keep_alive)
+  is_common = number and number > 0 and number .. '' == keep_alive
+end
+if is_common and set_up then
+  is_common = ARGV[set_up + 1] == fields[1] and ARGV[set_up + 2] == fields[2]
+    and (ARGV[set_up + 5] ~= '1' or ARGV[set_up + 4] == (fields[4] or '0'))
+end
 if is_common then
-  is_common = rate < LARGEST and interval % 1 == 0 and interval > 0 and interval < LARGEST
+  -- Lua makes the same text of a number only where the text is in Redis's form, and the number not too large.
+  is_common = rate < LARGEST and interval > 0 and interval .. '' == fields[2]
+    and (not stored or stored <= rate and stored .. '' == text)
   if first[1] then
     oldest = first[2] + 0
-    is_common = is_common and oldest % 1 == 0 and stored % 1 == 0 and stored >= 0 and stored <= rate
+    is_common = is_common and oldest % 1 == 0 and oldest < LARGEST
   else
-    is_common = is_common and (stored or 0) % 1 == 0
     balance = rate -- nothing is out, so everything is here
   end
 end
@@ -52,9 +76,12 @@ if is_common and oldest and oldest <= now - interval then
   oldest = tonumber(next[2])
   if not oldest then
     balance = rate -- nothing is out, so everything is here
-  elseif not check then
-    local number, room = call('zcard', permits_key) - gone, rate - balance
-    is_common = number == room or (number > FEW and number < room)
+  else
+    is_common = oldest % 1 == 0 and oldest < LARGEST
+    if not check then
+      local number, room = call('zcard', permits_key) - gone, rate - balance
+      is_common = is_common and (number == room or (number > FEW and number < room))
+    end
   end
 end
 if is_common and check and oldest then
@@ -76,25 +103,37 @@ if not is_common then
   -- To make its functions takes as long as a command, so script.rs puts the file here, in place of the next line.
   -- window.lua
   books = bookkeeping()
+
+  if retry then
+    local found, score, more
+    if fields[1] and fields[2] and fields[3] == rate_type then
+      found, score, more = books.find_call(permits_key, member, ARGV[retry + 2] + 0, ARGV[retry + 3] + 0)
+    end
+    if found then
+      return pack('<ddddddddddd', server_now, books.permits_of(found), books.integer(fields[2]) or 0,
+        books.integer(fields[1]) or 0, 0, 0, 1, math.floor(tonumber(score)), -1, -1, 0)
+    end
+    local wait = ARGV[retry + 1] - server_now + 1
+    if wait > 0 then
+      return pack('<dd', server_now, wait) .. 'early'
+    elseif more then
+      return pack('<dd', server_now, more) .. 'more'
+    end
+  end
+
+  local settings
+  if set_up then
+    settings = {}
+    for i = 1, 5 do
+      settings[i] = tonumber(ARGV[set_up + i])
+    end
+  end
   local failure
-  limiter, failure = books.open(name, value_key, value_key, permits_key, permits_key, fields, text)
+  limiter, failure = books.open(name, value_key, value_key, permits_key, permits_key, fields, text, settings)
   if failure then
     return failure
   end
   rate, interval = limiter.rate, limiter.interval
-end
-
-if sent_before then
-  -- An earlier sending that got through left a member with these bytes. What it holds, used as the balance,
-  -- leads the caller to the same answers.
-  local grants = call('zrange', permits_key, 0, -1, 'withscores')
-  local prefix = string.sub(member, 1, -5)
-  for i = 1, #grants, 2 do
-    if string.sub(grants[i], 1, #prefix) == prefix and books.permits_of(grants[i]) then
-      local score = math.floor(tonumber(grants[i + 1]))
-      return pack('<ddddddd', server_now, books.permits_of(grants[i]), interval, rate, 0, 0, score)
-    end
-  end
 end
 
 local total = all + 0
@@ -109,24 +148,49 @@ if total > rate then
 end
 
 if limiter then
-  books.settle(limiter, now, check)
+  local failure = books.settle(limiter, now, check)
+  if failure then
+    return failure
+  end
   balance, oldest = limiter.balance, limiter.oldest
 end
 
+local newer, allowed = -1, balance
+if options then
+  local option = options.newer
+  if option then
+    newer = 0
+    if not (limiter and limiter.starts_afresh) then
+      local grants = call('zrevrangebyscore', permits_key, '+inf', '(' .. ARGV[option + 1], 'limit', '0', NEWEST)
+      for i = 1, #grants do
+        local grant = grants[i]
+        if #grant == 5 + (string.byte(grant) or 0) then
+          local a, b, c, d = string.byte(grant, -4, -1)
+          newer = newer + a + b * 256 + c * 65536 + d * 16777216
+        end
+      end
+    end
+  end
+  option = options.share
+  if option and balance <= SHARED then
+    local thousandths = balance * ARGV[option + 1] + ARGV[option + 2]
+    allowed = math.max(math.min(balance, (thousandths - thousandths % 1000) / 1000), 0)
+  end
+end
+
 local taken, taken_text = total, all
-if balance < total then
+if allowed < total then
   -- Not for all: one after the other. A request that is alone takes nothing.
-  local left, line_stands = balance, false
+  local left, in_line, line_stands = allowed, options and options.line, false
   for i = first_run, last_run, 2 do
     local asked, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
-    local in_line = (i - first_run) / 2 < tonumber(runs_in_line)
-    if asked <= rate and not (in_line and line_stands) then
+    if asked <= rate and not line_stands then
       local granted = math.max(math.min(count, math.floor(left / asked)), 0)
       left = left - granted * asked
       line_stands = in_line and granted < count
     end
   end
-  taken = balance - left
+  taken = allowed - left
   if taken > 0 then
     taken_text = string.format('%d', taken)
     member = pack('<c0I', string.sub(member, 1, -5), taken)
@@ -135,6 +199,9 @@ end
 local reset = oldest and interval - now + oldest or interval
 
 if limiter then
+  if limiter.sets_rate then
+    books.store_set_up(limiter, value_key, permits_key, other_value_key, other_permits_key)
+  end
   books.take_from_oldest(limiter, limiter.excess)
 end
 if taken > 0 then
@@ -143,10 +210,11 @@ if taken > 0 then
   if call('zadd', permits_key, 'nx', score, member) == 0 then
     -- A connection below this client sent the call twice.
     score = call('zscore', permits_key, member)
-    return pack('<ddddddd', server_now, taken, interval, rate, 0, 0, math.floor(tonumber(score)))
+    return pack('<ddddddddddd', server_now, taken, interval, rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, interval)
   end
 end
 
+local lives = -1
 if not limiter then
   if balance ~= stored then
     call('set', value_key, string.format('%d', balance - taken))
@@ -158,23 +226,40 @@ if not limiter then
   elseif gone > 1 then
     call('zremrangebyrank', permits_key, '0', string.format('%d', gone - 1))
   end
-  -- A denial that found the keys as they should be leaves them alone.
-  local time_to_live = (taken > 0 or gone > 0 or check or balance ~= stored) and call('pttl', name) or 0
-  if time_to_live > 0 then
-    call('pexpire', value_key, time_to_live)
-    call('pexpire', permits_key, time_to_live)
-  end
-  if not check then
-    return pack('<ddd', server_now, balance, reset)
+  if keep_alive then
+    call('pexpire', name, keep_alive)
+    call('pexpire', value_key, keep_alive)
+    call('pexpire', permits_key, keep_alive)
+    lives = keep_alive + 0
+  elseif taken > 0 or gone > 0 or check or balance ~= stored then
+    -- A denial that found the keys as they should be leaves them alone.
+    local time_to_live = call('pttl', name)
+    if time_to_live >= 0 then
+      time_to_live = math.max(time_to_live, 1) -- 0 in its last millisecond, which would delete them
+      call('pexpire', value_key, time_to_live)
+      call('pexpire', permits_key, time_to_live)
+    end
   end
 else
   books.write(limiter, taken)
   if taken > 0 or limiter.expired or limiter.excess > 0 or check or balance ~= limiter.value
-      or limiter.keep_alive > 0 then
+      or limiter.sets_rate or limiter.keep_alive > 0 then
     books.renew(limiter)
   end
   counted = limiter.counted
+  lives = limiter.keep_alive > 0 and limiter.keep_alive or -1
+end
+if taken == total or lives > reset + 3 then
+  lives = -1
+end
+
+local tells_more = newer >= 0 or lives >= 0
+if not (limiter or check or tells_more) then
+  return pack('<ddd', server_now, balance, reset)
 end
 local newest = check and call('zrange', permits_key, '-1', '-1', 'withscores')[2]
-local ahead = newest and math.max(math.ceil(newest - now), 0) or 0
-return pack('<dddddd', server_now, balance, reset, rate, ahead, counted)
+local ahead = newest and math.min(math.max(math.ceil(newest - now), 0), LARGEST) or 0
+if not tells_more then
+  return pack('<dddddd', server_now, balance, reset, rate, ahead, counted)
+end
+return pack('<ddddddddddd', server_now, balance, reset, rate, ahead, counted, 0, now, newer, lives, interval)

@@ -14,5 +14,8 @@ local limiter, failure = books.open(name, value, client_value, permits, client_p
 if failure then
   return failure
 end
-books.settle(limiter, now, true)
-return limiter.balance
+failure = books.settle(limiter, now, true)
+if failure then
+  return failure
+end
+return math.max(limiter.balance, 0)

@@ -25,22 +25,23 @@ if tonumber(score) <= now - limiter.interval then
   return 0
 end
 
-local prefix = string.char(#random) .. random
-for _, member in ipairs(redis.call('zrangebyscore', limiter.permits_key, score, score)) do
-  local held = books.permits_of(member)
-  if held and string.sub(member, 1, #prefix) == prefix then
-    local back = math.min(refunded, held)
-    books.settle(limiter, now, summed_rate ~= limiter.rate)
-    -- The grant first: a peer's release is made good out of what remains.
-    if held > back then
-      redis.call('zadd', limiter.permits_key, score, books.pack(random, held - back))
-    end
-    redis.call('zrem', limiter.permits_key, member)
-    books.take_from_oldest(limiter, limiter.excess)
-    books.credit(limiter, back)
-    books.write(limiter, 0)
-    books.renew(limiter)
-    return back
-  end
+local member = books.find_at(limiter.permits_key, score, string.char(#random) .. random)
+if not member then
+  return 0
 end
-return 0
+failure = books.settle(limiter, now, summed_rate ~= limiter.rate)
+if failure then
+  return failure
+end
+local held = books.permits_of(member)
+local back = math.min(refunded, held)
+-- The grant first: a peer's release is made good out of what remains.
+if held > back then
+  redis.call('zadd', limiter.permits_key, score, books.pack(random, held - back))
+end
+redis.call('zrem', limiter.permits_key, member)
+books.take_from_oldest(limiter, limiter.excess)
+books.credit(limiter, back)
+books.write(limiter, 0)
+books.renew(limiter)
+return back

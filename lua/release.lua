@@ -18,7 +18,10 @@ local limiter, failure = books.open(name, value, client_value, permits, client_p
 if failure then
   return failure
 end
-books.settle(limiter, now, summed_rate ~= limiter.rate)
+failure = books.settle(limiter, now, summed_rate ~= limiter.rate)
+if failure then
+  return failure
+end
 books.take_from_oldest(limiter, limiter.excess)
 books.credit(limiter, books.take_from_oldest(limiter, released))
 limiter.value = nil -- it is written anew in any case, as Redisson does

@@ -40,7 +40,7 @@ if type_before and type_before ~= limiter_type then
   redis.call('del', value, client_value, permits, client_permits)
 elseif keep_state then
   redis.call('zremrangebyscore', limiter.permits_key, '-inf', horizon)
-  redis.call('set', limiter.value_key, math.max(tonumber(rate) - used, 0))
+  redis.call('set', limiter.value_key, books.digits(rate - used))
 else
   redis.call('del', limiter.value_key, limiter.permits_key)
 end

@@ -2,9 +2,10 @@
 -- script.rs puts this file in front of each of them, or where one says that it wants it; src/model.rs holds the same
 -- steps in Rust.
 --
--- Two facts carry all of it. A permit taken at T is back at T + interval, inclusive. And the books balance:
--- permits left + permits of the live grants = rate. Every function below that finds them out of balance,
--- because a peer, an eviction or an operator touched one key and not the other, settles them.
+-- Two facts carry all of it. A permit taken at T is back at T + interval, inclusive. And permits left + permits of the
+-- live grants = rate, also where the rate was lowered below what is in use: then the permits left are below zero. Every
+-- function below that finds it violated, because a peer, an eviction or an operator touched one key and not the other,
+-- restores it.
 
 -- Returns the functions that read, settle and write a limiter.
 local function bookkeeping()
@@ -37,11 +38,11 @@ local function bookkeeping()
     return a + b * 256 + c * 65536 + d * 16777216
   end
 
-  -- The whole number that `text` writes, or nil.
+  -- The integer that `text` writes as Redis writes one, or nil. tonumber alone reads much that INCRBY refuses: `5.0`,
+  -- ` 5`, `0x5`, `05`, `+5`.
   local function integer(text)
     local number = tonumber(text)
-    if number and number % 1 == 0 and number >= -LARGEST
-        and (number < LARGEST or text == string.format('%.0f', LARGEST)) then
+    if number and number >= -LARGEST and number <= LARGEST and digits(number) == text then
       return number
     end
   end
@@ -54,12 +55,101 @@ local function bookkeeping()
     return total
   end
 
+  -- Whether the bytes of `member` come before `prefix` and all that begins with it. Lua's own comparison follows the
+  -- server's locale.
+  local function is_before(member, prefix)
+    for i = 1, #prefix do
+      local a, b = string.byte(member, i) or -1, string.byte(prefix, i)
+      if a ~= b then
+        return a < b
+      end
+    end
+    return false
+  end
+
+  -- The grant that begins with `prefix`, its length byte and random bytes, among those of one score, or nil. They are
+  -- ordered by their bytes, so few of them are read, however many there are.
+  local function find_at(key, score, prefix)
+    local first = redis.call('zcount', key, '-inf', '(' .. score)
+    local last = first + redis.call('zcount', key, score, score)
+    local low, high = first, last
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      local member = redis.call('zrange', key, digits(middle), digits(middle))[1]
+      if is_before(member, prefix) then
+        low = middle + 1
+      else
+        high = middle
+      end
+    end
+    local member = low < last and redis.call('zrange', key, digits(low), digits(low))[1]
+    if member and string.sub(member, 1, #prefix) == prefix and permits_of(member) then
+      return member
+    end
+  end
+
+  -- The grant of a call that was scored from `from` to `to`, and its score; `member` is what the call would have left
+  -- where all of it was granted. Reads a page at most: where there are more, and the grant is not among these, it
+  -- returns nil, nil and the score from which to look on.
+  local function find_call(key, member, from, to)
+    local score = redis.call('zscore', key, member)
+    if score then
+      return member, score
+    end
+    local prefix = string.sub(member, 1, -5)
+    local page = redis.call('zrangebyscore', key, digits(from), digits(to), 'withscores', 'limit', '0', PAGE)
+    for i = 1, #page, 2 do
+      if string.sub(page[i], 1, #prefix) == prefix and permits_of(page[i]) then
+        return page[i], page[i + 1]
+      end
+    end
+    if #page < 2 * PAGE then
+      return
+    end
+    local last = math.floor(tonumber(page[#page]))
+    if last > from then
+      return nil, nil, last
+    end
+    -- The page is full of grants of one millisecond.
+    local found = find_at(key, digits(from), prefix)
+    if found then
+      return found, digits(from)
+    end
+    if from < to then
+      return nil, nil, from + 1
+    end
+  end
+
   -- The limiter's settings and the two keys that its type chooses: nil and an error where they cannot be used.
   -- Reads only, and not even that where the caller did and passes the hash's fields and the permits left.
-  local function open(name, value, client_value, permits, client_permits, fields, text)
+  --
+  -- `set_up` holds the settings that the limiter must have: rate, interval, type, keep alive, and whether a limiter that
+  -- is there must have this keep alive too. The limiter that is returned has them; `sets_rate` tells that the hash has
+  -- others, `starts_afresh` that there was none, or one of the other type, and nothing is in use.
+  local function open(name, value, client_value, permits, client_permits, fields, text, set_up)
     local was_read = fields
     fields = fields or redis.call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
-    if not (fields[1] and fields[2] and fields[3]) then
+    local is_there = fields[1] and fields[2] and fields[3]
+    if set_up then
+      if not (fields[1] or fields[2] or fields[3]) and redis.call('exists', name) == 1 then
+        return nil, redis.error_reply('BADSTATE the hash is no rate limiter')
+      end
+      if not is_there or fields[3] == digits(1 - set_up[3]) then
+        local per_client = set_up[3] == 1
+        return {
+          name = name,
+          rate = set_up[1],
+          interval = set_up[2],
+          rate_type = set_up[3],
+          keep_alive = set_up[4],
+          value_key = per_client and client_value or value,
+          permits_key = per_client and client_permits or permits,
+          sets_rate = true,
+          starts_afresh = true,
+        }
+      end
+    end
+    if not is_there then
       return nil, redis.error_reply('UNINITIALIZED the rate limiter has no rate')
     end
     local rate, interval, keep_alive = integer(fields[1]), integer(fields[2]), integer(fields[4] or '0')
@@ -76,28 +166,48 @@ local function bookkeeping()
     if text and not left then
       return nil, redis.error_reply('BADSTATE the permits left are not a whole number')
     end
-    return {
+    local limiter = {
       name = name,
       rate = rate,
       interval = interval,
+      rate_type = tonumber(fields[3]),
       keep_alive = keep_alive,
       value_key = value_key,
       permits_key = per_client and client_permits or permits,
       value = left, -- nil where the key is not there
     }
+    if set_up and (rate ~= set_up[1] or interval ~= set_up[2] or (set_up[5] == 1 and keep_alive ~= set_up[4])) then
+      limiter.sets_rate = true
+      limiter.rate, limiter.interval = set_up[1], set_up[2]
+      if set_up[5] == 1 then
+        limiter.keep_alive = set_up[4]
+      end
+      limiter.value = nil -- the new rate leaves what it has beyond the live grants
+    end
+    return limiter
   end
 
-  -- What is left at `now`, once the grants whose window has passed are back. Reads only, and adds to `limiter`:
+  -- Gives the limiter the settings that `open` was called with. Where it starts afresh, what an earlier limiter left in
+  -- the other keys, which follow, is deleted.
+  local function store_set_up(limiter, ...)
+    redis.call('hset', limiter.name, 'rate', digits(limiter.rate), 'interval', digits(limiter.interval),
+      'type', digits(limiter.rate_type), 'keepAliveTime', digits(limiter.keep_alive))
+    if limiter.starts_afresh then
+      redis.call('del', ...)
+    end
+  end
+
+  -- What is left at `now`, once the grants whose window has passed are back: nil, or an error where a grant's score
+  -- cannot be used. Reads only, and adds to `limiter`:
   --   horizon   grants up to this score are over
   --   expired   whether there are any
-  --   balance   the permits left
+  --   balance   the permits left; below zero where more than the rate is in use
   --   oldest    score of the oldest live grant, nil where there is none
   --   used      permits of the live grants where they were summed, less `excess`; else nil
   --   excess    permits that the live grants hold although a peer's release gave them back
-  --   counted   how many live grants were summed; 0 also where they hold more than the rate, so that whoever goes by
-  --             it has them summed again
+  --   counted   how many live grants were summed
   -- Summing the live grants costs time, so it is done only where it is needed: to replace a lost value, when `check`
-  -- asks for it, and when others are over and the books may not balance: because there are few, so that it costs
+  -- asks for it, and when others are over and the numbers may not agree: because there are few, so that it costs
   -- nothing, or because already their number is too large. Where each holds one permit, their number is their sum.
   local function settle(limiter, now, check)
     local rate, value, key = limiter.rate, limiter.value, limiter.permits_key
@@ -105,6 +215,10 @@ local function bookkeeping()
     limiter.expired = false
     limiter.excess = 0
     limiter.counted = 0
+    limiter.balance = rate
+    if limiter.starts_afresh then
+      return
+    end
 
     local freed, gone = 0, 0
     local oldest = redis.call('zrange', key, '0', '0', 'withscores')
@@ -117,11 +231,13 @@ local function bookkeeping()
       end
     end
     if not oldest[1] then
-      limiter.balance = rate -- nothing is out, so everything is here
-      return
+      return -- nothing is out, so everything is here
     end
 
     limiter.oldest = math.floor(tonumber(oldest[2]))
+    if limiter.oldest >= LARGEST then
+      return redis.error_reply('BADSTATE the score of a grant is no time')
+    end
     limiter.balance = math.min((value or 0) + freed, rate)
     local must_sum = not value or check
     if limiter.expired and not must_sum then
@@ -132,13 +248,18 @@ local function bookkeeping()
     if must_sum then
       local live = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf')
       local used = sum(live)
-      -- What is left beside more grants than that leaves room for was raised by a peer's release.
-      local left = math.max(math.min(value or 0, rate), 0)
-      limiter.excess = math.min(math.max(used - (rate - left), 0), left)
+      if value then
+        -- What is left beside more grants than that leaves room for was raised by a peer's release. A peer that lowers
+        -- the rate below what is in use writes 0, so what is above that is all that can be a release.
+        local left = math.min(value, rate)
+        limiter.excess = math.max(used - (rate - left), 0) -- exact up to 2^53
+        if left >= 0 then
+          limiter.excess = math.min(limiter.excess, left)
+        end
+      end
       limiter.used = used - limiter.excess
-      -- A rate that was lowered may be below what is in use.
-      limiter.balance = math.max(rate - limiter.used, 0)
-      limiter.counted = limiter.used <= rate and #live or 0
+      limiter.balance = rate - limiter.used
+      limiter.counted = #live
     end
   end
 
@@ -174,7 +295,7 @@ local function bookkeeping()
   local function credit(limiter, permits)
     if limiter.used then
       limiter.used = limiter.used - permits
-      limiter.balance = math.max(limiter.rate - math.max(limiter.used, 0), 0)
+      limiter.balance = limiter.rate - limiter.used
     else
       limiter.balance = math.min(limiter.balance + permits, limiter.rate)
     end
@@ -183,16 +304,17 @@ local function bookkeeping()
   -- Writes what settle found: the permits left, after `taken` of them were, and the grants that are over.
   local function write(limiter, taken)
     if limiter.value == nil or limiter.balance ~= limiter.value then
-      redis.call('set', limiter.value_key, limiter.balance - taken)
+      redis.call('set', limiter.value_key, digits(limiter.balance - taken))
     elseif taken > 0 then
-      redis.call('decrby', limiter.value_key, taken)
+      redis.call('decrby', limiter.value_key, digits(taken))
     end
     if limiter.expired then
       redis.call('zremrangebyscore', limiter.permits_key, '-inf', limiter.horizon)
     end
   end
 
-  -- Keep alive where the limiter has one, else the time to live of the hash for the keys beside it.
+  -- Keep alive where the limiter has one, else the time to live of the hash for the keys beside it. In its last
+  -- millisecond the hash has 0 left; that would delete the others, and to leave it out would have them stay for ever.
   local function renew(limiter)
     if limiter.keep_alive > 0 then
       redis.call('pexpire', limiter.name, limiter.keep_alive)
@@ -201,7 +323,8 @@ local function bookkeeping()
       return
     end
     local left = redis.call('pttl', limiter.name)
-    if left > 0 then
+    if left >= 0 then
+      left = math.max(left, 1)
       redis.call('pexpire', limiter.value_key, left)
       redis.call('pexpire', limiter.permits_key, left)
     end
@@ -213,7 +336,11 @@ local function bookkeeping()
     permits_of = permits_of,
     digits = digits,
     sum = sum,
+    integer = integer,
+    find_at = find_at,
+    find_call = find_call,
     open = open,
+    store_set_up = store_set_up,
     settle = settle,
     take_from_oldest = take_from_oldest,
     credit = credit,

@@ -18,7 +18,7 @@ use crate::permit::Random;
 /// limiter.try_set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
 /// assert!(matches!(limiter.check(3).await?, Decision::Granted { limit: 5, remaining: 2, .. }));
 /// let Decision::Denied { retry_after, .. } = limiter.check(3).await? else { panic!() };
-/// assert_eq!(retry_after, Duration::from_millis(1003));
+/// assert_eq!(retry_after, Duration::from_secs(1));
 /// # Ok(()) }
 /// ```
 #[derive(Debug, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub enum Decision {
     /// There were not enough permits; nothing was taken.
     #[non_exhaustive]
     Denied {
-        /// When it is worth asking again: 3 ms after the first of the permits in use are back. A large request may
-        /// have to ask more than once.
+        /// When it is worth asking again: once the first of the permits in use are back. A large request may have to ask
+        /// more than once.
         retry_after: Duration,
         /// The permits of one interval.
         limit: u64,
@@ -117,8 +117,10 @@ impl Grant {
 /// Whether a request that was the only one of its call was granted.
 #[inline]
 pub(crate) fn is_granted(name: &str, permits: u32, answer: &Answer) -> Result<bool> {
-    check_fits(name, permits, answer.rate)?;
-    Ok(Requests::one(permits).taken(answer.balance, answer.rate) > 0)
+    if !answer.found {
+        check_fits(name, permits, answer.rate)?;
+    }
+    Ok(Requests::one(permits).taken(answer) > 0)
 }
 
 /// Refuses permits that exceed the rate.
@@ -161,7 +163,9 @@ pub(crate) fn decision(
     left: i64,
     answer: &Answer,
 ) -> Result<Decision> {
-    check_fits(name, permits, answer.rate)?;
+    if !is_granted {
+        check_fits(name, permits, answer.rate)?;
+    }
     let limit = answer.rate as u64;
     let remaining = left.max(0) as u64;
     let reset = answer.reset();
@@ -178,6 +182,6 @@ pub(crate) fn decision(
             delay: Duration::ZERO,
         }
     } else {
-        Decision::denied(answer.wait(), limit, remaining, reset)
+        Decision::denied(answer.retry_after(), limit, remaining, reset)
     })
 }

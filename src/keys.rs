@@ -4,6 +4,8 @@
 //! once for this client. They carry the name in braces, so that a cluster keeps all five in one slot; a name that
 //! has a brace of its own stays bare, as Redisson does it.
 
+use smallvec::SmallVec;
+
 use crate::error::Error;
 use crate::rate::RateType;
 
@@ -32,11 +34,22 @@ impl Keys {
     }
 
     /// Those that an acquire of a limiter of this type touches.
-    pub(crate) fn of_type(&self, rate_type: RateType) -> [&str; 3] {
+    fn of_type(&self, rate_type: RateType) -> [&str; 3] {
         match rate_type {
             RateType::Overall => [&self.name, &self.value, &self.permits],
             RateType::PerClient => [&self.name, &self.client_value, &self.client_permits],
         }
+    }
+
+    /// Those that an acquire names: the ones of its type, and where it may set the limiter up also those of the other.
+    pub(crate) fn of_acquire(&self, rate_type: RateType, sets_up: bool) -> SmallVec<[&str; 5]> {
+        let mut keys = SmallVec::new();
+        keys.extend(self.of_type(rate_type));
+        if sets_up {
+            let [_name, others @ ..] = self.of_type(rate_type.other());
+            keys.extend(others);
+        }
+        keys
     }
 
     /// All, in the order in which every other script takes them.

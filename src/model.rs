@@ -4,9 +4,9 @@
 //! and the same state. The in-memory backend is this model behind a lock.
 //!
 //! A limiter is a hash with its settings and, for all clients or for each one, a [`Pool`]: the permits left and the
-//! live grants. A permit taken at T is back at T + interval, inclusive. The books balance: permits left + permits of
-//! the live grants = rate. Where a peer's call, or a key that went away, left them out of balance, [`settle`] finds
-//! it as the script's namesake does.
+//! live grants. A permit taken at T is back at T + interval, inclusive. Permits left + permits of the live grants =
+//! rate, also where the rate was lowered below what is in use: then the permits left are below zero. Where a peer's
+//! call, or a key that was lost, left it otherwise, [`settle`](Pool::settle) finds it as the script's namesake does.
 //!
 //! What an acquire runs through is inlined, so that its settings and sums stay in registers: else copying them through
 //! memory takes as long as deciding.
@@ -16,17 +16,22 @@ mod grants;
 mod joint;
 mod rates;
 mod requests;
+#[cfg(test)]
+mod retry;
 
 use std::collections::BTreeMap;
 
 use crate::decision::Grant;
 use crate::permit::Random;
 use crate::rate::RateType;
+use joint::Change;
 
 pub(crate) use expiry::{Condition, Expiry, Timed};
 pub(crate) use grants::Grants;
 pub(crate) use joint::SetUp;
-pub(crate) use requests::{Answer, Requests, Run};
+#[cfg(test)]
+pub(crate) use requests::Run;
+pub(crate) use requests::{Answer, Requests, Share};
 
 /// So many grants are summed without a thought.
 const FEW: i64 = 32;
@@ -67,15 +72,28 @@ pub(crate) struct Window {
     pub(crate) clients: BTreeMap<String, Pool>,
 }
 
-/// One sending of a list of requests.
+/// A list of requests, as one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Acquire {
     /// Names the call, however often it is sent.
     pub(crate) random: Random,
-    pub(crate) sent_before: bool,
     /// The rate at which the caller had the live grants summed lately.
     pub(crate) summed_rate: Option<i64>,
     pub(crate) requests: Requests,
+    /// Has the answer tell how many grants have a higher score than this.
+    pub(crate) newer_than: Option<i64>,
+    /// The settings that the limiter must have.
+    pub(crate) set_up: Option<SetUp>,
+}
+
+/// What a call does whose earlier attempts may have been granted, or may still arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Retry {
+    /// The last deadline of the attempts before, in ms of the server's clock: none of them does anything after it.
+    pub(crate) previous_deadline: i64,
+    /// The times, in ms, that one of them can have scored its grant with.
+    pub(crate) from: i64,
+    pub(crate) to: i64,
 }
 
 /// What `settle` found.
@@ -88,8 +106,7 @@ struct Settled {
     used: Option<i64>,
     /// Permits that the live grants hold although a peer's release gave them back.
     excess: i64,
-    /// How many live grants were summed; 0 also where they hold more than the rate, so that whoever goes by it has them
-    /// summed again.
+    /// How many live grants were summed.
     counted: u64,
 }
 
@@ -99,7 +116,7 @@ impl Settled {
         match &mut self.used {
             Some(used) => {
                 *used -= permits;
-                self.balance = (rate - (*used).max(0)).max(0);
+                self.balance = rate - *used;
             }
             None => self.balance = (self.balance + permits).min(rate),
         }
@@ -137,20 +154,43 @@ impl Window {
         client: &str,
         call: &Acquire,
     ) -> Result<Answer, NotInitialized> {
-        let mut open = self.open(client, at.server)?;
-        let Settings { rate, interval, .. } = open.settings;
-        if call.sent_before
-            && let Some((score, permits)) = open.pool.grants().find(&call.random)
-        {
-            return Ok(Answer::new(score, rate, i64::from(permits), interval));
+        let (mut sets_rate, mut stored_rate) = (false, None);
+        if call.set_up.is_some() {
+            self.drop_expired(client, at.server);
+            stored_rate = self.settings.get().map(|settings| settings.rate);
+            let change = SetUp::change(call.set_up, self.settings.get())?;
+            if let Change::Settings(new) | Change::Afresh(new) = change {
+                if !call.requests.any_fits(new.rate) {
+                    return Ok(Answer::new(at.now, new.rate, 0, new.interval));
+                }
+                sets_rate = true;
+                self.apply(&change, at, client);
+            }
         }
+        let mut open = self.open(client, at.server)?;
+        let Settings {
+            rate,
+            interval,
+            keep_alive,
+            ..
+        } = open.settings;
         if !call.requests.any_fits(rate) {
             return Ok(Answer::new(at.now, rate, 0, interval));
         }
 
-        let check = call.summed_rate != Some(rate);
+        let check = call.summed_rate.is_none()
+            || call.summed_rate != if sets_rate { stored_rate } else { Some(rate) };
         let settled = open.settle(at.now, check);
-        let taken = call.requests.taken(settled.balance, rate);
+        let reset = settled
+            .oldest
+            .map_or(interval, |oldest| interval - at.now + oldest);
+        let newer = call.newer_than.map(|score| open.pool.grants().newer(score));
+        let answer = Answer {
+            newer,
+            interval: newer.map(|_| interval),
+            ..Answer::new(at.now, rate, settled.balance, reset)
+        };
+        let taken = call.requests.taken(&answer);
 
         if settled.excess > 0 {
             open.pool
@@ -168,19 +208,20 @@ impl Window {
             || settled.excess > 0
             || open.pool.value.get() != Some(&settled.balance);
         open.write(&settled, taken);
-        if is_changed || check || open.settings.keep_alive > 0 {
+        if is_changed || check || sets_rate || keep_alive > 0 {
             open.renew(at.server);
         }
 
         let newest = check.then(|| open.pool.grants().newest()).flatten();
-        let reset = settled
-            .oldest
-            .map_or(interval, |oldest| interval - at.now + oldest);
-        Ok(Answer {
+        let answer = Answer {
             ahead: newest.map_or(0, |score| (score - at.now).max(0)),
             counted: settled.counted,
-            ..Answer::new(at.now, rate, settled.balance, reset)
-        })
+            ..answer
+        };
+        if keep_alive > 0 && taken < call.requests.total() {
+            return Ok(answer.with_life(keep_alive));
+        }
+        Ok(answer)
     }
 
     /// Gives permits back without naming their grant: they come out of the oldest live grants.
@@ -231,13 +272,14 @@ impl Window {
         Ok(back)
     }
 
-    /// How many permits an acquire would find.
+    /// How many permits an acquire would find; none where more than the rate is in use.
     pub(crate) fn available_permits(
         &mut self,
         at: At,
         client: &str,
     ) -> Result<i64, NotInitialized> {
-        Ok(self.open(client, at.server)?.settle(at.now, true).balance)
+        let settled = self.open(client, at.server)?.settle(at.now, true);
+        Ok(settled.balance.max(0))
     }
 }
 
@@ -262,7 +304,8 @@ impl Open<'_> {
         }
     }
 
-    /// Keep alive where the limiter has one, else the time to live of the hash for the keys beside it.
+    /// Keep alive where the limiter has one, else the time to live of the hash for the keys beside it. In its last
+    /// millisecond these live that one longer: none may stay for ever.
     #[inline]
     fn renew(&mut self, server: i64) {
         let Self {
@@ -274,10 +317,8 @@ impl Open<'_> {
             let at = server + settings.keep_alive;
             hash.expire_at(at);
             pool.expire_at(at);
-        } else if let Some(at) = hash.expires_at()
-            && at > server
-        {
-            pool.expire_at(at);
+        } else if let Some(at) = hash.expires_at() {
+            pool.expire_at(at.max(server + 1));
         }
     }
 }
@@ -318,14 +359,18 @@ impl Pool {
         if value.is_none() || check || (over > 0 && (live > room || (live <= FEW && live != room)))
         {
             let used = grants.permits_after(over);
-            // What is left beside more grants than that leaves room for was raised by a peer's release.
-            let left = value.unwrap_or(0).clamp(0, rate);
-            settled.excess = (used + left - rate).clamp(0, left);
+            if let Some(value) = value {
+                // What is left beside more grants than that leaves room for was raised by a peer's release. A peer that
+                // lowers the rate below what is in use writes 0, so what is above that is all that can be a release.
+                let left = value.min(rate);
+                let most = if left < 0 { used } else { left };
+                settled.excess = (used + left - rate).clamp(0, most);
+            }
             let used = used - settled.excess;
             settled.used = Some(used);
-            // A rate that was lowered may be below what is in use.
-            settled.balance = (rate - used).max(0);
-            settled.counted = if used <= rate { live as u64 } else { 0 };
+            // Below zero where the rate was lowered below what is in use.
+            settled.balance = rate - used;
+            settled.counted = live as u64;
         }
         settled
     }

@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use byteorder::{ByteOrder, LittleEndian};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -12,17 +13,47 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// The random bytes that name a grant.
 pub(crate) type Random = [u8; 16];
 
-/// What a process counts on from: its own random 128 bits, so that a call costs no system call.
+/// What a process counts on from: its own random 128 bits.
 static START: LazyLock<u128> = LazyLock::new(|| uuid::Uuid::new_v4().as_u128());
 
-/// Bytes that no other call has. They ascend, so that the grants of one millisecond are put down in their order.
+/// The id of a call: bytes that no other call has, also of a process whose memory was cloned from this one's (a fork, a
+/// snapshot of a machine that is restored twice).
 pub(crate) fn new_random() -> Random {
-    static CALLS: AtomicU64 = AtomicU64::new(0);
-    let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    START.wrapping_add(u128::from(call)).to_be_bytes()
+    static IDS: LazyLock<CallIds> = LazyLock::new(|| CallIds::after(*START as u64));
+    IDS.next()
 }
 
-/// Bytes as [`new_random`] makes them, for one who counts alone: threads that count together wait for one another.
+/// Makes call ids. Eight bytes count on, so that the ids ascend and the grants of one millisecond stand in the order of
+/// their calls; eight come from the operating system each time, because a clone counts on from the same number.
+#[derive(Debug)]
+struct CallIds {
+    next: AtomicU64,
+}
+
+impl CallIds {
+    fn after(start: u64) -> Self {
+        Self {
+            next: AtomicU64::new(start),
+        }
+    }
+
+    fn next(&self) -> Random {
+        let count = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut random = [0; 8];
+        if getrandom::fill(&mut random).is_err() {
+            // A system that has none: what changes between clones is the time.
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            random = (now.unwrap_or_default().as_nanos() as u64).to_be_bytes();
+        }
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&count.to_be_bytes());
+        id[8..].copy_from_slice(&random);
+        id
+    }
+}
+
+/// Ids of calls on a limiter in this process's memory, which a clone of the process does not share: so they are only counted,
+/// and by each limiter for itself, because threads that count together wait for one another.
 #[derive(Debug)]
 pub(crate) struct Names {
     next: u128,
@@ -30,7 +61,7 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn new() -> Self {
-        // The upper half tells the counters apart; it is 0 for `new_random`.
+        // The upper half tells the counters apart.
         static COUNTERS: AtomicU64 = AtomicU64::new(1);
         let counter = COUNTERS.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -82,6 +113,15 @@ mod tests {
     fn no_two_calls_have_the_same_name() {
         let names: std::collections::HashSet<_> = (0..100_000).map(|_| new_random()).collect();
         assert_eq!(names.len(), 100_000);
+    }
+
+    #[test]
+    fn a_clone_of_a_process_makes_other_ids_and_both_make_ascending_ones() {
+        let (original, clone) = (CallIds::after(7), CallIds::after(7));
+        let ids = |of: &CallIds| (0..1_000).map(|_| of.next()).collect::<Vec<_>>();
+        let (ids, others) = (ids(&original), ids(&clone));
+        assert!(ids.is_sorted() && others.is_sorted());
+        assert!(ids.iter().all(|id| !others.contains(id)));
     }
 
     #[test]

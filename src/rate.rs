@@ -19,6 +19,13 @@ pub enum RateType {
 }
 
 impl RateType {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Overall => Self::PerClient,
+            Self::PerClient => Self::Overall,
+        }
+    }
+
     /// How the hash writes it.
     pub(crate) fn code(self) -> i64 {
         match self {

@@ -35,6 +35,7 @@ scripts! {
     ACQUIRE = "acquire.lua";
     ACQUIRE_EACH = "acquire_each.lua";
     REFUND = "refund.lua";
+    RECLAIM = "reclaim.lua";
     RELEASE = "release.lua";
     AVAILABLE_PERMITS = "available_permits.lua";
     TRY_SET_RATE = "try_set_rate.lua";
@@ -115,6 +116,16 @@ impl Args {
     #[must_use]
     pub(crate) fn flag(self, flag: bool) -> Self {
         self.bytes(if flag { b"1" } else { b"0" })
+    }
+
+    /// All of other arguments.
+    #[must_use]
+    pub(crate) fn all(self, others: &Self) -> Self {
+        others.iter().fold(self, Self::bytes)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
     }
 
     /// `1`, or the empty string.

@@ -1,7 +1,7 @@
 //! Where limiters are kept. A [`Store`] is one client's; a [`LimiterStore`] is one limiter of it, and each of its methods
 //! is one atomic step.
 
-mod acquire_call;
+pub(crate) mod acquire_call;
 pub(crate) mod memory;
 pub(crate) mod redis;
 
@@ -83,10 +83,16 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     /// When a call that starts now returns at the latest.
     fn call_deadline(&self) -> Instant;
 
-    /// Whether other clients may ask the same limiter.
+    /// Whether other clients may wait for permits of the same limiter.
     fn may_have_peers(&self) -> bool {
         true
     }
+
+    /// A driver asks for waiters of this client from now on, for a store that counts who waits.
+    fn driver_started(&self) {}
+
+    /// It has ended.
+    fn driver_ended(&self) {}
 
     /// Decides a call. It returns by `deadline`. A call may be passed in again, after an error or at the same time, and is
     /// granted at most once.

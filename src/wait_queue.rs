@@ -19,12 +19,13 @@
 
 mod driver;
 mod plain;
+mod sharing;
 #[cfg(test)]
 mod slow_store;
 mod state;
 mod waiter;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,8 +43,9 @@ use plain::{Decided, Plain, Request};
 use state::{Known, State, Waiter};
 use waiter::{FirstTry, Ticket};
 
-/// How long the line waits at most before it asks again: other processes may release permits or change the rate.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// How long the line waits at most before it asks again: other processes may release permits or change the rate. With the
+/// time for which permits are left to others it makes a second.
+const LONGEST_SLEEP: Duration = Duration::from_millis(850);
 
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,
@@ -55,6 +57,8 @@ struct Line {
     store: Arc<dyn LimiterStore>,
     state: Mutex<State>,
     has_warned_of_skew: AtomicBool,
+    /// All permits that calls of this process were granted.
+    own: AtomicU64,
 }
 
 impl WaitQueue {
@@ -63,6 +67,7 @@ impl WaitQueue {
             store,
             state: Mutex::default(),
             has_warned_of_skew: AtomicBool::new(false),
+            own: AtomicU64::new(0),
         });
         Self {
             plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&line)))),
@@ -189,9 +194,15 @@ impl Line {
         self.state().permits_freed();
     }
 
+    fn own(&self) -> u64 {
+        self.own.load(Ordering::Relaxed)
+    }
+
     /// Makes a call.
     async fn call(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
         let answer = self.store.acquire(call, deadline).await?;
+        let taken = call.requests.taken(&answer).unsigned_abs();
+        self.own.fetch_add(taken, Ordering::Relaxed);
         if answer.ahead > 0 && !self.has_warned_of_skew.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 limiter = %self.name(),

@@ -13,49 +13,19 @@
 algorithms.shared_rate = function(keys, numbers, now, random, sent_before)
   local books = bookkeeping()
   local name, value, client_value, permits, client_permits = unpack(keys)
-  local rate, interval, limiter_type, keep_alive, keep_alive_counts = unpack(numbers)
+  local set_up = numbers[1] > 0 and numbers or nil
 
-  local fields = redis.call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
-  local is_there = fields[1] and fields[2] and fields[3]
-  local is_of_other_type = fields[3] == digits(1 - limiter_type)
-  if not (fields[1] or fields[2] or fields[3]) and redis.call('exists', name) == 1 then
-    return bad_state('the hash is no rate limiter')
+  local limiter, failure = books.open(name, value, client_value, permits, client_permits, nil, nil, set_up)
+  if failure then
+    return nil, failure
   end
-  local starts_afresh = rate > 0 and (not is_there or is_of_other_type)
-  local sets_rate = starts_afresh
-  local limiter
-  if starts_afresh then
-    limiter = {
-      name = name,
-      rate = rate,
-      interval = interval,
-      keep_alive = keep_alive,
-      value_key = limiter_type == 1 and client_value or value,
-      permits_key = limiter_type == 1 and client_permits or permits,
-      balance = rate,
-      excess = 0,
-    }
-  else
-    local text = redis.call('get', fields[3] == '1' and client_value or value)
-    local failure
-    limiter, failure = books.open(name, value, client_value, permits, client_permits, fields, text)
-    if failure then
-      return nil, failure
-    end
-    sets_rate = rate > 0 and (limiter.rate ~= rate or limiter.interval ~= interval
-      or (keep_alive_counts == 1 and limiter.keep_alive ~= keep_alive))
-    if sets_rate then
-      limiter.rate, limiter.interval = rate, interval
-      if keep_alive_counts == 1 then
-        limiter.keep_alive = keep_alive
-      end
-      limiter.value = nil -- the new rate leaves what it has beyond the live grants
-    end
-    books.settle(limiter, now, redis.call('zcard', limiter.permits_key) <= FEW)
+  failure = books.settle(limiter, now, not limiter.starts_afresh and redis.call('zcard', limiter.permits_key) <= FEW)
+  if failure then
+    return nil, failure
   end
 
   local balance, taken, score = limiter.balance, 0, nil
-  if sent_before and not starts_afresh then
+  if sent_before and not limiter.starts_afresh then
     -- An earlier sending that got through left a member with these bytes. What it holds, used as the balance, leads to the
     -- same answers.
     local grants = redis.call('zrange', limiter.permits_key, 0, -1, 'withscores')
@@ -86,7 +56,7 @@ algorithms.shared_rate = function(keys, numbers, now, random, sent_before)
     ask = function(cost)
       local remaining = balance - taken
       local granted = cost <= remaining
-      return granted, granted and remaining - cost or remaining, math.max(reset + 3, 1), math.max(reset, 0), 0
+      return granted, granted and remaining - cost or math.max(remaining, 0), math.max(reset, 1), math.max(reset, 0), 0
     end,
     charge = function(cost)
       take_excess()
@@ -97,12 +67,8 @@ algorithms.shared_rate = function(keys, numbers, now, random, sent_before)
       if score then
         return
       end
-      if sets_rate then
-        redis.call('hset', name, 'rate', digits(limiter.rate), 'interval', digits(limiter.interval),
-          'type', digits(limiter_type), 'keepAliveTime', digits(limiter.keep_alive))
-      end
-      if starts_afresh then
-        redis.call('del', value, client_value, permits, client_permits)
+      if limiter.sets_rate then
+        books.store_set_up(limiter, value, client_value, permits, client_permits)
       end
       if taken > 0
           and redis.call('zadd', limiter.permits_key, 'nx', digits(now), books.pack(random, taken)) == 0 then

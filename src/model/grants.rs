@@ -7,6 +7,8 @@ use bytes::Bytes;
 use crate::decision::Grant;
 use crate::permit::{self, Random};
 
+const NEWEST: usize = 100;
+
 /// A member: ours without its own allocation, a peer's as its bytes, in a box so that it does not make ours larger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Member {
@@ -86,6 +88,14 @@ impl Entry {
     fn permits(&self) -> i64 {
         self.member.permits()
     }
+}
+
+/// A grant that was looked for.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) score: i64,
+    pub(super) permits: u32,
 }
 
 /// Members in ascending order. New ones nearly always go to the end, and old ones leave from the front.
@@ -183,13 +193,21 @@ impl Grants {
         self.entries.drain(..over);
     }
 
-    /// Score and permits of the grant with these random bytes.
-    pub(super) fn find(&self, random: &Random) -> Option<(i64, u32)> {
-        let entry = self
-            .entries
-            .iter()
-            .find(|entry| entry.member.is_named(random))?;
-        Some((entry.score, entry.permits() as u32))
+    /// What the grants with a higher score hold, of the newest at most.
+    pub(super) fn newer(&self, score: i64) -> i64 {
+        let older = self.entries.partition_point(|entry| entry.score <= score);
+        let first = older.max(self.entries.len().saturating_sub(NEWEST));
+        self.permits_after(first)
+    }
+
+    /// The grants with these random bytes, in their order.
+    #[cfg(test)]
+    pub(super) fn find(&self, random: &Random) -> impl Iterator<Item = Found> {
+        let named = { self.entries.iter() }.filter(|entry| entry.member.is_named(random));
+        named.map(|entry| Found {
+            score: entry.score,
+            permits: entry.permits() as u32,
+        })
     }
 
     /// Takes permits out of the oldest grants but the first so many, whole ones first, and tells how many it found.

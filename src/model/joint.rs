@@ -23,7 +23,7 @@ pub(crate) struct Found {
 }
 
 /// What has to be done to the limiter before it is asked.
-enum Change {
+pub(super) enum Change {
     None,
     /// It gets these settings and keeps what is in use.
     Settings(Settings),
@@ -32,7 +32,10 @@ enum Change {
 }
 
 impl SetUp {
-    fn change(set_up: Option<Self>, stored: Option<&Settings>) -> Result<Change, NotInitialized> {
+    pub(super) fn change(
+        set_up: Option<Self>,
+        stored: Option<&Settings>,
+    ) -> Result<Change, NotInitialized> {
         let Some(Self {
             mut settings,
             keep_alive_counts,
@@ -103,20 +106,7 @@ impl Window {
         let Ok(change) = SetUp::change(set_up, self.settings.get()) else {
             return;
         };
-        match change {
-            Change::None => {}
-            Change::Settings(settings) => {
-                self.store(at, settings);
-                if let Ok(open) = self.open(client, at.server) {
-                    open.pool.value.remove(); // the new rate leaves what it has beyond the live grants
-                }
-            }
-            Change::Afresh(settings) => {
-                self.store(at, settings);
-                self.overall = Pool::default();
-                self.clients.remove(client);
-            }
-        }
+        self.apply(&change, at, client);
         let Ok(mut open) = self.open(client, at.server) else {
             return;
         };
@@ -130,5 +120,23 @@ impl Window {
         }
         open.write(&settled, permits);
         open.renew(at.server);
+    }
+
+    /// Gives the limiter the settings that it must have.
+    pub(super) fn apply(&mut self, change: &Change, at: At, client: &str) {
+        match *change {
+            Change::None => {}
+            Change::Settings(settings) => {
+                self.store(at, settings);
+                if let Ok(open) = self.open(client, at.server) {
+                    open.pool.value.remove(); // the new rate leaves what it has beyond the live grants
+                }
+            }
+            Change::Afresh(settings) => {
+                self.store(at, settings);
+                self.overall = Pool::default();
+                self.clients.remove(client);
+            }
+        }
     }
 }

@@ -65,7 +65,7 @@ impl Window {
                 open.pool
                     .change_grants(|grants| grants.drop_first(grants.over(horizon)));
                 let used = open.pool.grants().permits_after(0);
-                open.pool.value.set((rate.permits - used).max(0));
+                open.pool.value.set(rate.permits - used);
             }
         } else {
             self.clear_pool(rate.rate_type, client);

@@ -1,9 +1,9 @@
 //! A list of requests and the answer to it.
 //!
 //! A list is kept as runs of equal requests, so that the script's work does not grow with the callers. It answers for
-//! the whole list with the rate and the permits that were left before it; `serve` then tells each request's answer,
-//! here and in the script by the same rule. For a call that was sent twice the balance is what its one member holds:
-//! the same requests fit into that, so the answers are the same.
+//! the whole list with the rate and the permits that were left before it; [`Requests::served`] then works out each
+//! request's answer, here and in the script by the same rule. For a call of which an earlier attempt was granted the
+//! balance is what its one member holds: the same requests fit into that, so the answers are the same.
 
 use std::time::Duration;
 
@@ -20,36 +20,55 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Requests {
     pub(crate) runs: SmallVec<[Run; 1]>,
-    /// How many runs, from the front, stand in line: there the first denial denies all behind it.
-    pub(crate) runs_in_line: usize,
+    /// Whether they stand in line: then the first denial denies all behind it.
+    pub(crate) in_line: bool,
+    /// How much of the balance they may take; all of it where there is none.
+    pub(crate) share: Option<Share>,
+}
+
+/// A share of the permits left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// Thousandths of the balance, 0 to 1000.
+    pub(crate) permille: i64,
+    /// Thousandths of a permit, beyond that: up to 2^50, or below zero as much.
+    pub(crate) credit: i64,
+}
+
+/// Of more permits than that a share is no less than all.
+const SHARED: i64 = 1 << 40;
+
+impl Share {
+    fn of(self, balance: i64) -> i64 {
+        if balance > SHARED {
+            return balance;
+        }
+        let thousandths = balance
+            .saturating_mul(self.permille)
+            .saturating_add(self.credit);
+        thousandths.div_euclid(1000).min(balance).max(0)
+    }
 }
 
 /// The rule by which a list is served, one run after another.
-pub(crate) struct Serving {
+struct Serving {
     rate: i64,
     left: i64,
+    in_line: bool,
     line_stands: bool,
 }
 
 impl Serving {
-    pub(crate) fn new(balance: i64, rate: i64) -> Self {
-        Self {
-            rate,
-            left: balance,
-            line_stands: false,
-        }
-    }
-
     /// How many of a run's requests are granted, always the first ones. Requests above the rate are passed over.
     #[inline]
-    pub(crate) fn serve(&mut self, run: Run, in_line: bool) -> u32 {
+    fn serve(&mut self, run: Run) -> u32 {
         let permits = i64::from(run.permits);
-        if permits > self.rate || (in_line && self.line_stands) {
+        if permits > self.rate || self.line_stands {
             return 0;
         }
         let granted = i64::from(run.count).min(self.left.max(0) / permits);
         self.left -= granted * permits;
-        self.line_stands = in_line && granted < i64::from(run.count);
+        self.line_stands = self.in_line && granted < i64::from(run.count);
         granted as u32
     }
 }
@@ -59,7 +78,8 @@ impl Requests {
     pub(crate) fn one(permits: u32) -> Self {
         Self {
             runs: SmallVec::from_buf([Run { permits, count: 1 }]),
-            runs_in_line: 0,
+            in_line: false,
+            share: None,
         }
     }
 
@@ -67,16 +87,17 @@ impl Requests {
     pub(crate) fn plain(permits: impl Iterator<Item = u32>) -> Self {
         Self {
             runs: runs_of(permits),
-            runs_in_line: 0,
+            in_line: false,
+            share: None,
         }
     }
 
     /// Requests in line: the first denial denies all behind it.
-    pub(crate) fn in_line(permits: impl Iterator<Item = u32>) -> Self {
-        let runs = runs_of(permits);
+    pub(crate) fn in_line(permits: impl Iterator<Item = u32>, share: Option<Share>) -> Self {
         Self {
-            runs_in_line: runs.len(),
-            runs,
+            runs: runs_of(permits),
+            in_line: true,
+            share,
         }
     }
 
@@ -90,18 +111,74 @@ impl Requests {
         self.runs.iter().any(|run| i64::from(run.permits) <= rate)
     }
 
-    /// Each run and how many of its requests are granted from `balance` permits.
-    #[inline]
-    pub(crate) fn served(&self, balance: i64, rate: i64) -> impl Iterator<Item = (Run, u32)> {
-        let mut serving = Serving::new(balance, rate);
-        let runs = self.runs.iter().enumerate();
-        runs.map(move |(i, &run)| (run, serving.serve(run, i < self.runs_in_line)))
+    /// The permits of all requests together.
+    pub(crate) fn total(&self) -> i64 {
+        let runs = self.runs.iter();
+        runs.map(|run| i64::from(run.permits) * i64::from(run.count))
+            .sum()
     }
 
-    /// The permits that the list takes from `balance`.
+    /// Each run and how many of its requests are granted.
     #[inline]
-    pub(crate) fn taken(&self, balance: i64, rate: i64) -> i64 {
-        self.served(balance, rate)
+    pub(crate) fn served(&self, answer: &Answer) -> impl Iterator<Item = (Run, u32)> {
+        let mut serving = self.serving(answer);
+        let one_more = if answer.found {
+            self.one_more(answer)
+        } else {
+            None
+        };
+        let runs = self.runs.iter().enumerate();
+        runs.map(move |(i, &run)| {
+            let granted = serving.serve(run);
+            (run, granted + u32::from(one_more == Some(i)))
+        })
+    }
+
+    #[inline]
+    fn serving(&self, answer: &Answer) -> Serving {
+        let (rate, left) = match self.share {
+            // The rate may have been lowered since it was granted.
+            _ if answer.found => (answer.rate.max(answer.balance), answer.balance),
+            Some(share) => (answer.rate, share.of(answer.balance)),
+            None => (answer.rate, answer.balance),
+        };
+        Serving {
+            rate,
+            left,
+            in_line: self.in_line,
+            line_stands: false,
+        }
+    }
+
+    /// A release may have taken permits out of the grant that is found. Where what it still holds does not come out even,
+    /// one request more counts as granted, so that no permit is held by nobody: in line the next one, else the smallest
+    /// that holds the rest. Returns its run.
+    fn one_more(&self, answer: &Answer) -> Option<usize> {
+        let mut serving = self.serving(answer);
+        let granted: SmallVec<[u32; 8]> = { self.runs.iter() }
+            .map(|&run| serving.serve(run))
+            .collect();
+        let left = serving.left;
+        if left <= 0 {
+            return None;
+        }
+        let runs = self.runs.iter().zip(granted).enumerate();
+        let denied = runs.filter(|(_, (run, granted))| *granted < run.count);
+        let denied = denied.map(|(i, (run, _))| (i, i64::from(run.permits)));
+        if self.in_line {
+            // One above the rate was passed over, unless the rate was lowered since.
+            denied.min_by_key(|(i, permits)| (*permits > serving.rate, *i))
+        } else {
+            let holds_the_rest = denied.filter(|(_, permits)| *permits >= left);
+            holds_the_rest.min_by_key(|(_, permits)| *permits)
+        }
+        .map(|(i, _)| i)
+    }
+
+    /// The permits that the list takes.
+    #[inline]
+    pub(crate) fn taken(&self, answer: &Answer) -> i64 {
+        self.served(answer)
             .map(|(run, granted)| i64::from(run.permits) * i64::from(granted))
             .sum()
     }
@@ -125,7 +202,8 @@ pub(crate) struct Answer {
     /// Score of the grants made.
     pub(crate) score: i64,
     pub(crate) rate: i64,
-    /// The permits left before the list.
+    /// The permits left before the list, below zero where more than the rate is in use; what the grant holds where it
+    /// was `found`.
     pub(crate) balance: i64,
     /// Milliseconds until the first of the live grants before the list are back; the interval where there is none.
     pub(super) reset: i64,
@@ -133,7 +211,19 @@ pub(crate) struct Answer {
     pub(crate) ahead: i64,
     /// How many live grants were summed.
     pub(crate) counted: u64,
+    /// Whether an earlier attempt of the call was granted. Then nothing was decided.
+    pub(crate) found: bool,
+    /// The permits of the grants there were before with a higher score than the call asked about, of the newest 100.
+    pub(crate) newer: Option<i64>,
+    /// The interval in ms, told with `newer`.
+    pub(crate) interval: Option<i64>,
+    /// After a denial, where the limiter expires no later than it is worth asking again, see [`wait`](Self::wait): the ms
+    /// until then. Asking before renews it.
+    pub(crate) lives: Option<i64>,
 }
+
+/// After the permits in use are back, a queue waits so many ms more, as Redisson does.
+const SLACK: i64 = 3;
 
 impl Answer {
     pub(crate) fn new(score: i64, rate: i64, balance: i64, reset: i64) -> Self {
@@ -144,74 +234,218 @@ impl Answer {
             reset,
             ahead: 0,
             counted: 0,
+            found: false,
+            newer: None,
+            interval: None,
+            lives: None,
         }
     }
 
     /// Until the first of the permits in use are back.
     pub(crate) fn reset(&self) -> Duration {
-        Duration::from_millis(self.reset.max(0).unsigned_abs())
+        millis(self.reset)
     }
 
-    /// When a denied request is worth another call: Redisson's 3 + interval - age of the oldest grant, in ms.
-    pub(crate) fn wait(&self) -> Duration {
-        Duration::from_millis((self.reset + 3).max(1).unsigned_abs())
+    /// When a denied request finds more permits than now.
+    pub(crate) fn retry_after(&self) -> Duration {
+        millis(self.reset.max(1))
     }
+
+    /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms, but soon enough to keep the limiter
+    /// alive.
+    pub(crate) fn wait(&self) -> Duration {
+        let wait = millis(self.reset.saturating_add(SLACK).max(1));
+        match self.lives {
+            Some(lives) => wait.min(millis(lives) / 2),
+            None => wait,
+        }
+    }
+
+    /// Of a limiter with a keep alive, whether it expires before a queue asks again.
+    #[inline]
+    pub(super) fn with_life(self, keep_alive: i64) -> Self {
+        let is_too_short = keep_alive > 0 && keep_alive <= self.reset.saturating_add(SLACK);
+        Self {
+            lives: is_too_short.then_some(keep_alive),
+            ..self
+        }
+    }
+}
+
+fn millis(millis: i64) -> Duration {
+    Duration::from_millis(millis.max(0).unsigned_abs())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn requests(runs: &[(u32, u32)], runs_in_line: usize) -> Requests {
+    fn requests(runs: &[(u32, u32)], in_line: bool) -> Requests {
         Requests {
             runs: runs
                 .iter()
                 .map(|&(permits, count)| Run { permits, count })
                 .collect(),
-            runs_in_line,
+            in_line,
+            share: None,
         }
     }
 
-    fn granted(requests: &Requests, balance: i64) -> Vec<u32> {
+    fn answer(balance: i64) -> Answer {
+        Answer::new(0, 10, balance, 0)
+    }
+
+    fn found(held: i64) -> Answer {
+        Answer {
+            found: true,
+            ..answer(held)
+        }
+    }
+
+    fn granted(requests: &Requests, answer: &Answer) -> Vec<u32> {
         requests
-            .served(balance, 10)
+            .served(answer)
             .map(|(_, granted)| granted)
             .collect()
     }
 
     #[test]
     fn a_run_is_granted_from_its_front_as_far_as_the_balance_goes() {
-        let list = requests(&[(2, 3), (1, 4)], 0);
-        assert_eq!(granted(&list, 5), [2, 1]);
-        assert_eq!(list.taken(5, 10), 5);
+        let list = requests(&[(2, 3), (1, 4)], false);
+        assert_eq!(granted(&list, &answer(5)), [2, 1]);
+        assert_eq!(list.taken(&answer(5)), 5);
+    }
+
+    #[test]
+    fn nothing_is_granted_from_a_balance_below_zero() {
+        assert_eq!(granted(&requests(&[(1, 2)], false), &answer(-3)), [0]);
     }
 
     #[test]
     fn a_small_request_behind_a_large_denied_one_is_granted() {
-        assert_eq!(granted(&requests(&[(8, 1), (1, 1)], 0), 5), [0, 1]);
+        assert_eq!(
+            granted(&requests(&[(8, 1), (1, 1)], false), &answer(5)),
+            [0, 1]
+        );
     }
 
     #[test]
-    fn in_line_the_first_denial_denies_all_behind_it_but_not_those_out_of_line() {
+    fn in_line_the_first_denial_denies_all_behind_it() {
         assert_eq!(
-            granted(&requests(&[(8, 1), (1, 1), (1, 1)], 2), 5),
-            [0, 0, 1]
+            granted(&requests(&[(8, 1), (1, 1)], true), &answer(5)),
+            [0, 0]
         );
     }
 
     #[test]
     fn a_request_above_the_rate_is_passed_over_and_does_not_hold_up_the_line() {
-        assert_eq!(granted(&requests(&[(11, 1), (1, 1)], 2), 5), [0, 1]);
+        assert_eq!(
+            granted(&requests(&[(11, 1), (1, 1)], true), &answer(5)),
+            [0, 1]
+        );
     }
 
     #[test]
-    fn the_sum_of_the_grants_as_balance_gives_the_same_grants() {
-        for balance in 0..30 {
-            for in_line in 0..=4 {
+    fn a_share_is_rounded_down_and_is_at_most_the_balance_and_at_least_nothing() {
+        let share = |permille, credit| Share { permille, credit };
+        assert_eq!(share(500, 0).of(9), 4);
+        assert_eq!(share(500, 500).of(9), 5);
+        assert_eq!(share(500, 100_000).of(9), 9);
+        assert_eq!(share(500, -100_000).of(9), 0);
+        assert_eq!(share(0, 999).of(9), 0);
+        assert_eq!(share(1000, 0).of(-3), 0);
+        assert_eq!(share(500, 0).of(1 << 40), 1 << 39);
+        assert_eq!(share(500, 0).of((1 << 40) + 1), (1 << 40) + 1);
+    }
+
+    #[test]
+    fn a_list_takes_no_more_than_its_share() {
+        let list = Requests {
+            share: Some(Share {
+                permille: 400,
+                credit: 0,
+            }),
+            ..requests(&[(1, 9)], true)
+        };
+        assert_eq!(granted(&list, &answer(10)), [4]);
+        // What was found was granted, whatever the share.
+        assert_eq!(granted(&list, &found(7)), [7]);
+    }
+
+    #[test]
+    fn what_a_grant_holds_gives_the_same_answers_as_the_balance_did() {
+        for balance in 0..=10 {
+            for in_line in [false, true] {
                 let list = requests(&[(3, 2), (20, 1), (5, 3), (1, 4)], in_line);
-                let taken = list.taken(balance, 10);
-                assert_eq!(granted(&list, taken), granted(&list, balance));
+                let taken = list.taken(&answer(balance));
+                if taken > 0 {
+                    let again = granted(&list, &found(taken));
+                    assert_eq!(
+                        again,
+                        granted(&list, &answer(balance)),
+                        "{balance} {in_line}"
+                    );
+                }
             }
         }
+    }
+
+    #[test]
+    fn a_lone_request_whose_grant_shrank_is_granted() {
+        for held in 1..=5 {
+            assert_eq!(granted(&Requests::one(5), &found(held)), [1]);
+        }
+    }
+
+    #[test]
+    fn the_requests_of_a_grant_that_shrank_cover_what_it_holds_with_no_request_that_was_denied() {
+        let lists = [
+            &[(8, 1), (3, 1)][..],
+            &[(3, 2), (2, 1)],
+            &[(3, 2), (20, 1), (5, 3), (1, 4)],
+            &[(1, 5), (7, 2), (2, 2)],
+        ];
+        for runs in lists {
+            for in_line in [false, true] {
+                let list = requests(runs, in_line);
+                for balance in 1..=10 {
+                    let first = granted(&list, &answer(balance));
+                    for held in 1..=list.taken(&answer(balance)) {
+                        let again = granted(&list, &found(held));
+                        let covered = list.taken(&found(held));
+                        assert!(covered >= held, "{runs:?} {balance} {held}: {again:?}");
+                        if in_line {
+                            let no_more = { again.iter().zip(&first) }.all(|(a, b)| a <= b);
+                            assert!(no_more, "{runs:?} {balance} {held}: {first:?} {again:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_grant_made_before_the_rate_was_lowered_is_a_grant() {
+        let lowered = Answer {
+            rate: 2,
+            ..found(5)
+        };
+        assert_eq!(granted(&Requests::one(5), &lowered), [1]);
+        assert_eq!(
+            granted(&requests(&[(3, 1), (2, 1)], true), &lowered),
+            [1, 1]
+        );
+        let shrunk = Answer {
+            balance: 3,
+            ..lowered
+        };
+        assert_eq!(granted(&Requests::one(5), &shrunk), [1]);
+    }
+
+    #[test]
+    fn the_slack_of_a_queue_is_no_part_of_what_callers_see() {
+        let answer = Answer::new(0, 10, 0, 40);
+        assert_eq!(answer.retry_after(), Duration::from_millis(40));
+        assert_eq!(answer.wait(), Duration::from_millis(43));
     }
 }

@@ -116,9 +116,9 @@ impl Model for SharedRate {
             remaining: if granted {
                 found.balance - cost
             } else {
-                found.balance
+                found.balance.max(0)
             },
-            retry_after: (found.reset + 3).max(1),
+            retry_after: found.reset.max(1),
             reset: found.reset.max(0),
             delay: 0,
         })

@@ -5,6 +5,9 @@
 //! is gone, whoever gives the permits back. [`AcquireCall::claim`] decides which.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
 
 use crate::model::{Requests, SetUp};
 use crate::permit::{Random, new_random};
@@ -17,13 +20,31 @@ pub(crate) struct AcquireCall {
     pub(crate) newer_than: Option<i64>,
     /// The settings that the limiter must have.
     pub(crate) set_up: Option<SetUp>,
-    /// Whether an attempt may have been executed.
-    may_have_run: AtomicBool,
+    /// Those that may have been executed, or may still be.
+    attempts: Mutex<SmallVec<[Attempt; 1]>>,
     /// Whether permits were delivered.
     was_granted: AtomicBool,
     /// Whether nobody waits for it any more.
     is_abandoned: AtomicBool,
     is_claimed: AtomicBool,
+}
+
+/// An attempt of a call, or several of them as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    /// It does nothing after this time, in ms of the server's clock.
+    pub(crate) deadline: i64,
+    /// The earliest time that it can have scored a grant with, in ms of the clock that scores grants.
+    pub(crate) from: i64,
+}
+
+impl Attempt {
+    fn and(self, other: Self) -> Self {
+        Self {
+            deadline: self.deadline.max(other.deadline),
+            from: self.from.min(other.from),
+        }
+    }
 }
 
 impl AcquireCall {
@@ -33,7 +54,7 @@ impl AcquireCall {
             requests,
             newer_than: None,
             set_up: None,
-            may_have_run: AtomicBool::new(false),
+            attempts: Mutex::default(),
             was_granted: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
             is_claimed: AtomicBool::new(false),
@@ -44,12 +65,35 @@ impl AcquireCall {
         Self { set_up, ..self }
     }
 
-    pub(crate) fn may_have_run(&self) -> bool {
-        self.may_have_run.load(Ordering::Relaxed)
+    pub(crate) fn with_newer_than(self, newer_than: Option<i64>) -> Self {
+        Self { newer_than, ..self }
     }
 
-    pub(crate) fn note_attempt(&self) {
-        self.may_have_run.store(true, Ordering::Relaxed);
+    /// Notes an attempt that is about to be made, and returns those before it. They are ordered by this, so that of
+    /// attempts that are made at the same time all but the first wait for the deadlines of the others.
+    pub(crate) fn note_attempt(&self, attempt: Attempt) -> Option<Attempt> {
+        let mut attempts = self.attempts();
+        let before = attempts.iter().copied().reduce(Attempt::and);
+        attempts.push(attempt);
+        before
+    }
+
+    /// Takes back an attempt that has done nothing, and cannot do anything any more.
+    pub(crate) fn forget_attempt(&self, attempt: Attempt) {
+        let mut attempts = self.attempts();
+        if let Some(place) = attempts.iter().position(|other| *other == attempt) {
+            attempts.remove(place);
+        }
+    }
+
+    /// All attempts that may have been executed, or may still be.
+    pub(crate) fn attempts_made(&self) -> Option<Attempt> {
+        self.attempts().iter().copied().reduce(Attempt::and)
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, SmallVec<[Attempt; 1]>> {
+        // Nothing panics while the lock is held.
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes charge of the outcome; `false` where somebody else did.
@@ -71,5 +115,35 @@ impl AcquireCall {
 
     pub(crate) fn note_abandoned(&self) {
         self.is_abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(deadline: i64, from: i64) -> Attempt {
+        Attempt { deadline, from }
+    }
+
+    #[test]
+    fn an_attempt_learns_the_last_deadline_and_the_earliest_score_of_all_before_it() {
+        let call = AcquireCall::new(Requests::one(1));
+        assert_eq!(call.note_attempt(attempt(20, 5)), None);
+        assert_eq!(call.note_attempt(attempt(10, 3)), Some(attempt(20, 5)));
+        assert_eq!(call.note_attempt(attempt(30, 9)), Some(attempt(20, 3)));
+        assert_eq!(call.attempts_made(), Some(attempt(30, 3)));
+    }
+
+    #[test]
+    fn an_attempt_that_did_nothing_holds_up_none_behind_it() {
+        let call = AcquireCall::new(Requests::one(1));
+        call.note_attempt(attempt(10, 3));
+        call.note_attempt(attempt(20, 5));
+        call.forget_attempt(attempt(20, 5));
+        assert_eq!(call.note_attempt(attempt(30, 6)), Some(attempt(10, 3)));
+        call.forget_attempt(attempt(10, 3));
+        call.forget_attempt(attempt(30, 6));
+        assert_eq!(call.attempts_made(), None);
     }
 }

@@ -5,6 +5,8 @@
 //! where it reads only. A call that the server gets after its deadline takes nothing, so giving up is safe.
 
 mod acquire;
+mod acquire_answer;
+mod acquire_args;
 #[cfg(test)]
 mod against_model;
 mod audit;
@@ -117,11 +119,16 @@ impl RedisStore {
         Instant::now() + self.response_timeout
     }
 
-    /// The call's deadline by the server's clock, which the first call has to ask for.
+    /// The call's deadline by the server's clock.
     async fn server_deadline(&self, name: &str, attempts: &mut Attempts) -> Result<i64> {
-        let remaining = attempts.remaining();
-        if let Some(deadline) = self.server_time.after(remaining) {
-            return Ok(deadline);
+        let now = self.server_now(name, attempts).await?;
+        Ok(now + attempts.remaining().as_millis() as i64)
+    }
+
+    /// The server's time, which the first call has to ask for.
+    async fn server_now(&self, name: &str, attempts: &mut Attempts) -> Result<i64> {
+        if let Some(now) = self.server_time.after(Duration::ZERO) {
+            return Ok(now);
         }
         let command = redis::cmd("TIME");
         let answer = loop {
@@ -132,7 +139,7 @@ impl RedisStore {
         };
         let (seconds, micros): (i64, i64) = read(name, answer)?;
         self.server_time.learn(seconds * 1000 + micros / 1000);
-        Ok(seconds * 1000 + micros / 1000 + remaining.as_millis() as i64)
+        Ok(seconds * 1000 + micros / 1000)
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::Line;
-use super::state::Next;
+use super::state::{Answered, Next};
 use crate::decision::Grant;
 use crate::store::AcquireCall;
 
@@ -22,6 +22,7 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) fn new(line: Arc<Line>, runtime: runtime::Id, notify: Arc<Notify>) -> Self {
+        line.store.driver_started();
         Self {
             line,
             runtime,
@@ -34,7 +35,9 @@ impl Driver {
     /// Makes calls as long as somebody waits.
     pub(super) async fn drive(mut self) {
         loop {
-            let next = self.line.state().next(self.runtime, Instant::now());
+            let has_peers = self.line.store.may_have_peers();
+            let now = Instant::now();
+            let next = self.line.state().next(self.runtime, now, has_peers);
             match next {
                 Next::Call(call) => self.make(call).await,
                 Next::Sleep(until) => {
@@ -60,8 +63,13 @@ impl Driver {
         self.call = None;
         let unclaimed = match result {
             Ok(answer) => {
-                let name = self.line.name();
-                let permits = self.line.state().answered(&call, &answer, sent_at, name);
+                let permits = self.line.state().answered(&Answered {
+                    call: &call,
+                    answer: &answer,
+                    sent_at,
+                    own: self.line.own(),
+                    name: self.line.name(),
+                });
                 (permits > 0).then_some(Grant {
                     score: answer.score,
                     random: call.id,
@@ -84,6 +92,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.line.store.driver_ended();
         if self.is_done {
             return;
         }

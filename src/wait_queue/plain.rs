@@ -98,7 +98,7 @@ fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> Answers<Plain> 
     let wait = answer.wait();
     let mut left = answer.balance;
     let mut decisions = Answers::<Plain>::new();
-    for (run, granted) in call.requests.served(answer.balance, answer.rate) {
+    for (run, granted) in call.requests.served(answer) {
         for place in 0..run.count {
             let is_granted = place < granted;
             if is_granted {

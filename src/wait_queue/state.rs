@@ -11,6 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::LONGEST_SLEEP;
+use super::sharing::{Seen, Sharing};
 use crate::decision::{Grant, check_fits};
 use crate::error::{Error, Result};
 use crate::model::{Answer, Requests, SetUp};
@@ -35,6 +36,7 @@ pub(super) struct State {
     /// How often permits may have come free.
     freed: u64,
     drivers: SmallVec<[Slot; 1]>,
+    sharing: Sharing,
 }
 
 pub(super) struct Waiter {
@@ -60,6 +62,16 @@ struct InFlight {
     take_over_at: Instant,
     /// The value of [`State::freed`] when it was sent.
     freed: u64,
+}
+
+/// A call's answer, and what is known about it.
+pub(super) struct Answered<'a> {
+    pub(super) call: &'a Arc<AcquireCall>,
+    pub(super) answer: &'a Answer,
+    pub(super) sent_at: Instant,
+    /// All permits that this process has been granted, those of this call included.
+    pub(super) own: u64,
+    pub(super) name: &'a str,
 }
 
 struct FirstTry {
@@ -203,6 +215,7 @@ impl State {
     pub(super) fn permits_freed(&mut self) {
         self.freed += 1;
         self.known = None;
+        self.sharing.release_hold();
         self.notify_drivers();
     }
 
@@ -213,7 +226,7 @@ impl State {
     }
 
     /// What a runtime's driver does next.
-    pub(super) fn next(&mut self, runtime: runtime::Id, now: Instant) -> Next {
+    pub(super) fn next(&mut self, runtime: runtime::Id, now: Instant, has_peers: bool) -> Next {
         if let Some(in_flight) = &mut self.in_flight {
             if now < in_flight.take_over_at {
                 return Next::Sleep(in_flight.take_over_at);
@@ -237,11 +250,11 @@ impl State {
         {
             return Next::Sleep(known.ask_at);
         }
-        Next::Call(self.send(now))
+        Next::Call(self.send(now, has_peers))
     }
 
     /// Moves the front of the line into a call.
-    fn send(&mut self, now: Instant) -> Arc<AcquireCall> {
+    fn send(&mut self, now: Instant, has_peers: bool) -> Arc<AcquireCall> {
         let mut waiters = Vec::new();
         // The grants of a call are one member of the permits, which holds a u32.
         let mut room = u32::MAX;
@@ -258,10 +271,15 @@ impl State {
                 waiters.push(next);
             }
         }
-        let requests = Requests::in_line(waiters.iter().map(|waiter| waiter.permits));
+        let ask = has_peers
+            .then(|| self.sharing.plan(now))
+            .unwrap_or_default();
+        let permits = waiters.iter().map(|waiter| waiter.permits);
+        let requests = Requests::in_line(permits, ask.share);
         // The settings in force are those of the last one.
         let set_up = waiters.iter().filter_map(|waiter| waiter.set_up).last();
-        let call = Arc::new(AcquireCall::new(requests).with_set_up(set_up));
+        let call = AcquireCall::new(requests).with_set_up(set_up);
+        let call = Arc::new(call.with_newer_than(ask.newer_than));
         self.in_flight = Some(InFlight {
             call: Arc::clone(&call),
             live: waiters.len(),
@@ -272,16 +290,11 @@ impl State {
         call
     }
 
-    /// Delivers the answer of a call that was sent at `sent_at`. Returns how many permits it granted that nobody holds.
-    pub(super) fn answered(
-        &mut self,
-        call: &Arc<AcquireCall>,
-        answer: &Answer,
-        sent_at: Instant,
-        name: &str,
-    ) -> u32 {
+    /// Delivers a call's answer. Returns how many permits it granted that nobody holds.
+    pub(super) fn answered(&mut self, answered: &Answered<'_>) -> u32 {
+        let Answered { call, answer, .. } = *answered;
         // One call's grants fit a u32.
-        let taken = call.requests.taken(answer.balance, answer.rate) as u32;
+        let taken = call.requests.taken(answer) as u32;
         let Some(in_flight) = self.in_flight.take_if(|it| Arc::ptr_eq(&it.call, call)) else {
             // It was answered by another driver, or all of its waiters have left. It is granted as a whole, or not: where
             // it was delivered as granted, this is the same grant.
@@ -290,27 +303,66 @@ impl State {
         let mut spare = 0;
         let mut denied = Vec::new();
         let mut waiters = in_flight.waiters.into_iter();
-        for (run, granted) in call.requests.served(answer.balance, answer.rate) {
+        for (run, granted) in call.requests.served(answer) {
             for (place, waiter) in (0..run.count).zip(&mut waiters) {
-                if let Err(error) = check_fits(name, run.permits, answer.rate) {
-                    waiter.fail(error);
-                } else if place >= granted {
-                    denied.push(waiter);
-                } else {
+                if place < granted {
                     spare += waiter.grant(call, answer);
+                } else if let Err(error) = check_fits(answered.name, run.permits, answer.rate) {
+                    waiter.fail(error);
+                } else {
+                    denied.push(waiter);
                 }
             }
         }
         if taken > 0 {
             call.note_granted();
         }
+        let has_backlog = !denied.is_empty();
         for waiter in denied.into_iter().rev() {
             self.waiters.push_front(waiter);
         }
         spare -= self.hand_off(spare, call, answer);
-        self.known = (in_flight.freed == self.freed)
-            .then(|| Known::new(left(answer, taken), sent_at, answer.wait()));
+        let known = self.learn(answered, taken, has_backlog);
+        // What came free meanwhile may be missing in it.
+        self.known = known.filter(|_| in_flight.freed == self.freed);
         spare
+    }
+
+    /// What an answer says about the time to ask next.
+    fn learn(&mut self, answered: &Answered<'_>, taken: u32, has_backlog: bool) -> Option<Known> {
+        let Answered {
+            answer, sent_at, ..
+        } = *answered;
+        if answer.found {
+            return None; // it says what was granted, and not what is left
+        }
+        let taken = i64::from(taken);
+        let left = (answer.balance - taken).max(0);
+        let interval = answer
+            .interval
+            .map(|ms| Duration::from_millis(ms.unsigned_abs()));
+        let hold = self.sharing.note(Seen {
+            sent_at,
+            score: answer.score,
+            rate: answer.rate,
+            interval,
+            left,
+            taken,
+            newer: answer.newer,
+            own: answered.own,
+            has_backlog,
+        });
+        Some(match hold {
+            // What is left is for others.
+            Some(until) => Known {
+                left: 0,
+                ask_at: until,
+            },
+            None => {
+                let wait = answer.wait() + self.sharing.jitter(interval, taken > 0);
+                Known::new(left.unsigned_abs(), sent_at, wait)
+            }
+        })
     }
 
     /// Gives the front of the line what fits out of a grant made just now; returns how much that is.
@@ -371,11 +423,6 @@ impl State {
         self.known = None;
         call
     }
-}
-
-/// The permits that the call left.
-fn left(answer: &Answer, taken: u32) -> u64 {
-    (answer.balance - i64::from(taken)).max(0).unsigned_abs()
 }
 
 impl InFlight {

@@ -70,7 +70,7 @@ impl Model {
         }
         let reset = self.0[0].0 + INTERVAL - now;
         Told::Denied {
-            retry_after: reset + 3,
+            retry_after: reset.max(1),
             remaining: left,
             reset,
         }

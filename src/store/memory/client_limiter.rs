@@ -1,6 +1,7 @@
 //! One limiter of a memory store, as one client uses it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,6 +24,8 @@ pub(super) struct MemoryLimiter {
     clock: Clock,
     limiter: Arc<Limiter>,
     keys: Keys,
+    /// The drivers of this client.
+    drivers: AtomicUsize,
 }
 
 impl MemoryLimiter {
@@ -32,6 +35,7 @@ impl MemoryLimiter {
             store: store.clone(),
             clock: clock.clone(),
             keys,
+            drivers: AtomicUsize::new(0),
         }
     }
 
@@ -109,24 +113,28 @@ impl LimiterStore for MemoryLimiter {
     }
 
     fn may_have_peers(&self) -> bool {
-        // The map and this one have it.
-        Arc::strong_count(&self.limiter) > 2
+        self.limiter.drivers.load(Ordering::Relaxed) > self.drivers.load(Ordering::Relaxed)
+    }
+
+    fn driver_started(&self) {
+        self.limiter.drivers.fetch_add(1, Ordering::Relaxed);
+        self.drivers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn driver_ended(&self) {
+        self.drivers.fetch_sub(1, Ordering::Relaxed);
+        self.limiter.drivers.fetch_sub(1, Ordering::Relaxed);
     }
 
     async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Answer> {
         self.with(|held, at| {
-            let requests = call.requests.clone();
-            let answer = held.decide(at, &self.keys.client_id, call.id, requests);
+            let answer = held.decide_call(at, &self.keys.client_id, call);
             answer.map_err(|NotInitialized| not_initialized(&self.keys))
         })
     }
 
-    fn acquire_now(
-        &self,
-        permits: u32,
-        _set_up: Option<SetUp>,
-    ) -> Option<Result<(Random, Answer)>> {
-        Some(self.with(|held, at| held.decide_one(at, &self.keys, permits)))
+    fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<(Random, Answer)>> {
+        Some(self.with(|held, at| held.decide_one(at, &self.keys, permits, set_up)))
     }
 
     fn try_acquire_now(&self, permits: u32) -> Option<Result<bool>> {
@@ -140,7 +148,7 @@ impl LimiterStore for MemoryLimiter {
             }
         }
         let answer = self.with(|held, at| {
-            let (_, answer) = held.decide_one(at, &self.keys, permits)?;
+            let (_, answer) = held.decide_one(at, &self.keys, permits, None)?;
             held.offer(at, permits, &answer);
             Ok(answer)
         });

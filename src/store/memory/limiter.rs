@@ -3,6 +3,7 @@
 //! The clock is read before the lock is had, so that it is not held meanwhile; whoever had it in between may have come
 //! later in time. So a limiter knows the latest time at which a step was taken, and takes none before it.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard};
 
 use super::client_limiter::not_initialized;
@@ -10,10 +11,11 @@ use super::lock::lock;
 use super::offer::{Offer, Offered};
 use crate::error::Result;
 use crate::keys::Keys;
-use crate::model::{Acquire, Answer, At, NotInitialized, Requests, Timed, Window};
+use crate::model::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed, Window};
 use crate::permit::{Names, Random};
 use crate::policy;
 use crate::rate::RateType;
+use crate::store::AcquireCall;
 
 /// One name's limiter, there or not. Whoever has it finds it without the map, and the map keeps it as long as anybody
 /// has it: so a name never has two. On cache lines of its own, so that threads on different limiters do not meet.
@@ -21,6 +23,8 @@ use crate::rate::RateType;
 #[repr(align(64))]
 pub(super) struct Limiter {
     pub(super) offer: Offer,
+    /// How many drivers ask for waiters, of all clients.
+    pub(super) drivers: AtomicUsize,
     held: Mutex<Held>,
 }
 
@@ -48,6 +52,7 @@ impl Limiter {
     pub(super) fn new() -> Self {
         Self {
             offer: Offer::default(),
+            drivers: AtomicUsize::new(0),
             held: Mutex::new(Held {
                 window: Window::default(),
                 summed_rate: None,
@@ -83,19 +88,50 @@ impl Held {
         self.latest
     }
 
-    pub(super) fn decide(
+    /// Decides requests that no call carries.
+    #[inline]
+    fn decide(
         &mut self,
         at: At,
         client: &str,
         random: Random,
         requests: Requests,
+        set_up: Option<SetUp>,
     ) -> Result<Answer, NotInitialized> {
-        let call = Acquire {
-            random,
-            sent_before: false,
-            summed_rate: self.summed_rate,
-            requests,
-        };
+        self.acquire(
+            at,
+            client,
+            Acquire {
+                random,
+                summed_rate: self.summed_rate,
+                requests,
+                newer_than: None,
+                set_up,
+            },
+        )
+    }
+
+    pub(super) fn decide_call(
+        &mut self,
+        at: At,
+        client: &str,
+        call: &AcquireCall,
+    ) -> Result<Answer, NotInitialized> {
+        self.acquire(
+            at,
+            client,
+            Acquire {
+                random: call.id,
+                summed_rate: self.summed_rate,
+                requests: call.requests.clone(),
+                newer_than: call.newer_than,
+                set_up: call.set_up,
+            },
+        )
+    }
+
+    #[inline]
+    fn acquire(&mut self, at: At, client: &str, call: Acquire) -> Result<Answer, NotInitialized> {
         let answer = self.window.acquire(at, client, &call)?;
         if answer.counted > 0 {
             self.summed_rate = Some(answer.rate);
@@ -109,9 +145,11 @@ impl Held {
         at: At,
         keys: &Keys,
         permits: u32,
+        set_up: Option<SetUp>,
     ) -> Result<(Random, Answer)> {
         let random = self.names.next();
-        let answer = self.decide(at, &keys.client_id, random, Requests::one(permits));
+        let requests = Requests::one(permits);
+        let answer = self.decide(at, &keys.client_id, random, requests, set_up);
         let answer = answer.map_err(|NotInitialized| not_initialized(keys))?;
         Ok((random, answer))
     }
@@ -128,7 +166,7 @@ impl Held {
         let is_shared = settings.is_some_and(|it| it.rate_type == RateType::Overall);
         // Of a request above the rate the answer does not tell what is there.
         if is_shared && at.now == at.server && i64::from(permits) <= answer.rate {
-            let taken = Requests::one(permits).taken(answer.balance, answer.rate);
+            let taken = Requests::one(permits).taken(answer);
             self.offered = Offered::new(at.now, answer.balance - taken);
         }
     }
@@ -144,7 +182,7 @@ impl Held {
         };
         let random = self.names.next();
         // All clients share the permits, so it is no matter whose call it is.
-        let answer = self.decide(at, "", random, Requests::one(taken));
+        let answer = self.decide(at, "", random, Requests::one(taken), None);
         debug_assert!(answer.is_ok_and(|answer| answer.balance >= i64::from(taken)));
     }
 }

@@ -1,20 +1,43 @@
-//! The acquire script's call: its arguments, its answer typed, and its retries.
+//! An acquire's attempts: when each is made, and what its answer means for the call.
+//!
+//! Each attempt has a deadline of its own, in the server's time, after which the server takes nothing for it. One that
+//! follows others carries the last of their deadlines. It looks for what they were granted, and decides only where there
+//! is nothing and none of them can arrive any more: so however often a call is sent, and in whatever order its attempts
+//! arrive, at most one of them takes permits.
 
-use redis::Value;
-use smallvec::SmallVec;
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout_at};
 
+use super::acquire_answer::{AcquireAnswer, Outcome};
+use super::acquire_args::{acquire_args, reclaim_args};
+use super::failure::{self, Failure};
 use super::limiter::RedisLimiter;
-use super::read;
 use super::retry::{Attempts, Repeat};
 use super::shared_call::Sent;
 use crate::error::{Error, Result};
-use crate::model::{Acquire, Answer, Run};
-use crate::permit;
+use crate::model::{Acquire, Answer, Retry};
 use crate::rate::RateType;
-use crate::script::{self, Args};
+use crate::script;
 use crate::store::AcquireCall;
+use crate::store::acquire_call::Attempt;
+
+/// How far the server's clock may be set back, or lie behind another server's that takes over, within a call: what an
+/// attempt was granted is looked for from so long before it was sent on.
+const CLOCK_STEP: i64 = 1_000;
+
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
+const LONGEST_FIRST_ATTEMPT: Duration = Duration::from_secs(1);
+
+/// How long an attempt after so many others may take.
+fn attempt_time(response_timeout: Duration, attempts_before: u32) -> Duration {
+    let first = (response_timeout / 4).clamp(SHORTEST_ATTEMPT, LONGEST_FIRST_ATTEMPT);
+    first.saturating_mul(1 << attempts_before.min(16))
+}
+
+fn indeterminate<T>() -> Result<T> {
+    Err(Error::Indeterminate { source: None })
+}
 
 impl RedisLimiter {
     pub(super) async fn acquire_call(
@@ -22,164 +45,190 @@ impl RedisLimiter {
         acquire: &AcquireCall,
         deadline: Instant,
     ) -> Result<Answer> {
-        let (store, keys) = (&self.store, &self.keys);
+        let (store, name) = (&self.store, &self.keys.name);
         let audited_rate = self.audited_rate();
         let mut attempts = Attempts::new(deadline, Repeat::Safe);
-        attempts.sent_before = acquire.may_have_run();
-        let mut call = Acquire {
+        let call = Acquire {
             random: acquire.id,
-            sent_before: false,
             summed_rate: audited_rate,
             requests: acquire.requests.clone(),
+            newer_than: acquire.newer_than,
+            set_up: acquire.set_up,
         };
         let under_way = store.shared_calls.set_out();
         let mut may_share = under_way.is_one_of_many();
+        let mut attempts_before = 0;
+        // Where a search for what was granted goes on.
+        let mut look_from = None;
         loop {
-            call.sent_before = attempts.sent_before;
-            let rate_type = self.rate_type();
-            let sent = if std::mem::take(&mut may_share) {
-                acquire.note_attempt();
-                let carried = store
-                    .shared_calls
-                    .ask(keys, rate_type, &call, attempts.deadline);
-                match carried.await {
-                    Some(result) => attempts.after(&keys.name, result).await?,
-                    // Nobody tells, so it may have run.
-                    None if attempts.remaining().is_zero() => {
-                        return Err(Error::Indeterminate { source: None });
-                    }
-                    None => {
-                        attempts.sent_before = true;
-                        continue;
-                    }
-                }
-            } else {
-                let deadline = store.server_deadline(&keys.name, &mut attempts).await?;
-                let now = store.clock.now();
-                let args = acquire_args(&call, rate_type, now, Some(deadline));
-                let of_type = keys.of_type(rate_type);
-                acquire.note_attempt();
-                let sending = script::ACQUIRE.run(&*store.connection, &of_type, &args);
-                let answer = attempts.step(&keys.name, sending).await?;
-                answer.map(|answer| Sent { answer, now })
+            let server_now = store.server_now(name, &mut attempts).await?;
+            let time = attempt_time(store.response_timeout, attempts_before);
+            let time = time.min(attempts.remaining());
+            attempts_before += 1;
+            let ends = Instant::now() + time;
+            let now = store.clock.now();
+            let attempt = Attempt {
+                deadline: server_now + time.as_millis() as i64,
+                from: now.unwrap_or(server_now - CLOCK_STEP),
             };
-            let Some(Sent { answer, now }) = sent else {
+            let before = acquire.note_attempt(attempt);
+            attempts.sent_before = before.is_some();
+            let rate_type = self.rate_type_for(&call);
+
+            let result = if let Some(before) = before {
+                let retry = retry_after(before, now, look_from.take());
+                let args =
+                    acquire_args(&call, Some(&retry), rate_type, now, Some(attempt.deadline));
+                self.send_alone(&call, rate_type, &args, now, ends).await
+            } else if std::mem::take(&mut may_share) {
+                let calls = &store.shared_calls;
+                calls
+                    .ask(&self.keys, rate_type, &call, ends, attempt.deadline)
+                    .await
+            } else {
+                let args = acquire_args(&call, None, rate_type, now, Some(attempt.deadline));
+                self.send_alone(&call, rate_type, &args, now, ends).await
+            };
+
+            let Some(result) = result else {
+                // Nobody tells, so it may have run.
+                if attempts.remaining().is_zero() {
+                    return indeterminate();
+                }
                 continue;
             };
-            let answer = AcquireAnswer::read(&keys.name, answer, now, audited_rate)?;
+            let has_run = match &result {
+                Ok(_) => true,
+                Err(error) => failure::classify(error) == Failure::Lost,
+            };
+            attempts.sent_before |= has_run;
+            if !has_run {
+                acquire.forget_attempt(attempt);
+            }
+            let Some(Sent { answer, now }) = attempts.after(name, result).await? else {
+                continue;
+            };
+            let answer = AcquireAnswer::read(name, answer, now, audited_rate)?;
             store.server_time.learn(answer.server_millis);
+            if !matches!(answer.outcome, Outcome::Decided(_)) {
+                acquire.forget_attempt(attempt);
+            }
             match answer.outcome {
                 Outcome::Decided(answer) => {
-                    self.note_audit(audited_rate, &answer);
+                    if !answer.found {
+                        self.note_audit(audited_rate, &answer);
+                    }
                     return Ok(answer);
                 }
                 // Asked anew below its other keys; the deadline sees to it that this ends.
                 Outcome::OtherType(rate_type) => self.learn_type(rate_type),
-                // The server got it after its deadline. Where that is not yet so here, its clock was misjudged.
+                Outcome::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
+                Outcome::Early(_) => return indeterminate(),
+                Outcome::More(from) => look_from = Some(from),
+                // The server got it after its deadline. Where the call still has time, it was held up on its way, or the
+                // server's clock was misjudged.
                 Outcome::Late if !attempts.remaining().is_zero() => {}
-                Outcome::Late => return Err(Error::Indeterminate { source: None }),
+                Outcome::Late => return indeterminate(),
+            }
+        }
+    }
+
+    /// The type that the limiter has, or is to have.
+    pub(super) fn rate_type_for(&self, call: &Acquire) -> RateType {
+        call.set_up
+            .map_or_else(|| self.rate_type(), |set_up| set_up.settings.rate_type)
+    }
+
+    /// Sends an attempt in a call of its own. `None` where no answer came in time.
+    async fn send_alone(
+        &self,
+        call: &Acquire,
+        rate_type: RateType,
+        args: &script::Args,
+        now: Option<i64>,
+        ends: Instant,
+    ) -> Option<redis::RedisResult<Sent>> {
+        let keys = self.keys.of_acquire(rate_type, call.set_up.is_some());
+        let sending = script::ACQUIRE.run(&*self.store.connection, &keys, args);
+        let result = timeout_at(ends, sending).await.ok()?;
+        Some(result.map(|answer| Sent { answer, now }))
+    }
+
+    /// Gives back what a call took, once no attempt of it can arrive any more, unless somebody else claims its outcome until
+    /// then. Returns how many permits came back.
+    pub(super) async fn reclaim_call(&self, acquire: &AcquireCall) -> Result<u32> {
+        let name = &self.keys.name;
+        let mut attempts = Attempts::new(self.store.deadline(), Repeat::Safe);
+        let (mut look_from, mut is_ours) = (None, false);
+        loop {
+            let Some(made) = acquire.attempts_made() else {
+                return Ok(0);
+            };
+            let server_now = self.store.server_now(name, &mut attempts).await?;
+            if made.deadline >= server_now {
+                sleep(Duration::from_millis(
+                    (made.deadline - server_now) as u64 + 1,
+                ))
+                .await;
+                // Waiting for the attempts' own deadlines is no part of what this call takes.
+                attempts = Attempts::new(self.store.deadline(), Repeat::Safe);
+                continue;
+            }
+            if !is_ours && !acquire.claim() {
+                return Ok(0);
+            }
+            is_ours = true;
+            let now = self.store.clock.now();
+            let made = retry_after(made, now, look_from.take());
+            let args = reclaim_args(
+                &acquire.id,
+                &acquire.requests,
+                &made,
+                now,
+                self.audited_rate(),
+            );
+            let all_keys = self.keys.in_order();
+            let sending = script::RECLAIM.run(&*self.store.connection, &all_keys, &args);
+            let answer = match attempts.step(name, sending).await {
+                Ok(Some(answer)) => AcquireAnswer::read_reclaim(name, answer)?,
+                Ok(None) => continue,
+                Err(Error::NotInitialized { .. }) => return Ok(0),
+                Err(error) => return Err(error),
+            };
+            self.store.server_time.learn(answer.server_millis);
+            match answer.outcome {
+                Outcome::Decided(permits) => return Ok(permits),
+                Outcome::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
+                Outcome::Early(_) => return indeterminate(),
+                Outcome::More(from) => look_from = Some(from),
+                Outcome::OtherType(_) | Outcome::Late => return Ok(0),
             }
         }
     }
 }
 
-pub(super) fn acquire_args(
-    call: &Acquire,
-    rate_type: RateType,
-    now: Option<i64>,
-    deadline: Option<i64>,
-) -> Args {
-    let args = call_args(Args::new().optional(deadline), call)
-        .optional(now)
-        .mark(rate_type == RateType::PerClient)
-        .mark(call.sent_before);
-    if call.requests.is_lone() {
-        return args.without_empty_end();
+/// What an attempt has to know of those before it. A clock that is passed scored their grants by now at the latest.
+fn retry_after(before: Attempt, now: Option<i64>, look_from: Option<i64>) -> Retry {
+    Retry {
+        previous_deadline: before.deadline,
+        from: look_from.unwrap_or(before.from),
+        to: now.unwrap_or(before.deadline),
     }
-    run_args(
-        args.number(call.requests.runs_in_line as i64),
-        &call.requests.runs,
-    )
 }
 
-/// Member, summed rate, and permits of all requests together.
-pub(super) fn call_args(args: Args, call: &Acquire) -> Args {
-    let runs = call.requests.runs.iter();
-    let total: u64 = runs
-        .map(|run| u64::from(run.permits) * u64::from(run.count))
-        .sum();
-    // A total that does not fit a member is never granted in full.
-    args.bytes(&permit::encode(&call.random, total as u32))
-        .optional(call.summed_rate)
-        .number(total as i64)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-pub(super) fn run_args(args: Args, runs: &[Run]) -> Args {
-    runs.iter()
-        .fold(args, |args, run| args.number(run.permits).number(run.count))
-}
-
-/// What the acquire script returns.
-pub(super) struct AcquireAnswer {
-    pub(super) server_millis: i64,
-    pub(super) outcome: Outcome,
-}
-
-pub(super) enum Outcome {
-    Decided(Answer),
-    /// The call came after its deadline, and did nothing.
-    Late,
-    /// The limiter is of this type and not of the one that the call was for, so it did nothing.
-    OtherType(RateType),
-}
-
-impl AcquireAnswer {
-    /// `passed` is the time that the call passed; without one the server's own scored the grants. An answer without
-    /// a rate is for `summed_rate`.
-    pub(super) fn read(
-        name: &str,
-        value: Value,
-        passed: Option<i64>,
-        summed_rate: Option<i64>,
-    ) -> Result<Self> {
-        let bytes: Vec<u8> = read(name, value)?;
-        let (doubles, rest) = bytes.as_chunks();
-        // Whole numbers, up to 2^53.
-        let numbers: SmallVec<[i64; 7]> = doubles
-            .iter()
-            .map(|&double| f64::from_le_bytes(double) as i64)
-            .collect();
-        let (server_millis, outcome) = match numbers[..] {
-            [server_millis] if rest.is_empty() => (server_millis, Outcome::Late),
-            [server_millis, 0] if rest.is_empty() => {
-                (server_millis, Outcome::OtherType(RateType::Overall))
-            }
-            [server_millis, 1] if rest.is_empty() => {
-                (server_millis, Outcome::OtherType(RateType::PerClient))
-            }
-            [server_millis, balance, reset, ref more @ ..]
-                if rest.is_empty() && (summed_rate.is_some() || !more.is_empty()) =>
-            {
-                let score = passed.unwrap_or(server_millis);
-                let rate = more.first().copied().or(summed_rate).unwrap_or_default();
-                let mut answer = Answer::new(score, rate, balance, reset);
-                if let [_rate, ahead, counted, ref score @ ..] = *more {
-                    answer.ahead = ahead;
-                    answer.counted = counted.unsigned_abs();
-                    answer.score = score.first().copied().unwrap_or(answer.score);
-                }
-                (server_millis, Outcome::Decided(answer))
-            }
-            _ => {
-                return Err(Error::BadState {
-                    name: name.to_owned(),
-                    source: None,
-                });
-            }
+    #[test]
+    fn the_first_attempt_takes_a_quarter_of_the_calls_time_and_each_other_twice_the_one_before() {
+        let times = |response_timeout| {
+            let response_timeout = Duration::from_millis(response_timeout);
+            [0, 1, 2].map(|before| attempt_time(response_timeout, before).as_millis())
         };
-        Ok(Self {
-            server_millis,
-            outcome,
-        })
+        assert_eq!(times(3_000), [750, 1_500, 3_000]);
+        assert_eq!(times(150), [100, 200, 400]);
+        assert_eq!(times(60_000), [1_000, 2_000, 4_000]);
+        assert!(attempt_time(Duration::MAX, u32::MAX) > Duration::from_secs(3600));
     }
 }

@@ -14,10 +14,14 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use redis::aio::MultiplexedConnection;
 
-use super::acquire::{AcquireAnswer, Outcome, acquire_args};
+use super::acquire_answer::{AcquireAnswer, Outcome};
+use super::acquire_args::{acquire_args, reclaim_args};
 use super::*;
 use crate::decision::Grant;
-use crate::model::{Acquire, At, Condition, Expiry, Pool, Requests, Run, Settings, Timed, Window};
+use crate::model::{
+    Acquire, At, Condition, Expiry, Pool, Requests, Retry, Run, SetUp, Settings, Share, Timed,
+    Window,
+};
 use crate::permit;
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::script;
@@ -32,13 +36,11 @@ const TTL_UNIT: i64 = 1_000_000;
 #[derive(Debug, Clone)]
 enum Step {
     Pass(i64),
-    Acquire {
-        runs: Vec<(u32, u32)>,
-        in_line: usize,
-        summed_rate: Option<i64>,
-    },
+    Acquire(Request),
     /// The last acquire, sent again.
-    SendAgain,
+    SendAgain(Before),
+    /// Gives back what the last acquire took.
+    Reclaim(Before),
     Release(u32, Option<i64>),
     /// The grant of one of the last acquires, all of it or less.
     Refund(usize, u32, Option<i64>),
@@ -56,6 +58,38 @@ enum Step {
     Spoil(Spoil),
 }
 
+#[derive(Debug, Clone)]
+struct Request {
+    runs: Vec<(u32, u32)>,
+    in_line: bool,
+    share: Option<Share>,
+    newer_than_age: Option<i64>,
+    summed_rate: Option<i64>,
+    set_up: Option<SetUp>,
+}
+
+/// The attempts before: whether one may still arrive, and by how much the times that they can have been scored with are
+/// more than those that they were.
+#[derive(Debug, Clone)]
+struct Before {
+    may_arrive: bool,
+    earlier: i64,
+    later: i64,
+}
+
+impl Before {
+    fn retry(&self, first: i64, last: i64) -> Retry {
+        Retry {
+            previous_deadline: if self.may_arrive { NEVER } else { -1 },
+            from: first - self.earlier,
+            to: last + self.later,
+        }
+    }
+}
+
+/// A deadline that does not come, in ms.
+const NEVER: i64 = 1 << 52;
+
 /// What peers, evictions and operators do to the keys.
 #[derive(Debug, Clone)]
 enum Spoil {
@@ -68,7 +102,7 @@ enum Spoil {
 fn a_rate() -> impl Strategy<Value = ValidRate> {
     (
         prop_oneof![8 => 1..20_i64, 1 => Just(LARGEST_RATE as i64)],
-        1..2000_i64,
+        prop_oneof![12 => 1..2000_i64, 1 => TTL_UNIT - 3..TTL_UNIT + 3],
         prop_oneof![3 => Just(RateType::Overall), 1 => Just(RateType::PerClient)],
         prop_oneof![3 => Just(0), 1 => (1..9_i64).prop_map(|n| n * TTL_UNIT)],
     )
@@ -95,19 +129,54 @@ fn summed_rate() -> impl Strategy<Value = Option<i64>> {
     prop::option::of(1..20_i64)
 }
 
-fn a_step() -> impl Strategy<Value = Step> {
+fn set_up() -> impl Strategy<Value = SetUp> {
+    (a_rate(), any::<bool>()).prop_map(|(rate, keep_alive_counts)| SetUp {
+        settings: rate.into(),
+        keep_alive_counts,
+    })
+}
+
+fn before() -> impl Strategy<Value = Before> {
+    let age = || prop_oneof![1 => Just(0), 1 => 0..2_000_i64];
+    (prop::bool::weighted(0.2), age(), age()).prop_map(|(may_arrive, earlier, later)| Before {
+        may_arrive,
+        earlier,
+        later,
+    })
+}
+
+fn a_request() -> impl Strategy<Value = Request> {
     let runs = prop::collection::vec((1..8_u32, 1..5_u32), 1..4);
     let one = (1..8_u32).prop_map(|permits| vec![(permits, 1)]);
     let huge = Just(vec![(u32::MAX, 1)]);
+    let share = (0..=1_000_i64, -3_000..3_000_i64);
+    let share = share.prop_map(|(permille, credit)| Share { permille, credit });
+    (
+        prop_oneof![4 => one, 2 => runs, 1 => huge],
+        any::<bool>(),
+        prop::option::weighted(0.2, share),
+        prop::option::weighted(0.2, -300..1_500_i64),
+        summed_rate(),
+        prop::option::weighted(0.1, set_up()),
+    )
+        .prop_map(
+            |(runs, in_line, share, newer_than_age, summed_rate, set_up)| Request {
+                runs,
+                in_line,
+                share,
+                newer_than_age,
+                summed_rate,
+                set_up,
+            },
+        )
+}
+
+fn a_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (1..800_i64).prop_map(Step::Pass),
-        16 => (
-            prop_oneof![4 => one, 2 => runs, 1 => huge],
-            0..3_usize,
-            summed_rate(),
-        )
-            .prop_map(|(runs, in_line, summed_rate)| Step::Acquire { runs, in_line, summed_rate }),
-        2 => Just(Step::SendAgain),
+        16 => a_request().prop_map(Step::Acquire),
+        2 => before().prop_map(Step::SendAgain),
+        1 => before().prop_map(Step::Reclaim),
         3 => (1..12_u32, summed_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed)),
         3 => (0..4_usize, 1..12_u32, summed_rate())
             .prop_map(|(which, permits, summed)| Step::Refund(which, permits, summed)),
@@ -258,6 +327,8 @@ struct Sides {
     now: Arc<AtomicI64>,
     calls: u64,
     last_call: Option<Acquire>,
+    first_attempt: i64,
+    last_attempt: i64,
     grants: Vec<Grant>,
     next_ttl: i64,
 }
@@ -279,36 +350,38 @@ impl Sides {
             Step::Pass(millis) => {
                 self.now.fetch_add(*millis, Ordering::Relaxed);
             }
-            Step::Acquire {
-                runs,
-                in_line,
-                summed_rate,
-            } => {
+            Step::Acquire(request) => {
                 self.calls += 1;
                 // No member that a spoil step makes has these bytes.
                 let mut random = [0xa5; 16];
                 // Not in ascending order, so that equal scores are ordered by what follows the length byte.
                 random[..8].copy_from_slice(&self.calls.wrapping_mul(0x9e37_79b9).to_le_bytes());
-                let runs = runs.iter().map(|&(permits, count)| Run { permits, count });
+                let runs = request.runs.iter();
+                let runs = runs.map(|&(permits, count)| Run { permits, count });
                 let requests = Requests {
                     runs: runs.collect(),
-                    runs_in_line: *in_line,
+                    in_line: request.in_line,
+                    share: request.share,
                 };
                 let call = Acquire {
                     random,
-                    sent_before: false,
-                    summed_rate: *summed_rate,
+                    summed_rate: request.summed_rate,
                     requests,
+                    newer_than: request.newer_than_age.map(|age| at.now - age),
+                    set_up: request.set_up,
                 };
-                self.acquire(&limiter, at, client, call).await;
+                self.acquire(&limiter, at, client, call, None).await;
             }
-            Step::SendAgain => {
+            Step::SendAgain(before) => {
                 if let Some(call) = self.last_call.clone() {
-                    let call = Acquire {
-                        sent_before: true,
-                        ..call
-                    };
-                    self.acquire(&limiter, at, client, call).await;
+                    let retry = before.retry(self.first_attempt, self.last_attempt);
+                    self.acquire(&limiter, at, client, call, Some(retry)).await;
+                }
+            }
+            Step::Reclaim(before) => {
+                if let Some(call) = self.last_call.clone() {
+                    let made = before.retry(self.first_attempt, self.last_attempt);
+                    self.reclaim(&limiter, at, client, &call, &made).await;
                 }
             }
             Step::Release(permits, summed_rate) => {
@@ -406,22 +479,31 @@ impl Sides {
         }
     }
 
-    async fn acquire(&mut self, limiter: &RedisLimiter, at: At, client: &str, call: Acquire) {
+    async fn acquire(
+        &mut self,
+        limiter: &RedisLimiter,
+        at: At,
+        client: &str,
+        call: Acquire,
+        retry: Option<Retry>,
+    ) {
         let keys = &limiter.keys;
         let redis = loop {
-            let rate_type = limiter.rate_type();
-            let in_company = self.calls.is_multiple_of(8) && !call.sent_before;
-            let answer = match in_company {
+            let rate_type = limiter.rate_type_for(&call);
+            let is_plain = retry.is_none() && call.set_up.is_none();
+            let answer = match is_plain && self.calls.is_multiple_of(8) {
                 true => self.ask_in_company(keys, rate_type, &call).await,
                 false => None,
             };
             let answer = match answer {
                 Some(answer) => Ok(answer),
                 None => {
-                    let args = acquire_args(&call, rate_type, Some(at.now), None);
-                    let of_type = keys.of_type(rate_type);
+                    let deadline = retry.map(|_| NEVER);
+                    let now = Some(at.now);
+                    let args = acquire_args(&call, retry.as_ref(), rate_type, now, deadline);
+                    let keys = keys.of_acquire(rate_type, call.set_up.is_some());
                     script::ACQUIRE
-                        .run(&*self.redis.connection, &of_type, &args)
+                        .run(&*self.redis.connection, &keys, &args)
                         .await
                 }
             };
@@ -432,15 +514,20 @@ impl Sides {
                 Err(error) => break initialized(Err(failure::of_answer(&keys.name, error))),
             };
             match answer.outcome {
-                Outcome::Decided(answer) => break Some(answer),
+                Outcome::Decided(answer) => break Some(Ok(answer)),
+                Outcome::Early(_) => break Some(Err(())),
                 Outcome::OtherType(rate_type) => limiter.learn_type(rate_type),
-                Outcome::Late => panic!("there was no deadline"),
+                other => panic!("{other:?}"),
             }
         };
-        let model = self.model.acquire(at, client, &call).ok();
+        let model = match retry {
+            Some(retry) => self.model.acquire_again(at, client, &call, &retry).ok(),
+            None => self.model.acquire(at, client, &call).ok().map(Ok),
+        };
+        let model = model.map(|answer| answer.map_err(drop));
         assert_eq!(redis, model);
-        if let Some(answer) = model {
-            let taken = call.requests.taken(answer.balance, answer.rate);
+        if let Some(Ok(answer)) = model {
+            let taken = call.requests.taken(&answer);
             if taken > 0 {
                 self.grants.push(Grant {
                     score: answer.score,
@@ -450,6 +537,40 @@ impl Sides {
             }
         }
         self.last_call = Some(call);
+        self.last_attempt = at.now;
+        if retry.is_none() {
+            self.first_attempt = at.now;
+        }
+    }
+
+    async fn reclaim(
+        &mut self,
+        limiter: &RedisLimiter,
+        at: At,
+        client: &str,
+        call: &Acquire,
+        made: &Retry,
+    ) {
+        let name = &limiter.keys.name;
+        let args = reclaim_args(
+            &call.random,
+            &call.requests,
+            made,
+            Some(at.now),
+            call.summed_rate,
+        );
+        let all_keys = limiter.keys.in_order();
+        let answer = script::RECLAIM.run(&*self.redis.connection, &all_keys, &args);
+        let redis = match answer.await {
+            Ok(answer) => match AcquireAnswer::read_reclaim(name, answer).unwrap().outcome {
+                Outcome::Decided(permits) => Some(Ok(permits)),
+                Outcome::Early(_) => Some(Err(())),
+                other => panic!("{other:?}"),
+            },
+            Err(error) => initialized(Err(failure::of_answer(name, error))),
+        };
+        let model = self.model.reclaim(at, client, call, made).ok();
+        assert_eq!(redis, model.map(|answer| answer.map_err(drop)));
     }
 
     /// Asks in one call with others, before and behind it, that fail.
@@ -461,7 +582,7 @@ impl Sides {
     ) -> Option<Value> {
         let deadline = Instant::now() + Duration::from_secs(30);
         let shared_calls = &self.redis.shared_calls;
-        let ask = |keys| shared_calls.ask(keys, rate_type, call, deadline);
+        let ask = |keys| shared_calls.ask(keys, rate_type, call, deadline, NEVER);
         let missing = Keys::new("missing", "client");
         // Where its settings should be is another limiter's value, or nothing.
         let wrong = Keys::new(&keys.value, "client");
@@ -588,6 +709,8 @@ async fn compare_case(
         now,
         calls: 0,
         last_call: None,
+        first_attempt: 0,
+        last_attempt: 0,
         grants: Vec::new(),
         next_ttl: 10 * TTL_UNIT,
     };

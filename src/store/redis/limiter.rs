@@ -181,7 +181,20 @@ impl LimiterStore for RedisLimiter {
         });
     }
 
-    fn reclaim(self: Arc<Self>, _call: Arc<AcquireCall>, _on_done: OnDone) {}
+    fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone) {
+        let limiter = Arc::clone(&self);
+        self.store.background().spawn(async move {
+            match limiter.reclaim_call(&call).await {
+                Ok(_permits) => {}
+                Err(error) => tracing::warn!(
+                    limiter = %limiter.keys.name,
+                    %error,
+                    "permits of a cancelled request come back only when their window has passed"
+                ),
+            }
+            on_done();
+        });
+    }
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {
         self.refund_audited(grant, self.audited_rate()).await
@@ -250,7 +263,10 @@ impl LimiterStore for RedisLimiter {
             source: None,
         };
         let number = |text: &str| {
-            let number = text.parse().ok().filter(|number| *number <= LARGEST_RATE);
+            let number: Option<u64> = text.parse().ok();
+            let number = number.filter(|number| *number <= LARGEST_RATE);
+            // As Redis writes it: `parse` alone reads `+5` and `05`.
+            let number = number.filter(|number| number.to_string() == text);
             number.ok_or_else(bad_state)
         };
         let rate_type = match rate_type.as_str() {

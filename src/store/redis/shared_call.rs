@@ -20,13 +20,13 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use super::acquire::{call_args, run_args};
+use super::acquire_args::{call_args, list_args};
 use super::connection::Connection;
 use super::failure::{self, Failure};
 use super::server_time::ServerTime;
 use crate::clock::Clock;
 use crate::keys::Keys;
-use crate::model::{Acquire, Run};
+use crate::model::Acquire;
 use crate::rate::RateType;
 use crate::script::{self, Args};
 
@@ -65,15 +65,16 @@ struct Stop {
 /// One acquire in a shared call.
 struct Passenger {
     rate_type: RateType,
-    /// Three keys, then the arguments.
+    /// The keys, then the arguments.
     words: Args,
-    /// Unless there is one request: how many of the runs stand in line, and the runs.
-    list: Option<(usize, Vec<Run>)>,
+    keys: usize,
+    /// Unless there is one plain request: the runs and the options.
+    list: Option<Args>,
     deadline: Instant,
+    /// The same by the server's clock.
+    server_deadline: i64,
     answer: oneshot::Sender<RedisResult<Sent>>,
 }
-
-const KEYS: usize = 3;
 
 /// An acquire that is under way.
 pub(super) struct UnderWay<'a> {
@@ -129,18 +130,21 @@ impl SharedCalls {
         rate_type: RateType,
         call: &Acquire,
         deadline: Instant,
+        server_deadline: i64,
     ) -> Option<RedisResult<Sent>> {
         let mut words = Args::new();
-        for key in keys.of_type(rate_type) {
+        let keys = keys.of_acquire(rate_type, call.set_up.is_some());
+        for key in &keys {
             words = words.bytes(key.as_bytes());
         }
         let (answer, receiver) = oneshot::channel();
-        let requests = &call.requests;
         let passenger = Passenger {
             rate_type,
             words: call_args(words, call),
-            list: (!requests.is_lone()).then(|| (requests.runs_in_line, requests.runs.to_vec())),
+            keys: keys.len(),
+            list: list_args(call, None),
             deadline,
+            server_deadline,
             answer,
         };
         let carrier_comes = {
@@ -174,13 +178,10 @@ impl SharedCalls {
     async fn call(self: Arc<Self>, mut passengers: Vec<Passenger>) {
         passengers.retain(|passenger| !passenger.answer.is_closed());
         passengers.sort_by_key(|passenger| passenger.rate_type == RateType::PerClient);
-        let now = Instant::now();
-        let Some(deadline) = passengers.iter().map(|passenger| passenger.deadline).min() else {
-            return;
-        };
-        let Some(server_deadline) = self
-            .server_time
-            .after(deadline.saturating_duration_since(now))
+        let deadlines = passengers.iter();
+        let deadlines = deadlines.map(|passenger| (passenger.deadline, passenger.server_deadline));
+        let Some((deadline, server_deadline)) =
+            deadlines.reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)))
         else {
             return;
         };
@@ -233,21 +234,22 @@ fn keys_and_args(
     let mut args = Args::new()
         .number(server_deadline)
         .optional(now)
+        .number(passengers.len() as i64)
         .number(overall.count() as i64);
-    let mut keys = Vec::with_capacity(passengers.len() * KEYS);
+    let mut keys = Vec::with_capacity(passengers.len() * 3);
     for passenger in passengers {
-        keys.extend(passenger.words.iter().take(KEYS));
-        for arg in passenger.words.iter().skip(KEYS) {
+        keys.extend(passenger.words.iter().take(passenger.keys));
+        for arg in passenger.words.iter().skip(passenger.keys) {
             args = args.bytes(arg);
         }
     }
     for (place, passenger) in passengers.iter().enumerate() {
-        if let Some((runs_in_line, runs)) = &passenger.list {
+        if let Some(list) = &passenger.list {
             args = args
                 .number(place as i64 + 1)
-                .number(*runs_in_line as i64)
-                .number(runs.len() as i64);
-            args = run_args(args, runs);
+                .number(passenger.keys as i64)
+                .number(list.len() as i64)
+                .all(list);
         }
     }
     (keys, args)
@@ -331,13 +333,14 @@ mod tests {
     async fn ask(shared_calls: &Arc<SharedCalls>) -> Option<RedisResult<Sent>> {
         let call = Acquire {
             random: [1; 16],
-            sent_before: false,
             summed_rate: None,
             requests: Requests::one(1),
+            newer_than: None,
+            set_up: None,
         };
         let keys = Keys::new("limiter", "client");
         let deadline = Instant::now() + Duration::from_secs(3600);
-        let asked = shared_calls.ask(&keys, RateType::Overall, &call, deadline);
+        let asked = shared_calls.ask(&keys, RateType::Overall, &call, deadline, i64::MAX);
         asked.await
     }
 

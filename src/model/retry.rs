@@ -1,0 +1,85 @@
+//! An attempt after others, and what is given back for a caller that is gone: as the scripts do it. In memory no call is
+//! sent, so nothing gets lost.
+
+use super::grants::Found;
+use super::{Acquire, Answer, At, NotInitialized, Retry, Settings, Window};
+use crate::decision::Grant;
+use crate::rate::RateType;
+
+/// The attempts before may still arrive: nothing was done. Ask again after so many ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Early(pub(crate) i64);
+
+impl Window {
+    /// Decides a call of which attempts were made before.
+    pub(crate) fn acquire_again(
+        &mut self,
+        at: At,
+        client: &str,
+        call: &Acquire,
+        retry: &Retry,
+    ) -> Result<Result<Answer, Early>, NotInitialized> {
+        self.drop_expired(client, at.server);
+        let settings = self.settings.get().copied();
+        let wanted_type = call.set_up.map(|set_up| set_up.settings.rate_type);
+        let is_its_type = |it: &Settings| wanted_type.is_none_or(|wanted| it.rate_type == wanted);
+        if let Some(settings) = settings.filter(is_its_type)
+            && let Some(found) = self.find(settings, client, call, retry)
+        {
+            let permits = i64::from(found.permits);
+            return Ok(Ok(Answer {
+                found: true,
+                ..Answer::new(found.score, settings.rate, permits, settings.interval)
+            }));
+        }
+        let wait = retry.previous_deadline - at.server + 1;
+        if wait > 0 {
+            return Ok(Err(Early(wait)));
+        }
+        self.acquire(at, client, call).map(Ok)
+    }
+
+    /// Gives back all that a call took, once no attempt of it can arrive any more. Tells how many permits came back.
+    pub(crate) fn reclaim(
+        &mut self,
+        at: At,
+        client: &str,
+        call: &Acquire,
+        attempts: &Retry,
+    ) -> Result<Result<u32, Early>, NotInitialized> {
+        let wait = attempts.previous_deadline - at.server + 1;
+        if wait > 0 {
+            return Ok(Err(Early(wait)));
+        }
+        let settings = self.open(client, at.server)?.settings;
+        let Some(found) = self.find(settings, client, call, attempts) else {
+            return Ok(Ok(0));
+        };
+        let grant = Grant {
+            score: found.score,
+            random: call.random,
+            permits: found.permits,
+        };
+        self.refund(at, client, &grant, call.summed_rate).map(Ok)
+    }
+
+    /// The grant of a call: with all its permits wherever it stands, else where an attempt can have scored it.
+    fn find(
+        &self,
+        settings: Settings,
+        client: &str,
+        call: &Acquire,
+        retry: &Retry,
+    ) -> Option<Found> {
+        let pool = match settings.rate_type {
+            RateType::Overall => Some(&self.overall),
+            RateType::PerClient => self.clients.get(client),
+        };
+        let grants = pool?.grants();
+        let total = call.requests.total();
+        let is_whole = |found: &Found| i64::from(found.permits) == total;
+        let is_in_range = |found: &Found| (retry.from..=retry.to).contains(&found.score);
+        let whole = grants.find(&call.random).find(is_whole);
+        whole.or_else(|| grants.find(&call.random).find(is_in_range))
+    }
+}

@@ -1,0 +1,204 @@
+//! What the acquire and reclaim scripts return, typed. Whatever the bytes are, reading them does not panic.
+
+use std::time::Duration;
+
+use redis::Value;
+use smallvec::SmallVec;
+
+use super::read;
+use crate::error::{Error, Result};
+use crate::model::Answer;
+use crate::rate::RateType;
+
+/// A script's answer, and the time at which the server gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct AcquireAnswer<T = Answer> {
+    pub(super) server_millis: i64,
+    pub(super) outcome: Outcome<T>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome<T> {
+    Decided(T),
+    /// The call came after its deadline, and did nothing.
+    Late,
+    /// The limiter is of this type and not of the one that the call was for, so it did nothing.
+    OtherType(RateType),
+    /// An earlier attempt may still arrive, so it did nothing: ask again after this time.
+    Early(Duration),
+    /// It did not find what an earlier attempt left, and did nothing: look on from this score.
+    More(i64),
+}
+
+/// What the doubles of an answer lie between: up to here they are exact integers.
+const LARGEST: f64 = (1_u64 << 54) as f64;
+
+fn bad_state<T>(name: &str) -> Result<T> {
+    Err(Error::BadState {
+        name: name.to_owned(),
+        source: None,
+    })
+}
+
+/// The doubles at the front, and the word behind them.
+fn split(name: &str, value: Value) -> Result<(SmallVec<[i64; 11]>, SmallVec<[u8; 8]>)> {
+    let bytes: Vec<u8> = read(name, value)?;
+    let (doubles, word) = bytes.as_chunks();
+    let doubles = doubles.iter().map(|&double| f64::from_le_bytes(double));
+    if !doubles.clone().all(|double| double.abs() <= LARGEST) {
+        return bad_state(name);
+    }
+    Ok((doubles.map(|double| double as i64).collect(), word.into()))
+}
+
+/// What an answer says that is no decision.
+fn undecided<T>(numbers: &[i64], word: &[u8]) -> Option<AcquireAnswer<T>> {
+    let (server_millis, outcome) = match (numbers, word) {
+        (&[millis], b"") => (millis, Outcome::Late),
+        (&[millis, 0], b"type") => (millis, Outcome::OtherType(RateType::Overall)),
+        (&[millis, 1], b"type") => (millis, Outcome::OtherType(RateType::PerClient)),
+        (&[millis, wait], b"early") => {
+            let wait = Duration::from_millis(wait.max(1).unsigned_abs());
+            (millis, Outcome::Early(wait))
+        }
+        (&[millis, from], b"more") => (millis, Outcome::More(from)),
+        _ => return None,
+    };
+    Some(AcquireAnswer {
+        server_millis,
+        outcome,
+    })
+}
+
+impl AcquireAnswer {
+    /// `passed` is the time that the call passed; without one the server's own scored the grants. An answer without
+    /// a rate is for `summed_rate`.
+    pub(super) fn read(
+        name: &str,
+        value: Value,
+        passed: Option<i64>,
+        summed_rate: Option<i64>,
+    ) -> Result<Self> {
+        let (numbers, word) = split(name, value)?;
+        if let Some(answer) = undecided(&numbers, &word) {
+            return Ok(answer);
+        }
+        let [server_millis, balance, reset, ref more @ ..] = numbers[..] else {
+            return bad_state(name);
+        };
+        let Some(rate) = more.first().copied().or(summed_rate) else {
+            return bad_state(name);
+        };
+        if !word.is_empty() || rate < 0 {
+            return bad_state(name);
+        }
+        let score = passed.unwrap_or(server_millis);
+        let mut answer = Answer::new(score, rate, balance, reset);
+        match *more {
+            [] | [_] => {}
+            [_, ahead, counted] => {
+                answer.ahead = ahead.max(0);
+                answer.counted = counted.unsigned_abs();
+            }
+            [_, ahead, counted, found, score, newer, lives, interval] => {
+                answer.ahead = ahead.max(0);
+                answer.counted = counted.unsigned_abs();
+                answer.found = found == 1;
+                answer.score = score;
+                answer.newer = (newer >= 0).then_some(newer);
+                answer.interval = answer.newer.map(|_| interval);
+                answer.lives = (lives >= 0).then_some(lives);
+            }
+            _ => return bad_state(name),
+        }
+        Ok(Self {
+            server_millis,
+            outcome: Outcome::Decided(answer),
+        })
+    }
+}
+
+impl AcquireAnswer<u32> {
+    pub(super) fn read_reclaim(name: &str, value: Value) -> Result<Self> {
+        let (numbers, word) = split(name, value)?;
+        if let Some(answer) = undecided(&numbers, &word) {
+            return Ok(answer);
+        }
+        match (&numbers[..], &word[..]) {
+            (&[server_millis, permits], b"done") => Ok(Self {
+                server_millis,
+                outcome: Outcome::Decided(u32::try_from(permits).unwrap_or(0)),
+            }),
+            _ => bad_state(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::decision::decision_alone;
+
+    fn answer(doubles: &[f64], word: &str) -> Value {
+        let bytes = doubles.iter().flat_map(|double| double.to_le_bytes());
+        Value::BulkString(bytes.chain(word.bytes()).collect())
+    }
+
+    fn outcome(value: Value) -> Option<Outcome<Answer>> {
+        let answer = AcquireAnswer::read("limiter", value, None, Some(5));
+        answer.ok().map(|answer| answer.outcome)
+    }
+
+    #[test]
+    fn what_is_no_decision_is_told_by_its_word() {
+        let early = Outcome::Early(Duration::from_millis(40));
+        assert_eq!(outcome(answer(&[9.0, 40.0], "early")), Some(early));
+        assert_eq!(outcome(answer(&[9.0, 7.0], "more")), Some(Outcome::More(7)));
+        let other = Outcome::OtherType(RateType::PerClient);
+        assert_eq!(outcome(answer(&[9.0, 1.0], "type")), Some(other));
+        assert_eq!(outcome(answer(&[9.0], "")), Some(Outcome::Late));
+        for bad in [
+            answer(&[9.0, 2.0], "type"),
+            answer(&[9.0, 2.0], ""),
+            answer(&[], ""),
+        ] {
+            assert_eq!(outcome(bad), None);
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_no_exact_integer_is_refused() {
+        for bad in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e17] {
+            assert_eq!(outcome(answer(&[9.0, 1.0, bad], "")), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_doubles_and_any_word_are_read_without_a_panic(
+            doubles in prop::collection::vec(any::<f64>(), 0..12),
+            small in prop::collection::vec(-20_i32..20, 0..12),
+            word in prop_oneof![Just(""), Just("early"), Just("more"), Just("type"), Just("done"), Just("x")],
+            permits in 1_u32..30,
+            wild in any::<bool>(),
+        ) {
+            let doubles = if wild { doubles } else { small.into_iter().map(f64::from).collect() };
+            let value = answer(&doubles, word);
+            let _ = AcquireAnswer::read_reclaim("limiter", value.clone());
+            if let Some(Outcome::Decided(answer)) = outcome(value) {
+                let _ = (answer.wait(), answer.reset(), answer.retry_after());
+                let _ = decision_alone("limiter", [0; 16], permits, &answer);
+            }
+        }
+
+        #[test]
+        fn any_value_is_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..90), number: i64) {
+            for value in [Value::BulkString(bytes), Value::Int(number), Value::Nil, Value::Array(vec![Value::Nil])] {
+                let _ = AcquireAnswer::read("limiter", value.clone(), Some(number), None);
+                let _ = AcquireAnswer::read_reclaim("limiter", value);
+            }
+        }
+    }
+}

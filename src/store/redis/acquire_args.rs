@@ -1,0 +1,97 @@
+//! The arguments of the acquire and reclaim scripts, in the order that their headers state.
+
+use crate::model::{Acquire, Requests, Retry};
+use crate::permit::{self, Random};
+use crate::rate::RateType;
+use crate::script::Args;
+
+/// The arguments of an acquire in a call of its own.
+pub(super) fn acquire_args(
+    call: &Acquire,
+    retry: Option<&Retry>,
+    rate_type: RateType,
+    now: Option<i64>,
+    deadline: Option<i64>,
+) -> Args {
+    let args = call_args(Args::new().optional(deadline), call)
+        .optional(now)
+        .mark(rate_type == RateType::PerClient);
+    match list_args(call, retry) {
+        Some(list) => args.all(&list),
+        None => args.without_empty_end(),
+    }
+}
+
+/// Member, summed rate, and permits of all requests together.
+pub(super) fn call_args(args: Args, call: &Acquire) -> Args {
+    let total = call.requests.total();
+    // A total that does not fit a member is never granted in full.
+    args.bytes(&permit::encode(&call.random, total as u32))
+        .optional(call.summed_rate)
+        .number(total)
+}
+
+/// The runs and the options; `None` for a plain request that is alone.
+pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
+    let requests = &call.requests;
+    let (is_lone, in_line) = (requests.is_lone(), requests.in_line);
+    let has_options =
+        requests.share.is_some() || call.newer_than.is_some() || call.set_up.is_some();
+    if is_lone && !has_options && retry.is_none() {
+        return None;
+    }
+    let mut args = Args::new();
+    if is_lone {
+        args = args.number(0);
+    } else {
+        args = args.number(requests.runs.len() as i64);
+        for run in &requests.runs {
+            args = args.number(run.permits).number(run.count);
+        }
+        if in_line {
+            args = args.bytes(b"line");
+        }
+    }
+    if let Some(share) = requests.share {
+        args = args
+            .bytes(b"share")
+            .number(share.permille)
+            .number(share.credit);
+    }
+    if let Some(score) = call.newer_than {
+        args = args.bytes(b"newer").number(score);
+    }
+    if let Some(retry) = retry {
+        args = args.bytes(b"retry").number(retry.previous_deadline);
+        args = args.number(retry.from).number(retry.to);
+    }
+    if let Some(set_up) = call.set_up {
+        let settings = set_up.settings;
+        args = args
+            .bytes(b"setup")
+            .number(settings.rate)
+            .number(settings.interval);
+        args = args
+            .number(settings.rate_type.code())
+            .number(settings.keep_alive);
+        args = args.flag(set_up.keep_alive_counts);
+    }
+    Some(args)
+}
+
+/// The arguments of the reclaim script.
+pub(super) fn reclaim_args(
+    id: &Random,
+    requests: &Requests,
+    made: &Retry,
+    now: Option<i64>,
+    audited_rate: Option<i64>,
+) -> Args {
+    Args::new()
+        .optional(now)
+        .number(made.previous_deadline)
+        .bytes(&permit::encode(id, requests.total() as u32))
+        .number(made.from)
+        .number(made.to)
+        .optional(audited_rate)
+}
