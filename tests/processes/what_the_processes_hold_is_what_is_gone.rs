@@ -2,7 +2,7 @@
 //! gone are those that the processes hold.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
@@ -59,7 +59,7 @@ impl Way {
     fn steps(self) -> u64 {
         match self {
             Self::Direct => 3_000,
-            Self::Lossy => 300,
+            Self::Lossy => 600,
         }
     }
 
@@ -129,10 +129,10 @@ async fn processes(count: u64, way: Way) {
     let [patient, others @ ..] = &ledgers;
     assert_eq!(patient.dropped, 0);
     assert!(others.iter().all(|it| it.dropped > 0));
-    // A request whose answer was lost is sent again, so that hardly any stays without an answer.
+    // A request whose answer was lost is sent again, so that few stay without an answer.
     let unknown = patient.maybe_taken;
     assert!(
-        unknown * 10 <= patient.granted,
+        unknown * 4 <= patient.granted,
         "{unknown} indeterminate, {random}"
     );
     for (state, ledger) in states.iter().zip(&ledgers) {
@@ -174,22 +174,23 @@ fn explains(ledger: &Ledger, used: i64, way: Way) -> bool {
     (least..=most).contains(&used)
 }
 
-/// Loses requests and answers of one process, about one in four.
+/// Loses requests and answers of one process, and the connection with each: about twenty a second, one in four of them
+/// before it reaches the server.
 struct Losses {
     may_lose: Arc<AtomicBool>,
-    count: Arc<std::sync::atomic::AtomicU64>,
+    count: Arc<AtomicU64>,
     losing: JoinHandle<()>,
 }
 
 impl Losses {
     fn on(proxy: Proxy, mut random: Seeded) -> Self {
         let may_lose = Arc::new(AtomicBool::new(false));
-        let count = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let count = Arc::new(AtomicU64::new(0));
         let losing = tokio::spawn({
             let (may_lose, count) = (Arc::clone(&may_lose), Arc::clone(&count));
             async move {
                 loop {
-                    sleep(Duration::from_millis(random.below(20))).await;
+                    sleep(Duration::from_millis(random.below(100))).await;
                     // The last loss has been met where a command has come since.
                     let seen = proxy.take_names();
                     let has_met = seen.iter().any(|name| name == "EVALSHA");
