@@ -6,7 +6,7 @@
 //! that is under way, and where there are few calls each goes by itself, without a task.
 //!
 //! Only a decision is taken from such a call. Where it was refused, as a whole or for one limiter, or its carrier's
-//! runtime shut down, the acquire is made again by itself, as one that was sent before: then its error is its own. That
+//! runtime shut down, the acquire is made again by itself: then its error is its own. That
 //! holds behind a proxy too that has limiters on several servers and sends the call to one of them.
 //!
 //! On a cluster the limiters lie in different slots, so there is no such call.
@@ -42,6 +42,13 @@ pub(super) struct Sent {
     pub(super) now: Option<i64>,
 }
 
+/// What became of an acquire in a shared call.
+pub(super) enum Carried {
+    Answered(RedisResult<Sent>),
+    /// The server refused it, or the call that it was in, so it did nothing: it is to be made again by itself.
+    Refused,
+}
+
 /// The calls of one client's acquires.
 pub(super) struct SharedCalls {
     connection: Arc<dyn Connection>,
@@ -73,7 +80,7 @@ struct Passenger {
     deadline: Instant,
     /// The same by the server's clock.
     server_deadline: i64,
-    answer: oneshot::Sender<RedisResult<Sent>>,
+    answer: oneshot::Sender<Carried>,
 }
 
 /// An acquire that is under way.
@@ -123,7 +130,7 @@ impl SharedCalls {
         }
     }
 
-    /// Lets a shared call carry an acquire. `None` where it is to be made again by itself.
+    /// Lets a shared call carry an acquire. `None` where nobody tells what became of it.
     pub(super) async fn ask(
         self: &Arc<Self>,
         keys: &Keys,
@@ -131,7 +138,7 @@ impl SharedCalls {
         call: &Acquire,
         deadline: Instant,
         server_deadline: i64,
-    ) -> Option<RedisResult<Sent>> {
+    ) -> Option<Carried> {
         let mut words = Args::new();
         let keys = keys.of_acquire(rate_type, call.set_up.is_some());
         for key in &keys {
@@ -194,16 +201,17 @@ impl SharedCalls {
         match result {
             Ok(Value::Array(answers)) if answers.len() == passengers.len() => {
                 for (passenger, answer) in passengers.into_iter().zip(answers) {
-                    if let Ok(answer) = answer.extract_error() {
-                        passenger.tell(Ok(Sent { answer, now }));
-                    }
+                    passenger.tell(match answer.extract_error() {
+                        Ok(answer) => Carried::Answered(Ok(Sent { answer, now })),
+                        Err(_its_own) => Carried::Refused,
+                    });
                 }
             }
             // It came too late for all, or is none that the script makes.
             Ok(answer) => {
                 for passenger in passengers {
                     let answer = answer.clone();
-                    passenger.tell(Ok(Sent { answer, now }));
+                    passenger.tell(Carried::Answered(Ok(Sent { answer, now })));
                 }
             }
             Err(error) => self.fail(passengers, &error),
@@ -214,11 +222,13 @@ impl SharedCalls {
         if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
             self.is_spread.store(true, Ordering::Relaxed);
         }
-        if failure::classify(error) == Failure::Refused {
-            return; // for one of them, and nobody knows which
-        }
+        // For one of them, and nobody knows which.
+        let is_refused = failure::classify(error) == Failure::Refused;
         for passenger in passengers {
-            passenger.tell(Err(error.clone()));
+            passenger.tell(match is_refused {
+                true => Carried::Refused,
+                false => Carried::Answered(Err(error.clone())),
+            });
         }
     }
 }
@@ -256,9 +266,9 @@ fn keys_and_args(
 }
 
 impl Passenger {
-    fn tell(self, result: RedisResult<Sent>) {
+    fn tell(self, carried: Carried) {
         // Whoever is gone needs no answer.
-        let _ = self.answer.send(result);
+        let _ = self.answer.send(carried);
     }
 }
 
@@ -330,7 +340,7 @@ mod tests {
         Arc::new(calls)
     }
 
-    async fn ask(shared_calls: &Arc<SharedCalls>) -> Option<RedisResult<Sent>> {
+    async fn ask(shared_calls: &Arc<SharedCalls>) -> Option<Carried> {
         let call = Acquire {
             random: [1; 16],
             summed_rate: None,
@@ -345,7 +355,7 @@ mod tests {
     }
 
     /// Asks in a runtime that lives on, lets the connection's runtime `work`, and ends that.
-    fn answer_where_the_runtime_ends(work: impl FnOnce(&Runtime)) -> Option<RedisResult<Sent>> {
+    fn answer_where_the_runtime_ends(work: impl FnOnce(&Runtime)) -> Option<Carried> {
         let (first, other) = (runtime(), runtime());
         let shared_calls = shared_calls(&first);
         let asking = other.spawn(async move { ask(&shared_calls).await });
