@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::decision::{Decision, Grant};
 use crate::error::{Error, Result};
-use crate::model::{Condition, Expiry};
+use crate::model::{Condition, Expiry, SetUp};
 use crate::policy::Share;
 use crate::policy::call::Target;
 use crate::policy::shared_rate::SharedRate;
@@ -493,6 +493,28 @@ impl RateLimiter {
         Ok(Share::new(Arc::clone(&self.client_store), target, permits))
     }
 
+    /// As [`RRateLimiter::check`], and creates the limiter, or gives it these settings, in the same call.
+    pub(crate) async fn check_set_up(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Decision> {
+        self.asked_for(permits)?.check(permits, set_up).await
+    }
+
+    /// Waits until the permits are granted, or for the timeout; creates the limiter as
+    /// [`check_set_up`](Self::check_set_up) does.
+    pub(crate) async fn wait_set_up(
+        &self,
+        permits: u32,
+        timeout: Option<Duration>,
+        set_up: Option<SetUp>,
+    ) -> Result<bool> {
+        // A time beyond what the clock can count is as good as none.
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.asked_for(permits)?.wait(permits, until, set_up).await
+    }
+
     /// The queue, once the name and the permits are found good.
     fn asked_for(&self, permits: u32) -> Result<&Arc<WaitQueue>> {
         if permits == 0 {
@@ -567,18 +589,16 @@ impl RRateLimiter for RateLimiter {
         if timeout.is_zero() {
             return self.try_acquire(permits).await;
         }
-        // A time beyond what the clock can count is as good as none.
-        let until = Instant::now().checked_add(timeout);
-        self.asked_for(permits)?.wait(permits, until, None).await
+        self.wait_set_up(permits, Some(timeout), None).await
     }
 
     async fn acquire(&self, permits: u32) -> Result<()> {
-        self.asked_for(permits)?.wait(permits, None, None).await?;
+        self.wait_set_up(permits, None, None).await?;
         Ok(())
     }
 
     async fn check(&self, permits: u32) -> Result<Decision> {
-        self.asked_for(permits)?.check(permits, None).await
+        self.check_set_up(permits, None).await
     }
 
     async fn refund(&self, grant: Grant) -> Result<u32> {

@@ -2,16 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::algorithm::Model;
 use super::joint::Share;
+use super::policy_limiter::check_cost;
 use super::shared_rate::SharedRate;
 use super::{Limiter, PolicyLimiter};
 use crate::client::RedissonClient;
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiter::RateLimiter;
+use crate::limiter::{RRateLimiter, RateLimiter};
 use crate::rate::Rate;
 
 /// [`RRateLimiter`](crate::RRateLimiter)s by key: from [`RedissonClient::keyed_rate_limiter`]. Cheap to clone; clones share
@@ -22,7 +25,7 @@ use crate::rate::Rate;
 /// up, in the same round trip. A limiter that has another rate gets this one, in the same round trip too: what is in use counts
 /// on, a change of the [type](crate::RateType) forgets it. So all who use a prefix should agree on the rate of a key.
 ///
-/// Made for millions of keys: a key that nobody asks for goes away after the rate's [keep alive](Rate::keep_alive), and where it
+/// Made for millions of keys: a key that nobody asks for expires after the rate's [keep alive](Rate::keep_alive), and where it
 /// has none, an interval after the last request, when all permits would be back anyway. A keep alive that the rate does not
 /// name is left as a limiter has it.
 ///
@@ -38,7 +41,7 @@ use crate::rate::Rate;
 /// for expected in [true, true, true, false] {
 ///     assert_eq!(limiter.decide("testLock997", 1).await?.is_granted(), expected);
 /// }
-/// limiter.limiter("testLock997").acquire(1).await?; // waits its turn
+/// limiter.acquire("testLock997", 1).await?; // waits its turn
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -66,8 +69,8 @@ impl RedissonClient {
 }
 
 impl KeyedRateLimiter {
-    /// The limiter of a key, for all that [`RRateLimiter`](crate::RRateLimiter) can do, waiting included. It is set up by the
-    /// first [`decide`](Limiter::decide), not by this.
+    /// The limiter of a key, for all that [`RRateLimiter`](crate::RRateLimiter) can do, waiting included. It is created by the
+    /// first [`decide`](Limiter::decide) or [`acquire`](Self::acquire), not by this.
     pub fn limiter(&self, key: &str) -> RateLimiter {
         self.client.rate_limiter(&self.limiter.name(key))
     }
@@ -94,7 +97,86 @@ impl KeyedRateLimiter {
     #[doc(alias = "tryAcquire")]
     pub async fn decide_at(&self, key: &str, cost: u32, rate: Rate) -> Result<Decision> {
         let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
-        self.limiter.decide_by(policy, key, cost).await
+        self.check(key, cost, &policy).await
+    }
+
+    /// Waits until the permits of a key are granted, first come, first served in this process, as
+    /// [`RRateLimiter::acquire`](crate::RRateLimiter::acquire) does. It creates the limiter as [`decide`](Limiter::decide)
+    /// does, and again where it is lost while it waits.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::{Rate, RedissonClient};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// let start = tokio::time::Instant::now();
+    /// limiter.acquire("user:123", 1).await?;
+    /// limiter.acquire("user:123", 1).await?;
+    /// assert_eq!(start.elapsed(), Duration::from_millis(1_003));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`decide`](Limiter::decide).
+    ///
+    /// # Cancel safety
+    /// Dropping the future keeps no permit.
+    pub async fn acquire(&self, key: &str, permits: u32) -> Result<()> {
+        let policy = self.limiter.policy();
+        let limiter = self.checked(key, permits, &policy)?;
+        limiter.wait_set_up(permits, None, policy.set_up()).await?;
+        Ok(())
+    }
+
+    /// Whether the permits of a key are granted now.
+    ///
+    /// # Errors
+    /// As [`decide`](Limiter::decide).
+    ///
+    /// # Cancel safety
+    /// Dropping the future keeps no permit.
+    #[doc(alias = "tryAcquire")]
+    pub async fn try_acquire(&self, key: &str, permits: u32) -> Result<bool> {
+        Ok(self.decide(key, permits).await?.is_granted())
+    }
+
+    /// Waits for the permits of a key as [`acquire`](Self::acquire) does, but no longer than `timeout`: `false` where they
+    /// were not granted by then.
+    ///
+    /// # Errors
+    /// As [`decide`](Limiter::decide).
+    ///
+    /// # Cancel safety
+    /// Dropping the future keeps no permit.
+    #[doc(alias = "tryAcquire")]
+    pub async fn try_acquire_timeout(
+        &self,
+        key: &str,
+        permits: u32,
+        timeout: Duration,
+    ) -> Result<bool> {
+        if timeout.is_zero() {
+            return self.try_acquire(key, permits).await;
+        }
+        let policy = self.limiter.policy();
+        let limiter = self.checked(key, permits, &policy)?;
+        limiter
+            .wait_set_up(permits, Some(timeout), policy.set_up())
+            .await
+    }
+
+    async fn check(&self, key: &str, cost: u32, policy: &SharedRate) -> Result<Decision> {
+        let limiter = self.checked(key, cost, policy)?;
+        limiter.check_set_up(cost, policy.set_up()).await
+    }
+
+    /// The limiter of a key, once the cost is found good.
+    fn checked(&self, key: &str, cost: u32, policy: &SharedRate) -> Result<RateLimiter> {
+        let limiter = self.limiter(key);
+        check_cost(cost, policy.limit(), limiter.name())?;
+        Ok(limiter)
     }
 
     /// The rate of the keys that have none of their own.
@@ -116,7 +198,7 @@ impl KeyedRateLimiter {
 #[async_trait]
 impl Limiter for KeyedRateLimiter {
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
-        self.limiter.decide(key, cost).await
+        self.check(key, cost, &self.limiter.policy()).await
     }
 
     fn share(&self, key: &str, cost: u32) -> Result<Share> {

@@ -181,12 +181,6 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
-    /// Decides by another policy than the one in force.
-    pub(super) async fn decide_by(&self, policy: P, key: &str, cost: u32) -> Result<Decision> {
-        let target = self.target(policy.algorithm().0, key, cost)?;
-        self.decide_target(target, cost).await
-    }
-
     async fn decide_target(&self, target: Target, cost: u32) -> Result<Decision> {
         combining::decide(&self.batcher, target, cost).await
     }
@@ -199,22 +193,8 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     fn target(&self, model: Arc<dyn AnyModel>, key: &str, cost: u32) -> Result<Target> {
-        if cost == 0 {
-            return Err(Error::InvalidArgument {
-                argument: "cost",
-                reason: "it is 0",
-            });
-        }
         let key = self.client.mapped_name(&self.name(key));
-        if let Some(limit) = model.limit()
-            && i64::from(cost) > limit
-        {
-            return Err(Error::CostExceedsLimit {
-                key,
-                cost,
-                limit: limit.unsigned_abs(),
-            });
-        }
+        check_cost(cost, model.limit(), &key)?;
         let target = Target {
             model,
             key,
@@ -222,6 +202,24 @@ impl<P: Policy> PolicyLimiter<P> {
         };
         target.check(self.client.store().is_cluster())?;
         Ok(target)
+    }
+}
+
+/// Refuses a cost that no limiter of this limit ever grants.
+pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()> {
+    if cost == 0 {
+        return Err(Error::InvalidArgument {
+            argument: "cost",
+            reason: "it is 0",
+        });
+    }
+    match limit {
+        Some(limit) if i64::from(cost) > limit => Err(Error::CostExceedsLimit {
+            key: key.to_owned(),
+            cost,
+            limit: limit.unsigned_abs(),
+        }),
+        _ => Ok(()),
     }
 }
 

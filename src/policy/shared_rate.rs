@@ -30,7 +30,7 @@ impl SharedRate {
         }
     }
 
-    /// A limiter that has this rate from its first request on, and goes away an interval after its last one where the rate
+    /// A limiter that has this rate from its first request on, and expires an interval after its last one where the rate
     /// does not say when.
     pub(crate) fn with_rate(client_id: Arc<str>, rate: Rate) -> Result<Self> {
         let valid = rate.validate()?;
@@ -51,6 +51,10 @@ impl SharedRate {
 
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.rate
+    }
+
+    pub(super) fn set_up(&self) -> Option<SetUp> {
+        self.set_up
     }
 }
 

@@ -65,7 +65,7 @@ async fn with_a_keep_alive_all_three_keys_get_it_at_each_grant_denial_and_releas
 async fn a_limiter_whose_keep_alive_has_passed_leaves_no_key() {
     let mut stage = Stage::set().await;
     let limiter = stage.limiter().await;
-    let rate = Rate::overall(5, ms(50)).keep_alive(ms(50));
+    let rate = Rate::overall(5, ms(1_000)).keep_alive(ms(1_000));
     limiter.try_set_rate(rate).await.unwrap();
     assert!(limiter.try_acquire(4).await.unwrap());
     let last = expiries(&mut stage).await.into_iter().max().unwrap();
