@@ -71,8 +71,13 @@ impl ChildProcess {
         report.expect("a report of the child")
     }
 
-    /// Ends it with SIGKILL.
+    /// Ends it with SIGKILL. It must not have ended by itself: then it has panicked.
     pub async fn kill(mut self) {
+        let ended = self.child.try_wait().expect("the state of a child");
+        assert_eq!(
+            ended, None,
+            "the child ended by itself; its stderr tells why"
+        );
         self.child.kill().await.expect("a child that can be killed");
     }
 }
