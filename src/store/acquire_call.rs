@@ -24,8 +24,6 @@ pub(crate) struct AcquireCall {
     attempts: Mutex<SmallVec<[Attempt; 1]>>,
     /// The score of the grant that was delivered.
     granted_at: OnceLock<i64>,
-    /// Whether nobody waits for it any more.
-    is_abandoned: AtomicBool,
     is_claimed: AtomicBool,
 }
 
@@ -56,7 +54,6 @@ impl AcquireCall {
             set_up: None,
             attempts: Mutex::default(),
             granted_at: OnceLock::new(),
-            is_abandoned: AtomicBool::new(false),
             is_claimed: AtomicBool::new(false),
         }
     }
@@ -108,14 +105,6 @@ impl AcquireCall {
     pub(crate) fn note_granted(&self, score: i64) {
         // It is delivered once.
         let _ = self.granted_at.set(score);
-    }
-
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.is_abandoned.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn note_abandoned(&self) {
-        self.is_abandoned.store(true, Ordering::Relaxed);
     }
 }
 

@@ -81,10 +81,9 @@ impl Driver {
                 None
             }
         };
-        // Where the call was abandoned, the store may have taken the permits back meanwhile.
-        if let Some(grant) = unclaimed
-            && (!call.is_abandoned() || call.claim())
-        {
+        // Where the call was abandoned, the store reclaims it as well. That finds what another attempt takes later, and a
+        // grant goes back once.
+        if let Some(grant) = unclaimed {
             self.line.give_back(grant);
         }
     }

@@ -3,6 +3,8 @@
 
 #[cfg(test)]
 mod schedules;
+#[cfg(test)]
+mod steps;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -221,7 +223,7 @@ impl State {
             }
             let call = self.in_flight.take().map(|in_flight| in_flight.call);
             self.notify_drivers();
-            return call.inspect(|call| call.note_abandoned());
+            return call;
         }
         self.left += 1;
         if self.waiters.front().is_some_and(Waiter::is_gone) {
@@ -431,8 +433,8 @@ impl State {
         self.known = None;
     }
 
-    /// A runtime has shut down, and its driver with it, in the middle of `call`. Returns the call where no other driver can
-    /// send it again.
+    /// A runtime has shut down, and its driver with it, in the middle of `call`. Returns the call where the store has to
+    /// reclaim it: no other driver will read its answer.
     pub(super) fn driver_lost(
         &mut self,
         runtime: runtime::Id,
@@ -440,23 +442,23 @@ impl State {
     ) -> Option<Arc<AcquireCall>> {
         self.drivers.retain(|slot| slot.runtime != runtime);
         let is_its_call = |it: &InFlight| call.is_some_and(|call| Arc::ptr_eq(&it.call, call));
+        // Another driver had a denial or an error; this one may have been granted it nevertheless.
+        let is_unread = !self.in_flight.as_ref().is_some_and(is_its_call);
+        let unread = call.filter(|call| is_unread && call.granted_at().is_none());
         if !self.drivers.is_empty() {
             if let Some(in_flight) = self.in_flight.as_mut().filter(|it| is_its_call(it)) {
                 in_flight.take_over_at = Instant::now();
             }
             self.notify_drivers();
-            return None;
+            return unread.cloned();
         }
         let lost = self.in_flight.take_if(|it| is_its_call(it));
-        let call = lost.map(|in_flight| in_flight.call);
-        if let Some(call) = &call {
-            call.note_abandoned();
-        }
         // Nobody drives the line: dropping their places tells the waiters to join again.
         self.waiters.clear();
         self.left = 0;
         self.known = None;
-        call
+        lost.map(|in_flight| in_flight.call)
+            .or_else(|| unread.cloned())
     }
 }
 

@@ -17,6 +17,7 @@ mod a_dropped_request_keeps_nothing;
 mod a_sleeping_caller_holds_nobody_up;
 mod a_slow_server_keeps_the_order;
 mod cancelled_at_random_moments_nothing_is_lost;
+mod leaving;
 mod many_waiters_cost_few_calls;
 mod runtimes;
 mod timeouts_are_exact;

@@ -2,7 +2,7 @@
 //! a store whose answers are late or lost, and other processes. After each step nobody waits who could be served, in order;
 //! in the end nothing is kept by those who left.
 //!
-//! `SCHEDULES` says how many are run, 250 of up to 400 steps each without it.
+//! `SCHEDULES` says how many are run, 500 of up to 400 steps each without it.
 
 mod store;
 mod world;
@@ -14,7 +14,7 @@ use world::{Step, World};
 fn schedules() -> u32 {
     match std::env::var("SCHEDULES") {
         Ok(number) => number.parse().expect("SCHEDULES is a number"),
-        Err(_) => 250,
+        Err(_) => 500,
     }
 }
 

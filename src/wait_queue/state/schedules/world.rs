@@ -427,7 +427,7 @@ impl World {
                     own: self.own,
                     name: "limiter",
                 });
-                if permits > 0 && (!call.is_abandoned() || call.claim()) {
+                if permits > 0 {
                     self.refunds.push(Grant {
                         score: answer.score,
                         random: call.id,

@@ -1,0 +1,274 @@
+//! Single steps of the state.
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot::Receiver;
+
+use super::*;
+
+const RATE: i64 = 10;
+
+struct Line {
+    state: State,
+    now: Instant,
+    runtimes: [Runtime; 2],
+}
+
+type Answers = Receiver<Result<Grant>>;
+
+impl Line {
+    fn new() -> Self {
+        Self {
+            state: State::default(),
+            now: Instant::now(),
+            runtimes: [(); 2].map(|()| Builder::new_current_thread().build().unwrap()),
+        }
+    }
+
+    fn join(&mut self, sequence: u64, permits: u32, denied: Option<Known>) -> Answers {
+        self.join_on(0, sequence, permits, denied)
+    }
+
+    fn join_on(
+        &mut self,
+        runtime: usize,
+        sequence: u64,
+        permits: u32,
+        denied: Option<Known>,
+    ) -> Answers {
+        let (answer, receiver) = oneshot::channel();
+        let waiter = Waiter::new(permits, None, sequence, answer);
+        let runtime = self.runtimes[runtime].handle().id();
+        self.state.join(waiter, runtime, denied);
+        receiver
+    }
+
+    fn next_on(&mut self, runtime: usize) -> Next {
+        let runtime = self.runtimes[runtime].handle().id();
+        self.state.next(runtime, self.now, false)
+    }
+
+    fn call(&mut self) -> Arc<AcquireCall> {
+        match self.next_on(0) {
+            Next::Call(call) => call,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn answer(&mut self, call: &Arc<AcquireCall>, score: i64, balance: i64) -> u32 {
+        self.state.answered(&Answered {
+            call,
+            answer: &Answer::new(score, RATE, balance, 60_000),
+            sent_at: self.now,
+            own: 0,
+            name: "limiter",
+        })
+    }
+
+    /// What a request was told that was sent `ago`: to come back after a minute.
+    fn denied(&self, ago: Duration) -> Option<Known> {
+        Some(Known::new(0, self.now - ago, Duration::from_secs(60)))
+    }
+}
+
+fn permits(call: &AcquireCall) -> Vec<u32> {
+    let runs = call.requests.runs.iter();
+    runs.flat_map(|run| vec![run.permits; run.count as usize])
+        .collect()
+}
+
+#[test]
+fn a_denial_puts_the_next_call_off_unless_permits_came_free_since_it_was_asked_for() {
+    for comes_free in [false, true] {
+        let mut line = Line::new();
+        assert!(line.state.start_first_try(1, line.now));
+        if comes_free {
+            line.state.permits_freed();
+        }
+        let denied = line.denied(Duration::ZERO);
+        let _waiting = line.join(1, 1, denied);
+        line.state.end_first_try(1);
+        let next = line.next_on(0);
+        assert_eq!(matches!(next, Next::Call(_)), comes_free, "{next:?}");
+    }
+}
+
+#[test]
+fn a_denial_that_is_read_late_puts_nothing_off() {
+    let mut line = Line::new();
+    assert!(line.state.start_first_try(1, line.now));
+    let denied = line.denied(LONGEST_SLEEP);
+    let _waiting = line.join(1, 1, denied);
+    line.state.end_first_try(1);
+    line.call();
+}
+
+#[test]
+fn a_denied_waiter_stays_behind_one_that_joined_before_it_meanwhile() {
+    let mut line = Line::new();
+    let _second = line.join(2, 2, None);
+    let _third = line.join(3, 3, None);
+    let call = line.call();
+    let _first = line.join(1, 1, None);
+    line.answer(&call, 0, 1);
+    assert_eq!(permits(&line.call()), [1, 2, 3]);
+}
+
+#[test]
+fn a_waiter_that_joins_again_while_its_call_is_in_flight_leaves_that_call_once() {
+    let mut line = Line::new();
+    let moved = line.join(1, 1, None);
+    let mut stays = line.join(2, 1, None);
+    let call = line.call();
+    drop(moved);
+    assert!(line.state.leave(1).is_none());
+    drop(line.join_on(1, 1, 1, None));
+    assert!(line.state.leave(1).is_none(), "the second one still waits");
+    assert_eq!(line.answer(&call, 0, 2), 1);
+    assert_eq!(stays.try_recv().unwrap().unwrap().permits(), 1);
+}
+
+#[test]
+fn a_call_is_abandoned_when_the_last_of_its_waiters_leaves() {
+    let mut line = Line::new();
+    let waiters = [1, 2, 3].map(|sequence| (sequence, line.join(sequence, 1, None)));
+    let call = line.call();
+    let left = waiters.map(|(sequence, waiter)| {
+        drop(waiter);
+        line.state.leave(sequence)
+    });
+    assert!(matches!(&left, [None, None, Some(abandoned)] if Arc::ptr_eq(abandoned, &call)));
+    // It was executed all the same.
+    assert_eq!(line.answer(&call, 0, 5), 3);
+}
+
+#[test]
+fn an_answer_that_comes_twice_is_one_grant_and_one_with_another_score_is_given_back() {
+    let mut line = Line::new();
+    let _waiting = line.join(1, 4, None);
+    let call = line.call();
+    assert_eq!(line.answer(&call, 7, 10), 0);
+    assert_eq!(line.answer(&call, 7, 10), 0);
+    assert_eq!(line.answer(&call, 8, 10), 4);
+}
+
+#[test]
+fn what_a_denied_call_is_granted_later_is_given_back() {
+    let mut line = Line::new();
+    let _waiting = line.join(1, 4, None);
+    let call = line.call();
+    assert_eq!(line.answer(&call, 7, 0), 0);
+    assert_eq!(line.answer(&call, 8, 10), 4);
+}
+
+#[test]
+fn what_a_failed_call_is_granted_later_is_given_back() {
+    let mut line = Line::new();
+    let mut waiting = line.join(1, 4, None);
+    let call = line.call();
+    let lost = Error::Indeterminate { source: None };
+    line.state.failed(&call, &lost);
+    assert!(waiting.try_recv().unwrap().is_err());
+    assert_eq!(line.answer(&call, 8, 10), 4);
+}
+
+#[test]
+fn another_runtimes_driver_takes_a_call_over_once_in_a_while_and_not_before() {
+    let mut line = Line::new();
+    let _waiting = line.join(1, 1, None);
+    let _elsewhere = line.join_on(1, 2, 1, None);
+    let call = line.call();
+    assert!(matches!(line.next_on(1), Next::Sleep(until) if until == line.now + TAKE_OVER_AFTER));
+    line.now += TAKE_OVER_AFTER;
+    assert!(matches!(line.next_on(1), Next::Call(same) if Arc::ptr_eq(&same, &call)));
+    assert!(matches!(line.next_on(0), Next::Sleep(until) if until == line.now + TAKE_OVER_AFTER));
+}
+
+#[test]
+fn a_call_whose_runtime_shuts_down_is_taken_over_at_once() {
+    let mut line = Line::new();
+    let _waiting = line.join(1, 1, None);
+    let _elsewhere = line.join_on(1, 2, 1, None);
+    let call = line.call();
+    let runtime = line.runtimes[0].handle().id();
+    assert!(line.state.driver_lost(runtime, Some(&call)).is_none());
+    line.now = Instant::now();
+    assert!(matches!(line.next_on(1), Next::Call(same) if Arc::ptr_eq(&same, &call)));
+}
+
+#[test]
+fn a_call_whose_runtime_shuts_down_is_abandoned_where_there_is_no_other() {
+    let mut line = Line::new();
+    let mut waiting = line.join(1, 1, None);
+    let call = line.call();
+    let mut behind = line.join(2, 1, None);
+    let runtime = line.runtimes[0].handle().id();
+    assert!(line.state.driver_lost(runtime, Some(&call)).is_some());
+    for waiter in [&mut waiting, &mut behind] {
+        let closed = oneshot::error::TryRecvError::Closed;
+        assert_eq!(waiter.try_recv().unwrap_err(), closed);
+    }
+}
+
+#[test]
+fn what_a_lost_driver_may_have_been_granted_after_another_one_was_denied_is_reclaimed() {
+    for is_granted in [false, true] {
+        let mut line = Line::new();
+        let _waiting = line.join(1, 1, None);
+        let _elsewhere = line.join_on(1, 2, 1, None);
+        let call = line.call();
+        line.now += TAKE_OVER_AFTER;
+        assert!(matches!(line.next_on(1), Next::Call(same) if Arc::ptr_eq(&same, &call)));
+        line.answer(&call, 0, i64::from(is_granted));
+        let runtime = line.runtimes[1].handle().id();
+        let reclaimed = line.state.driver_lost(runtime, Some(&call));
+        // What was delivered stays with its waiter.
+        assert_eq!(reclaimed.is_some(), !is_granted);
+    }
+}
+
+#[test]
+fn a_first_try_that_makes_no_progress_holds_the_line_up_no_longer_than_a_call() {
+    let mut line = Line::new();
+    assert!(line.state.start_first_try(1, line.now));
+    let _waiting = line.join(2, 1, None);
+    assert!(matches!(line.next_on(0), Next::Sleep(until) if until == line.now + TAKE_OVER_AFTER));
+    line.now += TAKE_OVER_AFTER;
+    line.call();
+}
+
+#[test]
+fn a_call_carries_no_more_waiters_than_its_capacity_and_no_more_permits_than_a_member_holds() {
+    let mut line = Line::new();
+    let count = CAPACITY as u64 + 1;
+    let _waiters: Vec<_> = (0..count).map(|it| line.join(it, 1, None)).collect();
+    assert_eq!(permits(&line.call()).len(), CAPACITY);
+
+    let mut line = Line::new();
+    let _waiters =
+        [(1, u32::MAX - 2), (2, 2), (3, 1)].map(|(place, it)| line.join(place, it, None));
+    let call = line.call();
+    assert_eq!(call.requests.total(), i64::from(u32::MAX));
+}
+
+#[test]
+fn a_driver_stops_where_nobody_waits_and_is_started_again_by_the_next() {
+    let mut line = Line::new();
+    drop(line.join(1, 1, None));
+    line.state.leave(1);
+    assert!(matches!(line.next_on(0), Next::Stop));
+    let (answer, _receiver) = oneshot::channel();
+    let waiter = Waiter::new(1, None, 2, answer);
+    let runtime = line.runtimes[0].handle().id();
+    assert!(line.state.join(waiter, runtime, None).is_some());
+}
+
+#[test]
+fn waiters_that_left_take_no_more_room_than_those_who_stay() {
+    let mut line = Line::new();
+    let mut waiters: Vec<_> = (0..10_000).map(|it| Some(line.join(it, 1, None))).collect();
+    for sequence in (1..10_000).rev() {
+        waiters[sequence as usize] = None;
+        line.state.leave(sequence);
+        assert!(line.state.waiters.len() as u64 <= 2 * sequence + 1);
+    }
+}
