@@ -10,8 +10,8 @@ use tokio::runtime;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::{LONGEST_SLEEP, LONGEST_WAIT};
 use super::sharing::{Seen, Sharing};
+use super::{LONGEST_SLEEP, LONGEST_WAIT};
 use crate::decision::{Grant, check_fits};
 use crate::error::{Error, Result};
 use crate::model::{Answer, Requests, SetUp};
