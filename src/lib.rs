@@ -44,6 +44,9 @@ pub use policy::{
 };
 pub use rate::{Rate, RateType};
 pub use store::memory::MemoryStore;
+pub use store::redis::connection::Credentials;
+#[cfg(feature = "tls")]
+pub use store::redis::connection::TlsConfig;
 pub use store::{State, TimeToLive};
 
 // So that its examples are tested.

@@ -6,10 +6,12 @@
 use std::io::Write;
 use std::sync::LazyLock;
 
-use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 use smallvec::SmallVec;
 
 use crate::store::redis::connection::Connection;
+use crate::store::redis::failure::Failure;
+use crate::store::redis::retry::Limits;
 
 /// A script and the SHA-1 that Redis names it by.
 pub(crate) struct Script {
@@ -175,15 +177,18 @@ impl Script {
     /// One round trip where the server knows the script, two where it does not.
     pub(crate) async fn run(
         &self,
-        connection: &dyn Connection,
+        connection: &Connection,
         keys: &[impl AsRef<[u8]> + Sync],
         args: &Args,
-    ) -> RedisResult<Value> {
+        limits: Limits,
+    ) -> Result<Value, Failure> {
         let by_hash = command("EVALSHA", &self.hash, keys, args);
-        match connection.send(&by_hash).await {
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+        match connection.send(&by_hash, limits).await {
+            Err(Failure::Refused(error))
+                if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) =>
+            {
                 let by_source = command("EVAL", &self.source, keys, args);
-                connection.send(&by_source).await
+                connection.send(&by_source, limits).await
             }
             other => other,
         }

@@ -72,6 +72,7 @@ fn connect(redis: &MultiplexedConnection) -> RedissonClient {
     RedissonClient::builder()
         .response_timeout(PATIENCE)
         .connection(redis.clone())
+        .unwrap()
 }
 
 /// The scripts' time for a granted and for a denied request of a lone caller.
@@ -189,7 +190,8 @@ async fn bytes(redis: &mut MultiplexedConnection, subject: Subject) -> (u64, u64
     });
     let client = RedissonClient::builder()
         .clock(clock)
-        .connection(redis.clone());
+        .connection(redis.clone())
+        .unwrap();
     let limiter = subject.limiter(&client, Rule::Scarce, KEY).await;
     let mut after_one = 0;
     for place in 0..SCARCE {

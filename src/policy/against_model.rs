@@ -27,8 +27,10 @@ use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::Rate;
 use crate::script::{self, Script};
-use crate::store::redis::connection::Shared;
+use crate::store::redis::connection::Connection;
 use crate::store::redis::decide::{args, read_answers};
+use crate::store::redis::failure::Failure;
+use crate::store::redis::retry::Limits;
 use crate::support::Server;
 
 /// What no time to live comes below, in ms.
@@ -214,8 +216,9 @@ impl Stage {
         let keys = sides.iter().flat_map(|side| side.target.all_keys());
         let keys: Vec<String> = keys.collect();
         let args = args(&call, Some(self.now), None, false);
+        let connection = Connection::given(self.connection.clone());
         let answer = script
-            .run(&Shared(self.connection.clone()), &keys, &args)
+            .run(&connection, &keys, &args, Limits::for_test())
             .await;
         let redis = match answer {
             Ok(answer) => {
@@ -239,7 +242,7 @@ impl Stage {
                 };
                 assert_eq!(rounded(redis), rounded(model));
             }
-            (Err(error), Err(_)) if error.code() == Some("UNINITIALIZED") => {}
+            (Err(Failure::Refused(error)), Err(_)) if error.code() == Some("UNINITIALIZED") => {}
             (redis, model) => panic!("{redis:?} {model:?}"),
         }
     }

@@ -16,12 +16,12 @@ mod audit_budget;
 pub(crate) mod background;
 pub(crate) mod connection;
 pub(crate) mod decide;
-mod failure;
+pub(crate) mod failure;
 mod hints;
 mod limiter;
-mod retry;
+mod multi_acquire;
+pub(crate) mod retry;
 mod server_time;
-mod shared_call;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,12 +38,12 @@ use crate::keys::Keys;
 use crate::policy::call::{Answers, Call};
 use audit_budget::AuditBudget;
 use background::Background;
-use connection::{Connected, Connection};
+use connection::{Connecting, Connection};
 use hints::HintCache;
 use limiter::RedisLimiter;
-use retry::Attempts;
+use multi_acquire::MultiAcquires;
+use retry::{Attempts, Repeat};
 use server_time::ServerTime;
-use shared_call::SharedCalls;
 
 /// Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -51,12 +51,11 @@ pub(crate) struct RedisStore(Arc<Shared>);
 
 /// What the limiters of one client share.
 pub(crate) struct Shared {
-    connection: Arc<dyn Connection>,
-    is_cluster: bool,
+    connection: Arc<Connection>,
     clock: Clock,
     response_timeout: Duration,
     server_time: Arc<ServerTime>,
-    shared_calls: Arc<SharedCalls>,
+    multi_acquires: MultiAcquires,
     audit_budget: AuditBudget,
     hints: HintCache,
     background: Background,
@@ -71,41 +70,36 @@ impl std::ops::Deref for RedisStore {
 }
 
 impl RedisStore {
-    pub(crate) async fn connect(
-        urls: &str,
-        clock: Clock,
-        response_timeout: Duration,
-    ) -> Result<Self> {
-        let Connected {
-            connection,
-            is_cluster,
-        } = connection::connect(urls, response_timeout).await?;
-        Ok(Self::new(connection, is_cluster, clock, response_timeout))
+    pub(crate) async fn connect(urls: &str, connecting: Connecting, clock: Clock) -> Result<Self> {
+        let response_timeout = connecting.response_timeout;
+        let server_time = Arc::new(ServerTime::unknown());
+        let connection = Connection::open(urls, connecting, &server_time).await?;
+        Ok(Self::new(connection, server_time, clock, response_timeout))
     }
 
     pub(crate) fn over<C>(connection: C, clock: Clock, response_timeout: Duration) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        let connection = Arc::new(connection::Shared(connection));
-        Self::new(connection, false, clock, response_timeout)
+        let server_time = Arc::new(ServerTime::unknown());
+        let connection = Connection::given(connection);
+        Self::new(connection, server_time, clock, response_timeout)
     }
 
     fn new(
-        connection: Arc<dyn Connection>,
-        is_cluster: bool,
+        connection: Connection,
+        server_time: Arc<ServerTime>,
         clock: Clock,
         response_timeout: Duration,
     ) -> Self {
-        let server_time = Arc::new(ServerTime::unknown());
-        let shared_calls = SharedCalls::new(&connection, &clock, &server_time, is_cluster);
+        let connection = Arc::new(connection);
+        let multi_acquires = MultiAcquires::new(&connection, &clock, &server_time);
         Self(Arc::new(Shared {
             connection,
-            is_cluster,
             clock,
             response_timeout,
             server_time,
-            shared_calls: Arc::new(shared_calls),
+            multi_acquires,
             audit_budget: AuditBudget::default(),
             hints: HintCache::default(),
             background: Background::default(),
@@ -118,7 +112,7 @@ impl RedisStore {
     }
 
     fn deadline(&self) -> Instant {
-        Instant::now() + self.response_timeout
+        after(Instant::now(), self.response_timeout)
     }
 
     /// The call's deadline by the server's clock.
@@ -127,22 +121,39 @@ impl RedisStore {
         Ok(now + attempts.remaining().as_millis() as i64)
     }
 
-    /// The server's time, which the first call has to ask for.
+    /// The server's time, which is asked for where no connection has learnt it.
     async fn server_now(&self, name: &str, attempts: &mut Attempts) -> Result<i64> {
         if let Some(now) = self.server_time.after(Duration::ZERO) {
             return Ok(now);
         }
         let command = redis::cmd("TIME");
+        let mut asking = Attempts::new(attempts.deadline, Repeat::Safe);
         let answer = loop {
-            let sending = self.connection.send(&command);
-            if let Some(answer) = attempts.step(name, sending).await? {
-                break answer;
+            let sending = self.connection.send(&command, asking.limits());
+            match asking.step(name, sending).await {
+                Ok(Some(answer)) => break answer,
+                Ok(None) => {}
+                // Of the call itself nothing was sent.
+                Err(Error::Indeterminate { source }) if !attempts.sent_before => {
+                    let source = source.unwrap_or_else(|| Arc::new(failure::timed_out()));
+                    return Err(Error::StoreUnavailable { source });
+                }
+                Err(error) => return Err(error),
             }
         };
         let (seconds, micros): (i64, i64) = read(name, answer)?;
-        self.server_time.learn(seconds * 1000 + micros / 1000);
-        Ok(seconds * 1000 + micros / 1000)
+        let server_millis = seconds * 1000 + micros / 1000;
+        self.server_time.learn(server_millis);
+        Ok(server_millis)
     }
+}
+
+/// `duration` after `start`, or so late that nobody waits for it.
+fn after(start: Instant, duration: Duration) -> Instant {
+    const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+    start
+        .checked_add(duration.min(LATE))
+        .unwrap_or(start + LATE)
 }
 
 /// Reads a script's answer.
@@ -156,7 +167,7 @@ fn read<T: redis::FromRedisValue>(name: &str, value: Value) -> Result<T> {
 impl std::fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RedisStore")
-            .field("is_cluster", &self.is_cluster)
+            .field("is_cluster", &self.connection.is_cluster())
             .field("clock", &self.clock)
             .field("response_timeout", &self.response_timeout)
             .finish_non_exhaustive()
@@ -166,7 +177,7 @@ impl std::fmt::Debug for RedisStore {
 #[async_trait]
 impl Store for RedisStore {
     fn is_cluster(&self) -> bool {
-        self.is_cluster
+        self.connection.is_cluster()
     }
 
     fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore> {

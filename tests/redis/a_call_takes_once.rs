@@ -237,6 +237,7 @@ async fn an_acquire_that_the_connection_itself_sends_twice_takes_once() {
     let connection = Twice(stage.server.connection().await);
     let limiter = RedissonClient::builder()
         .connection(connection)
+        .unwrap()
         .rate_limiter(NAME);
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
     let mut taken = 0;

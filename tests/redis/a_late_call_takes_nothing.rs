@@ -26,14 +26,16 @@ async fn an_acquire_held_up_beyond_the_response_timeout_is_indeterminate_and_tak
     let before = stage.everything().await;
 
     proxy.next("EVALSHA", Fate::Held);
+    proxy.refuse_new(true); // there is no other way to the server
     let (error, held) = tokio::join!(limiter.try_acquire(3), proxy.held());
     assert!(
-        matches!(error, Err(Error::Indeterminate { source: None })),
+        matches!(error, Err(Error::Indeterminate { .. })),
         "{error:?}"
     );
     held.let_through().await;
     assert_eq!(stage.everything().await, before);
-    // The connection is as good as before.
+    proxy.refuse_new(false);
+    while limiter.exists().await.is_err() {}
     assert_eq!(limiter.available_permits().await.unwrap(), 9);
     assert!(limiter.try_acquire(9).await.unwrap());
 }
@@ -45,6 +47,7 @@ async fn the_deadline_that_a_call_carries_lies_before_the_time_at_which_its_call
     let limiter = behind(&proxy).await;
     for _ in 0..5 {
         proxy.next("EVALSHA", Fate::Held);
+        proxy.refuse_new(true); // there is no other way to the server
         let (error, held) = tokio::join!(limiter.try_acquire(3), proxy.held());
         assert!(
             matches!(error, Err(Error::Indeterminate { .. })),
@@ -57,6 +60,8 @@ async fn the_deadline_that_a_call_carries_lies_before_the_time_at_which_its_call
             .unwrap();
         assert!(deadline <= given_up, "{deadline} is after {given_up}");
         held.let_through().await;
+        proxy.refuse_new(false);
+        while limiter.exists().await.is_err() {}
     }
 }
 
@@ -67,6 +72,7 @@ async fn a_wait_whose_call_is_held_up_beyond_the_response_timeout_takes_nothing_
     let limiter = behind(&proxy).await;
     let before = stage.everything().await;
     proxy.next("EVALSHA", Fate::Held);
+    proxy.refuse_new(true); // there is no other way to the server
     let (error, held) = tokio::join!(limiter.acquire(3), proxy.held());
     assert!(
         matches!(error, Err(Error::Indeterminate { .. })),

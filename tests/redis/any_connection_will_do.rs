@@ -12,7 +12,8 @@ where
 {
     let client = RedissonClient::builder()
         .client_id("own")
-        .connection(connection);
+        .connection(connection)
+        .unwrap();
     assert_eq!(client.id(), "own");
     let limiter = client.rate_limiter(NAME);
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();

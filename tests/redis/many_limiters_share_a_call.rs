@@ -263,12 +263,15 @@ async fn a_shared_call_that_comes_late_takes_nothing() {
     let _left_alone = left_alone(&idle);
     until_sent(&proxy).await;
     proxy.next("EVALSHA", Fate::Held);
+    proxy.refuse_new(true); // there is no other way to the server
     let (answers, held) = tokio::join!(all_at_once(&limiters, 2), proxy.held());
     for answer in answers {
         assert!(matches!(answer, Err(Error::Indeterminate { .. })));
     }
     assert_eq!(keys_of(&held.command), 12);
     held.let_through().await;
+    proxy.refuse_new(false);
+    while limiters[0].exists().await.is_err() {}
     for limiter in &limiters {
         assert_eq!(limiter.available_permits().await.unwrap(), 3);
     }
@@ -289,7 +292,8 @@ async fn a_connection_to_a_cluster_that_is_not_known_as_one_spreads_no_call_for_
         .unwrap();
     let client = RedissonClient::builder()
         .clock(Clock::system())
-        .connection(connection);
+        .connection(connection)
+        .unwrap();
     let limiters = limiters(&client, &[100; 40]).await;
     let mut refused = Vec::new();
     for round in 1..=3 {
@@ -354,7 +358,7 @@ impl ConnectionLike for Sharded {
 async fn behind_a_proxy_with_limiters_on_several_servers_each_is_asked_where_it_is() {
     let (one, other) = (Server::start(), Server::start());
     let connection = Sharded([one.connection().await, other.connection().await]);
-    let client = RedissonClient::builder().connection(connection);
+    let client = RedissonClient::builder().connection(connection).unwrap();
     let limiters = limiters(&client, &[3; 10]).await;
     let idle = idle(&client);
     let _left_alone = left_alone(&idle);

@@ -13,11 +13,14 @@ use redis::ConnectionAddr;
 use redis::aio::MultiplexedConnection;
 use redis_test::server::RedisServer;
 use redis_test::utils::get_random_available_port;
+use tempfile::TempDir;
 
 /// A running `redis-server`, or the program that `REDISRS_SERVER_BIN` names.
 pub struct Server {
     process: RedisServer,
     port: u16,
+    /// Where a replica keeps what it copies.
+    _folder: TempDir,
 }
 
 impl Server {
@@ -37,6 +40,7 @@ impl Server {
     }
 
     pub fn start_at(port: u16, arguments: &[&str]) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder for the server");
         let process = RedisServer::new_with_addr_tls_modules_and_spawner(
             ConnectionAddr::Tcp("127.0.0.1".to_owned(), port),
             None,
@@ -45,12 +49,17 @@ impl Server {
             None,
             &[],
             |command| {
+                let command = command.arg("--dir").arg(folder.path());
                 spawn(command.args(arguments)).unwrap_or_else(|error| {
                     panic!("these tests need redis-server, which did not start: {error}")
                 })
             },
         );
-        let mut server = Self { process, port };
+        let mut server = Self {
+            process,
+            port,
+            _folder: folder,
+        };
         server.answers().then_some(server)
     }
 
@@ -74,6 +83,13 @@ impl Server {
         );
     }
 
+    /// Sends the process a signal, such as `KILL`.
+    pub fn signal(&self, signal: &str) {
+        let pid = self.process.process.id().to_string();
+        let status = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -89,6 +105,22 @@ impl Server {
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&config);
         connection.await.unwrap()
+    }
+}
+
+/// A program that runs until it is dropped.
+pub struct Process(Child);
+
+impl Process {
+    pub fn start(command: &Command) -> Self {
+        Self(spawn(command).expect("the program starts"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
     }
 }
 

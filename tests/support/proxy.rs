@@ -3,12 +3,14 @@
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
 use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
@@ -43,9 +45,13 @@ pub struct Held {
 }
 
 struct Shared {
-    server: u16,
+    server: AtomicU16,
     fates: Mutex<VecDeque<(&'static str, Fate)>>,
     seen: Mutex<Vec<Command>>,
+    /// Connections up to this one are frozen.
+    frozen: watch::Sender<u64>,
+    accepted: AtomicU64,
+    refuses: AtomicBool,
     held: mpsc::UnboundedSender<Held>,
 }
 
@@ -95,9 +101,12 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let (sender, held) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
-            server,
+            server: AtomicU16::new(server),
             fates: Mutex::default(),
             seen: Mutex::default(),
+            frozen: watch::Sender::new(0),
+            accepted: AtomicU64::new(0),
+            refuses: AtomicBool::new(false),
             held: sender,
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -116,6 +125,22 @@ impl Proxy {
     /// Gives the next command of this name this fate. Several are met in the order in which they were given.
     pub fn next(&self, command: &'static str, fate: Fate) {
         self.shared.fates.lock().unwrap().push_back((command, fate));
+    }
+
+    /// Lets nothing pass any more on the connections that there are, without closing them. New ones work.
+    pub fn freeze(&self) {
+        let accepted = self.shared.accepted.load(Ordering::SeqCst);
+        self.shared.frozen.send_replace(accepted);
+    }
+
+    /// Closes new connections at once, or no more.
+    pub fn refuse_new(&self, refuse: bool) {
+        self.shared.refuses.store(refuse, Ordering::SeqCst);
+    }
+
+    /// New connections lead to this server.
+    pub fn lead_to(&self, server: u16) {
+        self.shared.server.store(server, Ordering::SeqCst);
     }
 
     /// The next request that is held.
@@ -149,15 +174,31 @@ impl Drop for Proxy {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new(); // ends them with this task
     loop {
-        let (client, _) = listener.accept().await.unwrap();
+        let (mut client, _) = listener.accept().await.unwrap();
+        if shared.refuses.load(Ordering::SeqCst) {
+            continue;
+        }
         client.set_nodelay(true).unwrap();
-        connections.spawn(pass_on(client, Arc::clone(&shared)));
+        let number = shared.accepted.fetch_add(1, Ordering::SeqCst) + 1;
+        let shared = Arc::clone(&shared);
+        let mut frozen = shared.frozen.subscribe();
+        connections.spawn(async move {
+            let is_frozen = tokio::select! {
+                () = pass_on(&mut client, shared) => false,
+                result = frozen.wait_for(|&frozen| number <= frozen) => result.is_ok(),
+            };
+            if is_frozen {
+                pending::<()>().await; // the client's end stays open
+            }
+        });
     }
 }
 
 /// One command at a time: the next one goes to the server when this one's answer is there.
-async fn pass_on(mut client: TcpStream, shared: Arc<Shared>) {
-    let Ok(mut server) = TcpStream::connect(("127.0.0.1", shared.server)).await else {
+async fn pass_on(client: &mut TcpStream, shared: Arc<Shared>) {
+    let Ok(mut server) =
+        TcpStream::connect(("127.0.0.1", shared.server.load(Ordering::SeqCst))).await
+    else {
         return; // the client sees its connection closed
     };
     server.set_nodelay(true).unwrap();

@@ -41,7 +41,9 @@ impl Setup {
         let url = server.url();
         // One for this crate and for bare calls, so that neither has the better place on the runtime's threads.
         let connection = connect(&url).await;
-        let rust = RedissonClient::builder().connection(connection.clone());
+        let rust = RedissonClient::builder()
+            .connection(connection.clone())
+            .unwrap();
         let mut java = Redisson::start(&url);
         let mut redis = connect(&url).await;
 

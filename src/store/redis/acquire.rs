@@ -7,14 +7,14 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use super::acquire_answer::{AcquireAnswer, Outcome};
 use super::acquire_args::{acquire_args, reclaim_args};
-use super::failure::{self, Failure};
+use super::failure::Failure;
 use super::limiter::RedisLimiter;
-use super::retry::{Attempts, Repeat};
-use super::shared_call::{Carried, Sent};
+use super::multi_acquire::{Entered, Sent};
+use super::retry::{Attempts, Limits, Repeat};
 use crate::error::{Error, Result};
 use crate::model::{Acquire, Answer, Retry};
 use crate::rate::RateType;
@@ -55,8 +55,8 @@ impl RedisLimiter {
             newer_than: acquire.newer_than,
             set_up: acquire.set_up,
         };
-        let under_way = store.shared_calls.set_out();
-        let mut may_share = under_way.is_one_of_many();
+        let in_flight = store.multi_acquires.enter().map_err(|_| Error::NoRuntime)?;
+        let mut may_share = in_flight.is_one_of_many();
         let mut too_long = 0;
         // Where a search for what was granted goes on.
         let mut look_from = None;
@@ -78,13 +78,14 @@ impl RedisLimiter {
                 let retry = retry_after(before, now, look_from.take());
                 let args =
                     acquire_args(&call, Some(&retry), rate_type, now, Some(attempt.deadline));
-                self.send_alone(&call, rate_type, &args, now, ends).await
+                Some(self.send_alone(&call, rate_type, &args, now, ends).await)
             } else if std::mem::take(&mut may_share) {
                 let (keys, deadline) = (&self.keys, attempt.deadline);
-                let calls = &store.shared_calls;
-                match calls.ask(keys, rate_type, &call, ends, deadline).await {
-                    Some(Carried::Answered(result)) => Some(result),
-                    Some(Carried::Refused) => {
+                let calls = &store.multi_acquires;
+                let entered = calls.acquire(&in_flight, keys, rate_type, &call, ends, deadline);
+                match entered.await {
+                    Some(Entered::Answered(result)) => Some(result),
+                    Some(Entered::Refused) => {
                         acquire.forget_attempt(attempt);
                         continue;
                     }
@@ -92,7 +93,7 @@ impl RedisLimiter {
                 }
             } else {
                 let args = acquire_args(&call, None, rate_type, now, Some(attempt.deadline));
-                self.send_alone(&call, rate_type, &args, now, ends).await
+                Some(self.send_alone(&call, rate_type, &args, now, ends).await)
             };
 
             let Some(result) = result else {
@@ -103,10 +104,7 @@ impl RedisLimiter {
                 }
                 continue;
             };
-            let has_run = match &result {
-                Ok(_) => true,
-                Err(error) => failure::classify(error) == Failure::Lost,
-            };
+            let has_run = matches!(result, Ok(_) | Err(Failure::Lost(_)));
             attempts.sent_before |= has_run;
             if !has_run {
                 acquire.forget_attempt(attempt);
@@ -145,7 +143,7 @@ impl RedisLimiter {
             .map_or_else(|| self.rate_type(), |set_up| set_up.settings.rate_type)
     }
 
-    /// Sends an attempt in a call of its own. `None` where no answer came in time.
+    /// Sends an attempt in a call of its own, which ends at `ends`.
     async fn send_alone(
         &self,
         call: &Acquire,
@@ -153,11 +151,15 @@ impl RedisLimiter {
         args: &script::Args,
         now: Option<i64>,
         ends: Instant,
-    ) -> Option<redis::RedisResult<Sent>> {
+    ) -> Result<Sent, Failure> {
         let keys = self.keys.of_acquire(rate_type, call.set_up.is_some());
-        let sending = script::ACQUIRE.run(&*self.store.connection, &keys, args);
-        let result = timeout_at(ends, sending).await.ok()?;
-        Some(result.map(|answer| Sent { answer, now }))
+        let limits = Limits {
+            deadline: ends,
+            repeat: Repeat::Safe,
+        };
+        let sending = script::ACQUIRE.run(&self.store.connection, &keys, args, limits);
+        let answer = sending.await?;
+        Ok(Sent { answer, now })
     }
 
     /// Gives back what a call took, once no attempt of it can arrive any more, unless somebody else claims its outcome until
@@ -194,7 +196,8 @@ impl RedisLimiter {
                 self.audited_rate(),
             );
             let all_keys = self.keys.in_order();
-            let sending = script::RECLAIM.run(&*self.store.connection, &all_keys, &args);
+            let sending =
+                script::RECLAIM.run(&self.store.connection, &all_keys, &args, attempts.limits());
             let answer = match attempts.step(name, sending).await {
                 Ok(Some(answer)) => AcquireAnswer::read_reclaim(name, answer)?,
                 Ok(None) => continue,

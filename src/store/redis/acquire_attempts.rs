@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
 use super::limiter::RedisLimiter;
-use super::shared_call::Carried;
+use super::multi_acquire::Entered;
 use super::*;
 use crate::model::{Acquire, Answer, Requests, SetUp, Settings};
 use crate::permit;
@@ -243,7 +243,15 @@ async fn an_acquire_that_a_shared_call_refused_did_nothing_so_that_its_next_atte
         set_up: None,
     };
     let deadline = Instant::now() + Duration::from_secs(10);
-    let calls = &limiter.store.shared_calls;
-    let asked = calls.ask(&limiter.keys, RateType::Overall, &call, deadline, 1 << 52);
-    assert!(matches!(asked.await, Some(Carried::Refused)));
+    let calls = &limiter.store.multi_acquires;
+    let (in_flight, keys) = (calls.enter().unwrap(), &limiter.keys);
+    let asked = calls.acquire(
+        &in_flight,
+        keys,
+        RateType::Overall,
+        &call,
+        deadline,
+        1 << 52,
+    );
+    assert!(matches!(asked.await, Some(Entered::Refused)));
 }

@@ -16,7 +16,9 @@ use redis::aio::MultiplexedConnection;
 
 use super::acquire_answer::{AcquireAnswer, Outcome};
 use super::acquire_args::{acquire_args, reclaim_args};
-use super::shared_call::Carried;
+use super::failure::Failure;
+use super::multi_acquire::Entered;
+use super::retry::Limits;
 use super::*;
 use crate::decision::Grant;
 use crate::model::{
@@ -504,7 +506,7 @@ impl Sides {
                     let args = acquire_args(&call, retry.as_ref(), rate_type, now, deadline);
                     let keys = keys.of_acquire(rate_type, call.set_up.is_some());
                     script::ACQUIRE
-                        .run(&*self.redis.connection, &keys, &args)
+                        .run(&self.redis.connection, &keys, &args, Limits::for_test())
                         .await
                 }
             };
@@ -512,7 +514,10 @@ impl Sides {
                 Ok(answer) => {
                     AcquireAnswer::read(&keys.name, answer, Some(at.now), call.summed_rate).unwrap()
                 }
-                Err(error) => break initialized(Err(failure::of_answer(&keys.name, error))),
+                Err(Failure::Refused(error)) => {
+                    break initialized(Err(failure::of_answer(&keys.name, error)));
+                }
+                Err(failure) => panic!("{failure:?}"),
             };
             match answer.outcome {
                 Outcome::Decided(answer) => break Some(Ok(answer)),
@@ -561,14 +566,16 @@ impl Sides {
             call.summed_rate,
         );
         let all_keys = limiter.keys.in_order();
-        let answer = script::RECLAIM.run(&*self.redis.connection, &all_keys, &args);
+        let answer =
+            script::RECLAIM.run(&self.redis.connection, &all_keys, &args, Limits::for_test());
         let redis = match answer.await {
             Ok(answer) => match AcquireAnswer::read_reclaim(name, answer).unwrap().outcome {
                 Outcome::Decided(permits) => Some(Ok(permits)),
                 Outcome::Early(_) => Some(Err(())),
                 other => panic!("{other:?}"),
             },
-            Err(error) => initialized(Err(failure::of_answer(name, error))),
+            Err(Failure::Refused(error)) => initialized(Err(failure::of_answer(name, error))),
+            Err(failure) => panic!("{failure:?}"),
         };
         let model = self.model.reclaim(at, client, call, made).ok();
         assert_eq!(redis, model.map(|answer| answer.map_err(drop)));
@@ -582,15 +589,16 @@ impl Sides {
         call: &Acquire,
     ) -> Option<Value> {
         let deadline = Instant::now() + Duration::from_secs(30);
-        let shared_calls = &self.redis.shared_calls;
-        let ask = |keys| shared_calls.ask(keys, rate_type, call, deadline, NEVER);
+        let multi_acquires = &self.redis.multi_acquires;
+        let in_flight = multi_acquires.enter().unwrap();
+        let ask = |keys| multi_acquires.acquire(&in_flight, keys, rate_type, call, deadline, NEVER);
         let missing = Keys::new("missing", "client");
         // Where its settings should be is another limiter's value, or nothing.
         let wrong = Keys::new(&keys.value, "client");
         let (before, answer, behind) = tokio::join!(ask(&missing), ask(keys), ask(&wrong));
-        assert!(matches!(before, Some(Carried::Refused)));
-        assert!(matches!(behind, Some(Carried::Refused)));
-        let Some(Carried::Answered(sent)) = answer else {
+        assert!(matches!(before, Some(Entered::Refused)));
+        assert!(matches!(behind, Some(Entered::Refused)));
+        let Some(Entered::Answered(sent)) = answer else {
             return None;
         };
         let sent = sent.expect("the call was made");

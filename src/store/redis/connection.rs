@@ -1,188 +1,260 @@
-//! The one thing the backend needs of a connection: send a command, get its answer.
+//! The way to Redis: a command goes out, its answer comes back, or why there is none.
 //!
-//! redis-rs keeps the connection up. What it re-sends by itself is turned off here: only the caller of `send` knows
-//! which command may be sent twice.
+//! A connection belongs to one runtime ([`per_runtime`]) and leads where a [`resolver`] says. It is replaced in the
+//! background as soon as it is of no use ([`link`]). What may be sent again is decided above, by the call.
 
-use std::future::Future;
-use std::pin::Pin;
+mod address;
+mod backoff;
+mod cluster;
+mod credentials;
+mod given;
+mod link;
+mod open;
+pub(super) mod per_runtime;
+mod resolver;
+mod round_trip;
+mod sentinel;
+mod settings;
+mod setup;
+mod slots;
+mod stream;
+mod tls;
+mod traffic;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
-use redis::cluster::ClusterClientBuilder;
-use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::SingleNodeRoutingInfo;
-use redis::io::tcp::TcpSettings;
-use redis::{
-    Client, Cmd, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisResult, ServerErrorKind, Value,
-};
-
-use tokio::time::timeout;
+use redis::aio::ConnectionLike;
+use redis::{Cmd, Value, from_redis_value};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::failure::{self, Failure};
+use super::retry::{Limits, Repeat};
+use super::server_time::ServerTime;
 use crate::error::{Error, Result};
+use address::{Address, Server};
+use cluster::Cluster;
+pub use credentials::Credentials;
+pub(crate) use credentials::Provider;
+#[cfg(test)]
+pub(crate) use given::Given;
+use link::{Link, Patience, Request};
+use per_runtime::PerRuntime;
+use resolver::Resolver;
+use sentinel::Sentinels;
+use settings::Settings;
+use tls::Tls;
+#[cfg(not(feature = "tls"))]
+pub(crate) use tls::TlsConfig;
+#[cfg(feature = "tls")]
+pub use tls::TlsConfig;
 
-pub(super) type Sending<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
-
-/// A connection that many callers share.
-pub(crate) trait Connection: Send + Sync {
-    fn send<'a>(&'a self, command: &'a Cmd) -> Sending<'a>;
+/// What a client connects with.
+pub(crate) struct Connecting {
+    pub(crate) credentials: Option<Provider>,
+    pub(crate) response_timeout: Duration,
+    pub(crate) tls: TlsConfig,
+    /// How long `connect` tries again where no server is ready.
+    pub(crate) wait: Duration,
 }
 
-/// Any of redis-rs's shared connections, as the caller configured it.
-pub(crate) struct Shared<C>(pub(crate) C);
+/// A connection that many callers on many runtimes share.
+pub(crate) struct Connection(Route);
 
-impl<C> Connection for Shared<C>
-where
-    C: ConnectionLike + Clone + Send + Sync + 'static,
-{
-    fn send<'a>(&'a self, command: &'a Cmd) -> Sending<'a> {
-        let mut connection = self.0.clone();
-        Box::pin(async move { refused(connection.req_packed_command(command).await?) })
+enum Route {
+    Server {
+        links: PerRuntime<Link>,
+        resolver: Arc<Resolver>,
+        settings: Arc<Settings>,
+    },
+    Cluster(Cluster),
+    Given(Box<dyn given::Given>),
+}
+
+impl Connection {
+    pub(crate) fn given<C>(connection: C) -> Self
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        Self(Route::Given(Box::new(given::Shared(connection))))
     }
-}
 
-/// A cluster. A command that a node redirects has not run, so it may follow.
-struct Cluster(ClusterConnection);
+    #[cfg(test)]
+    pub(super) fn over(connection: impl Given + 'static) -> Self {
+        Self(Route::Given(Box::new(connection)))
+    }
 
-impl Connection for Cluster {
-    fn send<'a>(&'a self, command: &'a Cmd) -> Sending<'a> {
-        let mut connection = self.0.clone();
-        Box::pin(async move {
-            let answer = connection.req_packed_command(command).await;
-            let answer = answer.and_then(refused);
-            match &answer {
-                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
-                    match node_of(error) {
-                        Some(node) => ask(&mut connection, command, node).await,
-                        None => answer,
+    /// Connects to one server or primary, or to a cluster where several URLs are given or the one server is part of one.
+    pub(super) async fn open(
+        urls: &str,
+        connecting: Connecting,
+        server_time: &Arc<ServerTime>,
+    ) -> Result<Self> {
+        let address = address::parse(urls)?;
+        if Handle::try_current().is_err() {
+            return Err(Error::NoRuntime);
+        }
+        let name = address.to_string();
+        let settings = Arc::new(Settings {
+            credentials: connecting.credentials,
+            tls: Tls::new(&address, &connecting.tls)?,
+            response_timeout: connecting.response_timeout,
+            server_time: Arc::clone(server_time),
+        });
+        let mut wait = Wait::new(connecting.wait, connecting.response_timeout, name);
+        match address {
+            Address::Servers(servers) => match <[Server; 1]>::try_from(servers) {
+                Ok([server]) => {
+                    let single = Self::server(Resolver::Server(server.clone()), &settings);
+                    if !single.first_connection(&mut wait).await? {
+                        return Ok(single);
                     }
+                    Self::cluster(vec![server], settings, &mut wait).await
                 }
-                _ => answer,
+                Err(servers) => Self::cluster(servers, settings, &mut wait).await,
+            },
+            Address::Sentinels(set) => {
+                let resolver = Resolver::Sentinels(Sentinels::new(set));
+                let primary = Self::server(resolver, &settings);
+                primary.first_connection(&mut wait).await?;
+                Ok(primary)
             }
-        })
-    }
-}
-
-/// The node that a redirection names.
-fn node_of(error: &redis::RedisError) -> Option<SingleNodeRoutingInfo> {
-    let (address, _slot) = error.redirect_node()?;
-    let (host, port) = address.rsplit_once(':')?;
-    Some(SingleNodeRoutingInfo::ByAddress {
-        host: host.to_owned(),
-        port: port.parse().ok()?,
-    })
-}
-
-/// Runs a command on the node that a slot is moving to.
-async fn ask(
-    connection: &mut ClusterConnection,
-    command: &Cmd,
-    node: SingleNodeRoutingInfo,
-) -> RedisResult<Value> {
-    let mut asking = redis::pipe();
-    asking.cmd("ASKING").ignore().add_command(command.clone());
-    let mut answers = connection.route_pipeline(asking, 0, 2, node).await?;
-    refused(answers.pop().unwrap_or_default())
-}
-
-/// An answer that is an error. One that holds an error among others is an answer.
-fn refused(answer: Value) -> RedisResult<Value> {
-    match answer {
-        Value::ServerError(error) => Err(error.into()),
-        answer => Ok(answer),
-    }
-}
-
-/// A connection and whether a cluster is at its other end.
-pub(super) struct Connected {
-    pub(super) connection: Arc<dyn Connection>,
-    pub(super) is_cluster: bool,
-}
-
-/// Connects to one server, or to a cluster where several URLs are given or the one server is part of one.
-pub(super) async fn connect(urls: &str, limit: Duration) -> Result<Connected> {
-    let nodes = parse(urls)?;
-    match timeout(limit, connect_to(nodes, limit)).await {
-        Ok(connected) => connected,
-        Err(_elapsed) => Err(failure::of_connecting(
-            std::io::Error::from(std::io::ErrorKind::TimedOut).into(),
-        )),
-    }
-}
-
-async fn connect_to(nodes: Vec<ConnectionInfo>, limit: Duration) -> Result<Connected> {
-    if let [node] = nodes.as_slice() {
-        let server = connect_server(node.clone(), limit).await?;
-        if !is_part_of_cluster(&server).await {
-            return Ok(Connected {
-                connection: Arc::new(server),
-                is_cluster: false,
-            });
         }
     }
-    let cluster = connect_cluster(nodes, limit).await?;
-    Ok(Connected {
-        connection: Arc::new(Cluster(cluster)),
-        is_cluster: true,
-    })
-}
 
-fn parse(urls: &str) -> Result<Vec<ConnectionInfo>> {
-    urls.split(',')
-        .map(|url| {
-            let info = url.trim().into_connection_info();
-            // What did not parse is not repeated: it may hold a password.
-            info.map_err(|_| Error::InvalidArgument {
-                argument: "url",
-                reason: "it is not a Redis URL such as redis://host:6379 (several: comma-separated)",
-            })
-            .map(|info| info.set_tcp_settings(tcp_settings()))
+    fn server(resolver: Resolver, settings: &Arc<Settings>) -> Self {
+        Self(Route::Server {
+            links: PerRuntime::new(),
+            resolver: Arc::new(resolver),
+            settings: Arc::clone(settings),
         })
-        .collect()
-}
+    }
 
-fn tcp_settings() -> TcpSettings {
-    TcpSettings::default().set_nodelay(true)
-}
-
-async fn connect_server(
-    server: ConnectionInfo,
-    limit: Duration,
-) -> Result<Shared<ConnectionManager>> {
-    let client = Client::open(server).map_err(failure::of_connecting)?;
-    let config = ConnectionManagerConfig::new()
-        .set_number_of_retries(0)
-        .set_connection_timeout(Some(limit))
-        .set_response_timeout(None);
-    let manager = ConnectionManager::new_with_config(client, config).await;
-    manager.map(Shared).map_err(failure::of_connecting)
-}
-
-async fn connect_cluster(nodes: Vec<ConnectionInfo>, limit: Duration) -> Result<ClusterConnection> {
-    let client = ClusterClientBuilder::new(nodes)
-        .retries(0)
-        .connection_timeout(limit)
-        .response_timeout(limit)
-        .tcp_settings(tcp_settings())
-        .build()
-        .map_err(failure::of_connecting)?;
-    client
-        .get_async_connection()
-        .await
-        .map_err(failure::of_connecting)
-}
-
-/// A server that does not let us ask is taken as one that stands alone.
-async fn is_part_of_cluster(server: &Shared<ConnectionManager>) -> bool {
-    let answer = server.send(redis::cmd("INFO").arg("cluster")).await;
-    match answer.and_then(|value| Ok(redis::from_redis_value::<String>(value)?)) {
-        Ok(info) => info.lines().any(|line| line.trim() == "cluster_enabled:1"),
-        Err(error) => {
-            if let Failure::Lost = failure::classify(&error) {
-                tracing::warn!(%error, "could not ask whether the server is part of a cluster");
+    async fn cluster(
+        servers: Vec<Server>,
+        settings: Arc<Settings>,
+        wait: &mut Wait,
+    ) -> Result<Self> {
+        let cluster = Cluster::new(servers, settings);
+        loop {
+            match cluster.refresh(wait.limits().deadline).await {
+                Ok(()) => return Ok(Self(Route::Cluster(cluster))),
+                Err(cause) => wait.again(cause).await?,
             }
-            false
         }
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.0, Route::Cluster(_))
+    }
+
+    /// Connects, and asks whether the server is part of a cluster.
+    async fn first_connection(&self, wait: &mut Wait) -> Result<bool> {
+        loop {
+            let limits = wait.limits();
+            let answer = self
+                .send_with(
+                    redis::cmd("INFO").arg("cluster"),
+                    limits,
+                    Patience::UntilRefused,
+                )
+                .await;
+            match answer {
+                Ok(info) => {
+                    let info: String = from_redis_value(info).unwrap_or_default();
+                    return Ok(info.lines().any(|line| line.trim() == "cluster_enabled:1"));
+                }
+                // A server that does not let us ask is taken as one that stands alone.
+                Err(Failure::Refused(_)) => return Ok(false),
+                Err(cause) => wait.again(cause).await?,
+            }
+        }
+    }
+
+    /// Sends a command and waits for its answer, until the deadline at most.
+    pub(crate) async fn send(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
+        self.send_with(command, limits, Patience::UntilDeadline)
+            .await
+    }
+
+    async fn send_with(
+        &self,
+        command: &Cmd,
+        limits: Limits,
+        patience: Patience,
+    ) -> Result<Value, Failure> {
+        match &self.0 {
+            Route::Server {
+                links,
+                resolver,
+                settings,
+            } => {
+                let link =
+                    links.current(|| Link::start(Arc::clone(resolver), Arc::clone(settings)))?;
+                let request = Request {
+                    command,
+                    asking: false,
+                };
+                link.send(request, limits, patience).await
+            }
+            Route::Cluster(cluster) => cluster.send(command, limits).await,
+            Route::Given(connection) => {
+                Handle::try_current().map_err(|_| Failure::NoRuntime)?;
+                given::send(&**connection, command, limits).await
+            }
+        }
+    }
+}
+
+/// How long the first connection is waited for.
+struct Wait {
+    until: Instant,
+    response_timeout: Duration,
+    waits_for_server: bool,
+    name: String,
+    last_cause: Option<String>,
+}
+
+impl Wait {
+    fn new(wait: Duration, response_timeout: Duration, name: String) -> Self {
+        let start = Instant::now();
+        Self {
+            until: super::after(start, wait.max(response_timeout)),
+            response_timeout,
+            waits_for_server: !wait.is_zero(),
+            name,
+            last_cause: None,
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            deadline: super::after(Instant::now(), self.response_timeout).min(self.until),
+            repeat: Repeat::Safe,
+        }
+    }
+
+    /// Waits before the next attempt, or returns the error that ends the connecting.
+    async fn again(&mut self, cause: Failure) -> Result<()> {
+        let cause = match cause {
+            Failure::NoRuntime => return Err(Error::NoRuntime),
+            Failure::NotSent(cause) | Failure::NotRun(cause) | Failure::Refused(cause) => cause,
+            Failure::Lost(cause) => cause.unwrap_or_else(failure::timed_out),
+        };
+        let error = failure::of_connecting(cause);
+        let may_pass = matches!(error, Error::StoreUnavailable { .. });
+        let pause = Duration::from_millis(200);
+        if !self.waits_for_server || !may_pass || Instant::now() + pause >= self.until {
+            return Err(error);
+        }
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        if cause != self.last_cause {
+            let left = self.until - Instant::now();
+            tracing::info!(server = %self.name, ?left, cause, "waiting for the server");
+            self.last_cause = cause;
+        }
+        tokio::time::sleep(pause).await;
+        Ok(())
     }
 }

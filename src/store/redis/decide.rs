@@ -42,7 +42,7 @@ impl RedisStore {
         loop {
             let deadline = self.server_deadline(name, &mut attempts).await?;
             let args = args(call, self.clock.now(), Some(deadline), attempts.sent_before);
-            let sending = script.run(&*self.connection, &keys, &args);
+            let sending = script.run(&self.connection, &keys, &args, attempts.limits());
             let Some(answer) = attempts.step(name, sending).await? else {
                 continue;
             };

@@ -1,49 +1,86 @@
-//! What an error of redis-rs means for the call that met it.
+//! Why a command brought no answer, and which error that becomes.
 
+use std::io;
 use std::sync::Arc;
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::error::Error;
 
-/// What is known of a call that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// It never reached a server: it may be sent again.
-    NotSent,
-    /// The server said it did not run it, and that this will pass: it may be sent again.
-    NotRun,
-    /// It may have run: only a call that can be told from its own repetition may be sent again.
-    Lost,
-    /// The server answered; sending it again would change nothing.
-    Refused,
+/// Why one attempt of a call failed.
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
+    /// The call was made outside a tokio runtime.
+    NoRuntime,
+    /// It reached no server: it may be sent again.
+    NotSent(RedisError),
+    /// The server did not run it, and says that this passes: it may be sent again.
+    NotRun(RedisError),
+    /// It may have run: only a call that is recognized when it is repeated may be sent again.
+    Lost(Option<RedisError>),
+    /// The server answered with an error that another attempt would not change.
+    Refused(RedisError),
 }
 
-pub(super) fn classify(error: &RedisError) -> Failure {
-    match error.kind() {
-        ErrorKind::Server(
-            ServerErrorKind::Moved
-            | ServerErrorKind::Ask
-            | ServerErrorKind::TryAgain
-            | ServerErrorKind::ClusterDown
-            | ServerErrorKind::MasterDown
-            | ServerErrorKind::BusyLoading
-            | ServerErrorKind::ReadOnly,
-        ) => Failure::NotRun,
-        ErrorKind::ClusterConnectionNotFound => Failure::NotSent,
-        ErrorKind::Io if error.is_connection_refusal() => Failure::NotSent,
-        ErrorKind::Io | ErrorKind::Parse => Failure::Lost,
-        _ => Failure::Refused,
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        match error.kind() {
+            ErrorKind::Server(
+                ServerErrorKind::Moved
+                | ServerErrorKind::Ask
+                | ServerErrorKind::TryAgain
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::BusyLoading,
+            ) => Self::NotRun(error),
+            ErrorKind::ClusterConnectionNotFound => Self::NotSent(error),
+            ErrorKind::Io if error.is_connection_refusal() => Self::NotSent(error),
+            ErrorKind::Io | ErrorKind::Parse => Self::Lost(Some(error)),
+            _ if PASSING.iter().any(|code| has_code(&error, code)) => Self::NotRun(error),
+            _ => Self::Refused(error),
+        }
     }
 }
 
-/// The error of a connection that was never made.
+/// An answer that is an error, as one. An answer that holds an error among others stays an answer.
+pub(super) fn extract_error(answer: Value) -> RedisResult<Value> {
+    match answer {
+        Value::ServerError(error) => Err(error.into()),
+        answer => Ok(answer),
+    }
+}
+
+/// Errors that redis-rs does not name, of a command that did not run.
+const PASSING: [&str; 4] = ["BUSY", "NOREPLICAS", "READONLY", "UNBLOCKED"];
+
+/// Whether the server that answers with this error cannot serve this client any more, while another connection can.
+pub(super) fn wants_another_connection(error: &RedisError) -> bool {
+    let codes = ["READONLY", "MASTERDOWN", "UNBLOCKED", "NOAUTH"];
+    codes.iter().any(|code| has_code(error, code))
+}
+
+/// Before Redis 7 the code of an error inside a script stands in its text.
+fn has_code(error: &RedisError, code: &str) -> bool {
+    let text = error.detail().unwrap_or_default();
+    error.code() == Some(code)
+        || text
+            .match_indices(code)
+            .any(|(at, _)| text[..at].ends_with('-'))
+}
+
+pub(super) fn closed() -> RedisError {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the connection was closed").into()
+}
+
+pub(super) fn timed_out() -> RedisError {
+    io::Error::new(io::ErrorKind::TimedOut, "the server does not answer").into()
+}
+
+/// The error of a connection that could not be set up, or of a call that was never run.
 pub(super) fn of_connecting(error: RedisError) -> Error {
-    match classify(&error) {
-        Failure::Refused => of_answer("", error),
-        _ => Error::StoreUnavailable {
-            source: Arc::new(error),
-        },
+    match of_answer("", error) {
+        Error::Redis { source } => Error::StoreUnavailable { source },
+        error => error,
     }
 }
 
@@ -79,5 +116,41 @@ pub(super) fn of_answer(name: &str, error: RedisError) -> Error {
         Error::Redis {
             source: Arc::new(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::make_extension_error;
+
+    use super::*;
+
+    fn of_code(code: &str, detail: &str) -> RedisError {
+        make_extension_error(code.to_owned(), Some(detail.to_owned()))
+    }
+
+    #[test]
+    fn what_the_server_did_not_run_may_be_sent_again() {
+        let errors = [
+            of_code("BUSY", "Redis is busy running a script."),
+            of_code("NOREPLICAS", "Not enough good replicas to write."),
+            of_code(
+                "ERR",
+                "Error running script (call to f_1): @user_script:1: -READONLY You can't write against a read only replica.",
+            ),
+        ];
+        for error in errors {
+            assert!(matches!(Failure::from(error), Failure::NotRun(_)));
+        }
+        let error = of_code("ERR", "unknown command");
+        assert!(matches!(Failure::from(error), Failure::Refused(_)));
+    }
+
+    #[test]
+    fn a_refused_login_is_an_error_of_its_own_and_a_passing_failure_makes_the_store_unavailable() {
+        let error = of_connecting(of_code("WRONGPASS", "invalid username-password pair"));
+        assert!(matches!(error, Error::AuthenticationFailed { .. }));
+        let error = of_connecting(of_code("BUSY", "Redis is busy running a script."));
+        assert!(matches!(error, Error::StoreUnavailable { .. }));
     }
 }

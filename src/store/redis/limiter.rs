@@ -74,7 +74,7 @@ impl RedisLimiter {
         let mut attempts = Attempts::new(self.store.deadline(), repeat);
         let all_keys = self.keys.in_order();
         loop {
-            let sending = script.run(&*self.store.connection, &all_keys, args);
+            let sending = script.run(&self.store.connection, &all_keys, args, attempts.limits());
             if let Some(answer) = attempts.step(&self.keys.name, sending).await? {
                 return Ok(answer);
             }
@@ -113,7 +113,7 @@ impl RedisLimiter {
     async fn send(&self, command: &Cmd, repeat: Repeat) -> Result<Value> {
         let mut attempts = Attempts::new(self.store.deadline(), repeat);
         loop {
-            let sending = self.store.connection.send(command);
+            let sending = self.store.connection.send(command, attempts.limits());
             if let Some(answer) = attempts.step(&self.keys.name, sending).await? {
                 return Ok(answer);
             }
@@ -155,7 +155,7 @@ impl LimiterStore for RedisLimiter {
     }
 
     fn is_cluster(&self) -> bool {
-        self.store.is_cluster
+        self.store.connection.is_cluster()
     }
 
     fn call_deadline(&self) -> Instant {

@@ -4,20 +4,39 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{RedisError, RedisResult, Value};
-use tokio::time::{Instant, sleep, timeout_at};
+use redis::{RedisError, Value};
+use tokio::time::{Instant, sleep};
 
 use super::failure::{self, Failure};
 use crate::error::{Error, Result};
 
+/// Where less than twice this is left of a call's time, it ends.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// May a call whose answer was lost be sent again?
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repeat {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
     Safe,
     Never,
+}
+
+/// What an attempt must keep to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) deadline: Instant,
+    pub(crate) repeat: Repeat,
+}
+
+#[cfg(test)]
+impl Limits {
+    pub(crate) fn for_test() -> Self {
+        Self {
+            deadline: Instant::now() + Duration::from_secs(60),
+            repeat: Repeat::Never,
+        }
+    }
 }
 
 /// One call while it is sent, perhaps more than once.
@@ -25,7 +44,7 @@ pub(super) struct Attempts {
     pub(super) deadline: Instant,
     pause: Duration,
     repeat: Repeat,
-    /// Whether an earlier sending may have run.
+    /// Whether an earlier attempt may have run.
     pub(super) sent_before: bool,
 }
 
@@ -43,54 +62,58 @@ impl Attempts {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// One attempt: its answer, `None` for another try, or the error that ends the call.
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            deadline: self.deadline,
+            repeat: self.repeat,
+        }
+    }
+
+    /// One attempt, which keeps the deadline by itself: its answer, `None` for another attempt, or the error that ends
+    /// the call.
     pub(super) async fn step(
         &mut self,
         name: &str,
-        sending: impl Future<Output = RedisResult<Value>>,
+        attempt: impl Future<Output = Result<Value, Failure>>,
     ) -> Result<Option<Value>> {
-        match timeout_at(self.deadline, sending).await {
-            Ok(result) => self.after(name, result).await,
-            Err(_elapsed) => Err(Error::Indeterminate { source: None }),
-        }
+        let result = attempt.await;
+        self.after(name, result).await
     }
 
     /// What follows from an attempt's result.
     pub(super) async fn after<T>(
         &mut self,
         name: &str,
-        result: RedisResult<T>,
+        result: Result<T, Failure>,
     ) -> Result<Option<T>> {
-        let error = match result {
+        let cause = match result {
             Ok(answer) => return Ok(Some(answer)),
-            Err(error) => error,
-        };
-        match failure::classify(&error) {
-            Failure::Refused => return Err(failure::of_answer(name, error)),
-            Failure::Lost => {
+            Err(Failure::NoRuntime) => return Err(Error::NoRuntime),
+            Err(Failure::Refused(error)) => return Err(failure::of_answer(name, error)),
+            Err(Failure::Lost(cause)) => {
                 self.sent_before = true;
                 if self.repeat == Repeat::Never {
-                    return Err(self.give_up(error));
+                    return Err(self.give_up(cause));
                 }
+                cause
             }
-            Failure::NotSent | Failure::NotRun => {}
+            Err(Failure::NotSent(cause) | Failure::NotRun(cause)) => Some(cause),
+        };
+        let pause = self.pause.min(self.remaining() / 2);
+        if pause < SHORTEST_PAUSE {
+            return Err(self.give_up(cause));
         }
-        if self.remaining() <= self.pause {
-            return Err(self.give_up(error));
-        }
-        sleep(self.pause).await;
+        sleep(pause).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         Ok(None)
     }
 
-    fn give_up(&self, error: RedisError) -> Error {
-        let source = Arc::new(error);
-        if self.sent_before {
-            Error::Indeterminate {
-                source: Some(source),
-            }
-        } else {
-            Error::StoreUnavailable { source }
+    fn give_up(&self, cause: Option<RedisError>) -> Error {
+        match cause {
+            Some(cause) if !self.sent_before => failure::of_connecting(cause),
+            cause => Error::Indeterminate {
+                source: cause.map(Arc::new),
+            },
         }
     }
 }

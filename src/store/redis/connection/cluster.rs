@@ -1,0 +1,234 @@
+//! A cluster: a link to each of its nodes, and the slot map that says which node a command is for.
+//!
+//! A redirected command did not run, so it follows. The map is read anew in the background when a node redirects, fails
+//! or cannot be reached; meanwhile the call's own retries go on.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value, cmd};
+use tokio::time::{Instant, sleep};
+
+use super::address::{Endpoint, Server};
+use super::link::{Link, Patience, Request};
+use super::per_runtime::PerRuntime;
+use super::resolver::Resolver;
+use super::settings::Settings;
+use super::slots::{self, SlotMap};
+use crate::store::redis::failure::{Failure, timed_out};
+use crate::store::redis::retry::{Limits, Repeat};
+
+/// A command follows so many redirections before it pauses.
+const REDIRECTIONS: usize = 5;
+/// One node may take this long to answer with the slot map.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The slot map is read at most this often.
+const PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Clone)]
+pub(crate) struct Cluster(Arc<Inner>);
+
+pub(crate) struct Inner {
+    seeds: Vec<Server>,
+    settings: Arc<Settings>,
+    slots: RwLock<Arc<SlotMap>>,
+    nodes: PerRuntime<Nodes>,
+    next_asked: AtomicUsize,
+}
+
+/// The links of one runtime.
+#[derive(Default)]
+struct Nodes {
+    links: Mutex<HashMap<Endpoint, Arc<Link>>>,
+    is_refreshing: AtomicBool,
+}
+
+impl Cluster {
+    pub(super) fn new(seeds: Vec<Server>, settings: Arc<Settings>) -> Self {
+        Self(Arc::new(Inner {
+            seeds,
+            settings,
+            slots: RwLock::default(),
+            nodes: PerRuntime::new(),
+            next_asked: AtomicUsize::new(0),
+        }))
+    }
+
+    pub(super) async fn send(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
+        let nodes = self.0.nodes.current(Nodes::default)?;
+        let slot = slots::slot_of(command);
+        let Some(mut node) = self.0.node_for(slot) else {
+            self.refresh_soon(&nodes);
+            let error = ServerErrorKind::ClusterDown.into();
+            return Err(Failure::NotRun((error, "no node serves the slot").into()));
+        };
+        let mut asking = false;
+        for _ in 0..REDIRECTIONS {
+            let link = self.0.link(&nodes, &node);
+            let request = Request { command, asking };
+            let failure = match link.send(request, limits, Patience::UntilRefused).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let Failure::NotRun(error) = &failure else {
+                if !matches!(failure, Failure::Refused(_)) {
+                    self.refresh_soon(&nodes);
+                }
+                return Err(failure);
+            };
+            asking = error.kind() == ErrorKind::Server(ServerErrorKind::Ask);
+            if !asking {
+                self.refresh_soon(&nodes);
+            }
+            match redirection(error, &node) {
+                Some(target) => node = target,
+                None => return Err(failure),
+            }
+        }
+        let error = ServerErrorKind::TryAgain.into();
+        Err(Failure::NotRun((error, "the slot is moving").into()))
+    }
+
+    /// Reads the slot map in the background, unless this runtime is about to.
+    fn refresh_soon(&self, nodes: &Arc<Nodes>) {
+        if nodes.is_refreshing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (cluster, nodes) = (Arc::downgrade(&self.0), Arc::clone(nodes));
+        tokio::spawn(async move {
+            // The client may be dropped meanwhile.
+            if let Some(inner) = cluster.upgrade() {
+                let result = Self(inner).refresh(Instant::now() + PATIENCE * 4).await;
+                if let Err(failure) = result {
+                    tracing::debug!(?failure, "the slot map cannot be read");
+                }
+            }
+            sleep(PAUSE).await;
+            nodes.is_refreshing.store(false, Ordering::Relaxed);
+        });
+    }
+
+    /// Reads the slot map from the first node that has it.
+    pub(super) async fn refresh(&self, deadline: Instant) -> Result<(), Failure> {
+        let inner = &*self.0;
+        let nodes = inner.nodes.current(Nodes::default)?;
+        let slots = cmd("CLUSTER").arg("SLOTS").take();
+        let mut last_failure = Failure::NotSent(timed_out());
+        for node in inner.nodes_to_ask(&nodes) {
+            if Instant::now() >= deadline {
+                break;
+            }
+            let link = inner.link(&nodes, &node);
+            let limits = Limits {
+                deadline: deadline.min(Instant::now() + PATIENCE),
+                repeat: Repeat::Safe,
+            };
+            let request = Request {
+                command: &slots,
+                asking: false,
+            };
+            let answer = link.send(request, limits, Patience::UntilRefused).await;
+            let read =
+                answer.and_then(|answer| SlotMap::read(answer, &node).map_err(Failure::Refused));
+            match read {
+                Ok(map) if !map.is_empty() => {
+                    inner.adopt(map, &nodes);
+                    return Ok(());
+                }
+                Ok(_) => {
+                    let error = (
+                        ServerErrorKind::ClusterDown.into(),
+                        "the node knows no slots",
+                    );
+                    last_failure = Failure::NotRun(error.into());
+                }
+                Err(failure) => last_failure = failure,
+            }
+        }
+        Err(last_failure)
+    }
+}
+
+impl Inner {
+    fn slots(&self) -> Arc<SlotMap> {
+        // The map is replaced as a whole.
+        Arc::clone(&self.slots.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The node that serves a slot, or any node for a command without keys.
+    fn node_for(&self, slot: Option<u16>) -> Option<Endpoint> {
+        let slots = self.slots();
+        match slot {
+            Some(slot) => slots.owner(slot).cloned(),
+            None => slots.owner(0).cloned(),
+        }
+    }
+
+    fn link(&self, nodes: &Nodes, node: &Endpoint) -> Arc<Link> {
+        let mut links = nodes.links();
+        if let Some(link) = links.get(node) {
+            return Arc::clone(link);
+        }
+        let options = self.seeds.first().map(|seed| seed.options.clone());
+        let server = Server {
+            endpoint: node.clone(),
+            options: options.unwrap_or_default(),
+        };
+        let resolver = Arc::new(Resolver::Server(server));
+        let link = Arc::new(Link::start(resolver, Arc::clone(&self.settings)));
+        links.insert(node.clone(), Arc::clone(&link));
+        link
+    }
+
+    /// The nodes by whom the slot map may be known: those with an open connection first, each time another one, and in
+    /// the end those that the client was given.
+    fn nodes_to_ask(&self, nodes: &Nodes) -> Vec<Endpoint> {
+        let slots = self.slots();
+        let mut known: Vec<_> = slots.nodes().into_iter().cloned().collect();
+        known.sort_by_cached_key(ToString::to_string);
+        if !known.is_empty() {
+            let first = self.next_asked.fetch_add(1, Ordering::Relaxed) % known.len();
+            known.rotate_left(first);
+        }
+        let links = nodes.links();
+        known.sort_by_key(|node| !links.get(node).is_some_and(|link| link.is_open()));
+        known.extend(self.seeds.iter().map(|seed| seed.endpoint.clone()));
+        known
+    }
+
+    fn adopt(&self, map: SlotMap, nodes: &Nodes) {
+        let map = Arc::new(map);
+        let before = {
+            let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *slots, Arc::clone(&map))
+        };
+        let (now, before) = (map.nodes(), before.nodes());
+        for node in now.difference(&before) {
+            tracing::info!(%node, "a node of the cluster serves slots");
+        }
+        for node in before.difference(&now) {
+            tracing::info!(%node, "a node of the cluster serves slots no more");
+        }
+        let removed: Vec<_> = nodes
+            .links()
+            .extract_if(|node, _| !now.contains(node))
+            .collect();
+        drop(removed); // calls that use them still hold them
+    }
+}
+
+impl Nodes {
+    fn links(&self) -> MutexGuard<'_, HashMap<Endpoint, Arc<Link>>> {
+        // Nothing panics while the lock is held.
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The node that a redirection names.
+fn redirection(error: &RedisError, from: &Endpoint) -> Option<Endpoint> {
+    let (address, _slot) = error.redirect_node()?;
+    let (host, port) = address.rsplit_once(':')?;
+    Some(slots::beside(from, Some(host), port.parse().ok()?))
+}

@@ -1,0 +1,210 @@
+//! A connection that always comes back: one runtime's way to one server.
+//!
+//! A task on that runtime sets the connection up, waits until it is retired, and sets up the next one at once. What
+//! failed is never kept. Calls take the connection that is open, or wait for the next one until their deadline.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{RedisError, Value};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, yield_now};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::backoff::Backoff;
+pub(super) use super::open::Request;
+use super::open::{Open, Retired};
+use super::resolver::Resolver;
+use super::round_trip::RoundTrip;
+use super::settings::Settings;
+use crate::store::redis::failure::{Failure, closed, timed_out};
+use crate::store::redis::retry::Limits;
+
+/// How long a step of the first attempt to connect may be silent. It doubles after each attempt that was.
+const FIRST_STEP: Duration = Duration::from_millis(500);
+const LONGEST_STEP: Duration = Duration::from_secs(5);
+/// A connection that lasted for less does not count as a success.
+const STABLE: Duration = Duration::from_secs(1);
+
+pub(super) struct Link {
+    state: watch::Receiver<State>,
+    round_trip: Arc<RoundTrip>,
+    task: AbortHandle,
+}
+
+#[derive(Clone)]
+enum State {
+    /// With the cause of the last failure.
+    Connecting(Option<RedisError>),
+    Open(Arc<Open>),
+}
+
+/// How long to wait for a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Until the deadline, whatever fails before.
+    UntilDeadline,
+    /// Until an attempt to connect fails because the server says so or is not there.
+    UntilRefused,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Link {
+    /// Starts to connect. Has to be called on a runtime, to which the link belongs.
+    pub(super) fn start(resolver: Arc<Resolver>, settings: Arc<Settings>) -> Self {
+        let (sender, state) = watch::channel(State::Connecting(None));
+        let round_trip = Arc::<RoundTrip>::default();
+        let keeper = Keeper {
+            resolver,
+            settings,
+            round_trip: Arc::clone(&round_trip),
+            state: sender,
+        };
+        Self {
+            state,
+            round_trip,
+            task: tokio::spawn(keeper.run()).abort_handle(),
+        }
+    }
+
+    /// Sends a command once there is a connection, and waits for its answer, until the deadline at most.
+    pub(super) async fn send(
+        &self,
+        request: Request<'_>,
+        limits: Limits,
+        patience: Patience,
+    ) -> Result<Value, Failure> {
+        let open = match self.usable() {
+            Some(open) => open,
+            None => self.connected(limits.deadline, patience).await?,
+        };
+        if open.has_unread() {
+            yield_now().await; // the runtime looks
+            yield_now().await; // what it found is read
+            if open.is_retired() {
+                let open = self.connected(limits.deadline, patience).await?;
+                return open.call(request, limits, &self.round_trip).await;
+            }
+        }
+        open.call(request, limits, &self.round_trip).await
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.usable().is_some()
+    }
+
+    fn usable(&self) -> Option<Arc<Open>> {
+        match &*self.state.borrow() {
+            State::Open(open) if open.is_usable(&self.round_trip) => Some(Arc::clone(open)),
+            _ => None,
+        }
+    }
+
+    /// Waits for a connection.
+    pub(super) async fn connected(
+        &self,
+        deadline: Instant,
+        patience: Patience,
+    ) -> Result<Arc<Open>, Failure> {
+        let mut state = self.state.clone();
+        let round_trip = &self.round_trip;
+        let usable = state.wait_for(|state| match state {
+            State::Open(open) => open.is_usable(round_trip),
+            State::Connecting(Some(cause)) => {
+                patience == Patience::UntilRefused && !is_silence(cause)
+            }
+            State::Connecting(None) => false,
+        });
+        let cause = match timeout_at(deadline, usable).await {
+            Ok(Ok(state)) => match &*state {
+                State::Open(open) => return Ok(Arc::clone(open)),
+                State::Connecting(cause) => cause.clone(),
+            },
+            Ok(Err(_)) => Some(closed()), // its runtime is shutting down
+            Err(_elapsed) => match &*self.state.borrow() {
+                State::Connecting(cause) => cause.clone(),
+                State::Open(_) => None,
+            },
+        };
+        Err(Failure::NotSent(cause.unwrap_or_else(timed_out)))
+    }
+}
+
+/// Nobody knows whether the server is there.
+fn is_silence(cause: &RedisError) -> bool {
+    cause.is_timeout()
+}
+
+/// Whether a failure is one that the server gave its cause for before. A server that closes a connection as soon as it has
+/// refused it may be heard or not.
+fn hides(failure: &RedisError, last: &RedisError) -> bool {
+    failure.is_connection_dropped() && !failure.is_connection_refusal() && !last.is_io_error()
+}
+
+/// Keeps a link connected.
+struct Keeper {
+    resolver: Arc<Resolver>,
+    settings: Arc<Settings>,
+    round_trip: Arc<RoundTrip>,
+    state: watch::Sender<State>,
+}
+
+impl Keeper {
+    async fn run(self) {
+        let mut backoff = Backoff::new();
+        let mut step = FIRST_STEP;
+        let mut last_failure: Option<RedisError> = None;
+        let mut wants_primary = false;
+        loop {
+            let opened = self
+                .resolver
+                .open(&self.settings, &self.round_trip, step, wants_primary)
+                .await;
+            match opened {
+                Ok((open, endpoint)) => {
+                    tracing::info!(server = %endpoint, "connected");
+                    last_failure = None;
+                    step = FIRST_STEP;
+                    let since = Instant::now();
+                    let open = Arc::new(open);
+                    self.state.send_replace(State::Open(Arc::clone(&open)));
+                    let cause = open.retirement().await;
+                    wants_primary = matches!(cause, Retired::Refused(_));
+                    self.state.send_replace(State::Connecting(None));
+                    tracing::warn!(server = %endpoint, %cause, "replacing the connection");
+                    if since.elapsed() >= STABLE {
+                        backoff.reset();
+                    } else {
+                        sleep(backoff.next_pause()).await;
+                    }
+                }
+                Err(error) => {
+                    let error = match &last_failure {
+                        Some(last) if hides(&error, last) => last.clone(),
+                        _ => error,
+                    };
+                    let cause = error.to_string();
+                    if last_failure.is_none_or(|last| last.to_string() != cause) {
+                        tracing::warn!(server = %self.resolver, %cause, "cannot connect, trying again");
+                    }
+                    last_failure = Some(error.clone());
+                    if is_silence(&error) {
+                        step = (step * 2).min(self.longest_step());
+                    }
+                    self.state.send_replace(State::Connecting(Some(error)));
+                    sleep(backoff.next_pause()).await;
+                }
+            }
+        }
+    }
+
+    /// A caller that waits for all of its response timeout sees at least two attempts.
+    fn longest_step(&self) -> Duration {
+        (self.settings.response_timeout / 2).clamp(FIRST_STEP, LONGEST_STEP)
+    }
+}

@@ -1,0 +1,271 @@
+//! One open connection: commands go out on it, and it notices that it is of no use any more.
+//!
+//! It is retired when the server closes it, when calls wait and nothing comes back for longer than an answer takes, or
+//! when the server says that another one has to be asked. A retired connection gets no further command. A call that may
+//! be repeated leaves it; one that may not goes on waiting for its answer there, because a slow server still gives it.
+
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::socket2::Socket;
+use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
+
+use super::round_trip::RoundTrip;
+use super::stream::Way;
+use super::traffic::Traffic;
+use crate::store::redis::failure::{self, Failure, closed, timed_out};
+use crate::store::redis::retry::{Limits, Repeat};
+
+/// A connection that was used so lately is taken to be alive without a look.
+const FRESH: Duration = Duration::from_millis(5);
+/// The silence limit is checked this often while it passes: a process that was stopped for a while has to see the
+/// silence go on before it believes in it.
+const CHECKS: u32 = 4;
+
+/// Why a connection gets no further command.
+#[derive(Debug, Clone)]
+pub(super) enum Retired {
+    Closed,
+    Silent(Duration),
+    Refused(RedisError),
+}
+
+impl fmt::Display for Retired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => write!(f, "the connection was closed"),
+            Self::Silent(limit) => write!(f, "no answer came for {limit:?}"),
+            Self::Refused(error) => write!(f, "the server answered: {error}"),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    retired: OnceLock<Retired>,
+    /// Nothing is read or written any more.
+    has_ended: AtomicBool,
+    retirement: Notify,
+}
+
+impl State {
+    fn retire(&self, reason: Retired) {
+        if self.retired.set(reason).is_ok() {
+            self.retirement.notify_one();
+        }
+    }
+}
+
+/// A command on its way to a server.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) command: &'a Cmd,
+    /// To a node of a cluster that the command's slot is moving to.
+    pub(super) asking: bool,
+}
+
+impl Request<'_> {
+    async fn send(self, connection: &mut MultiplexedConnection) -> Result<Value, RedisError> {
+        if !self.asking {
+            return connection.send_packed_command(self.command).await;
+        }
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(self.command.clone());
+        let mut answers = connection.send_packed_commands(&both, 0, 2).await?;
+        Ok(answers.pop().unwrap_or_default())
+    }
+}
+
+pub(super) struct Open {
+    connection: MultiplexedConnection,
+    socket: Socket,
+    is_tls: bool,
+    traffic: Arc<Traffic>,
+    state: Arc<State>,
+    driver: AbortHandle,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// Ends with the task that reads and writes.
+struct DriverGuard(Arc<State>);
+
+impl Drop for DriverGuard {
+    fn drop(&mut self) {
+        self.0.has_ended.store(true, Ordering::Release);
+        self.0.retire(Retired::Closed);
+    }
+}
+
+impl Open {
+    /// Starts to read and write. Nothing is sent yet.
+    pub(super) async fn start(way: Way, traffic: Arc<Traffic>) -> Result<Self, RedisError> {
+        // Without a login, a database or a library name, redis-rs sends nothing by itself.
+        let nothing = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(None);
+        let opened = MultiplexedConnection::new_with_config(&nothing, way.stream, config);
+        let (connection, driver) = opened.await?;
+        let state = Arc::<State>::default();
+        let guard = DriverGuard(Arc::clone(&state));
+        let driver = tokio::spawn(async move {
+            let _guard = guard;
+            driver.await;
+        });
+        Ok(Self {
+            connection,
+            socket: way.socket,
+            is_tls: way.is_tls,
+            traffic,
+            state,
+            driver: driver.abort_handle(),
+        })
+    }
+
+    /// Sends a command, without any limit of time.
+    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, RedisError> {
+        let mut connection = self.connection.clone();
+        let answer = connection.send_packed_command(command).await?;
+        failure::extract_error(answer)
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.state.retired.get().is_some()
+    }
+
+    fn retire(&self, reason: Retired) {
+        self.state.retire(reason);
+    }
+
+    /// Waits until the connection is retired.
+    pub(super) async fn retirement(&self) -> Retired {
+        loop {
+            if let Some(reason) = self.state.retired.get() {
+                return reason.clone();
+            }
+            self.state.retirement.notified().await;
+        }
+    }
+
+    /// Whether a command may go out: retires a connection that was closed, or fell silent, while nobody looked.
+    pub(super) fn is_usable(&self, round_trip: &RoundTrip) -> bool {
+        if !self.is_retired() && self.traffic.idle() >= FRESH {
+            let limit = round_trip.silence_limit();
+            match self.peek() {
+                Peek::Closed => self.retire(Retired::Closed),
+                Peek::Silent if self.traffic.silence() >= limit => {
+                    self.retire(Retired::Silent(limit));
+                }
+                Peek::Silent | Peek::Data => {}
+            }
+        }
+        !self.is_retired()
+    }
+
+    /// Whether there is something that only TLS can read, such as a farewell, on a runtime that has not looked for a while.
+    pub(super) fn has_unread(&self) -> bool {
+        self.is_tls && self.traffic.idle() >= FRESH && matches!(self.peek(), Peek::Data)
+    }
+
+    /// What the operating system has for a runtime that has not looked for a while.
+    fn peek(&self) -> Peek {
+        match self.socket.peek(&mut [MaybeUninit::uninit()]) {
+            Ok(0) => Peek::Closed,
+            Ok(_) => Peek::Data,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Peek::Silent,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Peek::Silent,
+            Err(_) => Peek::Closed,
+        }
+    }
+
+    /// Sends a command and waits for its answer, until the deadline at most.
+    pub(super) async fn call(
+        &self,
+        request: Request<'_>,
+        limits: Limits,
+        round_trip: &RoundTrip,
+    ) -> Result<Value, Failure> {
+        let start = Instant::now();
+        let (writes, mut reads) = (self.traffic.writes(), self.traffic.reads());
+        self.traffic.expect_answer();
+        let mut connection = self.connection.clone();
+        let answer = request.send(&mut connection);
+        tokio::pin!(answer);
+        let limit = round_trip.silence_limit();
+        let timer = sleep_until(limits.deadline.min(start + limit / CHECKS));
+        tokio::pin!(timer);
+        let mut silent_checks = 0;
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => {
+                    return match answer.and_then(failure::extract_error) {
+                        Ok(answer) => {
+                            round_trip.learn(start.elapsed());
+                            Ok(answer)
+                        }
+                        Err(error) => Err(self.failure(error, writes)),
+                    };
+                }
+                () = &mut timer => {}
+            }
+            let now = Instant::now();
+            if self.state.has_ended.load(Ordering::Acquire) {
+                // redis-rs may lose a command that comes while the connection ends.
+                return Err(self.failure(closed(), writes));
+            }
+            if self.traffic.reads() == reads {
+                silent_checks += 1;
+            } else {
+                (reads, silent_checks) = (self.traffic.reads(), 0);
+                self.traffic.expect_answer();
+            }
+            let silence = self.traffic.silence();
+            let is_last = now >= limits.deadline;
+            if silent_checks >= 2 && (silence >= limit || is_last) {
+                self.retire(Retired::Silent(silence));
+            }
+            if is_last {
+                return Err(Failure::Lost(None));
+            }
+            if limits.repeat == Repeat::Safe && self.is_retired() {
+                return Err(Failure::Lost(Some(timed_out())));
+            }
+            let check = now + limit / CHECKS;
+            timer.as_mut().reset(limits.deadline.min(check));
+        }
+    }
+
+    fn failure(&self, error: RedisError, writes: u64) -> Failure {
+        if failure::wants_another_connection(&error) {
+            self.retire(Retired::Refused(error.clone()));
+            return Failure::NotRun(error);
+        }
+        match Failure::from(error) {
+            // The connection has ended, so what it has not written until now it does not write later.
+            Failure::Lost(Some(error)) if self.traffic.writes() == writes => {
+                Failure::NotSent(error)
+            }
+            other => other,
+        }
+    }
+}
+
+enum Peek {
+    Closed,
+    Silent,
+    Data,
+}

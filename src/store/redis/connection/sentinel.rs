@@ -1,0 +1,137 @@
+//! The primary that Sentinels name.
+//!
+//! The Sentinels are asked in turn, that which answered last first, and the server that one names has to be a primary by
+//! its own word: during a failover a Sentinel may still name the old one.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, cmd, from_redis_value};
+use tokio::time::timeout;
+
+use super::address::{Endpoint, Options, SentinelSet, Server};
+use super::open::Open;
+use super::round_trip::RoundTrip;
+use super::settings::Settings;
+use super::setup;
+use crate::store::redis::failure::timed_out;
+
+#[derive(Debug)]
+pub(super) struct Sentinels {
+    set: SentinelSet,
+    /// The index of the Sentinel that is asked first.
+    first: AtomicUsize,
+}
+
+impl fmt::Display for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "primary `{}`", self.set.primary_name)
+    }
+}
+
+impl Sentinels {
+    pub(super) fn new(set: SentinelSet) -> Self {
+        Self {
+            set,
+            first: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) async fn open(
+        &self,
+        settings: &Settings,
+        round_trip: &RoundTrip,
+        step: Duration,
+    ) -> Result<(Open, Endpoint), RedisError> {
+        let count = self.set.sentinels.len();
+        let first = self.first.load(Ordering::Relaxed);
+        let mut last_error = None;
+        for index in (first..first + count).map(|index| index % count) {
+            let sentinel = &self.set.sentinels[index];
+            match self.open_by(sentinel, settings, round_trip, step).await {
+                Ok(opened) => {
+                    self.first.store(index, Ordering::Relaxed);
+                    return Ok(opened);
+                }
+                Err(error) => {
+                    tracing::debug!(%sentinel, %error, "the Sentinel leads to no primary");
+                    last_error = Some(error);
+                }
+            }
+        }
+        Err(last_error.unwrap_or_else(timed_out))
+    }
+
+    async fn open_by(
+        &self,
+        sentinel: &Endpoint,
+        settings: &Settings,
+        round_trip: &RoundTrip,
+        step: Duration,
+    ) -> Result<(Open, Endpoint), RedisError> {
+        let endpoint = self.primary(sentinel, settings, step).await?;
+        let server = Server {
+            endpoint,
+            options: self.set.options.clone(),
+        };
+        let open = setup::open(&server, settings, round_trip, step).await?;
+        setup::expect_primary(&open, step).await?;
+        Ok((open, server.endpoint))
+    }
+
+    /// Where the primary is by the word of one Sentinel. The login of the servers is sent to it only where it asks for one.
+    async fn primary(
+        &self,
+        sentinel: &Endpoint,
+        settings: &Settings,
+        step: Duration,
+    ) -> Result<Endpoint, RedisError> {
+        let anonymous = settings.without_login();
+        match self
+            .ask(sentinel, &anonymous, Options::default(), step)
+            .await
+        {
+            Err(error) if error.code() == Some("NOAUTH") => {
+                let options = Options {
+                    credentials: self.set.options.credentials.clone(),
+                    ..Options::default()
+                };
+                let settings = settings.apart();
+                self.ask(sentinel, &settings, options, step).await
+            }
+            result => result,
+        }
+    }
+
+    async fn ask(
+        &self,
+        sentinel: &Endpoint,
+        settings: &Settings,
+        options: Options,
+        step: Duration,
+    ) -> Result<Endpoint, RedisError> {
+        let server = Server {
+            endpoint: sentinel.clone(),
+            options,
+        };
+        let open = setup::open(&server, settings, &RoundTrip::default(), step).await?;
+        let mut command = cmd("SENTINEL");
+        command
+            .arg("GET-MASTER-ADDR-BY-NAME")
+            .arg(&self.set.primary_name);
+        let answer = timeout(step, open.ask(&command));
+        let answer = answer.await.map_err(|_| timed_out())??;
+        let address: Option<(String, u16)> = from_redis_value(answer)?;
+        let Some((host, port)) = address else {
+            return Err((
+                ErrorKind::MasterNameNotFoundBySentinel,
+                "the Sentinel knows no primary of this name",
+                self.set.primary_name.clone(),
+            )
+                .into());
+        };
+        let is_tls = matches!(sentinel, Endpoint::Tcp { is_tls: true, .. });
+        Ok(Endpoint::Tcp { host, port, is_tls })
+    }
+}

@@ -1,0 +1,194 @@
+//! Setting up a connection: the way to the server, the login, and what a call must know of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, ErrorKind, RedisError, Value, cmd, from_redis_value};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::address::{Options, Server};
+use super::credentials::Credentials;
+use super::open::Open;
+use super::round_trip::RoundTrip;
+use super::settings::Settings;
+use super::stream;
+use super::traffic::Traffic;
+use crate::store::redis::failure::timed_out;
+
+/// Opens a connection and logs in. Each of its steps may be silent for `step`.
+pub(super) async fn open(
+    server: &Server,
+    settings: &Settings,
+    round_trip: &RoundTrip,
+    step: Duration,
+) -> Result<Open, RedisError> {
+    let credentials = match &settings.credentials {
+        Some(provider) => Some(timeout(step, provider.credentials()).await.map_err(|_| {
+            RedisError::from((ErrorKind::Io, "the credentials provider does not answer"))
+        })??),
+        None => server.options.credentials.clone(),
+    };
+    let traffic = Arc::new(Traffic::new());
+    let connecting = stream::connect(&server.endpoint, &settings.tls, &traffic);
+    let way = unless_silent(&traffic, step, async { Ok(connecting.await?) }).await?;
+    let open = Open::start(way, Arc::clone(&traffic)).await?;
+    let greeting = greet(&open, &server.options, credentials.as_ref());
+    let greeted = unless_silent(&traffic, step, greeting).await?;
+    round_trip.learn(greeted.took);
+    if let Some(server_millis) = greeted.server_millis {
+        settings.server_time.learn(server_millis);
+    }
+    Ok(open)
+}
+
+/// Runs a step of the set-up, unless nothing comes from the server for `step`.
+async fn unless_silent<T>(
+    traffic: &Traffic,
+    step: Duration,
+    work: impl Future<Output = Result<T, RedisError>>,
+) -> Result<T, RedisError> {
+    tokio::pin!(work);
+    let mut reads = traffic.reads();
+    loop {
+        tokio::select! {
+            result = &mut work => return result,
+            () = sleep(step) => {}
+        }
+        let now = traffic.reads();
+        if now == reads {
+            return Err(timed_out());
+        }
+        reads = now;
+    }
+}
+
+struct Greeted {
+    took: Duration,
+    server_millis: Option<i64>,
+}
+
+/// Logs in, selects the database and asks for the time, all in one round trip.
+async fn greet(
+    open: &Open,
+    options: &Options,
+    credentials: Option<&Credentials>,
+) -> Result<Greeted, RedisError> {
+    let select = (options.db != 0).then(|| cmd("SELECT").arg(options.db).take());
+    let name = cmd("CLIENT")
+        .arg("SETINFO")
+        .arg("LIB-NAME")
+        .arg(env!("CARGO_PKG_NAME"))
+        .take();
+    let time = cmd("TIME");
+    let start = Instant::now();
+    let (login, selected, named, time) = tokio::join!(
+        log_in(open, options, credentials),
+        async {
+            match &select {
+                Some(select) => open.ask(select).await.map(drop),
+                None => Ok(()),
+            }
+        },
+        open.ask(&name),
+        open.ask(&time),
+    );
+    let took = start.elapsed();
+    login?;
+    // A server that is full says so in its first answer, and closes the connection.
+    if let (Err(refusal), Err(lost)) = (&named, &time)
+        && lost.is_io_error()
+        && !refusal.is_io_error()
+    {
+        return Err(refusal.clone());
+    }
+    let server_millis = match time {
+        Ok(time) => Some(millis(time)?),
+        Err(error) if error.is_io_error() || error.code() == Some("NOAUTH") => return Err(error),
+        // Without the time a connection works too: a call that needs it asks again.
+        Err(_) => None,
+    };
+    selected?;
+    Ok(Greeted {
+        took,
+        server_millis,
+    })
+}
+
+async fn log_in(
+    open: &Open,
+    options: &Options,
+    credentials: Option<&Credentials>,
+) -> Result<(), RedisError> {
+    let login = |mut command: Cmd, with_username: bool| {
+        if let Some(credentials) = credentials {
+            let username = credentials.username.as_deref();
+            if options.resp3 {
+                command.arg("AUTH").arg(username.unwrap_or("default"));
+            } else if let Some(username) = username.filter(|_| with_username) {
+                command.arg(username);
+            }
+            command.arg(&credentials.password);
+        }
+        command
+    };
+    if options.resp3 {
+        let hello = login(cmd("HELLO").arg(3).take(), true);
+        return open.ask(&hello).await.map(drop);
+    }
+    if credentials.is_none() {
+        return Ok(());
+    }
+    match open.ask(&login(cmd("AUTH"), true)).await {
+        // Before Redis 6 there were no user names.
+        Err(error)
+            if error
+                .detail()
+                .is_some_and(|text| text.contains("wrong number of arguments")) =>
+        {
+            open.ask(&login(cmd("AUTH"), false)).await.map(drop)
+        }
+        Err(error) if is_refused_login(&error) => Err((
+            ErrorKind::AuthenticationFailed,
+            "the login was refused",
+            error.to_string(),
+        )
+            .into()),
+        result => result.map(drop),
+    }
+}
+
+/// A server that is full refuses the login too, for another reason.
+fn is_refused_login(error: &RedisError) -> bool {
+    let text = error.detail().unwrap_or_default();
+    match error.code() {
+        Some("WRONGPASS" | "NOAUTH") => true,
+        Some("ERR") => text.contains("password"), // before Redis 6
+        _ => false,
+    }
+}
+
+/// Fails where the server says that it is no primary. One whose ACL forbids the question is taken for one.
+pub(super) async fn expect_primary(open: &Open, step: Duration) -> Result<(), RedisError> {
+    let role = cmd("ROLE");
+    match timeout(step, open.ask(&role)).await {
+        Ok(Ok(role)) if !is_primary(&role) => {
+            Err((ErrorKind::Io, "the server is no primary").into())
+        }
+        Ok(Err(error)) if error.is_io_error() => Err(error),
+        Ok(_) => Ok(()),
+        Err(_elapsed) => Err(timed_out()),
+    }
+}
+
+fn is_primary(role: &Value) -> bool {
+    let Value::Array(parts) = role else {
+        return false;
+    };
+    let name = parts.first().cloned().unwrap_or_default();
+    from_redis_value::<String>(name).is_ok_and(|name| name == "master")
+}
+
+pub(super) fn millis(time: Value) -> Result<i64, RedisError> {
+    let (seconds, micros): (i64, i64) = from_redis_value(time)?;
+    Ok(seconds * 1000 + micros / 1000)
+}

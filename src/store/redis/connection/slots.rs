@@ -1,0 +1,183 @@
+//! The hash slots of a cluster: which one a command is for, and which node serves it.
+
+use std::collections::HashSet;
+
+use redis::{Arg, Cmd, RedisError, Value, from_redis_value};
+
+use super::address::Endpoint;
+
+const SLOTS: u16 = 16384;
+
+/// CRC-16/XMODEM of each byte.
+const CRC: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                (crc << 1) ^ 0x1021
+            };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc: u16, &byte| {
+        (crc << 8) ^ CRC[usize::from((crc >> 8) as u8 ^ byte)]
+    })
+}
+
+/// The slot of a key: of the part in its first braces, where there is one.
+fn slot_of_key(key: &[u8]) -> u16 {
+    let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        let close = rest.iter().position(|&byte| byte == b'}')?;
+        (close > 0).then(|| &rest[..close])
+    });
+    crc16(tag.unwrap_or(key)) % SLOTS
+}
+
+/// The slot of a command's first key; `None` for a command without keys.
+pub(super) fn slot_of(command: &Cmd) -> Option<u16> {
+    let mut args = command.args_iter().map(|arg| match arg {
+        Arg::Simple(bytes) => bytes,
+        _ => b"",
+    });
+    let name = args.next()?;
+    if name.eq_ignore_ascii_case(b"EVALSHA") || name.eq_ignore_ascii_case(b"EVAL") {
+        let keys = args.nth(1)?;
+        if keys == b"0" {
+            return None;
+        }
+    }
+    args.next().map(slot_of_key)
+}
+
+/// Who serves which slots.
+#[derive(Debug, Default)]
+pub(super) struct SlotMap {
+    /// First slot, last slot and node, in order of the slots.
+    ranges: Vec<(u16, u16, Endpoint)>,
+}
+
+impl SlotMap {
+    /// Reads the answer to CLUSTER SLOTS, which `asked` gave.
+    pub(super) fn read(answer: Value, asked: &Endpoint) -> Result<Self, RedisError> {
+        let entries: Vec<Vec<Value>> = from_redis_value(answer)?;
+        let mut ranges = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let [first, last, primary, ..] = &entry[..] else {
+                continue;
+            };
+            let node: Vec<Value> = from_redis_value(primary.clone())?;
+            let [host, port, ..] = &node[..] else {
+                continue;
+            };
+            let host: Option<String> = from_redis_value(host.clone())?;
+            let port: u16 = from_redis_value(port.clone())?;
+            let (first, last) = (
+                from_redis_value(first.clone())?,
+                from_redis_value(last.clone())?,
+            );
+            ranges.push((first, last, beside(asked, host.as_deref(), port)));
+        }
+        ranges.sort_unstable_by_key(|&(first, _, _)| first);
+        Ok(Self { ranges })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    pub(super) fn owner(&self, slot: u16) -> Option<&Endpoint> {
+        let after = self.ranges.partition_point(|&(first, _, _)| first <= slot);
+        let (_, last, node) = self.ranges.get(after.checked_sub(1)?)?;
+        (slot <= *last).then_some(node)
+    }
+
+    pub(super) fn nodes(&self) -> HashSet<&Endpoint> {
+        self.ranges.iter().map(|(_, _, node)| node).collect()
+    }
+}
+
+/// A node that the node at `asked` names. It leaves its own host out where it does not know it.
+pub(super) fn beside(asked: &Endpoint, host: Option<&str>, port: u16) -> Endpoint {
+    match asked {
+        Endpoint::Tcp {
+            host: own, is_tls, ..
+        } => Endpoint::Tcp {
+            host: match host {
+                None | Some("" | "?") => own.clone(),
+                Some(host) => host.to_owned(),
+            },
+            port,
+            is_tls: *is_tls,
+        },
+        Endpoint::Unix(_) => Endpoint::Tcp {
+            host: host.unwrap_or_default().to_owned(),
+            port,
+            is_tls: false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::cmd;
+
+    use super::*;
+
+    fn node(port: u16) -> Endpoint {
+        Endpoint::Tcp {
+            host: "h".to_owned(),
+            port,
+            is_tls: false,
+        }
+    }
+
+    #[test]
+    fn slots_are_those_of_the_cluster_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(slot_of_key(b"foo"), 12182);
+        assert_eq!(slot_of_key(b"{foo}:value"), 12182);
+        assert_eq!(slot_of_key(b"{}foo"), crc16(b"{}foo") % SLOTS);
+        assert_eq!(slot_of_key(b"x{foo}{bar}"), 12182);
+    }
+
+    #[test]
+    fn a_command_is_for_the_slot_of_its_first_key() {
+        assert_eq!(slot_of(cmd("HMGET").arg("foo").arg("rate")), Some(12182));
+        assert_eq!(
+            slot_of(cmd("EVALSHA").arg("hash").arg(1).arg("foo")),
+            Some(12182)
+        );
+        assert_eq!(slot_of(cmd("EVAL").arg("source").arg(0).arg("foo")), None);
+        assert_eq!(slot_of(&cmd("TIME")), None);
+    }
+
+    #[test]
+    fn a_slot_has_the_owner_of_its_range() {
+        let map = SlotMap {
+            ranges: vec![(0, 99, node(1)), (200, 16383, node(2))],
+        };
+        assert_eq!(map.owner(0), Some(&node(1)));
+        assert_eq!(map.owner(99), Some(&node(1)));
+        assert_eq!(map.owner(100), None);
+        assert_eq!(map.owner(200), Some(&node(2)));
+        assert_eq!(map.owner(16383), Some(&node(2)));
+    }
+
+    #[test]
+    fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
+        assert_eq!(beside(&node(1), None, 7), node(7));
+        assert_eq!(beside(&node(1), Some(""), 7), node(7));
+    }
+}

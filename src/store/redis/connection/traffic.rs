@@ -1,0 +1,129 @@
+//! What goes over one connection, and for how long nothing has come back.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The reads and writes of one connection.
+#[derive(Debug)]
+pub(super) struct Traffic {
+    start: Instant,
+    writes: AtomicU64,
+    reads: AtomicU64,
+    /// In ms since the start.
+    last_read: AtomicU64,
+    /// Since when a call waits and nothing has come back, in ms since the start, plus 1; 0 where something has.
+    silent_since: AtomicU64,
+}
+
+impl Traffic {
+    pub(super) fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            writes: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            last_read: AtomicU64::new(0),
+            silent_since: AtomicU64::new(0),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64 // 584 million years fit
+    }
+
+    /// Where this stays as it is, nothing was written.
+    pub(super) fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
+    }
+
+    /// Where this stays as it is, nothing came back.
+    pub(super) fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    /// A call waits from now on.
+    pub(super) fn expect_answer(&self) {
+        if self.silent_since.load(Ordering::Relaxed) == 0 {
+            let now = self.now() + 1;
+            // Where another call was faster, its time stays.
+            let _ =
+                self.silent_since
+                    .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// How long calls have waited without anything that came back.
+    pub(super) fn silence(&self) -> Duration {
+        match self.silent_since.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            since => Duration::from_millis((self.now() + 1).saturating_sub(since)),
+        }
+    }
+
+    /// How long ago something came back last.
+    pub(super) fn idle(&self) -> Duration {
+        let last_read = self.last_read.load(Ordering::Relaxed);
+        Duration::from_millis(self.now().saturating_sub(last_read))
+    }
+
+    fn note_read(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.last_read.store(self.now(), Ordering::Relaxed);
+        self.silent_since.store(0, Ordering::Relaxed);
+    }
+
+    fn note_write(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A stream whose traffic is counted.
+#[derive(Debug)]
+pub(super) struct Counted<S> {
+    pub(super) stream: S,
+    pub(super) traffic: Arc<Traffic>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        let result = Pin::new(&mut this.stream).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            this.traffic.note_read();
+        }
+        result
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let result = Pin::new(&mut this.stream).poll_write(cx, buf);
+        if let Poll::Ready(Ok(1..)) = result {
+            this.traffic.note_write();
+        }
+        result
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}

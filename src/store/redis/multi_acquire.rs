@@ -1,0 +1,443 @@
+//! Acquires on many limiters in one call.
+//!
+//! A call costs the server about as much as the decision that it is for. So where many acquires of a runtime are in
+//! flight, the next ones are not sent one by one: they join the pending batch, and a task, the flusher, sends all of it
+//! when the runtime gets to it. Each is decided by itself (`lua/acquire_each.lua`). No acquire waits for an answer to
+//! another one, and where few are in flight each is sent by itself, without a task.
+//!
+//! Each runtime has a batch of its own, so that nobody waits for another runtime to be polled.
+//!
+//! Only a decision is taken from such a call. Where the call was refused, as a whole or for one limiter, or its flusher
+//! was dropped, the acquire is sent again by itself, as one that may have run: then its error is its own. That holds
+//! behind a proxy too that has limiters on several servers and sends the call to one of them.
+//!
+//! On a cluster the limiters lie in different slots, so there is no such call.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redis::{ErrorKind, ServerErrorKind, Value};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout_at};
+
+use super::acquire_args::{call_args, list_args};
+use super::connection::Connection;
+use super::connection::per_runtime::PerRuntime;
+use super::failure::Failure;
+use super::retry::{Limits, Repeat};
+use super::server_time::ServerTime;
+use crate::clock::Clock;
+use crate::keys::Keys;
+use crate::model::Acquire;
+use crate::rate::RateType;
+use crate::script::{self, Args};
+
+/// So many acquires may be in flight before the next ones share a call.
+const FEW: usize = 16;
+
+/// How many limiters one call is for at most: the server does nothing else meanwhile.
+const LARGEST_CALL: usize = 32;
+
+/// What came back, and the time that was sent along.
+pub(super) struct Sent {
+    pub(super) answer: Value,
+    pub(super) now: Option<i64>,
+}
+
+/// What becomes of an acquire in a shared call.
+pub(super) enum Entered {
+    Answered(Result<Sent, Failure>),
+    /// The call, or its part for this limiter, was refused and did nothing: it is to be sent again by itself.
+    Refused,
+}
+
+/// The shared calls of one client.
+pub(super) struct MultiAcquires {
+    sender: Arc<Sender>,
+    batches: PerRuntime<Batch>,
+}
+
+/// What a shared call is sent with.
+struct Sender {
+    connection: Arc<Connection>,
+    clock: Clock,
+    server_time: Arc<ServerTime>,
+    /// The limiters may lie in different slots.
+    is_spread: AtomicBool,
+}
+
+/// The acquires of one runtime.
+#[derive(Default)]
+struct Batch {
+    in_flight: AtomicUsize,
+    pending: Mutex<Pending>,
+}
+
+/// Acquires that wait for the flusher.
+#[derive(Default)]
+struct Pending {
+    entries: Vec<Entry>,
+    has_flusher: bool,
+}
+
+/// One acquire in a shared call.
+struct Entry {
+    rate_type: RateType,
+    /// The keys, then the arguments.
+    words: Args,
+    keys: usize,
+    /// Unless there is one plain request: the runs and the options.
+    list: Option<Args>,
+    deadline: Instant,
+    /// The same by the server's clock.
+    server_deadline: i64,
+    answer: oneshot::Sender<Entered>,
+}
+
+/// An acquire that is in flight.
+pub(super) struct InFlight {
+    batch: Arc<Batch>,
+    is_one_of_many: bool,
+}
+
+impl InFlight {
+    /// Whether it is to share a call with others.
+    pub(super) fn is_one_of_many(&self) -> bool {
+        self.is_one_of_many
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.batch.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl MultiAcquires {
+    pub(super) fn new(
+        connection: &Arc<Connection>,
+        clock: &Clock,
+        server_time: &Arc<ServerTime>,
+    ) -> Self {
+        Self {
+            sender: Arc::new(Sender {
+                connection: Arc::clone(connection),
+                clock: clock.clone(),
+                server_time: Arc::clone(server_time),
+                is_spread: AtomicBool::new(connection.is_cluster()),
+            }),
+            batches: PerRuntime::new(),
+        }
+    }
+
+    /// Counts an acquire of the current runtime.
+    pub(super) fn enter(&self) -> Result<InFlight, Failure> {
+        let batch = self.batches.current(Batch::default)?;
+        let in_flight = batch.in_flight.fetch_add(1, Ordering::Relaxed);
+        Ok(InFlight {
+            batch,
+            is_one_of_many: in_flight >= FEW
+                && !self.sender.is_spread.load(Ordering::Relaxed)
+                && self.sender.server_time.is_known(),
+        })
+    }
+
+    /// Sends an acquire with others, and waits until its deadline at most. `None` where no answer came: it may have run.
+    pub(super) async fn acquire(
+        &self,
+        in_flight: &InFlight,
+        keys: &Keys,
+        rate_type: RateType,
+        call: &Acquire,
+        deadline: Instant,
+        server_deadline: i64,
+    ) -> Option<Entered> {
+        let mut words = Args::new();
+        let keys = keys.of_acquire(rate_type, call.set_up.is_some());
+        for key in &keys {
+            words = words.bytes(key.as_bytes());
+        }
+        let (answer, receiver) = oneshot::channel();
+        let entry = Entry {
+            rate_type,
+            words: call_args(words, call),
+            keys: keys.len(),
+            list: list_args(call, None),
+            deadline,
+            server_deadline,
+            answer,
+        };
+        if in_flight.batch.push(entry) {
+            let flusher = Flusher {
+                sender: Arc::clone(&self.sender),
+                batch: Arc::clone(&in_flight.batch),
+                has_taken: false,
+            };
+            tokio::spawn(flusher.flush());
+        }
+        timeout_at(deadline, receiver).await.ok()?.ok()
+    }
+}
+
+impl Batch {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        // Nothing panics while the lock is held.
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the entry needs a flusher.
+    fn push(&self, entry: Entry) -> bool {
+        let mut pending = self.pending();
+        pending.entries.push(entry);
+        !std::mem::replace(&mut pending.has_flusher, true)
+    }
+
+    /// What is pending, once. A later entry waits for the next flusher.
+    fn take(&self) -> Vec<Entry> {
+        std::mem::take(&mut *self.pending()).entries
+    }
+}
+
+impl Sender {
+    /// One call. An entry that is dropped unanswered is sent again by itself.
+    async fn send(self: Arc<Self>, mut entries: Vec<Entry>) {
+        entries.retain(|entry| !entry.answer.is_closed());
+        entries.sort_by_key(|entry| entry.rate_type == RateType::PerClient);
+        let deadlines = entries
+            .iter()
+            .map(|entry| (entry.deadline, entry.server_deadline));
+        let Some((deadline, server_deadline)) =
+            deadlines.reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)))
+        else {
+            return;
+        };
+        let now = self.clock.now();
+        let (keys, args) = keys_and_args(&entries, server_deadline, now);
+        let limits = Limits {
+            deadline,
+            repeat: Repeat::Safe,
+        };
+        let sending = script::ACQUIRE_EACH.run(&self.connection, &keys, &args, limits);
+        match sending.await {
+            Ok(Value::Array(answers)) if answers.len() == entries.len() => {
+                for (entry, answer) in entries.into_iter().zip(answers) {
+                    entry.answer(match answer.extract_error() {
+                        Ok(answer) => Entered::Answered(Ok(Sent { answer, now })),
+                        Err(_its_own) => Entered::Refused,
+                    });
+                }
+            }
+            // It came too late for all, or is none that the script makes.
+            Ok(answer) => {
+                for entry in entries {
+                    let answer = answer.clone();
+                    entry.answer(Entered::Answered(Ok(Sent { answer, now })));
+                }
+            }
+            // For one of them, and it does not say which.
+            Err(Failure::Refused(error)) => {
+                if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
+                    self.is_spread.store(true, Ordering::Relaxed);
+                }
+                for entry in entries {
+                    entry.answer(Entered::Refused);
+                }
+            }
+            Err(failure) => {
+                for entry in entries {
+                    entry.answer(Entered::Answered(Err(failure.clone())));
+                }
+            }
+        }
+    }
+}
+
+fn keys_and_args(entries: &[Entry], server_deadline: i64, now: Option<i64>) -> (Vec<&[u8]>, Args) {
+    let overall = entries
+        .iter()
+        .filter(|entry| entry.rate_type == RateType::Overall);
+    let mut args = Args::new()
+        .number(server_deadline)
+        .optional(now)
+        .number(entries.len() as i64)
+        .number(overall.count() as i64);
+    let mut keys = Vec::with_capacity(entries.len() * 3);
+    for entry in entries {
+        keys.extend(entry.words.iter().take(entry.keys));
+        for arg in entry.words.iter().skip(entry.keys) {
+            args = args.bytes(arg);
+        }
+    }
+    for (place, entry) in entries.iter().enumerate() {
+        if let Some(list) = &entry.list {
+            args = args
+                .number(place as i64 + 1)
+                .number(entry.keys as i64)
+                .number(list.len() as i64)
+                .all(list);
+        }
+    }
+    (keys, args)
+}
+
+impl Entry {
+    fn answer(self, entered: Entered) {
+        // A caller that left needs no answer.
+        let _ = self.answer.send(entered);
+    }
+}
+
+/// The task that sends the pending batch. Where it is dropped before, the acquires are sent by themselves.
+struct Flusher {
+    sender: Arc<Sender>,
+    batch: Arc<Batch>,
+    has_taken: bool,
+}
+
+impl Flusher {
+    async fn flush(mut self) {
+        yield_now().await; // what can run now may join the batch
+        let mut entries = self.batch.take();
+        self.has_taken = true;
+        while entries.len() > LARGEST_CALL {
+            let first = entries.drain(..LARGEST_CALL).collect();
+            tokio::spawn(Arc::clone(&self.sender).send(first));
+        }
+        Arc::clone(&self.sender).send(entries).await;
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        if !self.has_taken {
+            drop(self.batch.take());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Future, pending};
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    use redis::{Cmd, RedisResult};
+    use tokio::runtime::{Builder, Runtime};
+
+    use super::super::connection::Given;
+    use super::*;
+    use crate::model::Requests;
+
+    /// A connection over which nothing comes back.
+    struct Silent;
+
+    impl Given for Silent {
+        fn send<'a>(
+            &'a self,
+            _command: &'a Cmd,
+        ) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
+            Box::pin(pending())
+        }
+    }
+
+    fn runtime() -> Runtime {
+        Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    fn multi_acquires() -> Arc<MultiAcquires> {
+        let connection = Arc::new(Connection::over(Silent));
+        let server_time = Arc::new(ServerTime::unknown());
+        server_time.learn(0);
+        Arc::new(MultiAcquires::new(
+            &connection,
+            &Clock::server(),
+            &server_time,
+        ))
+    }
+
+    async fn acquire(multi_acquires: &Arc<MultiAcquires>, timeout: Duration) -> Option<Entered> {
+        let call = Acquire {
+            random: [1; 16],
+            summed_rate: None,
+            requests: Requests::one(1),
+            newer_than: None,
+            set_up: None,
+        };
+        let keys = Keys::new("limiter", "client");
+        let deadline = Instant::now() + timeout;
+        let in_flight = multi_acquires.enter().unwrap();
+        multi_acquires
+            .acquire(
+                &in_flight,
+                &keys,
+                RateType::Overall,
+                &call,
+                deadline,
+                i64::MAX,
+            )
+            .await
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_call_that_is_polled_by_another_runtime_is_not_left_behind_when_its_own_ends() {
+        for polls_of_the_flusher in [0, 10] {
+            let (own, other) = (runtime(), runtime());
+            let multi_acquires = multi_acquires();
+            let mut asking = Box::pin(acquire(&multi_acquires, HOUR));
+            own.block_on(async {
+                let mut context = Context::from_waker(Waker::noop());
+                assert!(asking.as_mut().poll(&mut context).is_pending());
+                for _ in 0..polls_of_the_flusher {
+                    yield_now().await;
+                }
+            });
+            drop(own);
+            assert!(other.block_on(asking).is_none());
+        }
+    }
+
+    #[test]
+    fn a_runtime_that_is_not_polled_holds_up_no_other() {
+        let (idle, other) = (runtime(), runtime());
+        let multi_acquires = multi_acquires();
+        let mut waiting = Box::pin(acquire(&multi_acquires, HOUR));
+        idle.block_on(async {
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+        });
+        // The other one's batch has a flusher of its own, whose call ends at its deadline.
+        let answer = other.block_on(acquire(&multi_acquires, Duration::from_millis(1)));
+        assert!(matches!(
+            answer,
+            None | Some(Entered::Answered(Err(Failure::Lost(None))))
+        ));
+    }
+
+    #[test]
+    fn a_silent_connection_costs_no_more_than_the_deadline() {
+        let runtime = runtime();
+        let multi_acquires = multi_acquires();
+        let answer = runtime.block_on(acquire(&multi_acquires, Duration::from_millis(1)));
+        assert!(matches!(
+            answer,
+            None | Some(Entered::Answered(Err(Failure::Lost(None))))
+        ));
+    }
+
+    #[test]
+    fn acquires_share_a_call_while_many_are_in_flight() {
+        let runtime = runtime();
+        let _entered = runtime.enter();
+        let multi_acquires = multi_acquires();
+        let enter = || multi_acquires.enter().unwrap();
+        let mut in_flight: Vec<_> = (0..FEW).map(|_| enter()).collect();
+        assert!(in_flight.iter().all(|acquire| !acquire.is_one_of_many()));
+        assert!(enter().is_one_of_many());
+        in_flight.pop();
+        assert!(!enter().is_one_of_many());
+    }
+}

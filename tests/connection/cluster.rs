@@ -1,0 +1,214 @@
+//! A cluster whose nodes fail, and whose slots move.
+
+use std::process::Command;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, RedisResult, Value};
+use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
+use redisson_rate_limiter::{FixedWindow, Limiter, RRateLimiter, Rate};
+use tokio::time::sleep;
+
+use crate::load::{HOUR, Load, ample, ms, patient_client};
+use crate::support::Server;
+
+struct Node {
+    port: u16,
+    id: String,
+    raw: MultiplexedConnection,
+}
+
+impl Node {
+    async fn at(port: u16) -> Self {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let raw = client.get_multiplexed_async_connection_with_config(&config);
+        let mut node = Self {
+            port,
+            id: String::new(),
+            raw: raw.await.unwrap(),
+        };
+        node.id = redis::from_redis_value(node.run("CLUSTER MYID").await.unwrap()).unwrap();
+        node
+    }
+
+    async fn run(&mut self, command: &str) -> RedisResult<Value> {
+        let mut all = redis::Cmd::new();
+        for part in command.split(' ') {
+            all.arg(part);
+        }
+        all.query_async(&mut self.raw).await
+    }
+
+    async fn serves(&mut self, key: &str) -> bool {
+        self.run(&format!("EXISTS {key}")).await.is_ok()
+    }
+}
+
+fn url(nodes: &[Node]) -> String {
+    let urls: Vec<_> = nodes
+        .iter()
+        .map(|node| format!("redis://127.0.0.1:{}", node.port))
+        .collect();
+    urls.join(",")
+}
+
+async fn nodes_of(cluster: &RedisCluster) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    for server in cluster.iter_servers() {
+        let (_, port) = server.host_and_port().unwrap();
+        nodes.push(Node::at(port).await);
+    }
+    nodes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_is_killed_costs_no_acquire() {
+    let cluster = RedisCluster::new(RedisClusterConfiguration {
+        num_nodes: 6,
+        num_replicas: 1,
+        ..RedisClusterConfiguration::default()
+    });
+    let mut nodes = nodes_of(&cluster).await;
+    for node in &mut nodes {
+        let shorter = "CONFIG SET cluster-node-timeout 1000";
+        node.run(shorter).await.unwrap();
+    }
+    let client = patient_client(&url(&nodes)).await;
+    let limiter = ample(&client, "limiter").await;
+    let load = Load::on(&limiter);
+    load.until_granted(20).await;
+    let mut primary = None;
+    for (node, server) in nodes.iter_mut().zip(cluster.iter_servers()) {
+        // A replica redirects even what only reads.
+        if node.serves("limiter").await {
+            assert_eq!(node.run("WAIT 1 0").await.unwrap(), Value::Int(1));
+            primary = Some(server.process.id());
+        }
+    }
+    let pid = primary.expect("a node serves the limiter").to_string();
+    let killed = Command::new("kill").args(["-s", "KILL", &pid]).status();
+    assert!(killed.unwrap().success());
+    load.until_granted(20).await;
+    load.end_without_errors().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
+    let cluster = RedisCluster::new(RedisClusterConfiguration::default());
+    let mut nodes = nodes_of(&cluster).await;
+    let client = patient_client(&url(&nodes)).await;
+    let limiter = ample(&client, "limiter").await;
+    let load = Load::on(&limiter);
+
+    // A node without slots joins.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nodes.conf");
+    let file = file.to_str().unwrap();
+    let new_server =
+        Server::start_with(&["--cluster-enabled", "yes", "--cluster-config-file", file]);
+    let mut target = Node::at(new_server.port()).await;
+    let meet = format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port);
+    target.run(&meet).await.unwrap();
+    for node in nodes.iter_mut().chain([&mut target]) {
+        loop {
+            let known: String =
+                redis::from_redis_value(node.run("CLUSTER NODES").await.unwrap()).unwrap();
+            if known.lines().count() == 4 && !known.contains("handshake") {
+                break;
+            }
+            sleep(ms(10)).await;
+        }
+    }
+    while !matches!(target.run("CLUSTER INFO").await, Ok(info)
+        if format!("{info:?}").contains("cluster_state:ok"))
+    {
+        sleep(ms(10)).await;
+    }
+
+    // The limiter's slot moves, with its keys.
+    let mut source = None;
+    for (index, node) in nodes.iter_mut().enumerate() {
+        if node.serves("limiter").await {
+            source = Some(index);
+        }
+    }
+    let source = source.expect("a node serves the limiter");
+    let slot = nodes[source].run("CLUSTER KEYSLOT limiter").await.unwrap();
+    let slot: u16 = redis::from_redis_value(slot).unwrap();
+    let (from, to) = (nodes[source].id.clone(), target.id.clone());
+    let importing = format!("CLUSTER SETSLOT {slot} IMPORTING {from}");
+    target.run(&importing).await.unwrap();
+    let migrating = format!("CLUSTER SETSLOT {slot} MIGRATING {to}");
+    nodes[source].run(&migrating).await.unwrap();
+
+    // Limiters that are new are asked for at the target, and there their keys are missing.
+    let of_slot = client.rate_limiter("{limiter}:new");
+    let policy = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
+    let meanwhile = tokio::spawn(async move {
+        let rate = Rate::overall(10, HOUR);
+        let (set, released, decided) = tokio::join!(
+            of_slot.try_set_rate(rate),
+            limiter.release(1),
+            policy.decide("{limiter}:policy", 1),
+        );
+        assert!(set.unwrap());
+        released.unwrap();
+        assert!(decided.unwrap().is_granted());
+        assert!(of_slot.try_acquire(1).await.unwrap());
+    });
+    sleep(ms(300)).await; // for so long the slot stands between the nodes
+    loop {
+        let keys = format!("CLUSTER GETKEYSINSLOT {slot} 100");
+        let keys: Vec<String> =
+            redis::from_redis_value(nodes[source].run(&keys).await.unwrap()).unwrap();
+        if keys.is_empty() {
+            break;
+        }
+        let mut migrate = redis::cmd("MIGRATE");
+        migrate.arg("127.0.0.1").arg(target.port).arg("").arg(0);
+        migrate.arg(5_000).arg("KEYS").arg(keys);
+        let _: Value = migrate.query_async(&mut nodes[source].raw).await.unwrap();
+    }
+    let settled = format!("CLUSTER SETSLOT {slot} NODE {to}");
+    target.run(&settled).await.unwrap();
+    for node in &mut nodes {
+        node.run(&settled).await.unwrap();
+    }
+    meanwhile.await.unwrap();
+    load.until_granted(20).await;
+    load.end_without_errors().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_leads_to_all_and_a_stopped_node_holds_up_no_other() {
+    let cluster = RedisCluster::new(RedisClusterConfiguration::default());
+    let mut nodes = nodes_of(&cluster).await;
+    let client = patient_client(&url(&nodes[..1])).await;
+    let mut apart = Vec::new();
+    for node in &mut nodes {
+        let mut names = (0..).map(|name| format!("limiter:{name}"));
+        let name = loop {
+            let name = names.next().unwrap();
+            if node.serves(&name).await {
+                break name;
+            }
+        };
+        apart.push(ample(&client, &name).await);
+    }
+    let stopped = cluster.iter_servers().next().unwrap().process.id();
+    let signal = |signal: &str| {
+        let pid = stopped.to_string();
+        let sent = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(sent.unwrap().success());
+    };
+    signal("STOP");
+    let waiting = apart[0].clone();
+    let waiting = tokio::spawn(async move { waiting.try_acquire(1).await });
+    for _ in 0..50 {
+        for limiter in &apart[1..] {
+            assert!(limiter.try_acquire(1).await.unwrap());
+        }
+    }
+    signal("CONT");
+    assert!(waiting.await.unwrap().unwrap());
+}

@@ -1,0 +1,143 @@
+//! Passwords that change while the client lives, and a server that takes no more clients.
+
+use std::convert::Infallible;
+use std::error::Error as _;
+use std::sync::{Arc, Mutex};
+
+use redis::aio::MultiplexedConnection;
+use redisson_rate_limiter::{
+    Credentials, Error, RRateLimiter, RedissonClient, RedissonClientBuilder,
+};
+
+use crate::load::{Load, PATIENT, ample, ms};
+use crate::support::Server;
+
+async fn run(raw: &mut MultiplexedConnection, command: &[&str]) {
+    let mut all = redis::Cmd::new();
+    for part in command {
+        all.arg(*part);
+    }
+    let _: redis::Value = all.query_async(raw).await.unwrap();
+}
+
+/// Logs in as `app`, with the password that is known now.
+fn builder(known: &Arc<Mutex<String>>) -> RedissonClientBuilder {
+    let known = Arc::clone(known);
+    RedissonClient::builder().credentials(move || {
+        let password = known.lock().unwrap().clone();
+        async move { Ok::<_, Infallible>(Credentials::new("app", password)) }
+    })
+}
+
+#[tokio::test]
+async fn a_password_that_changes_and_is_put_right_costs_no_patient_call() {
+    let server = Server::start();
+    let mut raw = server.connection().await;
+    run(
+        &mut raw,
+        &["ACL", "SETUSER", "app", "on", ">first", "~*", "+@all"],
+    )
+    .await;
+    let known = Arc::new(Mutex::new("first".to_owned()));
+    let patient = builder(&known).response_timeout(PATIENT);
+    let patient = patient.connect(&server.url()).await.unwrap();
+    let impatient = builder(&known).response_timeout(ms(500));
+    let impatient = impatient.connect(&server.url()).await.unwrap();
+    let limiter = ample(&patient, "limiter").await;
+    let load = Load::on(&limiter);
+    load.until_granted(20).await;
+
+    run(&mut raw, &["ACL", "SETUSER", "app", "resetpass", ">second"]).await;
+    run(&mut raw, &["CLIENT", "KILL", "USER", "app"]).await;
+    let refused = impatient.rate_limiter("limiter").try_acquire(1).await;
+    let Err(Error::AuthenticationFailed { source }) = refused else {
+        panic!("{refused:?}");
+    };
+    let text = format!("{source} {source:?}");
+    assert!(
+        text.contains("WRONGPASS") && !text.contains("first"),
+        "{text}"
+    );
+
+    *known.lock().unwrap() = "second".to_owned();
+    load.until_granted(20).await;
+    load.end_without_errors().await;
+    assert!(
+        impatient
+            .rate_limiter("limiter")
+            .try_acquire(1)
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_is_asked_again_and_its_error_is_the_cause() {
+    let server = Server::start();
+    let works = Arc::new(Mutex::new(true));
+    let asked = Arc::clone(&works);
+    let builder = RedissonClient::builder()
+        .response_timeout(ms(500))
+        .credentials(move || {
+            let works = *asked.lock().unwrap();
+            async move {
+                match works {
+                    true => Ok(Credentials::password("any")),
+                    false => Err("the vault is sealed"),
+                }
+            }
+        });
+    let mut raw = server.connection().await;
+    run(&mut raw, &["CONFIG", "SET", "requirepass", "any"]).await;
+    let client = builder.connect(&server.url()).await.unwrap();
+    let limiter = ample(&client, "limiter").await;
+    *works.lock().unwrap() = false;
+    run(&mut raw, &["CLIENT", "KILL", "TYPE", "normal"]).await;
+    let error = limiter.available_permits().await.unwrap_err();
+    assert!(matches!(error, Error::StoreUnavailable { .. }), "{error:?}");
+    let cause = error.source().unwrap().to_string();
+    assert!(cause.contains("the vault is sealed"), "{cause}");
+    *works.lock().unwrap() = true;
+    while limiter.available_permits().await.is_err() {}
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_more_clients_is_asked_again() {
+    // Without a login another command is the first that is refused.
+    for login in ["", "default:secret@"] {
+        let server = Server::start();
+        let mut raw = server.connection().await;
+        if !login.is_empty() {
+            run(&mut raw, &["CONFIG", "SET", "requirepass", "secret"]).await;
+        }
+        full(
+            &format!("redis://{login}127.0.0.1:{}", server.port()),
+            &mut raw,
+        )
+        .await;
+    }
+}
+
+async fn full(url: &str, raw: &mut MultiplexedConnection) {
+    let patient = RedissonClient::builder().response_timeout(PATIENT);
+    let patient = patient.connect(url).await.unwrap();
+    let impatient = RedissonClient::builder().response_timeout(ms(500));
+    let impatient = impatient.connect(url).await.unwrap();
+    let limiter = ample(&patient, "limiter").await;
+    let load = Load::on(&limiter);
+    run(raw, &["CONFIG", "SET", "maxclients", "1"]).await;
+    run(raw, &["CLIENT", "KILL", "TYPE", "normal"]).await;
+    let limiter = impatient.rate_limiter("limiter");
+    loop {
+        let error = limiter.exists().await.unwrap_err();
+        assert!(matches!(error, Error::StoreUnavailable { .. }), "{error:?}");
+        // The connection may be closed before the server's words are read.
+        let cause = error.source().unwrap().to_string();
+        if cause.contains("max number of clients") {
+            break;
+        }
+    }
+    run(raw, &["CONFIG", "SET", "maxclients", "100"]).await;
+    load.until_granted(20).await;
+    load.end_without_errors().await;
+}

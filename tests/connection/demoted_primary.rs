@@ -1,0 +1,52 @@
+//! A primary that becomes a replica while it is in use.
+
+use redis::aio::MultiplexedConnection;
+use tokio::time::sleep;
+
+use crate::load::{Load, ample, ms, patient_client};
+use crate::proxy::Proxy;
+use crate::support::Server;
+
+async fn replica_of(raw: &mut MultiplexedConnection, host: &str, port: &str) {
+    let mut command = redis::cmd("REPLICAOF");
+    let _: () = command.arg(host).arg(port).query_async(raw).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_demotion_that_is_taken_back_costs_no_acquire() {
+    let server = Server::start();
+    let client = patient_client(&server.url()).await;
+    let limiter = ample(&client, "limiter").await;
+    let load = Load::on(&limiter);
+    load.until_granted(20).await;
+    let mut raw = server.connection().await;
+    replica_of(&mut raw, "127.0.0.1", "1").await; // nobody listens there, so it keeps its data
+    sleep(ms(500)).await; // for so long it refuses all writes
+    replica_of(&mut raw, "NO", "ONE").await;
+    load.until_granted(20).await;
+    load.end_without_errors().await;
+}
+
+#[tokio::test]
+async fn another_primary_behind_the_same_address_is_found() {
+    let (first, second) = (Server::start(), Server::start());
+    let proxy = Proxy::to(first.port()).await;
+    let client = patient_client(&proxy.url()).await;
+    let limiter = ample(&client, "limiter").await;
+    let (mut first_raw, mut second_raw) = (first.connection().await, second.connection().await);
+    replica_of(&mut second_raw, "127.0.0.1", &first.port().to_string()).await;
+    let load = Load::on(&limiter);
+    load.until_granted(20).await;
+    let acknowledged = async || -> i64 {
+        let mut wait = redis::cmd("WAIT");
+        let mut raw = first_raw.clone();
+        wait.arg(1).arg(0).query_async(&mut raw).await.unwrap()
+    };
+    assert_eq!(acknowledged().await, 1);
+
+    replica_of(&mut second_raw, "NO", "ONE").await;
+    proxy.lead_to(second.port());
+    replica_of(&mut first_raw, "127.0.0.1", &second.port().to_string()).await;
+    load.until_granted(20).await;
+    load.end_without_errors().await;
+}

@@ -1,0 +1,57 @@
+//! A connection on which nothing passes any more, though it stays open.
+
+use redisson_rate_limiter::RRateLimiter;
+
+use crate::load::{Load, ample, patient_client};
+use crate::proxy::Proxy;
+use crate::support::Server;
+
+#[tokio::test]
+async fn a_frozen_connection_is_replaced_and_no_acquire_fails() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port()).await;
+    let client = patient_client(&proxy.url()).await;
+    let limiter = ample(&client, "limiter").await;
+    let load = Load::on(&limiter);
+    for _ in 0..3 {
+        load.until_granted(20).await;
+        proxy.freeze();
+        load.until_granted(20).await;
+    }
+    let granted = load.end_without_errors().await;
+    // What was sent again was taken once.
+    let left = limiter.available_permits().await.unwrap();
+    assert_eq!(left.unsigned_abs(), 1_000_000_000 - 1 - granted);
+}
+
+#[tokio::test]
+async fn callers_that_all_give_up_early_get_another_connection_too() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port()).await;
+    let client = patient_client(&proxy.url()).await;
+    let limiter = ample(&client, "limiter").await;
+    proxy.freeze();
+    // Each waits for less than a silent connection is waited for.
+    let impatient = std::time::Duration::from_millis(30);
+    while tokio::time::timeout(impatient, limiter.available_permits())
+        .await
+        .is_err()
+    {}
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_repeated_waits_for_a_slow_server() {
+    let server = Server::start();
+    let mut proxy = Proxy::to(server.port()).await;
+    let client = patient_client(&proxy.url()).await;
+    let limiter = ample(&client, "limiter").await;
+    limiter.release(1).await.unwrap(); // the server knows the script
+    proxy.next("EVALSHA", crate::proxy::Fate::Held);
+    let (released, ()) = tokio::join!(limiter.release(1), async {
+        let held = proxy.held().await;
+        // Others on the same connection leave it while it is silent.
+        assert!(limiter.try_acquire(1).await.unwrap());
+        held.let_through().await;
+    });
+    released.unwrap();
+}
