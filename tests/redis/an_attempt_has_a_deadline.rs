@@ -139,7 +139,8 @@ async fn the_requests_of_a_list_whose_grant_a_release_shrank_hold_all_that_it_st
     let held: u32 = { granted.iter().zip(ASKED) }
         .map(|(&granted, permits)| if granted { permits } else { 0 })
         .sum();
-    assert!(held - 1 >= 17, "{granted:?}");
+    // Beside the first one, whose permit was released, all that is out.
+    assert!(held > 17, "{granted:?}");
     for (after, before) in granted.iter().zip(GRANTED) {
         assert!(before || !after, "{granted:?}: what was denied is granted");
     }

@@ -40,8 +40,11 @@ fn bad_state<T>(name: &str) -> Result<T> {
     })
 }
 
+type Numbers = SmallVec<[i64; 11]>;
+type Word = SmallVec<[u8; 8]>;
+
 /// The doubles at the front, and the word behind them.
-fn split(name: &str, value: Value) -> Result<(SmallVec<[i64; 11]>, SmallVec<[u8; 8]>)> {
+fn split(name: &str, value: Value) -> Result<(Numbers, Word)> {
     let bytes: Vec<u8> = read(name, value)?;
     let (doubles, word) = bytes.as_chunks();
     let doubles = doubles.iter().map(|&double| f64::from_le_bytes(double));
