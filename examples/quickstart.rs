@@ -9,9 +9,10 @@ use tokio::time::{Instant, sleep};
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let (client, place) = match std::env::var("REDIS_URL") {
-        Ok(url) => (RedissonClient::connect(&url).await?, "Redis at REDIS_URL"),
-        Err(_) => (RedissonClient::in_memory(), "memory (REDIS_URL is not set)"),
+    let url = std::env::var("REDIS_URL").ok();
+    let (client, place) = match url.filter(|url| !url.is_empty()) {
+        Some(url) => (RedissonClient::connect(&url).await?, "Redis at REDIS_URL"),
+        None => (RedissonClient::in_memory(), "memory (REDIS_URL is not set)"),
     };
     let limiter = client.rate_limiter("redisson-rate-limiter:quickstart");
     limiter

@@ -32,23 +32,23 @@ local keep_alive = fields[4] ~= '0' and fields[4] or nil
 local is_common = not retry and interval and (stored or not (text or first[1])) and fields[3] == rate_type
 if is_common and check then
   rate = tonumber(fields[1])
-  is_common = rate and rate >= 0 and rate .. '' == fields[1]
+  is_common = rate and rate % 1 == 0 and rate >= 0 and rate .. '' == fields[1]
 elseif is_common then
   is_common = summed_rate ~= ''
   rate = is_common and summed_rate + 0 -- the caller was told it
 end
 if is_common and keep_alive then
   local number = tonumber(keep_alive)
-  is_common = number and number > 0 and number .. '' == keep_alive
+  is_common = number and number % 1 == 0 and number > 0 and number .. '' == keep_alive
 end
 if is_common and set_up then
   is_common = ARGV[set_up + 1] == fields[1] and ARGV[set_up + 2] == fields[2]
     and (ARGV[set_up + 5] ~= '1' or ARGV[set_up + 4] == (fields[4] or '0'))
 end
 if is_common then
-  -- Lua makes the same text of a number only where the text is in Redis's form, and the number not too large.
-  is_common = rate < LARGEST and interval > 0 and interval .. '' == fields[2]
-    and (not stored or stored <= rate and stored .. '' == text)
+  -- Lua makes the same text of an integer only where the text is in Redis's form, and the integer not too large.
+  is_common = rate < LARGEST and interval % 1 == 0 and interval > 0 and interval .. '' == fields[2]
+    and (not stored or stored % 1 == 0 and stored <= rate and stored .. '' == text)
   if first[1] then
     oldest = first[2] + 0
     is_common = is_common and oldest % 1 == 0 and oldest < LARGEST
@@ -110,8 +110,9 @@ if not is_common then
       found, score, more = books.find_call(permits_key, member, ARGV[retry + 2] + 0, ARGV[retry + 3] + 0)
     end
     if found then
-      return pack('<ddddddddddd', server_now, books.permits_of(found), books.integer(fields[2]) or 0,
-        books.integer(fields[1]) or 0, 0, 0, 1, math.floor(tonumber(score)), -1, -1, 0)
+      rate, interval = books.integer(fields[1]) or 0, books.integer(fields[2]) or 0
+      return pack('<ddddddddddd', server_now, books.permits_of(found), books.until_first(permits_key, now, interval),
+        rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, interval)
     end
     local wait = ARGV[retry + 1] - server_now + 1
     if wait > 0 then
@@ -210,7 +211,7 @@ if taken > 0 then
   if call('zadd', permits_key, 'nx', score, member) == 0 then
     -- A connection below this client sent the call twice.
     score = call('zscore', permits_key, member)
-    return pack('<ddddddddddd', server_now, taken, interval, rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, interval)
+    return pack('<ddddddddddd', server_now, taken, reset, rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, interval)
   end
 end
 

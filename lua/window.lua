@@ -120,6 +120,12 @@ local function bookkeeping()
     end
   end
 
+  -- Milliseconds until the first of the live grants are back, at most the interval.
+  local function until_first(key, now, interval)
+    local oldest = redis.call('zrangebyscore', key, '(' .. digits(now - interval), '+inf', 'withscores', 'limit', 0, 1)[2]
+    return oldest and math.min(interval - now + math.floor(tonumber(oldest)), interval) or interval
+  end
+
   -- The limiter's settings and the two keys that its type chooses: nil and an error where they cannot be used.
   -- Reads only, and not even that where the caller did and passes the hash's fields and the permits left.
   --
@@ -130,10 +136,10 @@ local function bookkeeping()
     local was_read = fields
     fields = fields or redis.call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
     local is_there = fields[1] and fields[2] and fields[3]
+    if not (fields[1] or fields[2] or fields[3]) and redis.call('exists', name) == 1 then
+      return nil, redis.error_reply('BADSTATE the hash is no rate limiter')
+    end
     if set_up then
-      if not (fields[1] or fields[2] or fields[3]) and redis.call('exists', name) == 1 then
-        return nil, redis.error_reply('BADSTATE the hash is no rate limiter')
-      end
       if not is_there or fields[3] == digits(1 - set_up[3]) then
         local per_client = set_up[3] == 1
         return {
@@ -339,6 +345,7 @@ local function bookkeeping()
     integer = integer,
     find_at = find_at,
     find_call = find_call,
+    until_first = until_first,
     open = open,
     store_set_up = store_set_up,
     settle = settle,

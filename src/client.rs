@@ -89,6 +89,9 @@ impl RedissonClient {
     ///
     /// All handles of one name that a client hands out share one queue. A name that cannot be used is told by the
     /// limiter's calls, as [`Error::InvalidName`].
+    ///
+    /// The name is Redisson's, as it is. So do not build it from text that a user chose: the limiters `u{1` and `u{1:value` use
+    /// the same key in Redis. A [`KeyedRateLimiter`](crate::KeyedRateLimiter) takes any text for a key.
     #[doc(alias = "getRateLimiter")]
     pub fn rate_limiter(&self, name: &str) -> RateLimiter {
         let inner = &*self.0;

@@ -20,6 +20,9 @@ enum Source {
     Passed(Arc<dyn Fn() -> i64 + Send + Sync>),
 }
 
+/// No clock shows a time further than this from the epoch, in ms: with an interval added it is still an exact Lua number.
+const FURTHEST: i64 = 1 << 52;
+
 impl Clock {
     /// The clock of the store: Redis's TIME, read in the script. Of an in-memory store: tokio's, so that paused
     /// time holds there too.
@@ -33,7 +36,8 @@ impl Clock {
         Self(Source::System)
     }
 
-    /// A clock of the caller's, in milliseconds since the epoch: for tests and simulations.
+    /// A clock of the caller's, in milliseconds since the epoch: for tests and simulations. A time of more than 2^52 ms, or
+    /// less than -2^52, counts as that.
     ///
     /// ```
     /// use redisson_rate_limiter::{Clock, MemoryStore, RRateLimiter, Rate, RedissonClient};
@@ -68,7 +72,7 @@ impl Clock {
         match &self.0 {
             Source::Server => None,
             Source::System => Some(system_millis()),
-            Source::Passed(now) => Some(now()),
+            Source::Passed(now) => Some(now().clamp(-FURTHEST, FURTHEST)),
         }
     }
 
@@ -115,5 +119,28 @@ impl TokioClock {
     #[inline]
     pub(crate) fn now(&self) -> i64 {
         self.started_millis + self.started.elapsed().as_millis() as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{MemoryStore, RRateLimiter, Rate, RedissonClient};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_shows_no_possible_time_neither_panics_nor_grants_more_than_the_rate() {
+        for shown in [i64::MIN, i64::MAX] {
+            let builder = RedissonClient::builder().clock(Clock::from_fn(move || shown));
+            let limiter = builder
+                .in_memory(&MemoryStore::new())
+                .rate_limiter("limiter");
+            let longest = Duration::from_millis(1 << 52);
+            limiter.set_rate(Rate::overall(1, longest)).await.unwrap();
+            assert!(limiter.try_acquire(1).await.unwrap());
+            assert!(!limiter.check(1).await.unwrap().is_granted());
+            assert_eq!(limiter.available_permits().await.unwrap(), 0);
+        }
     }
 }

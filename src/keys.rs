@@ -86,6 +86,14 @@ impl Keys {
     }
 }
 
+/// What the suffixes of the keys beside a name consist of, for those that take care that no name of theirs reads like such
+/// a key. A client's id may follow these.
+pub(crate) const SEGMENTS: [&str; 2] = [":value", ":permits"];
+/// These end the key.
+pub(crate) const ENDS: [&str; 3] = ["-st", "-lock", "-window"];
+/// So does a `-` with the time in ms at which a period ends. Times since 2001 have this many digits at least.
+pub(crate) const FEWEST_DIGITS: usize = 13;
+
 /// The name of a key that stands beside `name`: in braces, or bare where it has a brace of its own.
 pub(crate) fn beside(name: &str, suffix: &str) -> String {
     if name.contains('{') {

@@ -14,7 +14,7 @@ use crate::model::{Condition, Expiry};
 use crate::policy::Share;
 use crate::policy::call::Target;
 use crate::policy::shared_rate::SharedRate;
-use crate::rate::{Rate, whole_millis};
+use crate::rate::{Rate, millis_from_zero};
 use crate::store::{IfMissing, LimiterStore, State, Store, TimeToLive};
 use crate::wait_queue::WaitQueue;
 
@@ -333,7 +333,7 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
     /// A call dropped under way may or may not have removed it.
     async fn delete(&self) -> Result<bool>;
 
-    /// Lets the limiter go away after `time_to_live`; tells whether there was anything to go away.
+    /// Lets the limiter expire after `time_to_live`; zero deletes it at once. Returns whether there was anything to expire.
     ///
     /// ```
     /// # use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient, TimeToLive};
@@ -345,17 +345,20 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
     /// let hour = Duration::from_secs(3600);
     /// assert!(limiter.expire(hour).await?);
     /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Remaining(hour));
+    /// assert!(limiter.expire(Duration::ZERO).await?);
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Missing);
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`]: the time is not whole milliseconds from 1.
+    /// [`Error::InvalidArgument`]: the time is not whole milliseconds, or longer than 2^52 of them.
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have had its effect, here and in the calls below.
     async fn expire(&self, time_to_live: Duration) -> Result<bool>;
 
-    /// Lets the limiter go away at `time`, at once where that has passed; tells whether there was anything to go away.
+    /// Lets the limiter expire at `time`; one that has passed deletes it at once. Returns whether there was anything to
+    /// expire.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -519,7 +522,7 @@ impl RateLimiter {
 
     async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
         let store = self.checked()?;
-        let expiry = Expiry::In(whole_millis(time_to_live, "time to live")?);
+        let expiry = Expiry::In(millis_from_zero(time_to_live, "time to live")?);
         store.expire(expiry, condition).await
     }
 }
@@ -622,7 +625,7 @@ impl RRateLimiter for RateLimiter {
             })?;
         // Redis counts in ms; what is below that goes.
         let millis = Duration::from_millis(since_epoch.as_millis().try_into().unwrap_or(u64::MAX));
-        let expiry = Expiry::At(whole_millis(millis, "time")?);
+        let expiry = Expiry::At(millis_from_zero(millis, "time")?);
         store.expire(expiry, Condition::Always).await
     }
 

@@ -21,6 +21,8 @@ pub(crate) mod shared_rate;
 mod sliding_log;
 mod sliding_window;
 mod starts;
+pub(crate) mod target_keys;
+mod target_name;
 mod token_bucket;
 
 use std::fmt;
@@ -66,12 +68,13 @@ pub use token_bucket::TokenBucket;
 /// ```
 #[async_trait]
 pub trait Limiter: fmt::Debug + Send + Sync {
-    /// Decides now one request of `cost` (at least 1) on the target `key`, and charges it where it is granted.
+    /// Decides now one request of `cost` (at least 1) on the target `key`, and charges it where it is granted. The limiters of
+    /// this crate take any text for a key: see [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside).
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a cost of 0, [`Error::CostExceedsLimit`] for one that could never be granted,
-    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] where the keys hold something else, and what stands with
-    /// [`RRateLimiter`](crate::RRateLimiter).
+    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] where the keys hold something else, such as another
+    /// kind of limiter as far as type and fields tell, and what stands with [`RRateLimiter`](crate::RRateLimiter).
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have been charged.

@@ -161,14 +161,24 @@ pub(crate) struct ValidRate {
     pub(crate) keep_alive: i64,
 }
 
-/// A duration as the whole milliseconds that Redis counts in.
+/// A duration as the whole milliseconds that Redis counts in, at least 1.
 pub(crate) fn whole_millis(duration: Duration, argument: &'static str) -> Result<i64, Error> {
+    match millis_from_zero(duration, argument)? {
+        0 => Err(Error::InvalidArgument {
+            argument,
+            reason: "it is shorter than 1 ms",
+        }),
+        millis => Ok(millis),
+    }
+}
+
+/// A duration as the whole milliseconds that Redis counts in, 0 included.
+pub(crate) fn millis_from_zero(duration: Duration, argument: &'static str) -> Result<i64, Error> {
     let refuse = |reason| Err(Error::InvalidArgument { argument, reason });
     if !duration.subsec_nanos().is_multiple_of(1_000_000) {
         return refuse("it is not a whole number of milliseconds");
     }
     match i64::try_from(duration.as_millis()) {
-        Ok(0) => refuse("it is shorter than 1 ms"),
         // Added to a time of today it must stay an exact Lua number.
         Ok(millis) if millis <= 1 << 52 => Ok(millis),
         _ => refuse("it is longer than 2^52 ms"),

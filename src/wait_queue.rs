@@ -43,9 +43,12 @@ use plain::{Decided, Plain, Request};
 use state::{Known, State, Waiter};
 use waiter::{FirstTry, Ticket};
 
-/// How long the line waits at most before it asks again: other processes may release permits or change the rate. With the
-/// time for which permits are left to others it makes a second.
+/// How long the line waits before it asks again, where permits come back much later: other processes may release permits or
+/// change the rate. With the time for which permits are left to others it makes a second.
 const LONGEST_SLEEP: Duration = Duration::from_millis(850);
+
+/// A wait up to this is not interrupted: a call more in each window of a second would bring nothing.
+const LONGEST_WAIT: Duration = Duration::from_millis(1_003);
 
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,

@@ -19,14 +19,15 @@ use crate::run::{Run, Start};
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> Result<(), Box<dyn error::Error>> {
-    let (runs, directory) = match env::var("REDIS_URL") {
-        Ok(url) => {
+    let url = env::var("REDIS_URL").ok();
+    let (runs, directory) = match url.filter(|url| !url.is_empty()) {
+        Some(url) => {
             tokio::time::resume();
             let start = Start::now();
             let client = start.client().connect(&url).await?;
             (start.run(client).await?, env::temp_dir())
         }
-        Err(_) => (in_memory().await?, docs()),
+        None => (in_memory().await?, docs()),
     };
     let directory = directory.join("which-limiter");
     fs::create_dir_all(&directory)?;

@@ -58,6 +58,9 @@ for place = 1, limiter_count do
     next_key = next_key + 1
     limiter.penalty = penalty > 0 and penalty or nil
     local left = redis.call('pttl', limiter.lock)
+    if left ~= -2 and redis.call('type', limiter.lock).ok ~= 'string' then
+      return select(2, bad_state('the lock is no string'))
+    end
     if left == -1 and penalty > 0 then
       -- Nobody would ever unlock it.
       limiter.lock_now = penalty

@@ -4,10 +4,10 @@
 -- numbers 1  capacity
 --         2  quota, in tokens a period
 --         3  period in s
--- Writes  at each grant and each denial all fields and the time to live, as long as it takes to be full again, in whole
---         periods and at least one: capacity, quota, period; remain; timestamp in s, moved by the time that the tokens
---         which came in took; where that is no whole number of s, the rest in timestamp_fraction, in parts of
---         1 / quota s
+-- Writes  at each grant and each denial all fields: capacity, quota, period; remain; timestamp in s, moved by the time that
+--         the tokens which came in took; where that is no whole number of s, the rest in timestamp_fraction, in parts of
+--         1 / quota s. And the time to live, twice what an empty bucket takes to fill, in whole s: a peer that sets none
+--         may have taken tokens meanwhile
 
 algorithms.quota_bucket = function(keys, numbers, now)
   local bucket = keys[1]
@@ -62,10 +62,7 @@ algorithms.quota_bucket = function(keys, numbers, now)
       elseif fields[3] then
         redis.call('hdel', bucket, 'timestamp_fraction')
       end
-      -- No state of ours takes longer than this; a timestamp far ahead shall not make it longer.
-      local most = math.ceil(capacity / quota) + 1
-      local periods = math.ceil(until_there_are(capacity) / (period * 1000))
-      redis.call('pexpire', bucket, digits(math.min(math.max(periods, 1), most) * period * 1000))
+      redis.call('pexpire', bucket, digits(2 * math.ceil(capacity * period / quota) * 1000))
     end,
   }
 end

@@ -3,12 +3,15 @@
 -- KEYS    log
 -- numbers 1  limit
 --         2  window in ms
--- Writes  one member for all that a call grants, with the time as its score; members of windows that have passed go;
---         the log's time to live, the window
+-- Writes  a member for each unit of cost, with the time as its score, so that a peer which counts the members counts the
+--         same; members of windows that have passed go; the log's time to live, two windows: a peer that sets none may
+--         have added to it until then
 --
--- A member of 21 bytes whose first is 16 is ours and carries its cost: the length byte, the call's 16 random bytes, the
--- cost as a little-endian u32, as in the permits of an RRateLimiter. No text begins so: any other member, and one that
--- carries 0, counts 1.
+-- A member that is written here holds the call's 16 random bytes and its number in the call, as a big-endian u32. One of 21
+-- bytes whose first is 16 is of an earlier version and carries its cost: the length byte, 16 random bytes, the cost as a
+-- little-endian u32. No text begins so: any other member, and one that carries 0, counts 1.
+
+local LARGEST_ADD = 1000 -- members; a Lua stack holds some thousand arguments
 
 algorithms.sliding_log = function(keys, numbers, now, random)
   local log, limit, window = keys[1], numbers[1], numbers[2]
@@ -79,9 +82,17 @@ algorithms.sliding_log = function(keys, numbers, now, random)
       taken = taken + cost
     end,
     write = function()
-      redis.call('zadd', log, digits(now), struct.pack('<Bc0I', #random, random, taken))
+      local score = digits(now)
+      for first = 1, taken, LARGEST_ADD do
+        local members = {}
+        for unit = first, math.min(first + LARGEST_ADD - 1, taken) do
+          members[#members + 1] = score
+          members[#members + 1] = random .. struct.pack('>I4', unit)
+        end
+        redis.call('zadd', log, unpack(members))
+      end
       redis.call('zremrangebyscore', log, '-inf', horizon)
-      redis.call('pexpire', log, digits(window))
+      redis.call('pexpire', log, digits(2 * window))
     end,
   }
 end

@@ -143,6 +143,9 @@ impl Grants {
 
     #[inline]
     fn insert(&mut self, entry: Entry) {
+        if self.entries.capacity() == 0 {
+            self.entries.reserve_exact(1); // a limiter for each of millions of keys seldom has more
+        }
         if self
             .entries
             .back()

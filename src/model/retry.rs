@@ -2,7 +2,7 @@
 //! sent, so nothing gets lost.
 
 use super::grants::Found;
-use super::{Acquire, Answer, At, NotInitialized, Retry, Settings, Window};
+use super::{Acquire, Answer, At, Grants, NotInitialized, Pool, Retry, Settings, Window};
 use crate::decision::Grant;
 use crate::rate::RateType;
 
@@ -26,10 +26,17 @@ impl Window {
         if let Some(settings) = settings.filter(is_its_type)
             && let Some(found) = self.find(settings, client, call, retry)
         {
-            let permits = i64::from(found.permits);
+            let (permits, interval) = (i64::from(found.permits), settings.interval);
+            let oldest = { self.grants(settings, client) }.and_then(|grants| {
+                let over = grants.over(at.now - interval);
+                grants.score_at(over)
+            });
+            let reset = oldest.map_or(interval, |oldest| {
+                (interval - at.now + oldest).min(interval)
+            });
             return Ok(Ok(Answer {
                 found: true,
-                ..Answer::new(found.score, settings.rate, permits, settings.interval)
+                ..Answer::new(found.score, settings.rate, permits, reset)
             }));
         }
         let wait = retry.previous_deadline - at.server + 1;
@@ -63,6 +70,14 @@ impl Window {
         self.refund(at, client, &grant, call.summed_rate).map(Ok)
     }
 
+    fn grants(&self, settings: Settings, client: &str) -> Option<&Grants> {
+        let pool = match settings.rate_type {
+            RateType::Overall => Some(&self.overall),
+            RateType::PerClient => self.clients.get(client),
+        };
+        pool.map(Pool::grants)
+    }
+
     /// The grant of a call: with all its permits wherever it stands, else where an attempt can have scored it.
     fn find(
         &self,
@@ -71,11 +86,7 @@ impl Window {
         call: &Acquire,
         retry: &Retry,
     ) -> Option<Found> {
-        let pool = match settings.rate_type {
-            RateType::Overall => Some(&self.overall),
-            RateType::PerClient => self.clients.get(client),
-        };
-        let grants = pool?.grants();
+        let grants = self.grants(settings, client)?;
         let total = call.requests.total();
         let is_whole = |found: &Found| i64::from(found.permits) == total;
         let is_in_range = |found: &Found| (retry.from..=retry.to).contains(&found.score);

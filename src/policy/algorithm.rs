@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::model::At;
 use crate::permit::Random;
@@ -50,11 +51,14 @@ pub struct Algorithm(pub(super) Arc<dyn AnyModel>);
 
 /// An algorithm.
 pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
-    /// All that the keys of one target hold.
+    /// All that the keys of one target hold, as far as this algorithm uses them.
     type State: State + Default;
 
     /// Of its function in Lua.
     const NAME: &'static str;
+
+    /// Whether it has a key of the target's own name.
+    const HAS_OWN_KEY: bool = true;
 
     /// Whether its state is RRateLimiter's window, where a grant is found again by its random bytes.
     const ON_THE_WINDOW: bool = false;
@@ -73,6 +77,9 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
 
     /// The keys of a target, in the script's order.
     fn keys(&self, target: &str) -> Vec<String>;
+
+    /// The state that these keys hold, which are taken out; `None` where one holds another kind's.
+    fn open(keys: &mut TargetKeys) -> Option<Self::State>;
 
     /// The numbers, in the script's order.
     fn numbers(&self) -> Vec<i64>;
@@ -96,6 +103,12 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
 pub(crate) trait State: Any + fmt::Debug + Send {
     /// Drops what is expired, and tells whether anything is left.
     fn drop_expired(&mut self, server: i64) -> bool;
+
+    /// Whether the key of the target's own name is there.
+    fn has_own_key(&self) -> bool;
+
+    /// Puts what it holds into the keys, where another kind of limiter may find it.
+    fn close(self: Box<Self>, keys: &mut TargetKeys);
 }
 
 /// What an algorithm says to one request. Times in ms.
@@ -156,7 +169,9 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn limit(&self) -> Option<i64>;
     fn keys(&self, target: &str) -> Vec<String>;
     fn numbers(&self) -> Vec<i64>;
-    fn new_state(&self) -> Box<dyn State>;
+    fn has_own_key(&self) -> bool;
+    fn is_of(&self, state: &dyn State) -> bool;
+    fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>>;
     fn ask(&self, state: &dyn State, at: At, cost: i64) -> Result<Asked, Unusable>;
     fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64);
     fn deny(&self, state: &mut dyn State, at: At);
@@ -191,8 +206,18 @@ impl<M: Model> AnyModel for M {
         Model::numbers(self)
     }
 
-    fn new_state(&self) -> Box<dyn State> {
-        Box::new(M::State::default())
+    fn has_own_key(&self) -> bool {
+        M::HAS_OWN_KEY
+    }
+
+    fn is_of(&self, state: &dyn State) -> bool {
+        let state: &dyn Any = state;
+        state.is::<M::State>()
+    }
+
+    fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>> {
+        let state: Box<dyn State> = Box::new(M::open(keys)?);
+        Some(state)
     }
 
     fn ask(&self, state: &dyn State, at: At, cost: i64) -> Result<Asked, Unusable> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one};
 use super::starts::Starts;
+use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::keys::beside;
 use crate::model::{At, Timed};
@@ -158,6 +159,15 @@ impl State for Counter {
         self.length.drop_expired(server);
         self.count.get().is_some()
     }
+
+    fn has_own_key(&self) -> bool {
+        self.count.get().is_some()
+    }
+
+    fn close(self: Box<Self>, keys: &mut TargetKeys) {
+        keys.put_own(self.count);
+        keys.length = self.length;
+    }
 }
 
 impl Model for FixedWindow {
@@ -185,6 +195,13 @@ impl Model for FixedWindow {
             keys.push(beside(target, "-window"));
         }
         keys
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Counter> {
+        Some(Counter {
+            count: keys.take_own()?,
+            length: std::mem::take(&mut keys.length),
+        })
     }
 
     fn numbers(&self) -> Vec<i64> {

@@ -60,7 +60,7 @@ impl RedissonClient {
     /// [`RRateLimiter`](crate::RRateLimiter)s take part with [`RateLimiter::share`](crate::RateLimiter::share).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where there are no shares, two for the same keys, or one of another client;
+    /// [`Error::InvalidArgument`] where there are no shares, two of the same name, whatever their kinds, or one of another client;
     /// [`Error::InvalidName`] on a cluster where the keys do not share a slot: give them one hash tag. What stands with
     /// [`Limiter::decide`](crate::Limiter::decide). Then nobody was charged, unless it is [`Error::Indeterminate`].
     ///
@@ -106,12 +106,22 @@ impl RedissonClient {
                 reason: "the limiters of one decision lie in several slots of the cluster: give their keys one hash tag",
             });
         }
+        let mut names: Vec<&str> = limiters.iter().map(|it| it.key.as_str()).collect();
+        names.sort_unstable();
+        if has_twins(&names) {
+            return refuse("two are of the same name");
+        }
         keys.sort_unstable();
-        if keys.windows(2).any(|pair| pair[0] == pair[1]) {
+        if has_twins(&keys) {
             return refuse("two use the same key");
         }
         Ok(Call::new(limiters, costs))
     }
+}
+
+/// Whether a sorted list has the same twice.
+fn has_twins<T: PartialEq>(sorted: &[T]) -> bool {
+    sorted.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 impl JointDecision {

@@ -17,7 +17,8 @@ use crate::rate::Rate;
 /// [`RRateLimiter`](crate::RRateLimiter)s by key: from [`RedissonClient::keyed_rate_limiter`]. Cheap to clone; clones share
 /// the rate.
 ///
-/// The limiter of a key is the RRateLimiter of the name prefix + key, one that Redisson shares. Its first request sets it
+/// The limiter of a key is the RRateLimiter of the name prefix + key, one that Redisson shares. A key may hold any text: what
+/// no name may hold is written as [`PolicyLimiter`] does. Its first request sets it
 /// up, in the same round trip. A limiter that has another rate gets this one, in the same round trip too: what is in use counts
 /// on, a change of the [type](crate::RateType) forgets it. So all who use a prefix should agree on the rate of a key.
 ///
@@ -44,7 +45,6 @@ use crate::rate::Rate;
 pub struct KeyedRateLimiter {
     client: RedissonClient,
     client_id: Arc<str>,
-    prefix: Arc<str>,
     limiter: PolicyLimiter<SharedRate>,
 }
 
@@ -60,21 +60,16 @@ impl RedissonClient {
         Ok(KeyedRateLimiter {
             client: self.clone(),
             client_id,
-            prefix: prefix.into(),
-            limiter: PolicyLimiter::new(self.clone(), policy)?,
+            limiter: PolicyLimiter::new(self.clone(), policy)?.prefix(prefix),
         })
     }
 }
 
 impl KeyedRateLimiter {
-    fn name(&self, key: &str) -> String {
-        format!("{}{key}", self.prefix)
-    }
-
     /// The limiter of a key, for all that [`RRateLimiter`](crate::RRateLimiter) can do, waiting included. It is set up by the
     /// first [`decide`](Limiter::decide), not by this.
     pub fn limiter(&self, key: &str) -> RateLimiter {
-        self.client.rate_limiter(&self.name(key))
+        self.client.rate_limiter(&self.limiter.name(key))
     }
 
     /// Decides as [`decide`](Limiter::decide), with a rate of the key's own, such as its user's plan.
@@ -99,7 +94,7 @@ impl KeyedRateLimiter {
     #[doc(alias = "tryAcquire")]
     pub async fn decide_at(&self, key: &str, cost: u32, rate: Rate) -> Result<Decision> {
         let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
-        self.limiter.decide_by(policy, &self.name(key), cost).await
+        self.limiter.decide_by(policy, key, cost).await
     }
 
     /// The rate of the keys that have none of their own.
@@ -121,20 +116,18 @@ impl KeyedRateLimiter {
 #[async_trait]
 impl Limiter for KeyedRateLimiter {
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
-        self.limiter.decide(&self.name(key), cost).await
+        self.limiter.decide(key, cost).await
     }
 
     fn share(&self, key: &str, cost: u32) -> Result<Share> {
-        self.limiter.share(&self.name(key), cost)
+        self.limiter.share(key, cost)
     }
 }
 
 impl fmt::Debug for KeyedRateLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyedRateLimiter")
-            .field("prefix", &self.prefix)
-            .field("rate", &self.rate())
-            .field("client", &self.client)
+            .field("limiter", &self.limiter)
             .finish_non_exhaustive()
     }
 }

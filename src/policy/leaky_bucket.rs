@@ -9,6 +9,7 @@ use super::Limiter;
 use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
 use super::policy_limiter::PolicyLimiter;
 use super::starts::Starts;
+use super::target_keys::TargetKeys;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::keys::beside;
@@ -179,6 +180,15 @@ impl State for Bucket {
         self.start.drop_expired(server);
         self.value.get().is_some() || self.start.get().is_some()
     }
+
+    fn has_own_key(&self) -> bool {
+        self.value.get().is_some()
+    }
+
+    fn close(self: Box<Self>, keys: &mut TargetKeys) {
+        keys.put_own(self.value);
+        keys.start = self.start;
+    }
 }
 
 impl Model for LeakyBucket {
@@ -210,6 +220,13 @@ impl Model for LeakyBucket {
 
     fn keys(&self, target: &str) -> Vec<String> {
         vec![target.to_owned(), beside(target, "-st")]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
+        Some(Bucket {
+            value: keys.take_own()?,
+            start: std::mem::take(&mut keys.start),
+        })
     }
 
     fn numbers(&self) -> Vec<i64> {

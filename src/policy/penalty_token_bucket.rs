@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
 use super::starts::Starts;
+use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::keys::beside;
 use crate::model::{At, Timed};
@@ -141,6 +142,15 @@ impl State for Bucket {
         self.start.drop_expired(server);
         self.tokens.get().is_some() || self.start.get().is_some()
     }
+
+    fn has_own_key(&self) -> bool {
+        self.tokens.get().is_some()
+    }
+
+    fn close(self: Box<Self>, keys: &mut TargetKeys) {
+        keys.put_own(self.tokens);
+        keys.start = self.start;
+    }
 }
 
 impl Model for PenaltyTokenBucket {
@@ -174,6 +184,13 @@ impl Model for PenaltyTokenBucket {
 
     fn keys(&self, target: &str) -> Vec<String> {
         vec![target.to_owned(), beside(target, "-st")]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
+        Some(Bucket {
+            tokens: keys.take_own()?,
+            start: std::mem::take(&mut keys.start),
+        })
     }
 
     fn numbers(&self) -> Vec<i64> {

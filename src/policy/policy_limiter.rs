@@ -12,6 +12,7 @@ use super::algorithm::{AnyModel, Policy};
 use super::call::Target;
 use super::combining::{self, TargetCalls};
 use super::joint::Share;
+use super::target_name::target_name;
 use crate::batch::Batcher;
 use crate::client::RedissonClient;
 use crate::decision::Decision;
@@ -20,9 +21,18 @@ use crate::rate::whole_millis;
 
 /// A policy, applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
 ///
-/// A target's key is the key asked for, after the name mapper. Keys that stand beside it carry its name in braces, so that a
-/// cluster keeps all in one slot; a name with a brace of its own stands bare: beside `{shop}:alice` stands
-/// `{shop}:alice-st`.
+/// A target's name in the store is the [prefix](Self::prefix) and the key, after the name mapper. Keys that stand beside it
+/// carry its name in braces, so that a cluster keeps all in one slot; a name with a hash tag of its own stands bare: beside
+/// `{shop}:alice` stands `{shop}:alice-st`.
+///
+/// # Keys from outside
+/// A key may hold any text, such as a name that a user chose: no two keys share state, nor break each other's. Ordinary keys
+/// stand in the store as they are. A brace is written `%7B` or `%7D`, and `%7B` itself `%257B`. In a name with a hash tag,
+/// a part of the key that reads like what stands beside others gets a `%` behind it: `:value` and `:permits` before a `:` or
+/// at the end, and `-st`, `-lock`, `-window` and `-` with 13 or more digits at the end.
+///
+/// One hash tag stays: the one that a key begins with where the limiter has no prefix, as in `{shop}:alice`. So a key
+/// whose first character is a user's chooses its own slot on a cluster; give the limiter a prefix there.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient};
@@ -45,6 +55,7 @@ pub struct PolicyLimiter<P> {
     client: RedissonClient,
     in_force: Arc<RwLock<InForce<P>>>,
     batcher: Arc<Batcher<TargetCalls>>,
+    prefix: Arc<str>,
     penalty: Option<i64>,
 }
 
@@ -73,8 +84,35 @@ impl<P: Policy> PolicyLimiter<P> {
                 policy,
                 moved: None,
             })),
+            prefix: "".into(),
             penalty: None,
         })
+    }
+
+    /// Puts this in front of every key: a hash tag in it puts all targets into one slot of a cluster, and none in a key does.
+    /// Clones made before have the prefix they had.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = FixedWindow::new(1, Duration::from_secs(60));
+    /// let limiter = client.limiter(logins)?.prefix("{shop}:login:"); // {shop}:login:alice
+    /// for user in ["alice", "alice:value", "{alice}", "%7Balice%7D"] {
+    ///     assert!(limiter.decide(user, 1).await?.is_granted());
+    ///     assert!(!limiter.decide(user, 1).await?.is_granted());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn prefix(self, prefix: impl Into<Arc<str>>) -> Self {
+        Self {
+            prefix: prefix.into(),
+            ..self
+        }
     }
 
     /// Locks a target out for this long (whole milliseconds, at least 1) once a request of it is denied: until then all
@@ -153,6 +191,13 @@ impl<P: Policy> PolicyLimiter<P> {
         combining::decide(&self.batcher, target, cost).await
     }
 
+    /// A key's name, before the name mapper.
+    pub(super) fn name(&self, key: &str) -> String {
+        target_name(&self.prefix, key, |name| {
+            self.client.mapped_name(name).contains('{')
+        })
+    }
+
     fn target(&self, model: Arc<dyn AnyModel>, key: &str, cost: u32) -> Result<Target> {
         if cost == 0 {
             return Err(Error::InvalidArgument {
@@ -160,7 +205,7 @@ impl<P: Policy> PolicyLimiter<P> {
                 reason: "it is 0",
             });
         }
-        let key = self.client.mapped_name(key);
+        let key = self.client.mapped_name(&self.name(key));
         if let Some(limit) = model.limit()
             && i64::from(cost) > limit
         {
@@ -199,6 +244,7 @@ impl<P> Clone for PolicyLimiter<P> {
             client: self.client.clone(),
             in_force: Arc::clone(&self.in_force),
             batcher: Arc::clone(&self.batcher),
+            prefix: Arc::clone(&self.prefix),
             penalty: self.penalty,
         }
     }
@@ -208,6 +254,7 @@ impl<P: Policy> fmt::Debug for PolicyLimiter<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PolicyLimiter")
             .field("policy", &self.policy())
+            .field("prefix", &self.prefix)
             .field("penalty_ms", &self.penalty)
             .field("client", &self.client)
             .finish_non_exhaustive()

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
 use crate::permit::Random;
@@ -17,8 +18,8 @@ use crate::script::{self, Script};
 /// out. Its state tells its own numbers, for whoever looks at it.
 ///
 /// State: the hash `key` with `capacity`, `remain`, `period` (s), `quota`, `timestamp` (s), and `timestamp_fraction` where a
-/// token does not take a whole number of seconds. It goes away when the bucket is full again, rounded up to whole periods.
-/// All of it is written at each grant and each denial.
+/// token does not take a whole number of seconds. All of it is written at each grant and each denial. It lives for twice the
+/// time that an empty bucket takes to fill: a script that sets no time to live may have taken tokens meanwhile.
 ///
 /// The bucket keeps to whole seconds: what comes in during a second is there when the second is over.
 ///
@@ -98,23 +99,18 @@ impl QuotaBucket {
         ((seconds + tokens.timestamp) * 1000 - now).max(0)
     }
 
-    /// The most periods that a bucket lives for.
-    fn most_periods(&self) -> i64 {
-        div_ceil(i64::from(self.capacity), i64::from(self.quota)) + 1
-    }
-
     fn write(&self, state: &mut Bucket, at: At, tokens: Tokens) {
-        let period = self.period_seconds() * 1000;
-        let until_full = self.until_there_are(i64::from(self.capacity), &tokens, at.now);
-        // A timestamp far ahead shall not make it live longer than any state of ours does.
-        let periods = div_ceil(until_full, period).clamp(1, self.most_periods());
+        let product = i64::from(self.capacity) * self.period_seconds();
+        let seconds_to_fill = div_ceil(product, i64::from(self.quota));
         state.fields.set(Fields {
             capacity: i64::from(self.capacity),
             quota: i64::from(self.quota),
             period: self.period_seconds(),
             tokens,
         });
-        state.fields.expire_at(at.server + periods * period);
+        state
+            .fields
+            .expire_at(at.server + 2 * seconds_to_fill * 1000);
     }
 }
 
@@ -146,6 +142,14 @@ impl State for Bucket {
         self.fields.drop_expired(server);
         self.fields.get().is_some()
     }
+
+    fn has_own_key(&self) -> bool {
+        self.fields.get().is_some()
+    }
+
+    fn close(self: Box<Self>, keys: &mut TargetKeys) {
+        keys.put_own(self.fields);
+    }
 }
 
 impl Model for QuotaBucket {
@@ -170,7 +174,7 @@ impl Model for QuotaBucket {
         if period % 1000 != 0 {
             return refuse("it is not a whole number of seconds");
         }
-        let until_full = i128::from(self.most_periods()) * i128::from(period);
+        let until_full = i128::from(self.capacity) * i128::from(period) / i128::from(self.quota);
         let product = i128::from(self.capacity) * i128::from(period / 1000);
         if until_full > i128::from(LONGEST) || product > i128::from(LONGEST) {
             return refuse("it is too long for this capacity: their product is above 2^52");
@@ -184,6 +188,12 @@ impl Model for QuotaBucket {
 
     fn keys(&self, target: &str) -> Vec<String> {
         vec![target.to_owned()]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
+        Some(Bucket {
+            fields: keys.take_own()?,
+        })
     }
 
     fn numbers(&self) -> Vec<i64> {
@@ -222,14 +232,17 @@ mod tests {
 
     use super::*;
     use crate::policy::against_model::{
-        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+        Compared, Content, Keyspace, START, TTL_UNIT, as_set, compare, show_key, timed,
+        times_to_live,
     };
 
     impl Compared for QuotaBucket {
         fn policies() -> BoxedStrategy<Self> {
-            let quotas = prop_oneof![1..20_u32, 1_000..3_000_u32];
-            (1..40_u32, quotas, 1..4_i64)
-                .prop_map(|(capacity, quota, n)| {
+            // Times to live that are long, and no whole number of TTL_UNIT by less than a second or two.
+            let few = (1..40_u32, 1..20_u32);
+            let many = (1..4_u32, 500..1_500_u32).prop_map(|(n, half)| (n * half, 2 * half));
+            (prop_oneof![few, many], 1..4_i64)
+                .prop_map(|((capacity, quota), n)| {
                     let period = Duration::from_millis((n * TTL_UNIT).unsigned_abs());
                     QuotaBucket::new(capacity, quota, period)
                 })
@@ -276,6 +289,9 @@ mod tests {
                 }
                 Content::Hash(shown)
             });
+            for (_, time_to_live) in keyspace.values_mut() {
+                *time_to_live = time_to_live.and_then(as_set);
+            }
             keyspace
         }
 

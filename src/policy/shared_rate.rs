@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::algorithm::{Asked, Model, State, Unusable};
+use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::keys::Keys;
 use crate::model::{At, NotInitialized, SetUp, Settings, Window};
@@ -57,6 +58,14 @@ impl State for Window {
     fn drop_expired(&mut self, server: i64) -> bool {
         !self.is_gone(server)
     }
+
+    fn has_own_key(&self) -> bool {
+        self.settings.get().is_some()
+    }
+
+    fn close(self: Box<Self>, _keys: &mut TargetKeys) {
+        // A store keeps the window apart from the other kinds' state: see `open`.
+    }
 }
 
 impl From<NotInitialized> for Unusable {
@@ -86,6 +95,10 @@ impl Model for SharedRate {
     fn keys(&self, target: &str) -> Vec<String> {
         let keys = Keys::new(target, &self.client_id);
         keys.in_order().map(str::to_owned).to_vec()
+    }
+
+    fn open(_keys: &mut TargetKeys) -> Option<Window> {
+        Some(Window::default())
     }
 
     fn numbers(&self) -> Vec<i64> {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one};
-use crate::error::Result;
+use super::target_keys::TargetKeys;
+use crate::error::{Error, Result};
 use crate::model::{At, Timed};
 use crate::permit::{self, Random};
 use crate::rate::whole_millis;
@@ -17,12 +18,13 @@ use crate::script::{self, Script};
 
 /// No more than `limit` in any time of `window`'s length: exactly, at whatever moment it begins.
 ///
-/// State: the zset `key` with a member for each request that was granted, scored with its time in ms, which lives for a
-/// window after the last one. A member carries its cost as those of a [`RRateLimiter`](crate::RRateLimiter) do: the byte 16,
-/// 16 random bytes, the cost as a little-endian `u32`; one of any other form, as scripts of others write it, counts 1.
-/// Requests that are decided in one call share a member with the sum of their costs. A decision reads the members of the
-/// window, at most as many as the limit: where that is many thousands, a [`SlidingWindow`](crate::SlidingWindow) costs
-/// less.
+/// State: the zset `key` with a member for each unit of cost that was granted, scored with its time in ms, so that a script
+/// which counts the members counts the same. It lives for two windows after the last one: a script that sets no time to live
+/// may have added to it meanwhile. Each member counts 1, whoever wrote it; one of 21 bytes that begins with the byte 16
+/// is of an earlier version of this crate and counts what its last four bytes say, a little-endian `u32`.
+///
+/// A decision reads the members of the window, at most as many as the limit, and a grant writes as many as it costs: where
+/// that is many thousands, a [`SlidingWindow`](crate::SlidingWindow) costs less.
 ///
 /// A [`change`](crate::PolicyLimiter::change) acts at once on what the log holds: a shorter window forgets what it makes old;
 /// a longer one counts what the shorter one has not dropped yet.
@@ -50,8 +52,11 @@ pub struct SlidingLog {
     window: Duration,
 }
 
+/// A decision touches as many members.
+const LARGEST_LIMIT: u32 = 1_000_000;
+
 impl SlidingLog {
-    /// `limit` (at least 1) in each `window` (whole milliseconds, at least 1).
+    /// `limit` (1 to 1,000,000) in each `window` (whole milliseconds, at least 1).
     pub fn new(limit: u32, window: Duration) -> Self {
         Self { limit, window }
     }
@@ -78,9 +83,17 @@ impl State for Log {
         self.requests.drop_expired(server);
         self.requests.get().is_some()
     }
+
+    fn has_own_key(&self) -> bool {
+        self.requests.get().is_some()
+    }
+
+    fn close(self: Box<Self>, keys: &mut TargetKeys) {
+        keys.put_own(self.requests);
+    }
 }
 
-/// Members in the zset's order.
+/// In the order of their scores.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Requests {
     entries: VecDeque<Entry>,
@@ -88,24 +101,32 @@ struct Requests {
     sum: i64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     score: i64,
-    member: Bytes,
-    cost: i64,
+    members: Members,
 }
 
-impl Entry {
-    fn new(score: i64, member: Bytes) -> Self {
-        let cost = match permit::decode(&member) {
-            // No text begins with this length, so a peer's id is not taken for a cost.
-            Some((random, cost)) if random.len() == size_of::<Random>() => i64::from(cost).max(1),
-            _ => 1,
-        };
-        Self {
-            score,
-            member,
-            cost,
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Members {
+    /// All that a call wrote, one for each unit of cost.
+    OfCall { random: Random, units: u32 },
+    /// One that a peer, or an earlier version, wrote.
+    #[cfg_attr(not(test), expect(dead_code, reason = "in memory there is none"))]
+    Other(Box<Bytes>),
+}
+
+impl Members {
+    fn cost(&self) -> i64 {
+        match self {
+            Self::OfCall { units, .. } => i64::from(*units),
+            Self::Other(member) => match permit::decode(member) {
+                // No text begins with this length, so a peer's id is not taken for a cost.
+                Some((random, cost)) if random.len() == size_of::<Random>() => {
+                    i64::from(cost).max(1)
+                }
+                _ => 1,
+            },
         }
     }
 }
@@ -116,37 +137,36 @@ impl Requests {
         self.entries.partition_point(|entry| entry.score <= horizon)
     }
 
-    fn insert(&mut self, entry: Entry) {
-        self.sum += entry.cost;
-        let place = self.entries.partition_point(|other| *other < entry);
-        self.entries.insert(place, entry);
+    fn insert(&mut self, score: i64, members: Members) {
+        self.sum += members.cost();
+        if self.entries.capacity() == 0 {
+            self.entries.reserve_exact(1); // a limiter for each of millions of keys seldom has more
+        }
+        let place = self.entries.partition_point(|other| other.score <= score);
+        self.entries.insert(place, Entry { score, members });
     }
 
-    /// Takes out what this call has put in already.
-    fn take(&mut self, score: i64, random: &Random) -> i64 {
-        let least = permit::encode(random, 0);
-        let place = { &self.entries }
-            .partition_point(|entry| (entry.score, &entry.member) < (score, &least));
-        let is_of_call = |entry: &Entry| {
-            let decoded = permit::decode(&entry.member);
-            entry.score == score && decoded.is_some_and(|(named, _)| named == random)
-        };
-        if !self.entries.get(place).is_some_and(is_of_call) {
-            return 0;
+    /// Adds members to those of this call.
+    fn add(&mut self, score: i64, random: &Random, cost: u32) {
+        let of_now = self.entries.iter_mut().rev();
+        let of_now = of_now.take_while(|entry| entry.score >= score);
+        for entry in of_now.filter(|entry| entry.score == score) {
+            if let Members::OfCall { random: of, units } = &mut entry.members
+                && of == random
+            {
+                *units += cost;
+                self.sum += i64::from(cost);
+                return;
+            }
         }
-        let Some(entry) = self.entries.remove(place) else {
-            return 0;
-        };
-        self.sum -= entry.cost;
-        entry.cost
+        let random = *random;
+        let units = cost;
+        self.insert(score, Members::OfCall { random, units });
     }
 
     fn drop_first(&mut self, over: usize) {
-        self.sum -= self
-            .entries
-            .drain(..over)
-            .map(|entry| entry.cost)
-            .sum::<i64>();
+        let dropped = self.entries.drain(..over);
+        self.sum -= dropped.map(|entry| entry.members.cost()).sum::<i64>();
     }
 }
 
@@ -161,6 +181,12 @@ impl Model for SlidingLog {
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
+        if self.limit > LARGEST_LIMIT {
+            return Err(Error::InvalidArgument {
+                argument: "limit",
+                reason: "it is above 1,000,000: a log has as many members",
+            });
+        }
         whole_millis(self.window, "window")?;
         Ok(())
     }
@@ -171,6 +197,12 @@ impl Model for SlidingLog {
 
     fn keys(&self, target: &str) -> Vec<String> {
         vec![target.to_owned()]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Log> {
+        Some(Log {
+            requests: keys.take_own()?,
+        })
     }
 
     fn numbers(&self) -> Vec<i64> {
@@ -185,7 +217,7 @@ impl Model for SlidingLog {
             - log
                 .entries
                 .range(..over)
-                .map(|entry| entry.cost)
+                .map(|entry| entry.members.cost())
                 .sum::<i64>();
         let mut live = log.entries.range(over..);
         let newest = live.clone().next_back().map(|entry| entry.score);
@@ -205,7 +237,7 @@ impl Model for SlidingLog {
         }
         let mut missing = cost - remaining;
         let last_to_go = live.find(|entry| {
-            missing -= entry.cost;
+            missing -= entry.members.cost();
             missing <= 0
         });
         Ok(Asked {
@@ -221,10 +253,10 @@ impl Model for SlidingLog {
     fn charge(&self, state: &mut Log, at: At, random: &Random, cost: i64) {
         let log = state.requests.get_or_set(Requests::default);
         log.drop_first(log.over(self.horizon(at.now)));
-        // One member for all that a call grants. It was granted, so that the sum is within the limit, a u32.
-        let sum = log.take(at.now, random) + cost;
-        log.insert(Entry::new(at.now, permit::encode(random, sum as u32)));
-        state.requests.expire_at(at.server + self.window_millis());
+        // It was granted, so that it is within the limit.
+        log.add(at.now, random, cost as u32);
+        let two_windows = 2 * self.window_millis();
+        state.requests.expire_at(at.server + two_windows);
     }
 }
 
@@ -235,7 +267,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Error;
     use crate::policy::against_model::{
         Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
@@ -275,7 +306,7 @@ mod tests {
                 .prop_map(|(entries, time_to_live): (BTreeMap<_, _>, _)| {
                     let mut requests = Requests::default();
                     for (member, at) in entries {
-                        requests.insert(Entry::new(START + at, member.into()));
+                        requests.insert(START + at, Members::Other(Box::new(member.into())));
                     }
                     Log {
                         requests: timed(requests, time_to_live),
@@ -287,8 +318,18 @@ mod tests {
         fn show(state: &Log, target: &str) -> Keyspace {
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, target.to_owned(), &state.requests, |log| {
-                let entries = log.entries.iter();
-                Content::Zset(entries.map(|e| (e.score, e.member.to_vec())).collect())
+                let members = log.entries.iter().flat_map(|entry| {
+                    let members = match &entry.members {
+                        Members::Other(member) => vec![member.to_vec()],
+                        Members::OfCall { random, units } => (1..=*units)
+                            .map(|unit| [&random[..], &unit.to_be_bytes()].concat())
+                            .collect(),
+                    };
+                    members.into_iter().map(|member| (entry.score, member))
+                });
+                let mut members: Vec<_> = members.collect();
+                members.sort_unstable();
+                Content::Zset(members)
             });
             keyspace
         }
@@ -310,6 +351,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(refused(policy(0, 1)), "limit");
+        assert_eq!(refused(policy(LARGEST_LIMIT + 1, 1)), "limit");
         for window in [
             Duration::ZERO,
             Duration::from_micros(1_500),
@@ -319,7 +361,7 @@ mod tests {
             assert_eq!(refused(SlidingLog::new(1, window)), "window");
         }
         for window in [1, 1 << 52] {
-            policy(u32::MAX, window).validate().unwrap();
+            policy(LARGEST_LIMIT, window).validate().unwrap();
         }
     }
 }

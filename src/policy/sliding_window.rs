@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one, div_ceil};
 use super::starts::Starts;
+use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::keys::beside;
 use crate::model::{At, Timed};
@@ -196,12 +197,22 @@ impl State for Periods {
         });
         self.start.get().is_some() || !self.counters.is_empty()
     }
+
+    fn has_own_key(&self) -> bool {
+        false
+    }
+
+    fn close(self: Box<Self>, keys: &mut TargetKeys) {
+        keys.start = self.start;
+        keys.counters = self.counters;
+    }
 }
 
 impl Model for SlidingWindow {
     type State = Periods;
 
     const NAME: &'static str = "sliding_window";
+    const HAS_OWN_KEY: bool = false;
 
     fn script() -> &'static Script {
         &script::SLIDING_WINDOW
@@ -230,6 +241,13 @@ impl Model for SlidingWindow {
 
     fn keys(&self, target: &str) -> Vec<String> {
         vec![beside(target, "-st"), beside(target, "-")]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Periods> {
+        Some(Periods {
+            start: std::mem::take(&mut keys.start),
+            counters: std::mem::take(&mut keys.counters),
+        })
     }
 
     fn numbers(&self) -> Vec<i64> {

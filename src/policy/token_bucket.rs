@@ -5,6 +5,7 @@
 //! beside it, in parts of 1 / rate ms.
 
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one, div_ceil};
+use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::model::{At, Timed};
 use crate::permit::Random;
@@ -95,6 +96,14 @@ impl State for Bucket {
         self.tokens.drop_expired(server);
         self.tokens.get().is_some()
     }
+
+    fn has_own_key(&self) -> bool {
+        self.tokens.get().is_some()
+    }
+
+    fn close(self: Box<Self>, keys: &mut TargetKeys) {
+        keys.put_own(self.tokens);
+    }
 }
 
 impl Model for TokenBucket {
@@ -117,6 +126,12 @@ impl Model for TokenBucket {
 
     fn keys(&self, target: &str) -> Vec<String> {
         vec![target.to_owned()]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
+        Some(Bucket {
+            tokens: keys.take_own()?,
+        })
     }
 
     fn numbers(&self) -> Vec<i64> {

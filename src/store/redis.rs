@@ -8,6 +8,8 @@ mod acquire;
 mod acquire_answer;
 mod acquire_args;
 #[cfg(test)]
+mod acquire_attempts;
+#[cfg(test)]
 mod against_model;
 mod audit;
 mod audit_budget;

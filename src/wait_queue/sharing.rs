@@ -1,15 +1,17 @@
 //! How a process with a backlog leaves room for the other processes on its limiter, Java or Rust.
 //!
 //! A queue that asks right when permits come back takes all of them: a Redisson client wakes up to a timer tick of 100 ms
-//! later and finds none. So a process that knows of others takes turns. In its *own* turn it asks for all that its waiters
-//! want. In the *others'* turn it asks for all but some permits, leaves these for [`Sharing::hold`], and then asks for what
-//! is left of them. A turn that brought permits is followed by the others'; one that brought none is not. Two processes
-//! that take turns get half each, and a permit lies idle only as long as the others need to take it.
+//! later and finds none. So a process that knows of others keeps an account: what it takes it owes to the others, and what
+//! they take, or decline, pays for it. As long as it owes, it leaves them some of the permits that come back, for
+//! [`hold`], and only then asks for the rest. Two processes that do so get half each, and a permit lies idle no longer than
+//! the others need to take it.
 //!
-//! **Learning.** The answer to each call tells how many permits others have taken since the last one. In the others' turn
-//! the process leaves twice as many as they took of the last ones if that was all, else one more than they took: so a
-//! neighbour with a small appetite costs little. After some turns in which they took nothing the process holds itself for
-//! alone and leaves nothing.
+//! **Learning.** The answer to each call tells how many permits others have taken since the last one. The process leaves
+//! twice as many as they took of the last ones that it left, if that was all, else one more than they took: a neighbour
+//! with a small appetite costs little. After some holds in which they took nothing the process is alone, and leaves nothing.
+//!
+//! A process that has got less than its share of late leaves nothing: a Redisson client that finds permits takes all that
+//! its threads want.
 //!
 //! **Probing.** Who is starved takes nothing, so a process that is alone leaves a few permits now and then, seldom enough to
 //! lose no more than half a percent of the rate.
@@ -27,8 +29,14 @@ const SHORTEST_HOLD: Duration = Duration::from_millis(3);
 /// A hold takes at most this part of the interval, so that short windows are not wasted.
 const HOLDS_PER_INTERVAL: u32 = 9;
 
-/// After so many turns in which others took nothing a process is alone.
-const IDLE_TURNS: u32 = 3;
+/// After so many holds in which others took nothing a process is alone.
+const IDLE_HOLDS: u32 = 3;
+
+/// A process whose part of what was taken of late is below this leaves nothing to others.
+const LEAST_SHARE: f64 = 0.3;
+
+/// For how many intervals' permits what was taken is remembered, at most.
+const INTERVALS_OF_LATE: f64 = 4.0;
 
 /// Probes hold back a 200th of the rate on average.
 const PROBE_COST: u32 = 200;
@@ -40,14 +48,22 @@ const LONGEST_JITTER: Duration = Duration::from_millis(4);
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
     others: Others,
-    turn: Turn,
-    /// How many permits to leave in the others' turn.
-    leave: i64,
+    /// How many permits this process has taken more than it left to others.
+    owed: i64,
+    /// What this process and the others took of late.
+    own_of_late: f64,
+    others_of_late: f64,
+    /// How many permits it leaves at a time, at most.
+    appetite: i64,
     /// How many the next probe leaves.
     probe: i64,
     probe_at: Option<Instant>,
-    /// The hold of the turn in progress.
-    held_until: Option<Instant>,
+    /// Whether the call in flight leaves permits to others.
+    leaves_some: bool,
+    /// Permits that the last call left to others.
+    held: Option<i64>,
+    /// The permits that the last call found.
+    found: i64,
     /// The score of the last answer, and how many permits this process had been granted by then.
     last: Option<(i64, u64)>,
     random: u64,
@@ -57,17 +73,8 @@ pub(super) struct Sharing {
 enum Others {
     #[default]
     Unseen,
-    /// They took permits; since then there were so many turns in which they took none.
-    Seen { idle_turns: u32 },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Turn {
-    #[default]
-    Own,
-    Others,
-    /// The hold is over: what is left of the others' turn is taken.
-    Rest,
+    /// They took permits; since then there were so many holds in which they took none.
+    Seen { idle_holds: u32 },
 }
 
 /// How the next call asks.
@@ -101,93 +108,103 @@ pub(super) struct Seen {
 impl Sharing {
     /// How to ask now.
     pub(super) fn plan(&mut self, now: Instant) -> Ask {
-        if self.turn == Turn::Own
-            && self.others == Others::Unseen
-            && self.probe_at.is_none_or(|at| at <= now)
-        {
-            self.turn = Turn::Others;
-            self.leave = self.probe.max(1);
-        }
-        let leave = if self.turn == Turn::Others {
-            self.leave.max(1)
-        } else {
-            0
+        let leave = match self.others {
+            // Their time is over.
+            _ if self.held.is_some() => None,
+            _ if self.is_behind() => None,
+            Others::Seen { .. } => Some(self.leave()),
+            Others::Unseen if self.probe_at.is_none_or(|at| at <= now) => {
+                Some(all_but(self.probe.max(1)))
+            }
+            Others::Unseen => None,
         };
+        self.leaves_some = leave.is_some();
         Ask {
-            share: (leave > 0).then(|| Share {
-                permille: 1000,
-                credit: -1000 * leave,
-            }),
+            share: leave,
             newer_than: self.last.map(|(score, _own)| score),
         }
     }
 
-    /// Learns from an answer. Returns until when the process leaves the permits that it left to others.
-    pub(super) fn note(&mut self, seen: Seen) -> Option<Instant> {
-        let others_took = self.others_took(&seen);
-        self.last = Some((seen.score, seen.own));
-        if others_took > 0 {
-            self.others = Others::Seen { idle_turns: 0 };
-            self.leave = self.leave.max(1);
-        }
-        if !seen.has_backlog {
-            self.turn = Turn::Own;
-            return None;
-        }
-        match self.turn {
-            Turn::Own => {
-                if seen.taken > 0 && self.others != Others::Unseen {
-                    self.turn = Turn::Others;
-                }
-                None
-            }
-            Turn::Others if seen.left > 0 => {
-                self.turn = Turn::Rest;
-                let hold = hold(seen.interval);
-                let until = seen.sent_at + hold + self.random_up_to(hold / 4);
-                self.held_until = Some(until);
-                self.held_until
-            }
-            // Nothing was there to be left: others were first.
-            Turn::Others => {
-                self.turn = Turn::Own;
-                None
-            }
-            Turn::Rest => {
-                self.end_turn(others_took, &seen);
-                None
+    /// Whether others have taken so much that this process takes what it can.
+    fn is_behind(&self) -> bool {
+        let all = self.own_of_late + self.others_of_late;
+        self.others_of_late > 0.0 && self.own_of_late < LEAST_SHARE * all
+    }
+
+    /// What to ask for beside others: less than half as long as this process owes them.
+    fn leave(&self) -> Share {
+        if self.owed > 0 || self.appetite * 2 < self.found {
+            all_but(self.appetite.min(self.owed.max(self.found / 2)).max(1))
+        } else {
+            // Half, and the odd one too.
+            Share {
+                permille: 500,
+                credit: 500,
             }
         }
     }
 
-    /// The others' turn is over, and they took so many permits.
-    fn end_turn(&mut self, others_took: i64, seen: &Seen) {
-        self.turn = Turn::Own;
-        self.held_until = None;
-        let left = self.leave;
+    /// Learns from an answer. Returns until when the process leaves to others what the call left.
+    pub(super) fn note(&mut self, seen: Seen) -> Option<Instant> {
+        let others_took = self.others_took(&seen);
+        self.last = Some((seen.score, seen.own));
+        if others_took > 0 {
+            self.others = Others::Seen { idle_holds: 0 };
+            self.appetite = self.appetite.max(1);
+        }
+        self.owed -= others_took;
+        self.own_of_late += seen.taken as f64;
+        self.others_of_late += others_took as f64;
+        if self.own_of_late + self.others_of_late > INTERVALS_OF_LATE * seen.rate as f64 {
+            self.own_of_late /= 2.0;
+            self.others_of_late /= 2.0;
+        }
+        match self.held.take() {
+            // What they declined is free to take.
+            Some(held) => {
+                let declined = (held - others_took).max(0);
+                self.owed += seen.taken - declined.min(seen.taken) - declined;
+                self.end_hold(held, others_took, &seen);
+            }
+            None => self.owed += seen.taken,
+        }
+        self.owed = self.owed.clamp(0, seen.rate);
+        self.found = seen.left + seen.taken;
+        if !seen.has_backlog || !self.leaves_some || seen.left == 0 {
+            return None;
+        }
+        self.held = Some(seen.left);
+        let hold = hold(seen.interval);
+        Some(seen.sent_at + hold + self.random_up_to(hold / 4))
+    }
+
+    /// Others have had their time, and took so many permits.
+    fn end_hold(&mut self, held: i64, others_took: i64, seen: &Seen) {
         match &mut self.others {
             Others::Unseen => {
                 // A probe found nobody. One that needs more than a permit at a time takes nothing of a small one.
                 let pause = hold(seen.interval) * PROBE_COST;
                 let rate = u32::try_from(seen.rate.max(1)).unwrap_or(u32::MAX);
-                let pause = pause.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX)) / rate;
+                let pause = pause.saturating_mul(u32::try_from(held).unwrap_or(u32::MAX)) / rate;
                 let pause = pause.clamp(seen.probe_interval(), LONGEST_PROBE_PAUSE);
                 self.probe_at = Some(seen.sent_at + pause);
                 let largest = (seen.rate / 2).max(1);
-                self.probe = if left >= largest { 1 } else { left * 2 };
+                self.probe = if held >= largest { 1 } else { held * 2 };
             }
-            Others::Seen { idle_turns } if others_took == 0 => {
-                *idle_turns += 1;
-                self.leave = 1;
-                if *idle_turns >= IDLE_TURNS {
+            Others::Seen { idle_holds } if others_took == 0 => {
+                *idle_holds += 1;
+                self.appetite = 1;
+                if *idle_holds >= IDLE_HOLDS {
                     self.others = Others::Unseen;
+                    self.owed = 0;
+                    self.others_of_late = 0.0;
                     self.probe = 1;
                     self.probe_at = Some(seen.sent_at + seen.probe_interval());
                 }
             }
             Others::Seen { .. } => {
-                self.leave = if others_took >= left {
-                    left.saturating_mul(2).min(seen.rate)
+                self.appetite = if others_took >= held {
+                    self.appetite.max(held).saturating_mul(2).min(seen.rate)
                 } else {
                     others_took + 1
                 };
@@ -215,9 +232,7 @@ impl Sharing {
 
     /// Permits were freed by this process: nothing is held back from its waiters.
     pub(super) fn release_hold(&mut self) {
-        if self.held_until.take().is_some() {
-            self.turn = Turn::Own;
-        }
+        self.held = None;
     }
 
     fn random_up_to(&mut self, most: Duration) -> Duration {
@@ -239,7 +254,15 @@ impl Sharing {
 impl Seen {
     /// The shortest time from one probe to the next.
     fn probe_interval(&self) -> Duration {
-        self.interval.unwrap_or_default().min(LONGEST_PROBE_PAUSE)
+        (2 * self.interval.unwrap_or_default()).min(LONGEST_PROBE_PAUSE)
+    }
+}
+
+/// All permits but so many.
+fn all_but(permits: i64) -> Share {
+    Share {
+        permille: 1000,
+        credit: -1000 * permits,
     }
 }
 

@@ -10,8 +10,8 @@ use tokio::runtime;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::LONGEST_SLEEP;
 use super::sharing::{Seen, Sharing};
+use super::{LONGEST_SLEEP, LONGEST_WAIT};
 use crate::decision::{Grant, check_fits};
 use crate::error::{Error, Result};
 use crate::model::{Answer, Requests, SetUp};
@@ -98,9 +98,14 @@ pub(super) enum Next {
 
 impl Known {
     pub(super) fn new(left: u64, sent_at: Instant, wait: Duration) -> Self {
+        let wait = if wait > LONGEST_WAIT {
+            LONGEST_SLEEP
+        } else {
+            wait
+        };
         Self {
             left: i64::try_from(left).unwrap_or(i64::MAX),
-            ask_at: sent_at + wait.min(LONGEST_SLEEP),
+            ask_at: sent_at + wait,
         }
     }
 }

@@ -45,7 +45,7 @@ pub async fn a_decision_tells_limit_remaining_retry_after_and_reset(fixture: Fix
     assert_eq!(told(&first), (true, 2, None, 1_000));
     fixture.pass(ms(200));
     let second = limiter.decide("k", 3).await.unwrap();
-    assert_eq!(told(&second), (false, 2, Some(803), 800));
+    assert_eq!(told(&second), (false, 2, Some(800), 800));
 }
 
 pub async fn the_limiter_of_a_key_is_an_rratelimiter_that_all_can_use(fixture: Fixture) {

@@ -1,51 +1,173 @@
 //! A key holds one kind of limiter's state at a time.
 
-use redisson_rate_limiter::{Error, Limiter, RRateLimiter, Rate, SlidingLog, TokenBucket};
+use redisson_rate_limiter::{
+    Decision, Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket,
+    RRateLimiter, Rate, RedissonClient, Result, Share, SlidingLog, SlidingWindow, TokenBucket,
+};
 
-use crate::fixture::{Fixture, HOUR};
+use crate::fixture::{Fixture, HOUR, SECOND};
 
-pub async fn another_kinds_state_is_an_error_and_stays_as_it_is(fixture: Fixture) {
+/// What a kind keeps under the target's own name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Own {
+    Nothing,
+    /// A string with a number: what it stands for is not told by it.
+    Number,
+    Log,
+    Tokens,
+    Quota,
+    Rate,
+}
+
+impl Own {
+    /// Whether Redis can tell that another kind wrote it.
+    fn is_told_from(self, other: Self) -> bool {
+        self != Self::Nothing && other != Self::Nothing && self != other
+    }
+}
+
+/// Each kind, and what it keeps under the target's own name. Each has 5.
+fn kinds(client: &RedissonClient) -> Vec<(Own, Box<dyn Limiter>)> {
+    let keyed = client.keyed_rate_limiter("", Rate::overall(5, HOUR));
+    let sliding = client.limiter(SlidingWindow::new(5, HOUR, HOUR));
+    let leaky = client.limiter(LeakyBucket::new(4, 1, HOUR));
+    let penalty = client.limiter(PenaltyTokenBucket::new(5, 1, HOUR));
+    let fixed = client.limiter(FixedWindow::new(5, HOUR));
+    let log = client.limiter(SlidingLog::new(5, HOUR));
+    let tokens = client.limiter(TokenBucket::new(5, 1));
+    let quota = client.limiter(QuotaBucket::new(5, 1, HOUR));
+    vec![
+        (Own::Number, Box::new(fixed.unwrap())),
+        (Own::Log, Box::new(log.unwrap())),
+        (Own::Nothing, Box::new(sliding.unwrap())),
+        (Own::Tokens, Box::new(tokens.unwrap())),
+        (Own::Quota, Box::new(quota.unwrap())),
+        (Own::Number, Box::new(leaky.unwrap())),
+        (Own::Number, Box::new(penalty.unwrap())),
+        (Own::Rate, Box::new(keyed.unwrap())),
+    ]
+}
+
+/// What a decision is on every store. Times are left out: the store's own clock tells some of them.
+fn shown(decision: &Result<Decision>) -> String {
+    match decision {
+        Ok(Decision::Granted { remaining, .. }) => format!("granted, {remaining} left"),
+        Ok(Decision::Denied { remaining, .. }) => format!("denied, {remaining} left"),
+        Err(Error::BadState { name, .. }) => format!("bad state of {name}"),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// Each kind after each other one on a target of their own, in turns.
+async fn in_turns(fixture: &Fixture, name: &str) -> Vec<String> {
+    let client = fixture.client("client").await;
+    let kinds = kinds(&client);
+    let mut all = Vec::new();
+    for (one_place, (one_own, one)) in kinds.iter().enumerate() {
+        for (other_place, (other_own, other)) in kinds.iter().enumerate() {
+            let target = format!("{name}:{one_place}:{other_place}");
+            for (limiter, cost) in [(one, 2), (other, 1), (one, 1), (other, 2), (one, 2)] {
+                let decision = limiter.decide(&target, cost).await;
+                let is_bad = decision.is_err();
+                let is_told = std::ptr::eq(limiter, other) && other_own.is_told_from(*one_own);
+                assert_eq!(is_bad, is_told, "{target} {decision:?}");
+                let shown = shown(&decision).replace(name, "");
+                all.push(format!("{one_place} {other_place}: {shown}"));
+            }
+        }
+    }
+    all
+}
+
+pub async fn two_kinds_on_one_target_get_the_same_answers_on_every_store(fixture: Fixture) {
+    let in_memory = in_turns(&Fixture::in_memory(), "limiter").await;
+    assert_eq!(in_turns(&fixture, fixture.name()).await, in_memory);
+}
+
+pub async fn two_shares_of_one_name_are_refused_whatever_their_kinds(fixture: Fixture) {
     let client = fixture.client("client").await;
     let key = fixture.name();
-    let log = client.limiter(SlidingLog::new(5, HOUR)).unwrap();
-    let bucket = client.limiter(TokenBucket::new(5, 1)).unwrap();
-    let keyed = client
-        .keyed_rate_limiter("", Rate::overall(5, HOUR))
-        .unwrap();
     let limiter = client.rate_limiter(key);
-    assert!(log.decide(key, 5).await.unwrap().is_granted());
-    let others: [&dyn Limiter; 2] = [&bucket, &keyed];
-    for other in others {
-        let refused = other.decide(key, 1).await;
-        assert!(
-            matches!(refused, Err(Error::BadState { .. })),
-            "{refused:?}"
-        );
+    let kinds = kinds(&client);
+    let share = |place: usize| -> Share {
+        match kinds.get(place) {
+            Some((_, kind)) => kind.share(key, 1).unwrap(),
+            None => limiter.share(1).unwrap(),
+        }
+    };
+    let elsewhere = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
+    let elsewhere = || elsewhere.share(&format!("{{{key}}}:elsewhere"), 1).unwrap();
+    for one in 0..=kinds.len() {
+        for other in 0..=kinds.len() {
+            for shares in [
+                vec![share(one), share(other)],
+                vec![share(one), elsewhere(), share(other)],
+                vec![share(one), share(other), share(one)],
+            ] {
+                let refused = client.decide_all(shares).await;
+                let Err(Error::InvalidArgument { argument, reason }) = refused else {
+                    panic!("{one} {other}: {refused:?}");
+                };
+                assert_eq!((argument, reason), ("shares", "two are of the same name"));
+            }
+        }
     }
-    let refused = limiter.try_acquire(1).await;
-    assert!(
-        matches!(refused, Err(Error::BadState { .. })),
-        "{refused:?}"
-    );
-    assert!(!log.decide(key, 1).await.unwrap().is_granted());
+    // Nobody was charged or locked out, and all decide by themselves.
+    assert!(!limiter.exists().await.unwrap());
+    for (place, (_, kind)) in kinds.iter().enumerate() {
+        let target = format!("{key}:{place}");
+        assert!(kind.decide(&target, 5).await.unwrap().is_granted());
+    }
+    limiter.set_rate(Rate::overall(5, SECOND)).await.unwrap();
+    assert!(limiter.try_acquire(5).await.unwrap());
+}
+
+pub async fn an_rratelimiter_finds_another_kinds_state_a_bad_one_and_a_sliding_window_beside_it(
+    fixture: Fixture,
+) {
+    let client = fixture.client("client").await;
+    for (place, (own, kind)) in kinds(&client).iter().enumerate() {
+        let key = format!("{}:{place}", fixture.name());
+        let limiter = client.rate_limiter(&key);
+        assert!(kind.decide(&key, 2).await.unwrap().is_granted());
+        let tried = limiter.try_acquire(1).await;
+        match own {
+            Own::Nothing => {
+                assert!(
+                    matches!(tried, Err(Error::NotInitialized { .. })),
+                    "{tried:?}"
+                );
+                limiter.set_rate(Rate::overall(1, HOUR)).await.unwrap();
+                assert!(limiter.try_acquire(1).await.unwrap());
+                assert!(!limiter.try_acquire(1).await.unwrap());
+                assert_eq!(shown(&kind.decide(&key, 1).await), "granted, 2 left");
+            }
+            Own::Rate => assert!(tried.unwrap()),
+            _ => {
+                assert!(
+                    matches!(tried, Err(Error::BadState { .. })),
+                    "{place} {tried:?}"
+                );
+                assert_eq!(shown(&kind.decide(&key, 3).await), "granted, 0 left");
+            }
+        }
+    }
 }
 
 pub async fn an_rratelimiters_state_is_none_for_the_others(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let key = fixture.name();
-    let limiter = client.rate_limiter(key);
-    limiter.try_set_rate(Rate::overall(5, HOUR)).await.unwrap();
-    let log = client.limiter(SlidingLog::new(5, HOUR)).unwrap();
-    let bucket = client.limiter(TokenBucket::new(5, 1)).unwrap();
-    let others: [&dyn Limiter; 2] = [&bucket, &log];
-    for other in others {
-        let refused = other.decide(key, 1).await;
-        assert!(
-            matches!(refused, Err(Error::BadState { .. })),
-            "{refused:?}"
-        );
+    for (place, (own, kind)) in kinds(&client).iter().enumerate() {
+        let key = format!("{}:{place}", fixture.name());
+        let limiter = client.rate_limiter(&key);
+        limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
+        let decision = kind.decide(&key, 1).await;
+        match own {
+            Own::Rate => assert_eq!(limiter.available_permits().await.unwrap(), 4),
+            Own::Nothing => assert!(decision.unwrap().is_granted()),
+            _ => assert!(matches!(decision, Err(Error::BadState { .. }))),
+        }
+        assert!(limiter.delete().await.unwrap());
+        let cost = if *own == Own::Nothing { 4 } else { 5 };
+        assert!(kind.decide(&key, cost).await.unwrap().is_granted());
     }
-    assert_eq!(limiter.available_permits().await.unwrap(), 5);
-    assert!(limiter.delete().await.unwrap());
-    assert!(log.decide(key, 5).await.unwrap().is_granted());
 }

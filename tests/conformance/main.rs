@@ -25,6 +25,7 @@ mod sliding_window;
 mod sliding_window_of_periods;
 mod timed;
 mod token_bucket;
+mod untrusted_keys;
 mod update_rate;
 mod worked_example;
 
@@ -80,7 +81,7 @@ on_every_store! {
     }
     decision {
         a_grant_tells_its_permits_the_limit_what_remains_and_when_the_first_come_back,
-        a_denial_tells_the_limit_what_remains_and_that_3_ms_after_the_oldest_is_back_is_time_to_ask,
+        a_denial_tells_the_limit_what_remains_and_that_when_the_oldest_is_back_is_time_to_ask,
         a_denial_takes_nothing,
         more_permits_than_the_rate_are_an_error_and_take_nothing,
         a_limiter_without_a_rate_is_an_error_for_all_that_needs_one,
@@ -112,6 +113,7 @@ on_every_store! {
         updating_10_with_4_used_to_20_leaves_16,
         updating_10_with_3_used_to_5_leaves_2,
         updating_10_with_8_used_to_5_leaves_0_and_not_less,
+        below_a_rate_that_was_lowered_permits_come_free_once_less_than_it_is_in_use,
         updating_after_the_window_has_passed_leaves_all_10,
         updating_with_reset_state_leaves_the_whole_new_rate,
         updating_to_another_type_clears_what_was_in_use,
@@ -157,6 +159,8 @@ on_every_store! {
         a_limiter_that_is_missing_has_no_life_to_set,
         a_limiter_lives_for_ever_until_it_is_told_to_expire_and_again_when_that_is_cleared,
         a_limiter_that_expires_at_a_time_that_has_passed_is_gone_at_once,
+        a_time_to_live_of_zero_deletes_the_limiter,
+        a_time_to_live_of_zero_deletes_the_limiter_only_where_its_condition_holds,
         a_time_before_1970_or_below_a_millisecond_is_an_error_and_changes_nothing,
         expire_if_set_and_if_not_set_ask_whether_there_is_a_time_to_live,
         expire_if_greater_and_if_less_compare_with_the_time_to_live,
@@ -286,8 +290,15 @@ on_every_store! {
     }
     timed {
     }
+    untrusted_keys {
+        no_two_keys_share_state_whatever_they_hold,
+        a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_else,
+        a_keys_limiter_is_the_one_that_decided,
+    }
     kinds {
-        another_kinds_state_is_an_error_and_stays_as_it_is,
+        two_kinds_on_one_target_get_the_same_answers_on_every_store,
+        two_shares_of_one_name_are_refused_whatever_their_kinds,
+        an_rratelimiter_finds_another_kinds_state_a_bad_one_and_a_sliding_window_beside_it,
         an_rratelimiters_state_is_none_for_the_others,
     }
 }

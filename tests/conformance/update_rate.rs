@@ -76,6 +76,30 @@ pub async fn updating_10_with_8_used_to_5_leaves_0_and_not_less(fixture: Fixture
     assert_eq!(granted(&limiter, 6).await, 5);
 }
 
+pub async fn below_a_rate_that_was_lowered_permits_come_free_once_less_than_it_is_in_use(
+    fixture: Fixture,
+) {
+    let limiter = ten(&fixture, 2).await;
+    fixture.pass(ms(100));
+    assert!(limiter.try_acquire(3).await.unwrap());
+    fixture.pass(ms(100));
+    assert!(limiter.try_acquire(5).await.unwrap());
+    let lowered = Rate::overall(6, SECOND);
+    assert!(limiter.update_rate(lowered, State::Keep).await.unwrap());
+    // In use are 10, then 8, 5 and none.
+    for (pause, available) in [(0, 0), (800, 0), (100, 1), (100, 6)] {
+        fixture.pass(ms(pause));
+        assert_eq!(limiter.available_permits().await.unwrap(), available);
+        assert!(
+            !limiter
+                .try_acquire(available as u32 + 1)
+                .await
+                .unwrap_or(false)
+        );
+    }
+    assert!(limiter.try_acquire(6).await.unwrap());
+}
+
 pub async fn updating_after_the_window_has_passed_leaves_all_10(fixture: Fixture) {
     let limiter = ten(&fixture, 6).await;
     fixture.pass(SECOND);

@@ -41,7 +41,7 @@ async fn other_mixes_of_tags_are_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn a_key_whose_state_would_lie_in_several_slots_is_refused() {
+async fn a_prefix_that_spreads_the_state_over_several_slots_is_refused_and_no_key_does() {
     let cluster = RedisCluster::new(RedisClusterConfiguration::default());
     let url = cluster
         .iter_servers()
@@ -49,16 +49,11 @@ async fn a_key_whose_state_would_lie_in_several_slots_is_refused() {
         .map(|node| format!("redis://{}", node.client_addr()));
     let client = RedissonClient::connect(&url.unwrap()).await.unwrap();
     let leaky = client.limiter(LeakyBucket::new(5, 1, SECOND)).unwrap();
-    let sliding = client
-        .limiter(SlidingWindow::new(5, SECOND, SECOND / 10))
-        .unwrap();
-    let keyed = client
-        .keyed_rate_limiter("k:", Rate::overall(1, HOUR))
-        .unwrap();
-    for bad in ["a}b", "{a", "x{}y"] {
-        let limiters: [&dyn Limiter; 2] = [&leaky, &keyed];
+    for bad in ["a}b:", "{a", "x{}y:"] {
+        let keyed = client.keyed_rate_limiter(bad, Rate::overall(1, HOUR));
+        let limiters: [&dyn Limiter; 2] = [&leaky.clone().prefix(bad), &keyed.unwrap()];
         for limiter in limiters {
-            let refused = limiter.decide(bad, 1).await;
+            let refused = limiter.decide("key", 1).await;
             assert!(
                 matches!(refused, Err(Error::InvalidName { .. })),
                 "{bad} {refused:?}"
@@ -66,18 +61,15 @@ async fn a_key_whose_state_would_lie_in_several_slots_is_refused() {
         }
     }
     // All that a sliding window has stands beside its target's name.
-    for good in ["a", "user:1", "a}b"] {
-        let decision = sliding.decide(good, 1).await.unwrap();
-        assert!(decision.is_granted());
-    }
-    for good in ["a", "user:1"] {
-        assert!(
-            leaky
-                .decide(&format!("leaky:{good}"), 1)
-                .await
-                .unwrap()
-                .is_granted()
-        );
-        assert!(keyed.decide(good, 1).await.unwrap().is_granted());
+    let window = SlidingWindow::new(5, SECOND, SECOND / 10);
+    let sliding = client.limiter(window).unwrap().prefix("a}b:");
+    assert!(sliding.decide("key", 1).await.unwrap().is_granted());
+    // In a key no brace spreads anything.
+    let keyed = client.keyed_rate_limiter("k:", Rate::overall(1, HOUR));
+    let limiters: [&dyn Limiter; 2] = [&leaky, &keyed.unwrap()];
+    for limiter in limiters {
+        for good in ["a", "user:1", "a}b", "{a", "x{}y"] {
+            assert!(limiter.decide(good, 1).await.unwrap().is_granted());
+        }
     }
 }

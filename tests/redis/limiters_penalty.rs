@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
 use redisson_rate_limiter::{
-    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, PolicyLimiter,
+    Decision, Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, PolicyLimiter,
     QuotaBucket, TokenBucket,
 };
 
@@ -95,6 +95,29 @@ async fn a_peers_lock_keeps_its_time_to_live() {
         assert!(retry_after <= ms(80));
         tokio::time::sleep(retry_after + ms(2)).await;
         assert!(limiter.decide(TARGET, 1).await.unwrap().is_granted());
+    }
+    with_each_algorithm!(steps);
+}
+
+#[tokio::test]
+async fn a_lock_of_another_type_is_a_bad_state_and_nothing_changes() {
+    async fn steps(policy: impl Policy) {
+        for lock in [
+            &["RPUSH", LOCK, "1"][..],
+            &["HSET", LOCK, "a", "1"],
+            &["ZADD", LOCK, "1", "1"],
+        ] {
+            let mut stage = Stage::set().await;
+            let limiter = limiter(&stage, policy.clone(), HOUR).await;
+            stage.run(lock).await;
+            let before = stage.everything().await;
+            let refused = limiter.decide(TARGET, 1).await;
+            assert!(
+                matches!(&refused, Err(Error::BadState { name, .. }) if name == TARGET),
+                "{refused:?}"
+            );
+            assert_eq!(stage.everything().await, before);
+        }
     }
     with_each_algorithm!(steps);
 }

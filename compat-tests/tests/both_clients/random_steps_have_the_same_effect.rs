@@ -8,8 +8,9 @@
 //! - `LeftoversGo`: try_set_rate that creates the limiter clears what an earlier one left.
 //! - `MissingConfigIsNone`: no zeros for the rate of a limiter that is missing.
 //! - `ZeroPermitsRefused`: 0 permits are an invalid argument.
-//! - `LoweredRateSettles`: where the rate was lowered below what is in use, grants that are over free permits only when
-//!   less than the new rate is in use; a release on top of that frees as few.
+//! - `LoweredRateSettles`: where the rate is lowered below what is in use, the permits left go below zero, so that grants
+//!   that are over free permits only when less than the new rate is in use; available_permits is 0 meanwhile. Redisson
+//!   then goes on from there as this crate does.
 //!
 //! and what only old versions do, otherwise than Redisson 4.7.0 as well:
 //!

@@ -45,10 +45,11 @@ impl MemoryLimiter {
         let passed = self.clock.now();
         // Before the lock, so that it is not held meanwhile.
         let read = self.store.0.clock.now();
+        self.store.0.sweep(read);
         let mut held = self.limiter.held();
         let server = held.time(read);
         let now = passed.unwrap_or(server);
-        if held.other.is_some() {
+        if held.other.is_some() || held.closed.is_some() {
             held.check_kind(&self.keys.name, server)?;
         }
         let answer = step(&mut held, At { now, server });

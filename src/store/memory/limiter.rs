@@ -4,7 +4,7 @@
 //! later in time. So a limiter knows the latest time at which a step was taken, and takes none before it.
 
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::client_limiter::not_initialized;
 use super::lock::lock;
@@ -13,14 +13,14 @@ use crate::error::Result;
 use crate::keys::Keys;
 use crate::model::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed, Window};
 use crate::permit::{Names, Random};
-use crate::policy;
+use crate::policy::algorithm::State;
+use crate::policy::target_keys::TargetKeys;
 use crate::rate::RateType;
 use crate::store::AcquireCall;
 
 /// One name's limiter, there or not. Whoever has it finds it without the map, and the map keeps it as long as anybody
-/// has it: so a name never has two. On cache lines of its own, so that threads on different limiters do not meet.
+/// has it: so a name never has two.
 #[derive(Debug)]
-#[repr(align(64))]
 pub(super) struct Limiter {
     pub(super) offer: Offer,
     /// How many drivers ask for waiters, of all clients.
@@ -34,8 +34,10 @@ pub(super) struct Held {
     /// The rate at which the grants were summed. Nobody touches the state past this crate, so once a rate is enough.
     pub(super) summed_rate: Option<i64>,
     names: Names,
-    /// The state of another kind of limiter under this name.
-    pub(super) other: Option<Box<dyn policy::algorithm::State>>,
+    /// The state of the other kind of limiter that was asked last under this name.
+    pub(super) other: Option<Box<dyn State>>,
+    /// What is left of others that were asked before.
+    pub(super) closed: Option<Box<TargetKeys>>,
     /// Set while the target is locked out.
     pub(super) lock: Timed<()>,
     /// The latest of the store's times at which a step was taken.
@@ -43,9 +45,9 @@ pub(super) struct Held {
     /// What is offered to be taken without the lock.
     pub(super) offered: Option<Offered>,
     /// How often the lock was had.
-    times: u64,
+    times: u32,
     /// Which time it was, and when, that a request was last decided which an offer could have answered.
-    last_plain: (u64, i64),
+    last_plain: (u32, i64),
 }
 
 impl Limiter {
@@ -58,6 +60,7 @@ impl Limiter {
                 summed_rate: None,
                 names: Names::new(),
                 other: None,
+                closed: None,
                 lock: Timed::default(),
                 latest: i64::MIN,
                 offered: None,
@@ -67,11 +70,18 @@ impl Limiter {
         }
     }
 
+    /// Whether nothing is left of it. An offer that stands may have been taken from; what follows of that is gone no later
+    /// than what the request before it left.
+    pub(super) fn is_gone(&mut self, server: i64) -> bool {
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
+        held.is_gone(server)
+    }
+
     /// The limiter for this thread alone, with all that was granted written down.
     #[inline]
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
         let mut held = lock(&self.held);
-        held.times += 1;
+        held.times = held.times.wrapping_add(1);
         if let Some(offered) = held.offered.take() {
             held.write_down(offered.millis, self.offer.withdraw(offered));
         }
@@ -159,7 +169,7 @@ impl Held {
     pub(super) fn offer(&mut self, at: At, permits: u32, answer: &Answer) {
         let this = (self.times, at.now);
         let last = std::mem::replace(&mut self.last_plain, this);
-        if last != (self.times - 1, at.now) {
+        if last != (self.times.wrapping_sub(1), at.now) {
             return;
         }
         let settings = self.window.settings.get();

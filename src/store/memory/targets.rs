@@ -5,17 +5,19 @@ use std::sync::{Arc, MutexGuard};
 use super::{Held, Limiter, MemoryClient};
 use crate::error::{Error, Result};
 use crate::model::At;
-use crate::policy::algorithm::Unusable;
+use crate::policy::algorithm::{AnyModel, State, Unusable};
 use crate::policy::call::{self, Answers, Call, Opened, Target};
+use crate::policy::target_keys::TargetKeys;
 
 impl MemoryClient {
     pub(super) fn decide_call(&self, call: &Call) -> Result<Answers> {
         // Before the locks, so that they are not held meanwhile.
         let read = self.store.0.clock.now();
+        self.store.0.sweep(read);
         let found = call
             .limiters
             .iter()
-            .map(|target| self.store.limiter(&target.key));
+            .map(|target| self.store.limiter_at(&target.key, read));
         let found: Vec<Arc<Limiter>> = found.collect();
         // In the order of their names, as everybody does it, so that no two wait for each other.
         let mut order: Vec<usize> = (0..found.len()).collect();
@@ -52,12 +54,13 @@ impl Held {
     /// The target with its state, made where there is none.
     fn open<'a>(&'a mut self, target: &'a Target, server: i64) -> Result<Opened<'a>> {
         self.lock.drop_expired(server);
-        let has_window = !self.window.is_gone(server);
-        self.drop_other_expired(server);
+        self.drop_others_expired(server);
         let model = &target.model;
+        let refuse = || Err(bad_state(target.key.clone()));
         if model.is_on_the_window() {
-            if self.other.is_some() {
-                return Err(bad_state(target.key.clone()));
+            self.window.is_gone(server); // drops what is expired
+            if self.has_others_own_key() {
+                return refuse();
             }
             return Ok(Opened {
                 target,
@@ -65,34 +68,62 @@ impl Held {
                 lock: &mut self.lock,
             });
         }
-        if has_window {
-            return Err(bad_state(target.key.clone()));
+        if model.has_own_key() && self.window.exists(server) {
+            return refuse();
         }
+        let state = match self.other.take_if(|other| model.is_of(&**other)) {
+            Some(state) => state,
+            None => match self.open_another(&**model) {
+                Some(state) => state,
+                None => return refuse(),
+            },
+        };
         Ok(Opened {
             target,
-            state: &mut **self.other.get_or_insert_with(|| model.new_state()),
+            state: &mut **self.other.insert(state),
             lock: &mut self.lock,
         })
     }
 
-    fn drop_other_expired(&mut self, server: i64) {
+    /// The state of a kind that was not asked last, out of the keys of those before.
+    fn open_another(&mut self, model: &dyn AnyModel) -> Option<Box<dyn State>> {
+        if self.other.is_none() && self.closed.is_none() {
+            return model.open(&mut TargetKeys::default());
+        }
+        let mut keys = self.closed.take().unwrap_or_default();
+        if let Some(other) = self.other.take() {
+            other.close(&mut keys);
+        }
+        let state = model.open(&mut keys);
+        self.closed = keys.is_left().then_some(keys);
+        state
+    }
+
+    fn has_others_own_key(&self) -> bool {
+        self.other.as_ref().is_some_and(|it| it.has_own_key())
+            || self.closed.as_ref().is_some_and(|it| it.has_own())
+    }
+
+    fn drop_others_expired(&mut self, server: i64) {
         self.other.take_if(|other| !other.drop_expired(server));
+        self.closed.take_if(|keys| !keys.drop_expired(server));
     }
 
     /// Whether nothing is left of it.
     pub(super) fn is_gone(&mut self, server: i64) -> bool {
         self.lock.drop_expired(server);
-        self.drop_other_expired(server);
-        self.window.is_gone(server) && self.other.is_none() && self.lock.get().is_none()
+        self.drop_others_expired(server);
+        let has_others = self.other.is_some() || self.closed.is_some();
+        self.window.is_gone(server) && !has_others && self.lock.get().is_none()
     }
 
-    /// Refuses a name whose key holds another kind of limiter.
+    /// Refuses a name whose own key holds another kind of limiter.
     pub(super) fn check_kind(&mut self, name: &str, server: i64) -> Result<()> {
-        self.drop_other_expired(server);
-        match self.other {
-            None => Ok(()),
-            Some(_) => Err(bad_state(name.to_owned())),
+        self.drop_others_expired(server);
+        if self.has_others_own_key() {
+            return Err(bad_state(name.to_owned()));
         }
+        Ok(())
     }
 }
 
@@ -104,7 +135,6 @@ fn bad_state(name: String) -> Error {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{SHARDS, SMALLEST_SWEEP};
     use crate::{FixedWindow, Limiter, MemoryStore, RRateLimiter, Rate, RedissonClient};
 
     #[tokio::test(start_paused = true)]
@@ -114,7 +144,7 @@ mod tests {
         let limiter = client
             .limiter(FixedWindow::new(1, Duration::from_secs(1)))
             .unwrap();
-        for i in 0..10 * SHARDS * SMALLEST_SWEEP {
+        for i in 0..10_000 {
             if i % 100 == 0 {
                 tokio::time::advance(Duration::from_secs(2)).await;
             }
@@ -126,11 +156,7 @@ mod tests {
                     .is_granted()
             );
         }
-        let shards = store.0.shards.iter();
-        let held: usize = shards
-            .map(|shard| shard.lock().unwrap().by_name.len())
-            .sum();
-        assert!(held <= SHARDS * SMALLEST_SWEEP, "{held} targets are held");
+        assert!(store.held() <= 1_000, "{} targets are held", store.held());
     }
 
     #[tokio::test(start_paused = true)]

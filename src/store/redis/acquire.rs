@@ -29,10 +29,10 @@ const CLOCK_STEP: i64 = 1_000;
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
 const LONGEST_FIRST_ATTEMPT: Duration = Duration::from_secs(1);
 
-/// How long an attempt after so many others may take.
-fn attempt_time(response_timeout: Duration, attempts_before: u32) -> Duration {
+/// How long an attempt may take after so many that took too long.
+fn attempt_time(response_timeout: Duration, too_long: u32) -> Duration {
     let first = (response_timeout / 4).clamp(SHORTEST_ATTEMPT, LONGEST_FIRST_ATTEMPT);
-    first.saturating_mul(1 << attempts_before.min(16))
+    first.saturating_mul(1 << too_long.min(16))
 }
 
 fn indeterminate<T>() -> Result<T> {
@@ -57,14 +57,13 @@ impl RedisLimiter {
         };
         let in_flight = store.multi_acquires.enter().map_err(|_| Error::NoRuntime)?;
         let mut may_share = in_flight.is_one_of_many();
-        let mut attempts_before = 0;
+        let mut too_long = 0;
         // Where a search for what was granted goes on.
         let mut look_from = None;
         loop {
             let server_now = store.server_now(name, &mut attempts).await?;
-            let time = attempt_time(store.response_timeout, attempts_before);
+            let time = attempt_time(store.response_timeout, too_long);
             let time = time.min(attempts.remaining());
-            attempts_before += 1;
             let ends = Instant::now() + time;
             let now = store.clock.now();
             let attempt = Attempt {
@@ -82,15 +81,24 @@ impl RedisLimiter {
                 Some(self.send_alone(&call, rate_type, &args, now, ends).await)
             } else if std::mem::take(&mut may_share) {
                 let (keys, deadline) = (&self.keys, attempt.deadline);
-                store
-                    .multi_acquires
-                    .acquire(&in_flight, keys, rate_type, &call, ends, deadline)
-                    .await
+                let calls = &store.multi_acquires;
+                let shared = calls.acquire(&in_flight, keys, rate_type, &call, ends, deadline);
+                match shared.await {
+                    // The server refused it, or the call that it was in.
+                    Some(Err(Failure::Refused(_))) => {
+                        acquire.forget_attempt(attempt);
+                        continue;
+                    }
+                    result => result,
+                }
             } else {
                 let args = acquire_args(&call, None, rate_type, now, Some(attempt.deadline));
                 Some(self.send_alone(&call, rate_type, &args, now, ends).await)
             };
 
+            if let None | Some(Err(Failure::Lost(None))) = result {
+                too_long += 1;
+            }
             let Some(result) = result else {
                 // Nobody tells, so it may have run.
                 if attempts.remaining().is_zero() {
@@ -224,10 +232,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_attempt_takes_a_quarter_of_the_calls_time_and_each_other_twice_the_one_before() {
+    fn the_first_attempt_takes_a_quarter_of_the_calls_time_and_after_each_that_took_too_long_twice_that()
+     {
         let times = |response_timeout| {
             let response_timeout = Duration::from_millis(response_timeout);
-            [0, 1, 2].map(|before| attempt_time(response_timeout, before).as_millis())
+            [0, 1, 2].map(|too_long| attempt_time(response_timeout, too_long).as_millis())
         };
         assert_eq!(times(3_000), [750, 1_500, 3_000]);
         assert_eq!(times(150), [100, 200, 400]);

@@ -184,13 +184,12 @@ impl LimiterStore for RedisLimiter {
     fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone) {
         let limiter = Arc::clone(&self);
         self.store.background().spawn(async move {
-            match limiter.reclaim_call(&call).await {
-                Ok(_permits) => {}
-                Err(error) => tracing::warn!(
+            if let Err(error) = limiter.reclaim_call(&call).await {
+                tracing::warn!(
                     limiter = %limiter.keys.name,
                     %error,
                     "permits of a cancelled request come back only when their window has passed"
-                ),
+                );
             }
             on_done();
         });

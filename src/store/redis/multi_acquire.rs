@@ -8,8 +8,7 @@
 //! Each runtime has a batch of its own, so that nobody waits for another runtime to be polled.
 //!
 //! Only a decision is taken from such a call. Where the call was refused, as a whole or for one limiter, or its flusher
-//! was dropped, the acquire is sent again by itself, as one that may have run: then its error is its own. That holds
-//! behind a proxy too that has limiters on several servers and sends the call to one of them.
+//! was dropped, the acquire is sent again by itself: then its error is its own. That holds behind a proxy too that has limiters on several servers and sends the call to one of them.
 //!
 //! On a cluster the limiters lie in different slots, so there is no such call.
 
@@ -136,7 +135,8 @@ impl MultiAcquires {
         })
     }
 
-    /// Sends an acquire with others, and waits until its deadline at most. `None` where it is to be sent again by itself.
+    /// Sends an acquire with others, and waits until its deadline at most. `None` where it may have run or not. One that
+    /// the server refused did nothing, and is to be sent again by itself: the refusal may be for another one.
     pub(super) async fn acquire(
         &self,
         in_flight: &InFlight,
@@ -215,9 +215,8 @@ impl Sender {
         match sending.await {
             Ok(Value::Array(answers)) if answers.len() == entries.len() => {
                 for (entry, answer) in entries.into_iter().zip(answers) {
-                    if let Ok(answer) = answer.extract_error() {
-                        entry.answer(Ok(Sent { answer, now }));
-                    }
+                    let answer = answer.extract_error().map_err(Failure::Refused);
+                    entry.answer(answer.map(|answer| Sent { answer, now }));
                 }
             }
             // It came too late for all, or is none that the script makes.
@@ -227,13 +226,12 @@ impl Sender {
                     entry.answer(Ok(Sent { answer, now }));
                 }
             }
-            // For one of them, and it does not say which.
-            Err(Failure::Refused(error)) => {
-                if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
+            Err(failure) => {
+                if let Failure::Refused(error) = &failure
+                    && error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot)
+                {
                     self.is_spread.store(true, Ordering::Relaxed);
                 }
-            }
-            Err(failure) => {
                 for entry in entries {
                     entry.answer(Err(failure.clone()));
                 }

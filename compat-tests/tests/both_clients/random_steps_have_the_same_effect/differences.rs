@@ -1,7 +1,7 @@
 //! Where this crate differs on purpose, and what it does there: see the head of the file above.
 
 use compat_tests::redisson::Version;
-use redisson_rate_limiter::RateType;
+use redisson_rate_limiter::{RateType, State};
 
 use super::{
     UNIT,
@@ -90,9 +90,8 @@ fn expected_of_limiter(
     let (difference, outcome) = match step {
         Step::AvailablePermits => {
             keys = before.clone();
-            let permits = Outcome::Permits(limiter.settled().balance);
-            let is_lowered = permits != *java_outcome && limiter.is_lowered();
-            let difference = if is_lowered {
+            let permits = Outcome::Permits(limiter.settled().balance.max(0));
+            let difference = if permits != *java_outcome && limiter.is_lowered() {
                 D::LoweredRateSettles
             } else {
                 D::AvailablePermitsReads
@@ -103,12 +102,18 @@ fn expected_of_limiter(
             limiter.release((*permits).into(), &mut keys);
             (D::ReleaseTakesOldest, Outcome::Done)
         }
+        Step::UpdateRate(_, State::Keep) | Step::SetRateWith(_, State::Keep) => {
+            let lowered = java.limiter()?;
+            let left = lowered.rate - sum(&lowered.live());
+            let pool = keys.pool_mut(lowered.is_per_client);
+            match &mut pool.value {
+                Some(value) if left < 0 => value.holds = left,
+                _ => return None,
+            }
+            (D::LoweredRateSettles, java_outcome.clone())
+        }
         _ if !step.asks_for_permits() || *java_outcome == Outcome::PermitsExceedRate => {
             return None;
-        }
-        Step::TryAcquire(permits) | Step::TryAcquireAtOnce(permits) if limiter.is_lowered() => {
-            let outcome = limiter.acquire((*permits).into(), &mut keys);
-            (D::LoweredRateSettles, outcome)
         }
         _ if version == Version::V3_17_0 => {
             let lives = java.hash.as_ref()?.lives;
@@ -130,7 +135,7 @@ pub(super) struct Limited<'a> {
     pool: &'a Pool,
 }
 
-/// The permits left, once the grants that are over are back, and the live ones, at most as many as the rate leaves.
+/// The permits left, once the grants that are over are back, and the live ones.
 struct Settled {
     balance: i64,
     live: Vec<Grant>,
@@ -167,8 +172,7 @@ impl Limited<'_> {
 
     /// Whether more is in use than the rate has, because the rate was lowered.
     pub(super) fn is_lowered(&self) -> bool {
-        let all = self.pool.grants.iter().flat_map(|grants| &grants.holds);
-        self.value().is_some_and(|left| left + sum(all) > self.rate)
+        self.value().is_some_and(|left| left < 0)
     }
 
     pub(super) fn has_expired(&self) -> bool {
@@ -178,33 +182,19 @@ impl Limited<'_> {
 
     fn settled(&self) -> Settled {
         let mut live = self.live();
-        let left = self.value().unwrap_or(0).clamp(0, self.rate);
+        let left = self.value().unwrap_or(0).min(self.rate);
         // What is left beside more grants than that leaves room for was released by Redisson.
-        let excess = (sum(&live) + left - self.rate).clamp(0, left);
-        take_from_oldest(&mut live, excess);
-        let balance = (self.rate - sum(&live)).max(0);
+        let excess = sum(&live) + left - self.rate;
+        let most = if left < 0 { sum(&live) } else { left };
+        take_from_oldest(&mut live, excess.clamp(0, most));
+        let balance = self.rate - sum(&live);
         Settled { balance, live }
-    }
-
-    /// What an acquire makes of the keys, with the times to live that Redisson gave them.
-    fn acquire(&self, permits: i64, keys: &mut Keys) -> Outcome {
-        let Settled { balance, mut live } = self.settled();
-        let is_granted = permits <= balance;
-        if is_granted {
-            // Behind it are only those of a clock that is ahead.
-            let place = live.partition_point(|grant| grant.age >= 0);
-            live.insert(place, Grant { permits, age: 0 });
-        }
-        let left = balance - if is_granted { permits } else { 0 };
-        let pool = keys.pool_mut(self.is_per_client);
-        pool.hold(left, live);
-        Outcome::Is(is_granted)
     }
 
     fn release(&self, permits: i64, keys: &mut Keys) {
         let Settled { mut live, .. } = self.settled();
         take_from_oldest(&mut live, permits);
-        let left = (self.rate - sum(&live)).max(0);
+        let left = self.rate - sum(&live);
         keys.pool_mut(self.is_per_client).hold(left, live);
     }
 }

@@ -1,0 +1,118 @@
+//! What limiters in memory cost: bytes allocated for each idle key, and what is left of them once the keys have expired
+//! and other requests have come.
+//!
+//! `cargo run --release --example memory` prints the table of `docs/memory.md`.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::error;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redisson_rate_limiter::{
+    FixedWindow, LeakyBucket, Limiter, MemoryStore, PenaltyTokenBucket, QuotaBucket, Rate,
+    RedissonClient, SlidingLog, SlidingWindow, TokenBucket,
+};
+use tokio::time::advance;
+
+type Result<T> = std::result::Result<T, Box<dyn error::Error>>;
+
+const KEYS: usize = 200_000;
+const MINUTE: Duration = Duration::from_secs(60);
+
+const KINDS: [&str; 8] = [
+    "KeyedRateLimiter",
+    "FixedWindow",
+    "SlidingLog",
+    "SlidingWindow",
+    "TokenBucket",
+    "QuotaBucket",
+    "LeakyBucket",
+    "PenaltyTokenBucket",
+];
+
+fn limiter(client: &RedissonClient, kind: &str) -> Result<Box<dyn Limiter>> {
+    Ok(match kind {
+        "KeyedRateLimiter" => Box::new(client.keyed_rate_limiter("", Rate::overall(100, MINUTE))?),
+        "FixedWindow" => Box::new(client.limiter(FixedWindow::new(100, MINUTE))?),
+        "SlidingLog" => Box::new(client.limiter(SlidingLog::new(100, MINUTE))?),
+        "SlidingWindow" => Box::new(client.limiter(SlidingWindow::new(100, MINUTE, MINUTE / 6))?),
+        "TokenBucket" => Box::new(client.limiter(TokenBucket::new(100, 2))?),
+        "QuotaBucket" => Box::new(client.limiter(QuotaBucket::new(100, 100, MINUTE))?),
+        "LeakyBucket" => Box::new(client.limiter(LeakyBucket::new(99, 1, MINUTE / 100))?),
+        "PenaltyTokenBucket" => {
+            Box::new(client.limiter(PenaltyTokenBucket::new(100, 1, MINUTE / 100))?)
+        }
+        other => return Err(format!("no kind of limiter: {other}").into()),
+    })
+}
+
+#[tokio::main(flavor = "current_thread", start_paused = true)]
+async fn main() -> Result<()> {
+    print!("{}", table().await?);
+    Ok(())
+}
+
+async fn table() -> Result<String> {
+    let mut table = format!(
+        "| {KEYS} keys, one request each | bytes a key | MB | MB once expired |\n|---|---|---|---|\n"
+    );
+    for kind in KINDS {
+        table += &row(kind).await?;
+    }
+    Ok(table)
+}
+
+async fn row(kind: &str) -> Result<String> {
+    let store = MemoryStore::new();
+    let client = RedissonClient::builder().in_memory(&store);
+    let limiter = limiter(&client, kind)?;
+    let before = allocated();
+    for key in 0..KEYS {
+        limiter.decide(&format!("user:{key}"), 1).await?;
+    }
+    let used = allocated() - before;
+    advance(10 * MINUTE).await;
+    // Other requests, one a millisecond, for as long as a round of sweeping takes.
+    for _ in 0..2_000 {
+        limiter.decide("another", 1).await?;
+        advance(Duration::from_millis(1)).await;
+    }
+    let left = allocated() - before;
+    let megabytes = |bytes: usize| bytes as f64 / 1e6;
+    let each = (used + KEYS / 2) / KEYS;
+    let (used, left) = (megabytes(used), megabytes(left));
+    Ok(format!("| {kind} | {each} | {used:.0} | {left:.1} |\n"))
+}
+
+/// The system's allocator, counting.
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+fn allocated() -> usize {
+    ALLOCATED.load(Ordering::Relaxed)
+}
+
+// SAFETY: all is the system allocator's work; counting touches no memory of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps to what `alloc` asks of it.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the block is one of the system allocator's, as all are.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_figures_in_docs_are_those_that_it_prints() {
+    let table = table().await.unwrap();
+    let docs = include_str!("../docs/memory.md");
+    assert!(docs.contains(&table), "docs/memory.md should have\n{table}");
+}

@@ -1,0 +1,319 @@
+//! The name of a limiter's target: the limiter's prefix, which its developer chose, and the key of the request, which may be
+//! any text that a user chose.
+//!
+//! No two keys of one prefix share a key in Redis. Two things are needed for that, and both leave ordinary keys as they are:
+//!
+//! - A brace in a key is written `%7B` or `%7D`, so that it makes no hash tag. Text that reads like that already gets a `25`:
+//!   `%7B` is written `%257B`, `%257B` is written `%25257B`.
+//! - Where the name has a hash tag, which only the prefix, the name mapper or the start of a key without a prefix gives it,
+//!   the keys beside it are the name and a suffix. So a part of the key that reads like one of these suffixes gets a `%`
+//!   behind it: `{shop}:u:value` is written `{shop}:u:value%`. Other names stand in braces in front of a suffix, which sets
+//!   them apart.
+
+use std::borrow::Cow;
+
+use crate::keys::{ENDS, FEWEST_DIGITS, SEGMENTS};
+
+/// Writes the key behind the prefix. `maps_to_tag` tells whether the name mapper makes a name with a `{` of this one.
+pub(super) fn target_name(
+    prefix: &str,
+    key: &str,
+    maps_to_tag: impl FnOnce(&str) -> bool,
+) -> String {
+    let (tag, rest) = if prefix.is_empty() {
+        split_hash_tag(key)
+    } else {
+        ("", key)
+    };
+    let rest = without_braces(rest);
+    if !tag.is_empty() && rest.chars().all(|char| char == '%') {
+        // The keys beside the name `a` begin with `{a}`.
+        return format!("{tag}{rest}%");
+    }
+    let name = [prefix, tag, &rest].concat();
+    match without_suffixes(&rest) {
+        Cow::Owned(rest) if !tag.is_empty() || maps_to_tag(&name) => [prefix, tag, &rest].concat(),
+        _ => name,
+    }
+}
+
+/// The hash tag with its braces that the key begins with, empty where it has none, and the rest.
+fn split_hash_tag(key: &str) -> (&str, &str) {
+    let Some(end) = key.strip_prefix('{').and_then(|inner| inner.find('}')) else {
+        return ("", key);
+    };
+    let (tag, rest) = key.split_at(end + 2);
+    if end == 0 || tag[1..].contains('{') {
+        return ("", key);
+    }
+    (tag, rest)
+}
+
+/// The key with each brace written in percent, so that it has none.
+fn without_braces(key: &str) -> Cow<'_, str> {
+    if !key.contains(['{', '}', '%']) {
+        return Cow::Borrowed(key);
+    }
+    let mut written = String::with_capacity(key.len() + 8);
+    for (place, char) in key.char_indices() {
+        match char {
+            '{' => written.push_str("%7B"),
+            '}' => written.push_str("%7D"),
+            '%' if reads_like_a_brace(&key[place + 1..]) => written.push_str("%25"),
+            other => written.push(other),
+        }
+    }
+    Cow::Owned(written)
+}
+
+/// Whether what follows a `%` makes a written brace of it, or one that was written again.
+fn reads_like_a_brace(mut rest: &str) -> bool {
+    while let Some(shorter) = rest.strip_prefix("25") {
+        rest = shorter;
+    }
+    rest.starts_with("7B") || rest.starts_with("7D")
+}
+
+/// The key with a `%` behind each part that reads like a suffix: behind one more where it has some already.
+fn without_suffixes(key: &str) -> Cow<'_, str> {
+    let mut written = String::new();
+    let mut rest = key;
+    while let Some(length) = until_behind_a_suffix(rest) {
+        let (done, next) = rest.split_at(length);
+        written.push_str(done);
+        written.push('%');
+        rest = next;
+    }
+    if written.is_empty() {
+        return Cow::Borrowed(key);
+    }
+    written.push_str(rest);
+    Cow::Owned(written)
+}
+
+/// Up to where the first part goes that reads like a suffix, with the `%` behind it.
+fn until_behind_a_suffix(key: &str) -> Option<usize> {
+    let segment = key.match_indices(':').find_map(|(place, _)| {
+        let from_here = &key[place..];
+        let segment = SEGMENTS.iter().find(|it| from_here.starts_with(**it))?;
+        let behind = from_here[segment.len()..].trim_start_matches('%');
+        let is_whole = behind.is_empty() || behind.starts_with(':');
+        is_whole.then_some(key.len() - behind.len())
+    });
+    segment.or_else(|| {
+        let text = key.trim_end_matches('%');
+        let before_digits = text.trim_end_matches(|char: char| char.is_ascii_digit());
+        let has_time = text.len() - before_digits.len() >= FEWEST_DIGITS;
+        let has_end = (has_time && before_digits.ends_with('-'))
+            || ENDS.iter().any(|end| text.ends_with(end));
+        has_end.then_some(key.len())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::super::algorithm::{AnyModel, Sealed};
+    use super::super::call::Target;
+    use super::super::shared_rate::SharedRate;
+    use super::super::{
+        FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingLog, SlidingWindow,
+        TokenBucket,
+    };
+    use super::*;
+    use crate::keys::beside;
+
+    fn name(prefix: &str, key: &str) -> String {
+        target_name(prefix, key, |name| name.contains('{'))
+    }
+
+    #[test]
+    fn ordinary_keys_keep_their_names() {
+        for key in [
+            "",
+            "alice",
+            "rate:limit:123:/orders?a=%20b&c=100%25",
+            "token_bucket:user:123:api_a",
+            "user%3A1:2001%3Adb8%3A%3A1",
+            "550e8400-e29b-41d4-a716-446655440000",
+            "u:value",
+            "u-lock",
+            "ünï:日本",
+        ] {
+            assert_eq!(name("", key), key);
+            assert_eq!(name("p:", key), format!("p:{key}"));
+        }
+        for key in [
+            "{shop}:alice",
+            "{shop}alice",
+            "{shop}:user-123",
+            "{shop}:550e8400-e29b-41d4-a716-446655440000",
+            "{shop}:valued",
+            "{shop}:value-1",
+            "{shop}:last",
+        ] {
+            assert_eq!(name("", key), key);
+        }
+        assert_eq!(name("limit:{shop}:", "alice"), "limit:{shop}:alice");
+        assert_eq!(name("{shop}:permits:", "alice"), "{shop}:permits:alice");
+    }
+
+    #[test]
+    fn a_brace_makes_no_hash_tag_save_at_the_start_of_a_key_without_a_prefix() {
+        for (prefix, key, expected) in [
+            ("", "u{1", "u%7B1"),
+            ("", "u{1}", "u%7B1%7D"),
+            ("", "{}u", "%7B%7Du"),
+            ("", "{a{b}u", "%7Ba%7Bb%7Du"),
+            ("", "{u", "%7Bu"),
+            ("", "{a}{b}", "{a}%7Bb%7D"),
+            ("", "{a}", "{a}%"),
+            ("", "{a}%", "{a}%%"),
+            ("p:", "{a}b", "p:%7Ba%7Db"),
+            ("{s}:", "{a}b", "{s}:%7Ba%7Db"),
+            ("", "u%7B1", "u%257B1"),
+            ("", "u%257D1", "u%25257D1"),
+            ("", "%{", "%%7B"),
+        ] {
+            assert_eq!(name(prefix, key), expected);
+        }
+    }
+
+    #[test]
+    fn in_a_name_with_a_hash_tag_what_reads_like_a_suffix_is_marked() {
+        for (key, expected) in [
+            (":value", ":value%"),
+            ("u:value", "u:value%"),
+            ("u:value%", "u:value%%"),
+            ("u:permits:client", "u:permits%:client"),
+            ("u:value:permits", "u:value%:permits%"),
+            ("u-st", "u-st%"),
+            ("u-lock", "u-lock%"),
+            ("u-window%", "u-window%%"),
+            ("u-1700000000000", "u-1700000000000%"),
+            ("u-170000000000", "u-170000000000"),
+        ] {
+            assert_eq!(name("{s}:", key), format!("{{s}}:{expected}"));
+            assert_eq!(name("", &format!("{{s}}{key}")), format!("{{s}}{expected}"));
+        }
+        let mapped = target_name("", "u:value", |_| true);
+        assert_eq!(mapped, "u:value%");
+    }
+
+    /// Every algorithm, with all the keys that it may have.
+    fn algorithms(client: &str) -> Vec<Arc<dyn AnyModel>> {
+        let second = Duration::from_secs(1);
+        let window = FixedWindow::new(1, second);
+        vec![
+            SharedRate::as_it_is(client).algorithm().0,
+            Sealed::after(&FixedWindow::new(1, 2 * second), &window)
+                .0
+                .algorithm()
+                .0,
+            SlidingLog::new(1, second).algorithm().0,
+            SlidingWindow::new(1, second, second).algorithm().0,
+            TokenBucket::new(1, 1).algorithm().0,
+            QuotaBucket::new(1, 1, second).algorithm().0,
+            LeakyBucket::new(1, 1, second).algorithm().0,
+            PenaltyTokenBucket::new(1, 1, second).algorithm().0,
+        ]
+    }
+
+    /// All that any limiter may write for a target.
+    fn redis_keys(name: &str, clients: &[String]) -> HashSet<String> {
+        let mut keys = HashSet::new();
+        for client in clients {
+            for model in algorithms(client) {
+                let target = Target {
+                    model,
+                    key: name.to_owned(),
+                    penalty: Some(1),
+                };
+                keys.extend(target.all_keys());
+            }
+        }
+        keys.remove(&beside(name, "-")); // what the counters' names begin with
+        for end in [1_000_000_000_000_i64, 1_700_000_000_000, 1 << 52] {
+            keys.insert(beside(name, &format!("-{end}")));
+        }
+        keys
+    }
+
+    const PARTS: [&str; 24] = [
+        "u",
+        "{",
+        "}",
+        "{a}",
+        "%",
+        "7B",
+        "7D",
+        "25",
+        "%7B",
+        ":",
+        ":value",
+        ":permits",
+        "value",
+        "-",
+        "-st",
+        "-lock",
+        "-window",
+        "-1700000000000",
+        "1000000000000",
+        ":value:c",
+        "c",
+        "é",
+        "-st:value:c",
+        "\0",
+    ];
+
+    const PREFIXES: [&str; 9] = [
+        "",
+        "p:",
+        "{s}:",
+        "{s}",
+        "s{",
+        "a}",
+        ":value",
+        "{s}:permits:",
+        "{}",
+    ];
+
+    fn keys() -> impl Strategy<Value = String> {
+        let parts = prop::collection::vec(prop::sample::select(&PARTS), 0..6);
+        parts.prop_map(|parts| parts.concat())
+    }
+
+    #[test]
+    fn two_targets_of_a_prefix_share_no_key_whatever_they_hold() {
+        let clients = [
+            "c",
+            "550e8400-e29b-41d4-a716-446655440000",
+            "u:value:c",
+            "-st",
+            "}",
+        ];
+        let clients = clients.map(str::to_owned);
+        // Either two keys, or one and what its own keys begin with.
+        let pair = (keys(), keys(), keys())
+            .prop_map(|(start, one, other)| (format!("{start}{one}"), format!("{start}{other}")));
+        let case = (prop::sample::select(&PREFIXES), pair);
+        let config = ProptestConfig {
+            cases: 20_000,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        };
+        proptest!(config, |((prefix, (one, other)) in case)| {
+            prop_assume!(one != other);
+            let [one, other] = [one, other].map(|key| name(prefix, &key));
+            prop_assume!(!one.is_empty() && !other.is_empty()); // no target at all
+            let [ones, others] = [&one, &other].map(|name| redis_keys(name, &clients));
+            let shared: Vec<_> = ones.intersection(&others).collect();
+            prop_assert!(shared.is_empty(), "{one:?} and {other:?} share {shared:?}");
+        });
+    }
+}

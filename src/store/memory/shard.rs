@@ -1,0 +1,92 @@
+//! A part of a store's limiters, by their names.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::limiter::Limiter;
+
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    /// Each has a place, so that sweeping can stop and go on later.
+    by_name: IndexMap<Box<str>, Arc<Limiter>>,
+    /// The places from here on have been swept in this round.
+    swept_from: usize,
+}
+
+/// A map with more room than this for each of its limiters gives it back.
+const MOST_ROOM: usize = 4;
+/// So much room is not worth giving back.
+const LITTLE_ROOM: usize = 64;
+/// So many places are swept for each new limiter: more than one, so that a flood of new names does not outrun it.
+const SWEPT_FOR_A_NEW_ONE: usize = 2;
+
+impl Shard {
+    /// The limiter of this name, made where there is none.
+    pub(super) fn limiter(&mut self, name: &str, server: i64) -> Arc<Limiter> {
+        if let Some(limiter) = self.by_name.get(name) {
+            return Arc::clone(limiter);
+        }
+        self.sweep(SWEPT_FOR_A_NEW_ONE, server);
+        if self.is_round_over() {
+            self.start_round();
+        }
+        let limiter = Arc::new(Limiter::new());
+        self.by_name.insert(name.into(), Arc::clone(&limiter));
+        limiter
+    }
+
+    /// Looks at so many limiters of the round, and drops those that hold nothing any more and that nobody has. Tells at how
+    /// many it looked.
+    pub(super) fn sweep(&mut self, most: usize, server: i64) -> usize {
+        let from = self.swept_from.min(self.by_name.len());
+        let to = from.saturating_sub(most);
+        for place in (to..from).rev() {
+            let gone = self
+                .by_name
+                .get_index_mut(place)
+                .is_some_and(|(_, limiter)| {
+                    // Only this map hands out more, so what nobody has stays so.
+                    Arc::get_mut(limiter).is_some_and(|limiter| limiter.is_gone(server))
+                });
+            if gone {
+                // The last one, which was swept, takes the place.
+                self.by_name.swap_remove_index(place);
+            }
+        }
+        self.swept_from = to;
+        from - to
+    }
+
+    pub(super) fn is_round_over(&self) -> bool {
+        self.swept_from == 0
+    }
+
+    /// Begins a round, with all that is here now.
+    pub(super) fn start_round(&mut self) {
+        self.swept_from = self.by_name.len();
+    }
+
+    pub(super) fn give_back_room(&mut self) {
+        if self.by_name.capacity() > LITTLE_ROOM.max(self.by_name.len() * MOST_ROOM) {
+            self.by_name.shrink_to(self.by_name.len() * 2);
+        }
+    }
+
+    /// Drops all that is gone, and the room that it took.
+    pub(super) fn shrink(&mut self, server: i64) {
+        self.swept_from = self.by_name.len();
+        self.sweep(usize::MAX, server);
+        self.by_name.shrink_to_fit();
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.by_name.capacity()
+    }
+}

@@ -1,0 +1,257 @@
+//! Attempts of a call on a server: what an attempt finds of those before it, what is given back for a caller that is gone,
+//! and the limiter's set-up in the same call.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tokio::time::Instant;
+
+use super::failure::Failure;
+use super::limiter::RedisLimiter;
+use super::*;
+use crate::model::{Acquire, Answer, Requests, SetUp, Settings};
+use crate::permit;
+use crate::rate::RateType;
+use crate::store::AcquireCall;
+use crate::store::acquire_call::Attempt;
+use crate::support::Server;
+
+const HOUR: i64 = 3_600_000;
+
+struct OnServer {
+    _server: Server,
+    raw: MultiplexedConnection,
+    limiter: Arc<RedisLimiter>,
+}
+
+impl OnServer {
+    /// A limiter of 10,000 an hour.
+    async fn start() -> Self {
+        let mut on_server = Self::without_limiter().await;
+        on_server
+            .run(&[
+                "HSET", "l", "rate", "10000", "interval", "3600000", "type", "0",
+            ])
+            .await;
+        on_server
+    }
+
+    async fn without_limiter() -> Self {
+        let server = Server::start();
+        let raw = server.connection().await;
+        let response_timeout = Duration::from_millis(2_000);
+        let store = RedisStore::over(raw.clone(), Clock::server(), response_timeout);
+        Self {
+            _server: server,
+            raw,
+            limiter: Arc::new(RedisLimiter::new(store, Keys::new("l", "client"))),
+        }
+    }
+
+    async fn run(&mut self, command: &[&str]) -> Value {
+        let mut all = redis::Cmd::new();
+        all.arg(command).query_async(&mut self.raw).await.unwrap()
+    }
+
+    async fn number(&mut self, command: &[&str]) -> i64 {
+        from_redis_value(self.run(command).await).unwrap()
+    }
+
+    async fn now(&mut self) -> i64 {
+        let (seconds, micros): (i64, i64) = from_redis_value(self.run(&["TIME"]).await).unwrap();
+        seconds * 1000 + micros / 1000
+    }
+
+    /// Adds so many grants of one permit, the first at `from`, each `step` ms after the one before.
+    async fn fill(&mut self, from: i64, step: i64, grants: i64) {
+        let script = "for i = 0, tonumber(ARGV[3]) - 1 do
+            local member = struct.pack('<Bc0I', 16, string.format('%016d', i), 1)
+            redis.call('zadd', KEYS[1], string.format('%d', ARGV[1] + i * ARGV[2]), member)
+        end";
+        let args = [from, step, grants].map(|number| number.to_string());
+        self.run(&[
+            "EVAL",
+            script,
+            "1",
+            "{l}:permits",
+            &args[0],
+            &args[1],
+            &args[2],
+        ])
+        .await;
+    }
+
+    async fn acquire(&self, call: &AcquireCall) -> Result<Answer> {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        self.limiter.acquire_call(call, deadline).await
+    }
+}
+
+/// A list of which a part was granted in an attempt that can have been scored from `from` on.
+async fn granted_in_part(on_server: &mut OnServer, from: i64, score: i64) -> AcquireCall {
+    let call = AcquireCall::new(Requests::plain([3, 2].into_iter()));
+    let mut add = redis::cmd("ZADD");
+    add.arg("{l}:permits")
+        .arg(score)
+        .arg(&permit::encode(&call.id, 3)[..]);
+    add.exec_async(&mut on_server.raw).await.unwrap();
+    let deadline = on_server.now().await - 1;
+    call.note_attempt(Attempt { deadline, from });
+    call
+}
+
+#[tokio::test]
+async fn what_an_attempt_was_granted_is_found_among_more_grants_than_one_call_reads() {
+    for (step, last) in [(1, 2_600), (0, 0)] {
+        let mut on_server = OnServer::start().await;
+        let from = on_server.now().await - 5_000;
+        on_server.fill(from, step, 2_600).await;
+        let call = granted_in_part(&mut on_server, from, from + last).await;
+        let answer = on_server.acquire(&call).await.unwrap();
+        assert!(answer.found, "{step}");
+        assert_eq!((answer.balance, answer.score), (3, from + last), "{step}");
+        assert_eq!(on_server.number(&["ZCARD", "{l}:permits"]).await, 2_601);
+    }
+}
+
+#[tokio::test]
+async fn where_no_attempt_was_granted_among_many_grants_the_next_one_decides() {
+    for step in [0, 1] {
+        let mut on_server = OnServer::start().await;
+        let from = on_server.now().await - 5_000;
+        on_server.fill(from, step, 2_600).await;
+        let call = AcquireCall::new(Requests::one(3));
+        call.note_attempt(Attempt {
+            deadline: from + 3_000,
+            from,
+        });
+        let answer = on_server.acquire(&call).await.unwrap();
+        assert!(!answer.found);
+        assert_eq!(answer.balance, 10_000 - 2_600);
+        assert_eq!(on_server.number(&["GET", "{l}:value"]).await, 7_397);
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_does_not_decide_before_the_deadline_of_those_before_it() {
+    let mut on_server = OnServer::start().await;
+    let call = AcquireCall::new(Requests::one(3));
+    let deadline = on_server.now().await + 150;
+    let from = deadline - 1_000;
+    call.note_attempt(Attempt { deadline, from });
+    let answer = on_server.acquire(&call).await.unwrap();
+    assert!(!answer.found && answer.score > deadline, "{answer:?}");
+}
+
+#[tokio::test]
+async fn what_a_call_took_is_given_back_once_and_not_before_its_attempts_have_passed() {
+    let mut on_server = OnServer::start().await;
+    let call = AcquireCall::new(Requests::plain([3, 2].into_iter()));
+    on_server.acquire(&call).await.unwrap();
+    assert_eq!(on_server.number(&["GET", "{l}:value"]).await, 9_995);
+    on_server.run(&["ZADD", "{l}:permits", "0", "x"]).await; // a malformed one is none of it
+    assert_eq!(on_server.limiter.reclaim_call(&call).await.unwrap(), 5);
+    assert!(on_server.now().await > call.attempts_made().unwrap().deadline);
+    assert_eq!(on_server.number(&["GET", "{l}:value"]).await, 10_000);
+    assert_eq!(on_server.limiter.reclaim_call(&call).await.unwrap(), 0);
+    assert_eq!(on_server.number(&["GET", "{l}:value"]).await, 10_000);
+}
+
+#[tokio::test]
+async fn what_somebody_else_has_claimed_is_not_given_back() {
+    let mut on_server = OnServer::start().await;
+    let call = AcquireCall::new(Requests::one(3));
+    on_server.acquire(&call).await.unwrap();
+    assert!(call.claim());
+    assert_eq!(on_server.limiter.reclaim_call(&call).await.unwrap(), 0);
+    assert_eq!(on_server.number(&["GET", "{l}:value"]).await, 9_997);
+}
+
+#[tokio::test]
+async fn of_a_call_that_was_never_sent_nothing_is_given_back() {
+    let on_server = OnServer::without_limiter().await;
+    let call = AcquireCall::new(Requests::one(3));
+    assert_eq!(on_server.limiter.reclaim_call(&call).await.unwrap(), 0);
+    // Nor where the limiter is gone.
+    call.note_attempt(Attempt {
+        deadline: 1,
+        from: 0,
+    });
+    assert_eq!(on_server.limiter.reclaim_call(&call).await.unwrap(), 0);
+}
+
+fn set_up(rate: i64, rate_type: RateType) -> Option<SetUp> {
+    Some(SetUp {
+        settings: Settings {
+            rate,
+            interval: HOUR,
+            rate_type,
+            keep_alive: HOUR,
+        },
+        keep_alive_counts: true,
+    })
+}
+
+#[tokio::test]
+async fn a_call_creates_its_limiter_changes_its_rate_and_resets_it_where_the_type_changes() {
+    let mut on_server = OnServer::without_limiter().await;
+    on_server.run(&["SET", "{l}:value", "77"]).await; // left by an earlier limiter
+    let (overall, per_client) = (RateType::Overall, RateType::PerClient);
+    for (rate, rate_type, value, left) in [
+        (10, overall, "{l}:value", 7),
+        (10, overall, "{l}:value", 4),
+        (5, overall, "{l}:value", -1),
+        (9, per_client, "{l}:value:client", 6),
+        (9, overall, "{l}:value", 6),
+    ] {
+        let call = AcquireCall::new(Requests::one(3)).with_set_up(set_up(rate, rate_type));
+        on_server.acquire(&call).await.unwrap();
+        assert_eq!(
+            on_server.number(&["GET", value]).await,
+            left,
+            "{rate} {rate_type:?}"
+        );
+        assert_eq!(on_server.number(&["HGET", "l", "rate"]).await, rate);
+        let keys = on_server.number(&["DBSIZE"]).await;
+        assert_eq!(keys, 3, "{rate} {rate_type:?}");
+        for key in ["l", value] {
+            assert!(on_server.number(&["PTTL", key]).await > 0, "{key}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_denial_tells_when_the_limiter_expires_before_it_is_worth_asking_again() {
+    for (permits, lives) in [(vec![5, 5], None), (vec![5, 6], Some(HOUR))] {
+        let on_server = OnServer::without_limiter().await;
+        let call = AcquireCall::new(Requests::plain(permits.into_iter()));
+        let call = call.with_set_up(set_up(10, RateType::Overall));
+        assert_eq!(on_server.acquire(&call).await.unwrap().lives, lives);
+    }
+}
+
+#[tokio::test]
+async fn an_acquire_that_a_shared_call_refused_did_nothing_so_that_its_next_attempt_need_not_wait()
+{
+    let on_server = OnServer::without_limiter().await;
+    let limiter = &on_server.limiter;
+    let call = Acquire {
+        random: [1; 16],
+        summed_rate: None,
+        requests: Requests::one(1),
+        newer_than: None,
+        set_up: None,
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let (calls, keys) = (&limiter.store.multi_acquires, &limiter.keys);
+    let in_flight = calls.enter().unwrap();
+    let asked = calls.acquire(
+        &in_flight,
+        keys,
+        RateType::Overall,
+        &call,
+        deadline,
+        1 << 52,
+    );
+    assert!(matches!(asked.await, Some(Err(Failure::Refused(_)))));
+}

@@ -1,0 +1,141 @@
+//! Keys that a user chose: whatever they hold, each has a limiter of its own.
+
+use std::time::Duration;
+
+use redisson_rate_limiter::{
+    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
+    RRateLimiter, Rate, RedissonClient, SlidingLog, SlidingWindow, TokenBucket,
+};
+
+use crate::fixture::{Fixture, HOUR, passed};
+
+/// Keys of which one names what another one writes, where they are taken as they are.
+const KEYS: [&str; 34] = [
+    "u{1",
+    "u{1:value",
+    "u{1:permits",
+    "u{1:value:client",
+    "u{1:permits:client",
+    "u{1-st",
+    "u{1-lock",
+    "u{1-window",
+    "u{1-3600999",
+    "{u}",
+    "{u}:value",
+    "{u}:permits:client",
+    "{u}-st",
+    "{u}-lock",
+    "{u}-window",
+    "{u}%",
+    "{u}:value%",
+    "u",
+    "u:value",
+    "u:permits",
+    "u:permits:client",
+    "u-lock",
+    "u-st",
+    "u%7B1",
+    "u%257B1",
+    "u}1",
+    "{",
+    "}",
+    "{}",
+    "%",
+    ":value",
+    ":value:client",
+    "ü{ñ",
+    "ü{ñ:value",
+];
+
+/// A limiter of each kind that grants this much at once and no more.
+fn by_kind(client: &RedissonClient, prefix: &str) -> Vec<(&'static str, u32, Box<dyn Limiter>)> {
+    fn by<P: Policy>(client: &RedissonClient, prefix: &str, policy: P) -> Box<dyn Limiter> {
+        let limiter = client.limiter(policy).unwrap();
+        let limiter = limiter.prefix(prefix).penalty(Duration::from_secs(60));
+        Box::new(limiter.unwrap())
+    }
+    let leaky = LeakyBucket::new(1, 1, HOUR);
+    let penalty = PenaltyTokenBucket::new(1, 1, HOUR);
+    let keyed = client.keyed_rate_limiter(prefix, Rate::per_client(1, HOUR));
+    vec![
+        ("fixed", 1, by(client, prefix, FixedWindow::new(1, HOUR))),
+        ("log", 1, by(client, prefix, SlidingLog::new(1, HOUR))),
+        (
+            "window",
+            1,
+            by(client, prefix, SlidingWindow::new(1, HOUR, HOUR)),
+        ),
+        (
+            "tokens",
+            3600,
+            by(client, prefix, TokenBucket::new(3600, 1)),
+        ),
+        ("quota", 1, by(client, prefix, QuotaBucket::new(1, 1, HOUR))),
+        ("leaky", 2, by(client, prefix, leaky)),
+        ("penalty", 1, by(client, prefix, penalty)),
+        ("keyed", 1, Box::new(keyed.unwrap())),
+    ]
+}
+
+pub async fn no_two_keys_share_state_whatever_they_hold(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let kinds: Vec<_> = by_kind(&client, "").iter().map(|kind| kind.0).collect();
+    for (place, kind) in kinds.into_iter().enumerate() {
+        let own = format!("{}-{kind}", fixture.name());
+        for prefix in [
+            format!("{own}:"),
+            format!("{{{own}}}:"),
+            format!("{{{own}}}"),
+        ] {
+            let (_, cost, limiter) = by_kind(&client, &prefix).swap_remove(place);
+            for key in KEYS {
+                let decision = limiter.decide(key, cost).await;
+                let is_granted = decision.as_ref().is_ok_and(Decision::is_granted);
+                assert!(is_granted, "{prefix} {key}: {decision:?}");
+            }
+            for key in KEYS {
+                let decision = limiter.decide(key, 1).await;
+                let is_denied = decision.as_ref().is_ok_and(|it| !it.is_granted());
+                assert!(is_denied, "{prefix} {key}: {decision:?}");
+            }
+        }
+    }
+}
+
+pub async fn a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_else(
+    fixture: Fixture,
+) {
+    let client = fixture.client("client").await;
+    let tag = format!("{{{}}}", fixture.name());
+    let one = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let other = client.limiter(TokenBucket::new(1, 1)).unwrap();
+    let shares = [
+        one.share(&format!("{tag}:one"), 1).unwrap(),
+        other.share(&format!("{tag}:other{{1"), 1).unwrap(),
+    ];
+    assert!(client.decide_all(shares).await.unwrap().is_granted());
+    for key in [format!("{tag}:one{{1"), format!("{tag}:one{{1:value"), tag] {
+        assert!(passed(&one, &key, 1).await, "{key}");
+        assert!(!passed(&one, &key, 1).await, "{key}");
+    }
+}
+
+pub async fn a_keys_limiter_is_the_one_that_decided(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    for prefix in [
+        format!("{}:", fixture.name()),
+        format!("{{{}}}:", fixture.name()),
+    ] {
+        let keyed = client
+            .keyed_rate_limiter(&prefix, Rate::overall(3, HOUR))
+            .unwrap();
+        for key in KEYS {
+            assert!(passed(&keyed, key, 1).await);
+            assert_eq!(
+                keyed.limiter(key).available_permits().await.unwrap(),
+                2,
+                "{key}"
+            );
+        }
+    }
+}

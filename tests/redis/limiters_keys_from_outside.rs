@@ -1,0 +1,86 @@
+//! The names of targets in Redis: ordinary keys as they are, others so that no two meet.
+
+use redisson_rate_limiter::{FixedWindow, Limiter, RRateLimiter, Rate};
+
+use crate::keys;
+use crate::stage::{HOUR, Stage};
+
+#[tokio::test]
+async fn ordinary_keys_stand_as_they_are_and_what_could_be_mistaken_is_marked() {
+    let mut stage = Stage::set().await;
+    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let plain = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let tagged = plain.clone().prefix("{shop}:");
+    for (limiter, key, name) in [
+        (&plain, "rate:limit:123:/a%20b", "rate:limit:123:/a%20b"),
+        (&plain, "{shop}:alice", "{shop}:alice"),
+        (&plain, "u:value", "u:value"),
+        (&plain, "u{1", "u%7B1"),
+        (&plain, "u%7B1", "u%257B1"),
+        (&plain, "user:{shop}:alice", "user:%7Bshop%7D:alice"),
+        (&tagged, "bob", "{shop}:bob"),
+        (&tagged, "user-123", "{shop}:user-123"),
+        (&tagged, "u:value", "{shop}:u:value%"),
+        (&tagged, "{x}", "{shop}:%7Bx%7D"),
+    ] {
+        stage.run(&["FLUSHALL"]).await;
+        assert!(limiter.decide(key, 1).await.unwrap().is_granted());
+        assert_eq!(keys::names(&mut stage.raw).await, [name]);
+    }
+}
+
+#[tokio::test]
+async fn a_keyed_limiters_keys_are_redissons_of_prefix_and_key() {
+    let mut stage = Stage::set().await;
+    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    for (prefix, key, names) in [
+        (
+            "limit:",
+            "testLock997",
+            [
+                "limit:testLock997",
+                "{limit:testLock997}:permits",
+                "{limit:testLock997}:value",
+            ],
+        ),
+        (
+            "{shop}:",
+            "alice",
+            ["{shop}:alice", "{shop}:alice:permits", "{shop}:alice:value"],
+        ),
+        (
+            "limit:",
+            "{alice",
+            [
+                "limit:%7Balice",
+                "{limit:%7Balice}:permits",
+                "{limit:%7Balice}:value",
+            ],
+        ),
+    ] {
+        stage.run(&["FLUSHALL"]).await;
+        let keyed = client.keyed_rate_limiter(prefix, Rate::overall(1, HOUR));
+        assert!(keyed.unwrap().decide(key, 1).await.unwrap().is_granted());
+        let mut found = keys::names(&mut stage.raw).await;
+        found.sort_unstable();
+        let mut names = names.map(str::to_owned);
+        names.sort_unstable();
+        assert_eq!(found, names);
+    }
+}
+
+#[tokio::test]
+async fn with_a_mapper_that_makes_a_hash_tag_what_could_be_mistaken_is_marked_too() {
+    let stage = Stage::set().await;
+    let builder = stage
+        .builder()
+        .name_mapper(|name| format!("{{app}}:{name}"));
+    let client = builder.connect(&stage.server.url()).await.unwrap();
+    let keyed = client
+        .keyed_rate_limiter("", Rate::overall(1, HOUR))
+        .unwrap();
+    for key in ["u", "u:value", "u:permits", "u:value:client"] {
+        assert!(keyed.decide(key, 1).await.unwrap().is_granted(), "{key}");
+        assert!(!keyed.limiter(key).try_acquire(1).await.unwrap(), "{key}");
+    }
+}
