@@ -14,9 +14,9 @@ local rate, interval, limiter_type, keep_alive = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 redis.call('hset', name, 'rate', rate, 'interval', interval, 'type', limiter_type, 'keepAliveTime', keep_alive)
 if limiter_type == '1' then
-  redis.call('del', client_value, client_permits)
+  redis.call('unlink', client_value, client_permits)
 else
-  redis.call('del', value, permits)
+  redis.call('unlink', value, permits)
 end
 if keep_alive ~= '0' then
   redis.call('pexpire', name, keep_alive)

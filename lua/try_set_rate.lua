@@ -18,7 +18,7 @@ redis.call('hsetnx', name, 'interval', interval)
 redis.call('hsetnx', name, 'keepAliveTime', keep_alive)
 local was_set = redis.call('hsetnx', name, 'type', limiter_type)
 if is_new then
-  redis.call('del', value, client_value, permits, client_permits)
+  redis.call('unlink', value, client_value, permits, client_permits)
 end
 if was_set == 1 and keep_alive ~= '0' then
   redis.call('pexpire', name, keep_alive)

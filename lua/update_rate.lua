@@ -37,12 +37,12 @@ end
 
 redis.call('hset', name, 'rate', rate, 'interval', interval, 'type', limiter_type, 'keepAliveTime', keep_alive)
 if type_before and type_before ~= limiter_type then
-  redis.call('del', value, client_value, permits, client_permits)
+  redis.call('unlink', value, client_value, permits, client_permits)
 elseif keep_state then
   redis.call('zremrangebyscore', limiter.permits_key, '-inf', horizon)
   redis.call('set', limiter.value_key, books.digits(rate - used))
 else
-  redis.call('del', limiter.value_key, limiter.permits_key)
+  redis.call('unlink', limiter.value_key, limiter.permits_key)
 end
 books.renew(limiter)
 return 1

@@ -199,7 +199,7 @@ local function bookkeeping()
     redis.call('hset', limiter.name, 'rate', digits(limiter.rate), 'interval', digits(limiter.interval),
       'type', digits(limiter.rate_type), 'keepAliveTime', digits(limiter.keep_alive))
     if limiter.starts_afresh then
-      redis.call('del', ...)
+      redis.call('unlink', ...)
     end
   end
 

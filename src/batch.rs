@@ -243,20 +243,17 @@ impl<C: Calls> Batcher<C> {
         }
         Some(answer)
     }
+}
 
-    /// Notes that a request of a call in flight has no caller any more.
-    fn leave(&self, key: &FlightKey<C>, number: u64) {
-        let abandoned = self.change(key, |flight| {
-            let in_flight = flight.in_flight.as_mut()?;
-            if !(in_flight.first_number..in_flight.end_number).contains(&number) {
-                return None;
-            }
-            in_flight.live -= 1;
-            (in_flight.live == 0).then(|| in_flight.call.clone())
-        });
-        if let Some(call) = abandoned.flatten() {
-            self.calls.abandon(&call);
+impl<C: Calls> Flight<C> {
+    /// Notes that a request has no caller any more. Returns the call in flight where nobody waits for it now.
+    fn leave(&mut self, number: u64) -> Option<C::Call> {
+        let in_flight = self.in_flight.as_mut()?;
+        if !(in_flight.first_number..in_flight.end_number).contains(&number) {
+            return None;
         }
+        in_flight.live -= 1;
+        (in_flight.live == 0).then(|| in_flight.call.clone())
     }
 }
 
@@ -285,11 +282,25 @@ impl<C: Calls> Drop for Ticket<C> {
         if self.receiver.is_terminated() {
             return;
         }
+        let batcher = Arc::clone(&self.batcher);
+        // The receiver closes under the lock: a call that is composed now counts it as a caller, or leaves it out.
+        let mut flights = batcher.flights();
         self.receiver.close();
         match self.receiver.try_recv() {
-            Ok(Ok(answer)) => self.batcher.calls.unclaimed(vec![answer]),
-            Ok(Err(_)) => {}
-            Err(_) => self.batcher.leave(&self.flight_key, self.number),
+            Ok(answer) => {
+                drop(flights);
+                if let Ok(answer) = answer {
+                    batcher.calls.unclaimed(vec![answer]);
+                }
+            }
+            Err(_) => {
+                let flight = flights.get_mut(&self.flight_key);
+                let abandoned = flight.and_then(|flight| flight.leave(self.number));
+                drop(flights);
+                if let Some(call) = abandoned {
+                    batcher.calls.abandon(&call);
+                }
+            }
         }
     }
 }

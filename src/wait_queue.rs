@@ -86,17 +86,22 @@ impl WaitQueue {
     /// Decides now, without waiting for permits. With `set_up` the limiter is created, or gets these settings, in the same
     /// call.
     pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
-        Ok(self.decide(permits, set_up).await?.decision)
+        let decided = match self.decide_now(permits, set_up) {
+            Some(decided) => decided?,
+            None => self.plain.ask((), Request { permits, set_up }).await?,
+        };
+        Ok(decided.decision)
     }
 
-    async fn decide(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decided> {
-        if let Some(answer) = self.store().acquire_now(permits, set_up) {
-            let (id, answer) = answer?;
+    /// The decision of a store that has it without waiting.
+    #[inline]
+    fn decide_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<Decided>> {
+        let decided = self.store().acquire_now(permits, set_up)?;
+        Some(decided.and_then(|(id, answer)| {
             let decision = decision_alone(self.line.name(), id, permits, &answer)?;
             let wait = answer.wait();
-            return Ok(Decided { decision, wait });
-        }
-        self.plain.ask((), Request { permits, set_up }).await
+            Ok(Decided { decision, wait })
+        }))
     }
 
     /// Whether the permits are granted now.
@@ -123,26 +128,40 @@ impl WaitQueue {
         let mut first_try = FirstTry::start(&self.line, sequence);
         if first_try.is_some() {
             let sent_at = Instant::now();
-            match within(until, self.decide(permits, set_up)).await {
-                None => return Ok(false),
-                Some(Err(error)) => return Err(error),
-                Some(Ok(Decided { decision, wait })) => match decision {
+            let decided = match self.decide_now(permits, set_up) {
+                Some(decided) => Some(decided?),
+                None => {
+                    let asking = self.plain.ask((), Request { permits, set_up });
+                    match SameRuntime::new(Box::pin(within(until, asking)))?.await {
+                        Some(Some(decided)) => Some(decided?),
+                        Some(None) => return Ok(false),
+                        // Another runtime polls it: it waits there.
+                        None => None,
+                    }
+                }
+            };
+            if let Some(Decided { decision, wait }) = decided {
+                match decision {
                     Decision::Granted { .. } => return Ok(true),
                     Decision::Denied { remaining, .. } => {
                         denied = Some(Known::new(remaining, sent_at, wait));
                     }
-                },
+                }
             }
         }
         loop {
-            let ticket = self.line.join(permits, set_up, sequence, denied.take())?;
-            drop(first_try.take()); // not before it stands in line
-            let waiting = Box::pin(within(until, ticket));
-            match SameRuntime::new(waiting)?.await {
+            let mut ticket = self.line.join(permits, set_up, sequence, denied.take())?;
+            drop(first_try.take()); // not before it waits in line
+            let waiting = SameRuntime::new(Box::pin(within(until, &mut ticket)))?.await;
+            match waiting {
+                Some(Some(answer)) => return answer.map(|_grant| true),
                 Some(None) => return Ok(false),
-                Some(Some(Some(answer))) => return answer.map(|_grant| true),
-                // Its runtime has shut down, or another one polls: it joins again, at its old place.
-                Some(Some(None)) | None => {}
+                // Another runtime polls it. Unless it has its answer, it joins again there, at its old place.
+                None => {
+                    if let Some(answer) = ticket.answer_now() {
+                        return answer.map(|_grant| true);
+                    }
+                }
             }
         }
     }
@@ -180,12 +199,7 @@ impl Line {
     ) -> Result<Ticket> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (answer, receiver) = oneshot::channel();
-        let waiter = Waiter {
-            permits,
-            set_up,
-            sequence,
-            answer,
-        };
+        let waiter = Waiter::new(permits, set_up, sequence, answer);
         let new_driver = self.state().join(waiter, runtime.id(), denied);
         if let Some(notify) = new_driver {
             runtime.spawn(Driver::new(Arc::clone(self), runtime.id(), notify).drive());

@@ -1,7 +1,8 @@
 //! A caller's own call.
 //!
 //! The caller polls it, so it costs no task. Dropped in flight, it goes on in a task of its own, and its answer is
-//! unclaimed; because that task may never run again, [`Calls::abandon`] learns of it too.
+//! unclaimed; because that task may never run again, [`Calls::abandon`] learns of it too. One that cannot be made again
+//! moves into such a task as well where another runtime polls the caller.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::same_runtime::Home;
@@ -22,6 +24,8 @@ pub(super) struct DirectCall<C: Calls> {
     call: C::Call,
     /// `None` once it has answered.
     running: Option<Running<C>>,
+    /// Whether it runs in a task.
+    is_spawned: bool,
 }
 
 type Running<C> = Pin<Box<dyn Future<Output = Result<Answers<C>>> + Send>>;
@@ -43,6 +47,23 @@ impl<C: Calls> DirectCall<C> {
             home: Home::new(runtime, deadline),
             call,
             running: Some(running),
+            is_spawned: false,
+        }
+    }
+
+    /// Leaves the call to a task of the runtime that it was made on.
+    fn spawn(&mut self) {
+        if let Some(running) = self.running.take() {
+            let (answer, receiver) = oneshot::channel();
+            self.home.runtime().spawn(async move {
+                // Where the caller is gone, so is the receiver; the call is of a kind that has nothing to give back.
+                let _ = answer.send(running.await);
+            });
+            let indeterminate = Err(Error::Indeterminate { source: None });
+            self.running = Some(Box::pin(
+                async move { receiver.await.unwrap_or(indeterminate) },
+            ));
+            self.is_spawned = true;
         }
     }
 
@@ -57,6 +78,12 @@ impl<C: Calls> Future for DirectCall<C> {
     type Output = Option<Result<C::Answer>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.home.is_current() && !self.is_spawned {
+            if C::IS_REPEATABLE {
+                return Poll::Ready(None);
+            }
+            self.spawn();
+        }
         let Some(running) = self.running.as_mut() else {
             return Poll::Pending; // polled after it was ready
         };

@@ -12,7 +12,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::error::{Error, Result};
 
-/// Resolves to `None` when it is polled on another runtime than the one it was made on.
+/// Resolves to `None` when it is polled on another runtime than the one it was made on. The future is not polled there: its
+/// timers are the other runtime's, and panic once that has shut down.
 pub(crate) struct SameRuntime<F> {
     runtime: runtime::Id,
     future: F,
@@ -29,14 +30,10 @@ impl<F: Future + Unpin> Future for SameRuntime<F> {
     type Output = Option<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Poll::Ready(output) = Pin::new(&mut self.future).poll(context) {
-            return Poll::Ready(Some(output));
+        if !is_current(self.runtime) {
+            return Poll::Ready(None);
         }
-        if is_current(self.runtime) {
-            Poll::Pending
-        } else {
-            Poll::Ready(None)
-        }
+        Pin::new(&mut self.future).poll(context).map(Some)
     }
 }
 
@@ -44,8 +41,8 @@ impl<F: Future + Unpin> Future for SameRuntime<F> {
 pub(super) struct Home {
     runtime: Handle,
     deadline: Instant,
-    /// Ends a request that cannot be made again: its own timers belong to the other runtime.
-    timer: Option<Pin<Box<Sleep>>>,
+    /// Ends a request that cannot be made again, on the runtime that polls it: its own timers belong to the first one.
+    timer: Option<SameRuntime<Pin<Box<Sleep>>>>,
 }
 
 impl Home {
@@ -61,30 +58,42 @@ impl Home {
         &self.runtime
     }
 
+    pub(super) fn is_current(&self) -> bool {
+        is_current(self.runtime.id())
+    }
+
     /// What a request resolves to that has no answer yet: `None` where it is to be made again on this runtime.
     pub(super) fn poll<T>(
         &mut self,
         is_repeatable: bool,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<T>>> {
-        if is_current(self.runtime.id()) {
+        if self.is_current() {
             return Poll::Pending;
         }
         if is_repeatable {
             return Poll::Ready(None);
         }
-        if Handle::try_current().is_err() {
-            return Poll::Ready(Some(Err(Error::NoRuntime)));
+        loop {
+            let timer = match &mut self.timer {
+                Some(timer) => timer,
+                None if Handle::try_current().is_err() => {
+                    return Poll::Ready(Some(Err(Error::NoRuntime)));
+                }
+                None => {
+                    let timer = SameRuntime::new(Box::pin(sleep_until(self.deadline)));
+                    self.timer.insert(timer?)
+                }
+            };
+            match Pin::new(timer).poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(())) => {
+                    return Poll::Ready(Some(Err(Error::Indeterminate { source: None })));
+                }
+                // Yet another runtime.
+                Poll::Ready(None) => self.timer = None,
+            }
         }
-        let deadline = self.deadline;
-        let timer = self
-            .timer
-            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-        let indeterminate = Error::Indeterminate { source: None };
-        timer
-            .as_mut()
-            .poll(context)
-            .map(|()| Some(Err(indeterminate)))
     }
 }
 

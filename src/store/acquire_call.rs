@@ -5,7 +5,7 @@
 //! is gone, whoever gives the permits back. [`AcquireCall::claim`] decides which.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use smallvec::SmallVec;
 
@@ -22,8 +22,8 @@ pub(crate) struct AcquireCall {
     pub(crate) set_up: Option<SetUp>,
     /// Those that may have been executed, or may still be.
     attempts: Mutex<SmallVec<[Attempt; 1]>>,
-    /// Whether permits were delivered.
-    was_granted: AtomicBool,
+    /// The score of the grant that was delivered.
+    granted_at: OnceLock<i64>,
     /// Whether nobody waits for it any more.
     is_abandoned: AtomicBool,
     is_claimed: AtomicBool,
@@ -55,7 +55,7 @@ impl AcquireCall {
             newer_than: None,
             set_up: None,
             attempts: Mutex::default(),
-            was_granted: AtomicBool::new(false),
+            granted_at: OnceLock::new(),
             is_abandoned: AtomicBool::new(false),
             is_claimed: AtomicBool::new(false),
         }
@@ -101,12 +101,13 @@ impl AcquireCall {
         !self.is_claimed.swap(true, Ordering::Relaxed)
     }
 
-    pub(crate) fn was_granted(&self) -> bool {
-        self.was_granted.load(Ordering::Relaxed)
+    pub(crate) fn granted_at(&self) -> Option<i64> {
+        self.granted_at.get().copied()
     }
 
-    pub(crate) fn note_granted(&self) {
-        self.was_granted.store(true, Ordering::Relaxed);
+    pub(crate) fn note_granted(&self, score: i64) {
+        // It is delivered once.
+        let _ = self.granted_at.set(score);
     }
 
     pub(crate) fn is_abandoned(&self) -> bool {

@@ -1,6 +1,9 @@
 //! The line of one limiter: who waits, what is in flight, and when to ask next. Pure state; each method is one step under
 //! the lock, and the drivers do what it returns.
 
+#[cfg(test)]
+mod schedules;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +48,8 @@ pub(super) struct Waiter {
     /// Who came first has the lower one.
     pub(super) sequence: u64,
     pub(super) answer: oneshot::Sender<Result<Grant>>,
+    /// Whether it left while its call was in flight. The same request may wait again by then, at the same place.
+    has_left: bool,
 }
 
 /// What the last answer said: so many permits are left, and more of them not before the time.
@@ -78,6 +83,8 @@ struct FirstTry {
     sequence: u64,
     /// How long it keeps the line from asking.
     until: Instant,
+    /// The value of [`State::freed`] when it started.
+    freed: u64,
 }
 
 /// A runtime's driver.
@@ -111,6 +118,21 @@ impl Known {
 }
 
 impl Waiter {
+    pub(super) fn new(
+        permits: u32,
+        set_up: Option<SetUp>,
+        sequence: u64,
+        answer: oneshot::Sender<Result<Grant>>,
+    ) -> Self {
+        Self {
+            permits,
+            set_up,
+            sequence,
+            answer,
+            has_left: false,
+        }
+    }
+
     fn is_gone(&self) -> bool {
         self.answer.is_closed()
     }
@@ -136,6 +158,7 @@ impl State {
             self.first_try = Some(FirstTry {
                 sequence,
                 until: now + TAKE_OVER_AFTER,
+                freed: self.freed,
             });
         }
         is_first
@@ -157,16 +180,12 @@ impl State {
         denied: Option<Known>,
     ) -> Option<Arc<Notify>> {
         if self.waiters.is_empty() {
-            self.known = denied;
+            // Permits that came free since it asked are not part of its denial.
+            let is_current =
+                |it: &FirstTry| it.sequence == waiter.sequence && it.freed == self.freed;
+            self.known = denied.filter(|_| self.first_try.as_ref().is_some_and(is_current));
         }
-        let sequence = waiter.sequence;
-        let place = match self.waiters.back() {
-            Some(last) if last.sequence > sequence => self
-                .waiters
-                .partition_point(|other| other.sequence < sequence),
-            _ => self.waiters.len(),
-        };
-        self.waiters.insert(place, waiter);
+        let place = self.insert(waiter);
         if let Some(slot) = self.drivers.iter().find(|slot| slot.runtime == runtime) {
             if place == 0 {
                 slot.notify.notify_one();
@@ -181,12 +200,22 @@ impl State {
         Some(notify)
     }
 
+    /// Puts a waiter at its place, and returns which that is.
+    fn insert(&mut self, waiter: Waiter) -> usize {
+        let is_before = |other: &Waiter| other.sequence < waiter.sequence;
+        let place = match self.waiters.back() {
+            Some(last) if !is_before(last) => self.waiters.partition_point(is_before),
+            _ => self.waiters.len(),
+        };
+        self.waiters.insert(place, waiter);
+        place
+    }
+
     /// A waiter has left: its receiver is closed. Returns the call in flight where nobody waits for it any more.
     pub(super) fn leave(&mut self, sequence: u64) -> Option<Arc<AcquireCall>> {
         if let Some(in_flight) = &mut self.in_flight
-            && in_flight.holds(sequence)
+            && in_flight.leave(sequence)
         {
-            in_flight.live -= 1;
             if in_flight.live > 0 {
                 return None;
             }
@@ -301,9 +330,10 @@ impl State {
         // One call's grants fit a u32.
         let taken = call.requests.taken(answer) as u32;
         let Some(in_flight) = self.in_flight.take_if(|it| Arc::ptr_eq(&it.call, call)) else {
-            // It was answered by another driver, or all of its waiters have left. It is granted as a whole, or not: where
-            // it was delivered as granted, this is the same grant.
-            return if call.was_granted() { 0 } else { taken };
+            // It was answered by another driver, or all of its waiters have left. With the score of what was delivered, it
+            // is that grant. With another one, it was granted once more, after the first grant had come back.
+            let is_delivered = call.granted_at() == Some(answer.score);
+            return if is_delivered { 0 } else { taken };
         };
         let mut spare = 0;
         let mut denied = Vec::new();
@@ -320,11 +350,14 @@ impl State {
             }
         }
         if taken > 0 {
-            call.note_granted();
+            call.note_granted(answer.score);
         }
         let has_backlog = !denied.is_empty();
         for waiter in denied.into_iter().rev() {
-            self.waiters.push_front(waiter);
+            if !waiter.is_gone() {
+                // Others may have joined before it meanwhile.
+                self.insert(waiter);
+            }
         }
         spare -= self.hand_off(spare, call, answer);
         let known = self.learn(answered, taken, has_backlog);
@@ -399,7 +432,7 @@ impl State {
     }
 
     /// A runtime has shut down, and its driver with it, in the middle of `call`. Returns the call where no other driver can
-    /// send it again: then its waiters are back in line.
+    /// send it again.
     pub(super) fn driver_lost(
         &mut self,
         runtime: runtime::Id,
@@ -415,13 +448,10 @@ impl State {
             return None;
         }
         let lost = self.in_flight.take_if(|it| is_its_call(it));
-        let call = lost.map(|in_flight| {
-            for waiter in in_flight.waiters.into_iter().rev() {
-                self.waiters.push_front(waiter);
-            }
-            in_flight.call.note_abandoned();
-            in_flight.call
-        });
+        let call = lost.map(|in_flight| in_flight.call);
+        if let Some(call) = &call {
+            call.note_abandoned();
+        }
         // Nobody drives the line: dropping their places tells the waiters to join again.
         self.waiters.clear();
         self.left = 0;
@@ -431,9 +461,17 @@ impl State {
 }
 
 impl InFlight {
-    fn holds(&self, sequence: u64) -> bool {
+    /// Notes that a waiter has left; `false` where it is none of this call's.
+    fn leave(&mut self, sequence: u64) -> bool {
         let by_sequence = |waiter: &Waiter| waiter.sequence.cmp(&sequence);
-        self.waiters.binary_search_by(by_sequence).is_ok()
+        let Ok(place) = self.waiters.binary_search_by(by_sequence) else {
+            return false;
+        };
+        if std::mem::replace(&mut self.waiters[place].has_left, true) {
+            return false;
+        }
+        self.live -= 1;
+        true
     }
 }
 

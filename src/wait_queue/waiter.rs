@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::Line;
 use crate::decision::Grant;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A first try in progress: until it ends, the line is not asked for, so that nobody overtakes it. It holds up the line no
 /// longer than a call that makes no progress does.
@@ -36,7 +36,7 @@ impl Drop for FirstTry {
     }
 }
 
-/// A place in line. It resolves to `None` where its driver's runtime has shut down.
+/// A place in line. It resolves to an error where its runtime shuts down, which drops what drives the line there.
 pub(super) struct Ticket {
     line: Arc<Line>,
     sequence: u64,
@@ -55,15 +55,20 @@ impl Ticket {
             receiver,
         }
     }
+
+    /// The answer, where it is there.
+    pub(super) fn answer_now(&mut self) -> Option<Result<Grant>> {
+        self.receiver.try_recv().ok()
+    }
 }
 
 impl Future for Ticket {
-    type Output = Option<Result<Grant>>;
+    type Output = Result<Grant>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.receiver)
             .poll(context)
-            .map(std::result::Result::ok)
+            .map(|answer| answer.unwrap_or(Err(Error::NoRuntime)))
     }
 }
 
@@ -72,13 +77,20 @@ impl Drop for Ticket {
         if self.receiver.is_terminated() {
             return;
         }
+        // The receiver closes under the lock: in each step of the state a waiter is there, or it has left.
+        let mut state = self.line.state();
         self.receiver.close();
         match self.receiver.try_recv() {
-            // Others may have waited for long: the store decides anew who gets it, and when.
-            Ok(Ok(grant)) => self.line.give_back(grant),
-            Ok(Err(_)) => {}
+            Ok(answer) => {
+                drop(state);
+                if let Ok(grant) = answer {
+                    // Others may have waited for long: the store decides anew who gets it, and when.
+                    self.line.give_back(grant);
+                }
+            }
             Err(_) => {
-                let abandoned = self.line.state().leave(self.sequence);
+                let abandoned = state.leave(self.sequence);
+                drop(state);
                 if let Some(call) = abandoned {
                     self.line.reclaim(call);
                 }

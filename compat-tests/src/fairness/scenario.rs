@@ -212,7 +212,7 @@ struct Started {
 }
 
 enum Running {
-    Rust(Process),
+    Rust(Box<Process>),
     /// In a JVM of its own.
     Java(Client),
 }
@@ -221,7 +221,8 @@ impl Started {
     async fn start(side: Side, program: &Path, url: &str) -> Self {
         let running = match side {
             Side::Rust { tasks, permits, .. } => {
-                Running::Rust(Process::start(program, url, NAME, tasks, permits).await)
+                let process = Process::start(program, url, NAME, tasks, permits).await;
+                Running::Rust(Box::new(process))
             }
             Side::Java { threads } => Running::Java(start_java(url, threads).await),
         };

@@ -13,7 +13,7 @@ use super::acquire_answer::{AcquireAnswer, Outcome};
 use super::acquire_args::{acquire_args, reclaim_args};
 use super::failure::Failure;
 use super::limiter::RedisLimiter;
-use super::multi_acquire::Sent;
+use super::multi_acquire::{Entered, Sent};
 use super::retry::{Attempts, Limits, Repeat};
 use crate::error::{Error, Result};
 use crate::model::{Acquire, Answer, Retry};
@@ -82,14 +82,14 @@ impl RedisLimiter {
             } else if std::mem::take(&mut may_share) {
                 let (keys, deadline) = (&self.keys, attempt.deadline);
                 let calls = &store.multi_acquires;
-                let shared = calls.acquire(&in_flight, keys, rate_type, &call, ends, deadline);
-                match shared.await {
-                    // The server refused it, or the call that it was in.
-                    Some(Err(Failure::Refused(_))) => {
+                let entered = calls.acquire(&in_flight, keys, rate_type, &call, ends, deadline);
+                match entered.await {
+                    Some(Entered::Answered(result)) => Some(result),
+                    Some(Entered::Refused) => {
                         acquire.forget_attempt(attempt);
                         continue;
                     }
-                    result => result,
+                    None => None,
                 }
             } else {
                 let args = acquire_args(&call, None, rate_type, now, Some(attempt.deadline));

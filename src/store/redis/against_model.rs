@@ -17,6 +17,7 @@ use redis::aio::MultiplexedConnection;
 use super::acquire_answer::{AcquireAnswer, Outcome};
 use super::acquire_args::{acquire_args, reclaim_args};
 use super::failure::Failure;
+use super::multi_acquire::Entered;
 use super::retry::Limits;
 use super::*;
 use crate::decision::Grant;
@@ -595,12 +596,12 @@ impl Sides {
         // Where its settings should be is another limiter's value, or nothing.
         let wrong = Keys::new(&keys.value, "client");
         let (before, answer, behind) = tokio::join!(ask(&missing), ask(keys), ask(&wrong));
-        assert!(matches!(before, Some(Err(Failure::Refused(_)))));
-        assert!(matches!(behind, Some(Err(Failure::Refused(_)))));
-        let sent = match answer? {
-            Err(Failure::Refused(_)) => return None,
-            sent => sent.ok().expect("the call was made"),
+        assert!(matches!(before, Some(Entered::Refused)));
+        assert!(matches!(behind, Some(Entered::Refused)));
+        let Some(Entered::Answered(sent)) = answer else {
+            return None;
         };
+        let sent = sent.expect("the call was made");
         assert_eq!(sent.now, self.redis.clock.now());
         Some(sent.answer)
     }

@@ -8,7 +8,8 @@
 //! Each runtime has a batch of its own, so that nobody waits for another runtime to be polled.
 //!
 //! Only a decision is taken from such a call. Where the call was refused, as a whole or for one limiter, or its flusher
-//! was dropped, the acquire is sent again by itself: then its error is its own. That holds behind a proxy too that has limiters on several servers and sends the call to one of them.
+//! was dropped, the acquire is sent again by itself, as one that may have run: then its error is its own. That holds
+//! behind a proxy too that has limiters on several servers and sends the call to one of them.
 //!
 //! On a cluster the limiters lie in different slots, so there is no such call.
 
@@ -42,6 +43,13 @@ const LARGEST_CALL: usize = 32;
 pub(super) struct Sent {
     pub(super) answer: Value,
     pub(super) now: Option<i64>,
+}
+
+/// What becomes of an acquire in a shared call.
+pub(super) enum Entered {
+    Answered(Result<Sent, Failure>),
+    /// The call, or its part for this limiter, was refused and did nothing: it is to be sent again by itself.
+    Refused,
 }
 
 /// The shared calls of one client.
@@ -84,7 +92,7 @@ struct Entry {
     deadline: Instant,
     /// The same by the server's clock.
     server_deadline: i64,
-    answer: oneshot::Sender<Result<Sent, Failure>>,
+    answer: oneshot::Sender<Entered>,
 }
 
 /// An acquire that is in flight.
@@ -135,8 +143,7 @@ impl MultiAcquires {
         })
     }
 
-    /// Sends an acquire with others, and waits until its deadline at most. `None` where it may have run or not. One that
-    /// the server refused did nothing, and is to be sent again by itself: the refusal may be for another one.
+    /// Sends an acquire with others, and waits until its deadline at most. `None` where no answer came: it may have run.
     pub(super) async fn acquire(
         &self,
         in_flight: &InFlight,
@@ -145,7 +152,7 @@ impl MultiAcquires {
         call: &Acquire,
         deadline: Instant,
         server_deadline: i64,
-    ) -> Option<Result<Sent, Failure>> {
+    ) -> Option<Entered> {
         let mut words = Args::new();
         let keys = keys.of_acquire(rate_type, call.set_up.is_some());
         for key in &keys {
@@ -215,25 +222,31 @@ impl Sender {
         match sending.await {
             Ok(Value::Array(answers)) if answers.len() == entries.len() => {
                 for (entry, answer) in entries.into_iter().zip(answers) {
-                    let answer = answer.extract_error().map_err(Failure::Refused);
-                    entry.answer(answer.map(|answer| Sent { answer, now }));
+                    entry.answer(match answer.extract_error() {
+                        Ok(answer) => Entered::Answered(Ok(Sent { answer, now })),
+                        Err(_its_own) => Entered::Refused,
+                    });
                 }
             }
             // It came too late for all, or is none that the script makes.
             Ok(answer) => {
                 for entry in entries {
                     let answer = answer.clone();
-                    entry.answer(Ok(Sent { answer, now }));
+                    entry.answer(Entered::Answered(Ok(Sent { answer, now })));
                 }
             }
-            Err(failure) => {
-                if let Failure::Refused(error) = &failure
-                    && error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot)
-                {
+            // For one of them, and it does not say which.
+            Err(Failure::Refused(error)) => {
+                if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
                     self.is_spread.store(true, Ordering::Relaxed);
                 }
                 for entry in entries {
-                    entry.answer(Err(failure.clone()));
+                    entry.answer(Entered::Refused);
+                }
+            }
+            Err(failure) => {
+                for entry in entries {
+                    entry.answer(Entered::Answered(Err(failure.clone())));
                 }
             }
         }
@@ -269,9 +282,9 @@ fn keys_and_args(entries: &[Entry], server_deadline: i64, now: Option<i64>) -> (
 }
 
 impl Entry {
-    fn answer(self, result: Result<Sent, Failure>) {
+    fn answer(self, entered: Entered) {
         // A caller that left needs no answer.
-        let _ = self.answer.send(result);
+        let _ = self.answer.send(entered);
     }
 }
 
@@ -344,10 +357,7 @@ mod tests {
         ))
     }
 
-    async fn acquire(
-        multi_acquires: &Arc<MultiAcquires>,
-        timeout: Duration,
-    ) -> Option<Result<Sent, Failure>> {
+    async fn acquire(multi_acquires: &Arc<MultiAcquires>, timeout: Duration) -> Option<Entered> {
         let call = Acquire {
             random: [1; 16],
             summed_rate: None,
@@ -401,7 +411,10 @@ mod tests {
         });
         // The other one's batch has a flusher of its own, whose call ends at its deadline.
         let answer = other.block_on(acquire(&multi_acquires, Duration::from_millis(1)));
-        assert!(matches!(answer, None | Some(Err(Failure::Lost(None)))));
+        assert!(matches!(
+            answer,
+            None | Some(Entered::Answered(Err(Failure::Lost(None))))
+        ));
     }
 
     #[test]
@@ -409,7 +422,10 @@ mod tests {
         let runtime = runtime();
         let multi_acquires = multi_acquires();
         let answer = runtime.block_on(acquire(&multi_acquires, Duration::from_millis(1)));
-        assert!(matches!(answer, None | Some(Err(Failure::Lost(None)))));
+        assert!(matches!(
+            answer,
+            None | Some(Entered::Answered(Err(Failure::Lost(None))))
+        ));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod a_sleeping_caller_holds_nobody_up;
 mod a_slow_server_keeps_the_order;
 mod cancelled_at_random_moments_nothing_is_lost;
 mod many_waiters_cost_few_calls;
+mod runtimes;
 mod timeouts_are_exact;
 mod together_is_as_one_by_one;
 mod waiters_are_served_in_order;

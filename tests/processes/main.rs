@@ -1,0 +1,30 @@
+//! Several processes of this crate on one limiter: exactly once, cancellation, and what a killed process leaves behind.
+
+mod child;
+#[path = "../support/keys.rs"]
+mod keys;
+mod ledger;
+mod parent;
+#[path = "../support/proxy.rs"]
+mod proxy;
+#[path = "../support/seeded.rs"]
+mod seeded;
+mod state;
+#[path = "../support/mod.rs"]
+mod support;
+mod work;
+
+mod a_killed_process_holds_its_permits_for_one_interval;
+mod many_windows_never_exceed_the_rate;
+mod what_the_processes_hold_is_what_is_gone;
+
+use std::env;
+
+/// How much each test does, in percent of the ordinary run: `PROCESSES_SCALE`, or 100.
+fn scaled(number: u64) -> u64 {
+    let percent: u64 = match env::var("PROCESSES_SCALE") {
+        Ok(percent) => percent.parse().expect("PROCESSES_SCALE is a number"),
+        Err(_) => 100,
+    };
+    (number * percent / 100).max(1)
+}

@@ -1,0 +1,78 @@
+//! A child process as the test sees it, which started it.
+
+use std::env;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::child::{self, Task};
+use crate::ledger::Ledger;
+
+/// How long a child may take for its work; those who wait would do so for ever if they were passed over.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Dropping it kills the child.
+pub struct ChildProcess {
+    child: Child,
+    stdin: ChildStdin,
+    reports: Lines<BufReader<ChildStdout>>,
+}
+
+impl ChildProcess {
+    /// Starts a child, and waits until it is connected.
+    pub async fn start(task: &Task, random: &crate::seeded::Seeded) -> Self {
+        let mut child = Command::new(env::current_exe().expect("this program"))
+            .args(["--exact", "child::child_process", "--nocapture"])
+            .env(child::TASK, task.to_text())
+            .env("SEED", random.to_string().replace("SEED=", ""))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("a child process");
+        let stdin = child.stdin.take().expect("its stdin is a pipe");
+        let stdout = child.stdout.take().expect("its stdout is a pipe");
+        let mut process = Self {
+            child,
+            stdin,
+            reports: BufReader::new(stdout).lines(),
+        };
+        assert_eq!(process.report().await, child::READY);
+        process
+    }
+
+    /// Lets it work.
+    pub async fn go(&mut self) {
+        self.stdin.write_all(b"go\n").await.expect("it listens");
+    }
+
+    /// What it holds of each limiter when its work is done.
+    pub async fn ledgers(&mut self) -> Vec<Ledger> {
+        let report = self.report().await;
+        let ledgers = report.split(',').map(Ledger::from_words);
+        let ledgers: Option<_> = ledgers.collect();
+        ledgers.unwrap_or_else(|| panic!("no ledgers: {report}"))
+    }
+
+    async fn report(&mut self) -> String {
+        let report = async {
+            loop {
+                let line = self.reports.next_line().await.expect("its stdout");
+                let line = line.expect("the child has ended; its stderr tells why");
+                if let Some(words) = line.strip_prefix(child::REPORT) {
+                    return words.to_owned();
+                }
+            }
+        };
+        let report = timeout(PATIENCE, report).await;
+        report.expect("a report of the child")
+    }
+
+    /// Ends it with SIGKILL.
+    pub async fn kill(mut self) {
+        self.child.kill().await.expect("a child that can be killed");
+    }
+}
