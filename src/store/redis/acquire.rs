@@ -96,8 +96,10 @@ impl RedisLimiter {
                 Some(self.send_alone(&call, rate_type, &args, now, ends).await)
             };
 
-            let Some(result) = result else {
+            if let None | Some(Err(Failure::Lost(None))) = result {
                 too_long += 1;
+            }
+            let Some(result) = result else {
                 // Nobody tells, so it may have run.
                 if attempts.remaining().is_zero() {
                     return indeterminate();

@@ -102,6 +102,5 @@ async fn connect_address(address: SocketAddr) -> io::Result<TcpStream> {
     socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
-    drop(socket);
     Ok(stream)
 }
