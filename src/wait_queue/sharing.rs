@@ -10,8 +10,8 @@
 //! twice as many as they took of the last ones that it left, if that was all, else one more than they took: a neighbour
 //! with a small appetite costs little. After some holds in which they took nothing the process is alone, and leaves nothing.
 //!
-//! A process that has got less than its share of late leaves nothing: a Redisson client that finds permits takes all that
-//! its threads want.
+//! A process that has got less than its share of late leaves less: a Redisson client that finds permits takes all that its
+//! threads want.
 //!
 //! **Probing.** Who is starved takes nothing, so a process that is alone leaves a few permits now and then, seldom enough to
 //! lose no more than half a percent of the rate.
@@ -32,8 +32,14 @@ const HOLDS_PER_INTERVAL: u32 = 9;
 /// After so many holds in which others took nothing a process is alone.
 const IDLE_HOLDS: u32 = 3;
 
-/// A process whose part of what was taken of late is below this leaves nothing to others.
+/// A process whose part of what was taken of late is below this asks for [`MOST`].
 const LEAST_SHARE: f64 = 0.3;
+
+/// Four of five, and the odd one too: a process that took all would be ahead at once, and another one behind.
+const MOST: Share = Share {
+    permille: 800,
+    credit: 800,
+};
 
 /// For how many intervals' permits what was taken is remembered, at most.
 const INTERVALS_OF_LATE: f64 = 4.0;
@@ -111,7 +117,7 @@ impl Sharing {
         let leave = match self.others {
             // Their time is over.
             _ if self.held.is_some() => None,
-            _ if self.is_behind() => None,
+            _ if self.is_behind() => Some(MOST),
             Others::Seen { .. } => Some(self.leave()),
             Others::Unseen if self.probe_at.is_none_or(|at| at <= now) => {
                 Some(all_but(self.probe.max(1)))
