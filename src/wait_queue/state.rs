@@ -15,7 +15,7 @@ use tokio::runtime;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::sharing::{Seen, Sharing};
+use super::sharing::{Ask, Seen, Sharing};
 use super::{LONGEST_SLEEP, LONGEST_WAIT};
 use crate::decision::{Grant, check_fits};
 use crate::error::{Error, Result};
@@ -307,13 +307,15 @@ impl State {
                 waiters.push(next);
             }
         }
-        let ask = has_peers
-            .then(|| self.sharing.plan(now))
-            .unwrap_or_default();
+        let ask = if has_peers {
+            self.sharing.plan(now)
+        } else {
+            Ask::default()
+        };
         let permits = waiters.iter().map(|waiter| waiter.permits);
         let requests = Requests::in_line(permits, ask.share);
         // The settings in force are those of the last one.
-        let set_up = waiters.iter().filter_map(|waiter| waiter.set_up).last();
+        let set_up = waiters.iter().rev().find_map(|waiter| waiter.set_up);
         let call = AcquireCall::new(requests).with_set_up(set_up);
         let call = Arc::new(call.with_newer_than(ask.newer_than));
         self.in_flight = Some(InFlight {

@@ -474,7 +474,7 @@ impl World {
 
     /// The connection is lost: before the store had the call, or after.
     fn lose_answer(&mut self, choice: u16) {
-        if choice % 2 == 0 {
+        if choice.is_multiple_of(2) {
             self.execute_attempt(choice);
         }
         let chosen = choose(self.runtimes.len(), choice, |i| {
