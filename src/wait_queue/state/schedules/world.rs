@@ -180,10 +180,10 @@ impl World {
                 _ => None,
             });
             self.now = wakes.min().unwrap_or(end).min(end);
-            self.note_fit();
             for runtime in 0..self.runtimes.len() {
                 self.drive(runtime);
             }
+            self.note_fit();
             self.check();
         }
     }
@@ -413,6 +413,7 @@ impl World {
             let (call, sent_at) = (Arc::clone(&attempt.call), attempt.sent_at);
             driver.doing = Doing::Ready;
             self.read_answer(&call, sent_at, result);
+            self.drive(runtime); // in the same poll
         }
     }
 
