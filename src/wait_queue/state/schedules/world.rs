@@ -401,6 +401,10 @@ impl World {
                     sent_at: now,
                     result: None,
                 }),
+                Next::Reclaim(call) => {
+                    self.reclaims.push((call, now + DEADLINE));
+                    return self.drive(runtime);
+                }
                 Next::Stop => {
                     self.runtimes[runtime].driver = None;
                     return;
