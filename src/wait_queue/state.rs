@@ -15,7 +15,7 @@ use tokio::runtime;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::sharing::{Seen, Sharing};
+use super::sharing::{Ask, Seen, Sharing};
 use super::{LONGEST_SLEEP, LONGEST_WAIT};
 use crate::decision::{Grant, check_fits};
 use crate::error::{Error, Result};
@@ -41,6 +41,8 @@ pub(super) struct State {
     /// How often permits may have come free.
     freed: u64,
     drivers: SmallVec<[Slot; 1]>,
+    /// Calls that took nothing as far as is known, and of which the answer to an attempt was lost with its driver.
+    unread: Vec<Arc<AcquireCall>>,
     sharing: Sharing,
 }
 
@@ -67,6 +69,8 @@ struct InFlight {
     /// How many of the waiters have not left.
     live: usize,
     take_over_at: Instant,
+    /// Whether a driver was lost in the middle of it.
+    is_unread: bool,
     /// The value of [`State::freed`] when it was sent.
     freed: u64,
 }
@@ -99,6 +103,8 @@ struct Slot {
 #[derive(Debug)]
 pub(super) enum Next {
     Call(Arc<AcquireCall>),
+    /// Have the store take back what the call took.
+    Reclaim(Arc<AcquireCall>),
     /// Sleep until then, or until it is notified.
     Sleep(Instant),
     /// Nobody waits.
@@ -263,6 +269,9 @@ impl State {
 
     /// What a runtime's driver does next.
     pub(super) fn next(&mut self, runtime: runtime::Id, now: Instant, has_peers: bool) -> Next {
+        if let Some(call) = self.unread.pop() {
+            return Next::Reclaim(call);
+        }
         if let Some(in_flight) = &mut self.in_flight {
             if now < in_flight.take_over_at {
                 return Next::Sleep(in_flight.take_over_at);
@@ -307,13 +316,15 @@ impl State {
                 waiters.push(next);
             }
         }
-        let ask = has_peers
-            .then(|| self.sharing.plan(now))
-            .unwrap_or_default();
+        let ask = if has_peers {
+            self.sharing.plan(now)
+        } else {
+            Ask::default()
+        };
         let permits = waiters.iter().map(|waiter| waiter.permits);
         let requests = Requests::in_line(permits, ask.share);
         // The settings in force are those of the last one.
-        let set_up = waiters.iter().filter_map(|waiter| waiter.set_up).last();
+        let set_up = waiters.iter().rev().find_map(|waiter| waiter.set_up);
         let call = AcquireCall::new(requests).with_set_up(set_up);
         let call = Arc::new(call.with_newer_than(ask.newer_than));
         self.in_flight = Some(InFlight {
@@ -321,6 +332,7 @@ impl State {
             live: waiters.len(),
             waiters,
             take_over_at: now + TAKE_OVER_AFTER,
+            is_unread: false,
             freed: self.freed,
         });
         call
@@ -353,6 +365,8 @@ impl State {
         }
         if taken > 0 {
             call.note_granted(answer.score);
+        } else if in_flight.is_unread {
+            self.unread.push(Arc::clone(call));
         }
         let has_backlog = !denied.is_empty();
         for waiter in denied.into_iter().rev() {
@@ -430,6 +444,9 @@ impl State {
         for waiter in in_flight.waiters {
             waiter.fail(error.clone());
         }
+        if in_flight.is_unread {
+            self.unread.push(in_flight.call);
+        }
         self.known = None;
     }
 
@@ -448,6 +465,7 @@ impl State {
         if !self.drivers.is_empty() {
             if let Some(in_flight) = self.in_flight.as_mut().filter(|it| is_its_call(it)) {
                 in_flight.take_over_at = Instant::now();
+                in_flight.is_unread = true;
             }
             self.notify_drivers();
             return unread.cloned();
