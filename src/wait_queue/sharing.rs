@@ -10,8 +10,8 @@
 //! twice as many as they took of the last ones that it left, if that was all, else one more than they took: a neighbour
 //! with a small appetite costs little. After some holds in which they took nothing the process is alone, and leaves nothing.
 //!
-//! A process that has got less than its share of late leaves less: a Redisson client that finds permits takes all that its
-//! threads want.
+//! A process that owes nothing asks for the more of what comes back, the less it has had of late: so three processes come to
+//! a third each, none of which owes the two others anything.
 //!
 //! **Probing.** Who is starved takes nothing, so a process that is alone leaves a few permits now and then, seldom enough to
 //! lose no more than half a percent of the rate, or the time of one hold in five seconds.
@@ -32,14 +32,8 @@ const HOLDS_PER_INTERVAL: u32 = 9;
 /// After so many holds in which others took nothing a process is alone.
 const IDLE_HOLDS: u32 = 3;
 
-/// A process whose part of what was taken of late is below this asks for [`MOST`].
-const LEAST_SHARE: f64 = 0.3;
-
-/// Four of five, and the odd one too: a process that took all would be ahead at once, and another one behind.
-const MOST: Share = Share {
-    permille: 800,
-    credit: 800,
-};
+/// How many thousandths less a process asks for that took all of late than one that took nothing.
+const YIELD: f64 = 900.0;
 
 /// For how many intervals' permits what was taken is remembered, at most.
 const INTERVALS_OF_LATE: f64 = 4.0;
@@ -117,7 +111,6 @@ impl Sharing {
         let leave = match self.others {
             // Their time is over.
             _ if self.held.is_some() => None,
-            _ if self.is_behind() => Some(MOST),
             Others::Seen { .. } => Some(self.leave()),
             Others::Unseen if self.probe_at.is_none_or(|at| at <= now) => {
                 Some(all_but(self.probe.max(1)))
@@ -131,22 +124,16 @@ impl Sharing {
         }
     }
 
-    /// Whether others have taken so much that this process takes what it can.
-    fn is_behind(&self) -> bool {
-        let all = self.own_of_late + self.others_of_late;
-        self.others_of_late > 0.0 && self.own_of_late < LEAST_SHARE * all
-    }
-
-    /// What to ask for beside others: less than half as long as this process owes them.
+    /// What to ask for beside others: no more than they leave as long as this process owes them.
     fn leave(&self) -> Share {
         if self.owed > 0 || self.appetite * 2 < self.found {
-            all_but(self.appetite.min(self.owed.max(self.found / 2)).max(1))
-        } else {
-            // Half, and the odd one too.
-            Share {
-                permille: 500,
-                credit: 500,
-            }
+            return all_but(self.appetite.min(self.owed.max(self.found / 2)).max(1));
+        }
+        let all = (self.own_of_late + self.others_of_late).max(1.0);
+        Share {
+            permille: (1000.0 - YIELD * self.own_of_late / all) as i64,
+            // A fraction of a permit counts as one.
+            credit: 999,
         }
     }
 
