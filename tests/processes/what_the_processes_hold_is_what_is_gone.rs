@@ -59,7 +59,7 @@ impl Way {
     fn steps(self) -> u64 {
         match self {
             Self::Direct => 3_000,
-            Self::Lossy => 600,
+            Self::Lossy => 300,
         }
     }
 
@@ -174,7 +174,7 @@ fn explains(ledger: &Ledger, used: i64, way: Way) -> bool {
     (least..=most).contains(&used)
 }
 
-/// Loses requests and answers of one process, and the connection with each: about twenty a second, one in four of them
+/// Loses requests and answers of one process, and the connection with each: about five a second, one in four of them
 /// before it reaches the server.
 struct Losses {
     may_lose: Arc<AtomicBool>,
@@ -190,7 +190,7 @@ impl Losses {
             let (may_lose, count) = (Arc::clone(&may_lose), Arc::clone(&count));
             async move {
                 loop {
-                    sleep(Duration::from_millis(random.below(100))).await;
+                    sleep(Duration::from_millis(random.below(400))).await;
                     // The last loss has been met where a command has come since.
                     let seen = proxy.take_names();
                     let has_met = seen.iter().any(|name| name == "EVALSHA");

@@ -5,6 +5,7 @@
 //! is nothing and none of them can arrive any more: so however often a call is sent, and in whatever order its attempts
 //! arrive, at most one of them takes permits.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -27,7 +28,7 @@ use crate::store::acquire_call::Attempt;
 const CLOCK_STEP: i64 = 1_000;
 
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
-const LONGEST_FIRST_ATTEMPT: Duration = Duration::from_secs(1);
+const LONGEST_FIRST_ATTEMPT: Duration = Duration::from_millis(500);
 
 /// How long an attempt may take after so many that took too long.
 fn attempt_time(response_timeout: Duration, too_long: u32) -> Duration {
@@ -57,14 +58,15 @@ impl RedisLimiter {
         };
         let in_flight = store.multi_acquires.enter().map_err(|_| Error::NoRuntime)?;
         let mut may_share = in_flight.is_one_of_many();
-        let mut too_long = 0;
+        let mut too_long = self.late_attempts.load(Ordering::Relaxed);
         // Where a search for what was granted goes on.
         let mut look_from = None;
         loop {
             let server_now = store.server_now(name, &mut attempts).await?;
             let time = attempt_time(store.response_timeout, too_long);
             let time = time.min(attempts.remaining());
-            let ends = Instant::now() + time;
+            let started = Instant::now();
+            let ends = started + time;
             let now = store.clock.now();
             let attempt = Attempt {
                 deadline: server_now + time.as_millis() as i64,
@@ -121,6 +123,7 @@ impl RedisLimiter {
             }
             match answer.outcome {
                 Outcome::Decided(answer) => {
+                    self.learn_lateness(too_long, started.elapsed() * 4 < time);
                     if !answer.found {
                         self.note_audit(audited_rate, &answer);
                     }
@@ -136,6 +139,14 @@ impl RedisLimiter {
                 Outcome::Late if !attempts.remaining().is_zero() => {}
                 Outcome::Late => return indeterminate(),
             }
+        }
+    }
+
+    /// Remembers how long attempts have to be, so that a server that is always slow is not asked in vain by each call.
+    fn learn_lateness(&self, too_long: u32, is_ample: bool) {
+        let needed = too_long.saturating_sub(u32::from(is_ample));
+        if self.late_attempts.load(Ordering::Relaxed) != needed {
+            self.late_attempts.store(needed, Ordering::Relaxed);
         }
     }
 
@@ -238,9 +249,9 @@ mod tests {
             let response_timeout = Duration::from_millis(response_timeout);
             [0, 1, 2].map(|too_long| attempt_time(response_timeout, too_long).as_millis())
         };
-        assert_eq!(times(3_000), [750, 1_500, 3_000]);
+        assert_eq!(times(1_200), [300, 600, 1_200]);
         assert_eq!(times(150), [100, 200, 400]);
-        assert_eq!(times(60_000), [1_000, 2_000, 4_000]);
+        assert_eq!(times(60_000), [500, 1_000, 2_000]);
         assert!(attempt_time(Duration::MAX, u32::MAX) > Duration::from_secs(3600));
     }
 }

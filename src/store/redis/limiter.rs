@@ -1,6 +1,6 @@
 //! One limiter in Redis: each step as keys and arguments, its answer typed, and what the client remembers about it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub(super) struct RedisLimiter {
     /// guess costs a round trip.
     is_per_client: AtomicBool,
     audit: Mutex<Audit>,
+    /// How many attempts of the last acquire took too long: the next one starts with as long an attempt.
+    pub(super) late_attempts: AtomicU32,
 }
 
 impl RedisLimiter {
@@ -37,6 +39,7 @@ impl RedisLimiter {
                 hint.is_some_and(|hint| hint.rate_type == RateType::PerClient),
             ),
             audit: Mutex::new(hint.map(|hint| hint.audit).unwrap_or_default()),
+            late_attempts: AtomicU32::new(0),
             store,
             keys,
         }
