@@ -16,10 +16,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::sharing::{Seen, Sharing};
-use super::{LONGEST_SLEEP, LONGEST_WAIT};
+use super::{LONGEST_SLEEP, LONGEST_WAIT, ReadSetUp};
 use crate::decision::{Grant, check_fits};
 use crate::error::{Error, Result};
-use crate::model::{Answer, Requests, SetUp};
+use crate::model::{Answer, Requests};
 use crate::store::AcquireCall;
 
 /// How many waiters one call carries at most.
@@ -46,7 +46,9 @@ pub(super) struct State {
 
 pub(super) struct Waiter {
     pub(super) permits: u32,
-    pub(super) set_up: Option<SetUp>,
+    pub(super) set_up: Option<ReadSetUp>,
+    /// When it gives up.
+    until: Option<Instant>,
     /// Who came first has the lower one.
     pub(super) sequence: u64,
     pub(super) answer: oneshot::Sender<Result<Grant>>,
@@ -122,17 +124,22 @@ impl Known {
 impl Waiter {
     pub(super) fn new(
         permits: u32,
-        set_up: Option<SetUp>,
+        set_up: Option<ReadSetUp>,
         sequence: u64,
         answer: oneshot::Sender<Result<Grant>>,
     ) -> Self {
         Self {
             permits,
             set_up,
+            until: None,
             sequence,
             answer,
             has_left: false,
         }
+    }
+
+    pub(super) fn until(self, until: Option<Instant>) -> Self {
+        Self { until, ..self }
     }
 
     fn is_gone(&self) -> bool {
@@ -282,9 +289,10 @@ impl State {
         };
         if let Some(known) = self.known
             && i64::from(head.permits) > known.left
-            && now < known.ask_at
+            && let ask_at = self.sharing.hold_until(known.ask_at, head.until)
+            && now < ask_at
         {
-            return Next::Sleep(known.ask_at);
+            return Next::Sleep(ask_at);
         }
         Next::Call(self.send(now, has_peers))
     }
@@ -313,7 +321,8 @@ impl State {
         let permits = waiters.iter().map(|waiter| waiter.permits);
         let requests = Requests::in_line(permits, ask.share);
         // The settings in force are those of the last one.
-        let set_up = waiters.iter().filter_map(|waiter| waiter.set_up).last();
+        let last = waiters.iter().rev().find_map(|it| it.set_up.as_ref());
+        let set_up = last.and_then(|read| read());
         let call = AcquireCall::new(requests).with_set_up(set_up);
         let call = Arc::new(call.with_newer_than(ask.newer_than));
         self.in_flight = Some(InFlight {
