@@ -48,9 +48,6 @@ const INTERVALS_OF_LATE: f64 = 4.0;
 const PROBE_COST: u32 = 200;
 const LONGEST_PROBE_PAUSE: Duration = Duration::from_secs(5);
 
-/// So long before a waiter gives up, a probe ends for it.
-const TIME_FOR_A_CALL: Duration = Duration::from_millis(10);
-
 /// How much later than it could a process asks that had permits last time, at most: who had none goes first.
 const LONGEST_JITTER: Duration = Duration::from_millis(4);
 
@@ -239,13 +236,11 @@ impl Sharing {
         self.random_up_to(LONGEST_JITTER.min(hold(interval)))
     }
 
-    /// When to ask for a head that gives up at `until`. A process that is alone, as far as it knows, keeps no permits from
-    /// a head beyond its time.
-    pub(super) fn hold_until(&self, ask_at: Instant, until: Option<Instant>) -> Instant {
+    /// When to ask for a head that has its last chance then. A process that is alone, as far as it knows, keeps no permits
+    /// from a head beyond its time.
+    pub(super) fn hold_until(&self, ask_at: Instant, last_chance: Option<Instant>) -> Instant {
         let is_probe = self.held.is_some() && self.others == Others::Unseen;
-        let last = until
-            .filter(|_| is_probe)
-            .and_then(|until| until.checked_sub(TIME_FOR_A_CALL));
+        let last = last_chance.filter(|_| is_probe);
         last.map_or(ask_at, |last| last.min(ask_at))
     }
 

@@ -15,7 +15,7 @@ use tokio::runtime;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::sharing::{Seen, Sharing};
+use super::sharing::{Ask, Seen, Sharing};
 use super::{LONGEST_SLEEP, LONGEST_WAIT, ReadSetUp};
 use crate::decision::{Grant, check_fits};
 use crate::error::{Error, Result};
@@ -24,6 +24,9 @@ use crate::store::AcquireCall;
 
 /// How many waiters one call carries at most.
 const CAPACITY: usize = 4096;
+
+/// What holds up a waiter ends so long before the waiter gives up.
+const TIME_FOR_A_CALL: Duration = Duration::from_millis(10);
 
 /// How long a call may be in flight before another runtime's driver sends it again.
 const TAKE_OVER_AFTER: Duration = Duration::from_millis(500);
@@ -140,6 +143,11 @@ impl Waiter {
 
     pub(super) fn until(self, until: Option<Instant>) -> Self {
         Self { until, ..self }
+    }
+
+    /// When to ask for it at the latest.
+    fn last_chance(&self) -> Option<Instant> {
+        self.until?.checked_sub(TIME_FOR_A_CALL)
     }
 
     fn is_gone(&self) -> bool {
@@ -277,19 +285,22 @@ impl State {
             in_flight.take_over_at = now + TAKE_OVER_AFTER;
             return Next::Call(Arc::clone(&in_flight.call));
         }
-        if let Some(first_try) = &self.first_try
-            && now < first_try.until
-        {
-            return Next::Sleep(first_try.until);
-        }
         self.remove_gone_head();
+        if let Some(first_try) = &self.first_try {
+            // A first try that nobody polls costs the head its place, and not its time.
+            let last_chance = self.waiters.front().and_then(Waiter::last_chance);
+            let until = last_chance.map_or(first_try.until, |last| last.min(first_try.until));
+            if now < until {
+                return Next::Sleep(until);
+            }
+        }
         let Some(head) = self.waiters.front() else {
             self.drivers.retain(|slot| slot.runtime != runtime);
             return Next::Stop;
         };
         if let Some(known) = self.known
             && i64::from(head.permits) > known.left
-            && let ask_at = self.sharing.hold_until(known.ask_at, head.until)
+            && let ask_at = self.sharing.hold_until(known.ask_at, head.last_chance())
             && now < ask_at
         {
             return Next::Sleep(ask_at);
@@ -315,9 +326,11 @@ impl State {
                 waiters.push(next);
             }
         }
-        let ask = has_peers
-            .then(|| self.sharing.plan(now))
-            .unwrap_or_default();
+        let ask = if has_peers {
+            self.sharing.plan(now)
+        } else {
+            Ask::default()
+        };
         let permits = waiters.iter().map(|waiter| waiter.permits);
         let requests = Requests::in_line(permits, ask.share);
         // The settings in force are those of the last one.

@@ -320,3 +320,18 @@ fn a_probe_ends_before_the_head_gives_up() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn a_first_try_that_nobody_polls_does_not_cost_a_waiter_its_time() {
+    let mut line = Line::new();
+    let time = Duration::from_millis(100);
+    assert!(line.state.start_first_try(1, line.now));
+    let (sender, _answers) = oneshot::channel();
+    let waiter = Waiter::new(1, None, 2, sender).until(Some(line.now + time));
+    let runtime = line.runtimes[0].handle().id();
+    line.state.join(waiter, runtime, None);
+    let ask_at = line.now + time - TIME_FOR_A_CALL;
+    assert!(matches!(line.next_on(0), Next::Sleep(until) if until == ask_at));
+    line.now = ask_at;
+    assert_eq!(permits(&line.call()), [1]);
+}
