@@ -5,9 +5,8 @@
 -- ARGV    1  now in ms, or '' for the server's clock
 --         2  deadline in ms of the server's clock: a call that arrives later does nothing; '' for none
 --         3  random bytes that name this call
---         4  '1' where it was sent before
---         5  how many limiters
---         6… for each limiter: its algorithm, its penalty in ms (0 where only peers lock, '' where no lock is looked at),
+--         4  how many limiters
+--         5… for each limiter: its algorithm, its penalty in ms (0 where only peers lock, '' where no lock is looked at),
 --            how many keys it has without the lock, how many numbers, and these
 --         …  for each request: its cost at each limiter
 -- Returns an array of integers
@@ -21,8 +20,8 @@
 -- Errors  BADSTATE, UNINITIALIZED
 -- Writes  what the algorithms write; a lock, for the time of the penalty, where a request was denied
 
-local given_now, deadline, random, sent_before = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
-local limiter_count, next_argument = tonumber(ARGV[5]), 6
+local given_now, deadline, random = ARGV[1], ARGV[2], ARGV[3]
+local limiter_count, next_argument = tonumber(ARGV[4]), 5
 
 local server_now = 0
 if given_now == '' or deadline ~= '' then
@@ -49,7 +48,7 @@ for place = 1, limiter_count do
     numbers[i] = tonumber(ARGV[next_argument])
     next_argument = next_argument + 1
   end
-  local limiter, failure = algorithms[algorithm](keys, numbers, now, random, sent_before)
+  local limiter, failure = algorithms[algorithm](keys, numbers, now, random)
   if not limiter then
     return failure
   end
@@ -74,7 +73,7 @@ for place = 1, limiter_count do
   limiters[place] = limiter
 end
 
-local answer = { server_now, limiters[1].score or now }
+local answer = { server_now, now }
 local size = 2
 
 -- One limiter's answer to a request; whether it grants it.

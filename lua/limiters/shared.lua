@@ -10,7 +10,7 @@
 --   charge(cost)  takes the cost of a request that ask granted
 --   deny()        notes that a request was denied; only in those that write something then
 --   write()       writes what came of all requests; called once, where any was charged or its denial noted
--- src/limiters/NAME.rs holds the same steps in Rust.
+-- src/policy/NAME.rs holds the same steps in Rust.
 
 local algorithms = {}
 
@@ -21,10 +21,10 @@ local function digits(number)
   return string.format('%d', number)
 end
 
--- The whole number that `text` writes, or nil.
+-- The whole number that `text` writes as Redis does, or nil: Lua reads ` 5`, `5.0` and `0x5` too, and INCRBY does not.
 local function whole(text)
   local number = tonumber(text)
-  if number and number % 1 == 0 and number > -LARGEST and number < LARGEST then
+  if number and number % 1 == 0 and number > -LARGEST and number < LARGEST and text == digits(number) then
     return number
   end
 end

@@ -10,7 +10,7 @@
 -- Writes  as acquire.lua does. Where the limiter is not there or has another rate, the hash: what is in use counts on,
 --         but a change of the type resets all, and what an earlier limiter of this name left goes
 
-algorithms.shared_rate = function(keys, numbers, now, random, sent_before)
+algorithms.shared_rate = function(keys, numbers, now, random)
   local books = bookkeeping()
   local name, value, client_value, permits, client_permits = unpack(keys)
   local set_up = numbers[1] > 0 and numbers or nil
@@ -24,23 +24,12 @@ algorithms.shared_rate = function(keys, numbers, now, random, sent_before)
     return nil, failure
   end
 
-  local balance, taken, score = limiter.balance, 0, nil
-  if sent_before and not limiter.starts_afresh then
-    -- An earlier sending that got through left a member with these bytes. What it holds, used as the balance, leads to the
-    -- same answers.
-    local grants = redis.call('zrange', limiter.permits_key, 0, -1, 'withscores')
-    local prefix = string.char(#random) .. random
-    for i = 1, #grants, 2 do
-      if string.sub(grants[i], 1, #prefix) == prefix and books.permits_of(grants[i]) then
-        balance, score = books.permits_of(grants[i]), math.floor(tonumber(grants[i + 1]))
-      end
-    end
-  end
+  local balance, taken = limiter.balance, 0
   local reset = limiter.oldest and limiter.interval - now + limiter.oldest or limiter.interval
 
   -- What a peer's release gave back leaves the oldest grants, so another one may be the oldest then.
   local function take_excess()
-    if limiter.excess == 0 or score then
+    if limiter.excess == 0 then
       return
     end
     books.take_from_oldest(limiter, limiter.excess)
@@ -52,7 +41,6 @@ algorithms.shared_rate = function(keys, numbers, now, random, sent_before)
 
   return {
     limit = limiter.rate,
-    score = score,
     ask = function(cost)
       local remaining = balance - taken
       local granted = cost <= remaining
@@ -64,9 +52,6 @@ algorithms.shared_rate = function(keys, numbers, now, random, sent_before)
     end,
     deny = take_excess, -- and a denial renews the times to live too
     write = function()
-      if score then
-        return
-      end
       if limiter.sets_rate then
         books.store_set_up(limiter, value, client_value, permits, client_permits)
       end

@@ -215,7 +215,7 @@ impl Stage {
 
         let keys = sides.iter().flat_map(|side| side.target.all_keys());
         let keys: Vec<String> = keys.collect();
-        let args = args(&call, Some(self.now), None, false);
+        let args = args(&call, Some(self.now), None);
         let connection = Connection::given(self.connection.clone());
         let answer = script
             .run(&connection, &keys, &args, Limits::for_test())

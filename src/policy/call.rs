@@ -78,11 +78,6 @@ impl Call {
             costs,
         }
     }
-
-    /// Whether the store can tell a repetition of this call from another one.
-    pub(crate) fn can_be_repeated(&self) -> bool {
-        matches!(&self.limiters[..], [only] if only.model.is_on_the_window())
-    }
 }
 
 impl Answers {

@@ -40,6 +40,7 @@ impl Driver {
             let next = self.line.state().next(self.runtime, now, has_peers);
             match next {
                 Next::Call(call) => self.make(call).await,
+                Next::Reclaim(call) => self.line.reclaim(call),
                 Next::Sleep(until) => {
                     tokio::select! {
                         () = sleep_until(until) => {}

@@ -44,6 +44,8 @@ pub(super) struct State {
     /// How often permits may have come free.
     freed: u64,
     drivers: SmallVec<[Slot; 1]>,
+    /// Calls that took nothing as far as is known, and of which the answer to an attempt was lost with its driver.
+    unread: Vec<Arc<AcquireCall>>,
     sharing: Sharing,
 }
 
@@ -72,6 +74,8 @@ struct InFlight {
     /// How many of the waiters have not left.
     live: usize,
     take_over_at: Instant,
+    /// Whether a driver was lost in the middle of it.
+    is_unread: bool,
     /// The value of [`State::freed`] when it was sent.
     freed: u64,
 }
@@ -104,6 +108,8 @@ struct Slot {
 #[derive(Debug)]
 pub(super) enum Next {
     Call(Arc<AcquireCall>),
+    /// Have the store take back what the call took.
+    Reclaim(Arc<AcquireCall>),
     /// Sleep until then, or until it is notified.
     Sleep(Instant),
     /// Nobody waits.
@@ -278,6 +284,9 @@ impl State {
 
     /// What a runtime's driver does next.
     pub(super) fn next(&mut self, runtime: runtime::Id, now: Instant, has_peers: bool) -> Next {
+        if let Some(call) = self.unread.pop() {
+            return Next::Reclaim(call);
+        }
         if let Some(in_flight) = &mut self.in_flight {
             if now < in_flight.take_over_at {
                 return Next::Sleep(in_flight.take_over_at);
@@ -343,6 +352,7 @@ impl State {
             live: waiters.len(),
             waiters,
             take_over_at: now + TAKE_OVER_AFTER,
+            is_unread: false,
             freed: self.freed,
         });
         call
@@ -375,6 +385,8 @@ impl State {
         }
         if taken > 0 {
             call.note_granted(answer.score);
+        } else if in_flight.is_unread {
+            self.unread.push(Arc::clone(call));
         }
         let has_backlog = !denied.is_empty();
         for waiter in denied.into_iter().rev() {
@@ -452,6 +464,9 @@ impl State {
         for waiter in in_flight.waiters {
             waiter.fail(error.clone());
         }
+        if in_flight.is_unread {
+            self.unread.push(in_flight.call);
+        }
         self.known = None;
     }
 
@@ -470,6 +485,7 @@ impl State {
         if !self.drivers.is_empty() {
             if let Some(in_flight) = self.in_flight.as_mut().filter(|it| is_its_call(it)) {
                 in_flight.take_over_at = Instant::now();
+                in_flight.is_unread = true;
             }
             self.notify_drivers();
             return unread.cloned();

@@ -38,6 +38,7 @@ mod limiters_of_one_decision_share_a_slot;
 mod limiters_penalty;
 mod limiters_penalty_token_bucket;
 mod limiters_quota_bucket;
+mod limiters_read_numbers_as_redis_does;
 mod limiters_sliding_log;
 mod limiters_sliding_window;
 mod limiters_token_bucket;

@@ -3,6 +3,7 @@
 #[path = "../support/by_hand.rs"]
 mod by_hand;
 mod in_memory;
+mod keyed;
 #[path = "../support/keys.rs"]
 mod keys;
 #[path = "../support/proxy.rs"]

@@ -258,17 +258,18 @@ fn a_policys_call_to_a_server_ends_when_another_runtime_polls_it() {
     let server = Server::start();
     for is_shut_down in [false, true] {
         let first = runtime();
-        let mut call: Pending<'_, _> = first.block_on(async {
+        let polled = first.block_on(async {
             let builder = RedissonClient::builder().response_timeout(ms(500));
             let client = builder.connect(&server.url()).await.unwrap();
             let limiter = client.limiter(TokenBucket::new(100, 1)).unwrap();
             assert!(limiter.decide("key", 1).await.unwrap().is_granted());
             let mut call: Pending<'_, _> = Box::pin(async move { limiter.decide("key", 1).await });
             assert!(poll_once(&mut call).is_none());
-            call
+            Some(call)
         });
         let kept = (!is_shut_down).then_some(first);
-        let answer = elsewhere(move || async move { call.as_mut().await });
+        let call = polled.expect("it was polled");
+        let answer = elsewhere(move || call);
         let answer = answer.recv_timeout(NEVER).expect("it ends");
         // It may have been charged, so it is not made again.
         assert!(

@@ -21,13 +21,9 @@ impl RedisStore {
         } else {
             &script::JOINT
         };
-        let repeat = if call.can_be_repeated() {
-            Repeat::Safe
-        } else {
-            Repeat::Never
-        };
-        self.send_call(script, call, &first.key, Attempts::new(deadline, repeat))
-            .await
+        // The state knows no single requests: one that may have been charged is not sent again.
+        let attempts = Attempts::new(deadline, Repeat::Never);
+        self.send_call(script, call, &first.key, attempts).await
     }
 
     async fn send_call(
@@ -41,7 +37,7 @@ impl RedisStore {
         let keys: Vec<String> = keys.collect();
         loop {
             let deadline = self.server_deadline(name, &mut attempts).await?;
-            let args = args(call, self.clock.now(), Some(deadline), attempts.sent_before);
+            let args = args(call, self.clock.now(), Some(deadline));
             let sending = script.run(&self.connection, &keys, &args, attempts.limits());
             let Some(answer) = attempts.step(name, sending).await? else {
                 continue;
@@ -60,17 +56,11 @@ impl RedisStore {
     }
 }
 
-pub(crate) fn args(
-    call: &Call,
-    now: Option<i64>,
-    deadline: Option<i64>,
-    sent_before: bool,
-) -> Args {
+pub(crate) fn args(call: &Call, now: Option<i64>, deadline: Option<i64>) -> Args {
     let mut args = Args::new()
         .optional(now)
         .optional(deadline)
         .bytes(&call.random)
-        .flag(sent_before)
         .number(call.limiters.len() as i64);
     for target in &call.limiters {
         let model = &target.model;

@@ -48,6 +48,8 @@ pub(super) struct World {
     /// Since when the head fits.
     fits_since: Option<(u64, Instant)>,
     failed: Vec<[u8; 16]>,
+    /// The calls that an attempt decided, and when that was sent.
+    decided: Vec<([u8; 16], Instant)>,
     /// All permits that this process was granted.
     own: u64,
     /// Whether permits are left to other processes.
@@ -125,6 +127,7 @@ impl World {
             unknown_until: start,
             fits_since: None,
             failed: Vec::new(),
+            decided: Vec::new(),
             own: 0,
             has_peers,
         };
@@ -180,10 +183,10 @@ impl World {
                 _ => None,
             });
             self.now = wakes.min().unwrap_or(end).min(end);
-            self.note_fit();
             for runtime in 0..self.runtimes.len() {
                 self.drive(runtime);
             }
+            self.note_fit();
             self.check();
         }
     }
@@ -398,6 +401,10 @@ impl World {
                     sent_at: now,
                     result: None,
                 }),
+                Next::Reclaim(call) => {
+                    self.reclaims.push((call, now + DEADLINE));
+                    return self.drive(runtime);
+                }
                 Next::Stop => {
                     self.runtimes[runtime].driver = None;
                     return;
@@ -413,6 +420,7 @@ impl World {
             let (call, sent_at) = (Arc::clone(&attempt.call), attempt.sent_at);
             driver.doing = Doing::Ready;
             self.read_answer(&call, sent_at, result);
+            self.drive(runtime); // in the same poll
         }
     }
 
@@ -443,21 +451,25 @@ impl World {
     }
 
     fn execute_attempt(&mut self, choice: u16) {
-        let (millis, now) = (self.millis(), self.now);
+        let millis = self.millis();
         if let Some(attempt) = self.choose_attempt(choice) {
-            let is_late = now > attempt.sent_at + DEADLINE;
-            let call = Arc::clone(&attempt.call);
-            let result = if is_late {
+            let (call, sent_at) = (Arc::clone(&attempt.call), attempt.sent_at);
+            let result = if self.is_late(&call, sent_at) {
                 Err(Error::Indeterminate { source: None })
             } else {
-                // An earlier sending does not arrive after a later one.
-                self.stray.retain(|stray| !Arc::ptr_eq(&stray.call, &call));
+                self.decided.push((call.id, sent_at));
                 Ok(self.store.execute(&call, millis))
             };
             if let Some(attempt) = self.choose_attempt(choice) {
                 attempt.result = Some(result);
             }
         }
+    }
+
+    /// An attempt does nothing after its deadline, for which a later one waits before it decides.
+    fn is_late(&self, call: &AcquireCall, sent_at: Instant) -> bool {
+        let mut decided = self.decided.iter();
+        self.now > sent_at + DEADLINE || decided.any(|&(id, by)| id == call.id && by > sent_at)
     }
 
     fn choose_attempt(&mut self, choice: u16) -> Option<&mut Attempt> {
@@ -474,7 +486,7 @@ impl World {
 
     /// The connection is lost: before the store had the call, or after.
     fn lose_answer(&mut self, choice: u16) {
-        if choice % 2 == 0 {
+        if choice.is_multiple_of(2) {
             self.execute_attempt(choice);
         }
         let chosen = choose(self.runtimes.len(), choice, |i| {
@@ -496,7 +508,7 @@ impl World {
             return;
         }
         let stray = self.stray.remove(usize::from(choice) % self.stray.len());
-        if self.now <= stray.sent_at + DEADLINE {
+        if !self.is_late(&stray.call, stray.sent_at) {
             self.store.execute(&stray.call, self.millis());
         }
     }
@@ -607,6 +619,10 @@ impl World {
     }
 
     fn note_fit(&mut self) {
+        if self.is_held_up() {
+            self.fits_since = None;
+            return;
+        }
         let free = self.store.free(self.millis());
         let head = self.head().map(|head| (head.sequence, head.permits));
         self.fits_since = match (head, self.fits_since) {
@@ -618,6 +634,15 @@ impl World {
         };
     }
 
+    /// Whether the line may not be asked for, or does not know of what came back.
+    fn is_held_up(&self) -> bool {
+        let first_try = self.state.first_try.as_ref();
+        self.state.in_flight.is_some()
+            || first_try.is_some_and(|it| self.now < it.until)
+            || self.unheard > 0
+            || self.now < self.unknown_until
+    }
+
     pub(super) fn check(&mut self) {
         let now = self.now;
         assert!(
@@ -626,14 +651,6 @@ impl World {
         );
         self.check_runtimes();
         self.check_owners();
-        let is_held_up = self.state.in_flight.is_some()
-            || self
-                .state
-                .first_try
-                .as_ref()
-                .is_some_and(|it| now < it.until)
-            || self.unheard > 0
-            || now < self.unknown_until;
         let Some((sequence, since)) = self.fits_since else {
             return;
         };
@@ -642,7 +659,7 @@ impl World {
         } else {
             Duration::ZERO
         };
-        if is_held_up || now <= since + SLACK + sharing {
+        if now <= since + SLACK + sharing {
             return;
         }
         let mut running = self
