@@ -16,7 +16,7 @@ use crate::policy::call::Target;
 use crate::policy::shared_rate::SharedRate;
 use crate::rate::{Rate, millis_from_zero};
 use crate::store::{IfMissing, LimiterStore, State, Store, TimeToLive};
-use crate::wait_queue::WaitQueue;
+use crate::wait_queue::{ReadSetUp, WaitQueue};
 
 /// A rate limiter as Redisson has it: permits of a sliding window, shared by all who name the same limiter.
 ///
@@ -508,7 +508,7 @@ impl RateLimiter {
         &self,
         permits: u32,
         timeout: Option<Duration>,
-        set_up: Option<SetUp>,
+        set_up: Option<ReadSetUp>,
     ) -> Result<bool> {
         // A time beyond what the clock can count is as good as none.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -557,7 +557,11 @@ impl RRateLimiter for RateLimiter {
 
     async fn try_set_rate(&self, rate: Rate) -> Result<bool> {
         let store = self.checked()?;
-        store.try_set_rate(rate.validate()?).await
+        let answer = store.try_set_rate(rate.validate()?).await;
+        if !matches!(answer, Ok(false)) {
+            self.queue.permits_freed();
+        }
+        answer
     }
 
     async fn set_rate(&self, rate: Rate) -> Result<()> {

@@ -50,6 +50,9 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(850);
 /// A wait up to this is not interrupted: a call more in each window of a second would bring nothing.
 const LONGEST_WAIT: Duration = Duration::from_millis(1_003);
 
+/// Reads the settings that a waiter's limiter gets. They may change while it waits, so that each call reads them.
+pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
+
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,
     line: Arc<Line>,
@@ -121,13 +124,14 @@ impl WaitQueue {
         &self,
         permits: u32,
         until: Option<Instant>,
-        set_up: Option<SetUp>,
+        set_up: Option<ReadSetUp>,
     ) -> Result<bool> {
         let sequence = self.line.state().take_sequence();
         let mut denied = None;
         let mut first_try = FirstTry::start(&self.line, sequence);
         if first_try.is_some() {
             let sent_at = Instant::now();
+            let set_up = set_up.as_ref().and_then(|read| read());
             let decided = match self.decide_now(permits, set_up) {
                 Some(decided) => Some(decided?),
                 None => {
@@ -150,7 +154,9 @@ impl WaitQueue {
             }
         }
         loop {
-            let mut ticket = self.line.join(permits, set_up, sequence, denied.take())?;
+            let mut ticket =
+                self.line
+                    .join(permits, set_up.clone(), until, sequence, denied.take())?;
             drop(first_try.take()); // not before it waits in line
             let waiting = SameRuntime::new(Box::pin(within(until, &mut ticket)))?.await;
             match waiting {
@@ -193,13 +199,14 @@ impl Line {
     fn join(
         self: &Arc<Self>,
         permits: u32,
-        set_up: Option<SetUp>,
+        set_up: Option<ReadSetUp>,
+        until: Option<Instant>,
         sequence: u64,
         denied: Option<Known>,
     ) -> Result<Ticket> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (answer, receiver) = oneshot::channel();
-        let waiter = Waiter::new(permits, set_up, sequence, answer);
+        let waiter = Waiter::new(permits, set_up, sequence, answer).until(until);
         let new_driver = self.state().join(waiter, runtime.id(), denied);
         if let Some(notify) = new_driver {
             runtime.spawn(Driver::new(Arc::clone(self), runtime.id(), notify).drive());

@@ -16,6 +16,7 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::limiter::{RRateLimiter, RateLimiter};
 use crate::rate::Rate;
+use crate::wait_queue::ReadSetUp;
 
 /// [`RRateLimiter`](crate::RRateLimiter)s by key: from [`RedissonClient::keyed_rate_limiter`]. Cheap to clone; clones share
 /// the rate.
@@ -126,7 +127,8 @@ impl KeyedRateLimiter {
     pub async fn acquire(&self, key: &str, permits: u32) -> Result<()> {
         let policy = self.limiter.policy();
         let limiter = self.checked(key, permits, &policy)?;
-        limiter.wait_set_up(permits, None, policy.set_up()).await?;
+        let set_up = self.set_up_in_force();
+        limiter.wait_set_up(permits, None, Some(set_up)).await?;
         Ok(())
     }
 
@@ -162,14 +164,20 @@ impl KeyedRateLimiter {
         }
         let policy = self.limiter.policy();
         let limiter = self.checked(key, permits, &policy)?;
+        let set_up = self.set_up_in_force();
         limiter
-            .wait_set_up(permits, Some(timeout), policy.set_up())
+            .wait_set_up(permits, Some(timeout), Some(set_up))
             .await
     }
 
     async fn check(&self, key: &str, cost: u32, policy: &SharedRate) -> Result<Decision> {
         let limiter = self.checked(key, cost, policy)?;
         limiter.check_set_up(cost, policy.set_up()).await
+    }
+
+    fn set_up_in_force(&self) -> ReadSetUp {
+        let policy = self.limiter.policy_in_force();
+        Arc::new(move || policy().set_up())
     }
 
     /// The limiter of a key, once the cost is found good.
@@ -185,7 +193,7 @@ impl KeyedRateLimiter {
     }
 
     /// Changes the rate while requests come in, for all clones of this limiter: each key's limiter gets it with its next
-    /// request, and what is in use counts on.
+    /// request, and what is in use counts on. Waiters get it too, with their next call.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rate that cannot be: then the old one stays.

@@ -168,9 +168,14 @@ impl<P: Policy> PolicyLimiter<P> {
         Ok(())
     }
 
+    /// Reads the policy whenever it is called.
+    pub(super) fn policy_in_force(&self) -> impl Fn() -> P + Send + Sync + use<P> {
+        let in_force = Arc::clone(&self.in_force);
+        move || read(&in_force).policy.clone()
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, InForce<P>> {
-        // Nothing panics while the lock is held.
-        self.in_force.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.in_force)
     }
 
     fn algorithm(&self) -> Arc<dyn AnyModel> {
@@ -206,6 +211,11 @@ impl<P: Policy> PolicyLimiter<P> {
 }
 
 /// Refuses a cost that no limiter of this limit ever grants.
+fn read<P>(in_force: &RwLock<InForce<P>>) -> RwLockReadGuard<'_, InForce<P>> {
+    // Nothing panics while the lock is held.
+    in_force.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()> {
     if cost == 0 {
         return Err(Error::InvalidArgument {

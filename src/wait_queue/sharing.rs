@@ -223,6 +223,14 @@ impl Sharing {
         self.random_up_to(LONGEST_JITTER.min(hold(interval)))
     }
 
+    /// When to ask for a head that has its last chance then. A process that is alone, as far as it knows, keeps no permits
+    /// from a head beyond its time.
+    pub(super) fn hold_until(&self, ask_at: Instant, last_chance: Option<Instant>) -> Instant {
+        let is_probe = self.held.is_some() && self.others == Others::Unseen;
+        let last = last_chance.filter(|_| is_probe);
+        last.map_or(ask_at, |last| last.min(ask_at))
+    }
+
     /// Permits were freed by this process: nothing is held back from its waiters.
     pub(super) fn release_hold(&mut self) {
         self.held = None;

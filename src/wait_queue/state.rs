@@ -16,14 +16,17 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::sharing::{Ask, Seen, Sharing};
-use super::{LONGEST_SLEEP, LONGEST_WAIT};
+use super::{LONGEST_SLEEP, LONGEST_WAIT, ReadSetUp};
 use crate::decision::{Grant, check_fits};
 use crate::error::{Error, Result};
-use crate::model::{Answer, Requests, SetUp};
+use crate::model::{Answer, Requests};
 use crate::store::AcquireCall;
 
 /// How many waiters one call carries at most.
 const CAPACITY: usize = 4096;
+
+/// What holds up a waiter ends so long before the waiter gives up.
+const TIME_FOR_A_CALL: Duration = Duration::from_millis(10);
 
 /// How long a call may be in flight before another runtime's driver sends it again.
 const TAKE_OVER_AFTER: Duration = Duration::from_millis(500);
@@ -48,7 +51,9 @@ pub(super) struct State {
 
 pub(super) struct Waiter {
     pub(super) permits: u32,
-    pub(super) set_up: Option<SetUp>,
+    pub(super) set_up: Option<ReadSetUp>,
+    /// When it gives up.
+    until: Option<Instant>,
     /// Who came first has the lower one.
     pub(super) sequence: u64,
     pub(super) answer: oneshot::Sender<Result<Grant>>,
@@ -128,17 +133,27 @@ impl Known {
 impl Waiter {
     pub(super) fn new(
         permits: u32,
-        set_up: Option<SetUp>,
+        set_up: Option<ReadSetUp>,
         sequence: u64,
         answer: oneshot::Sender<Result<Grant>>,
     ) -> Self {
         Self {
             permits,
             set_up,
+            until: None,
             sequence,
             answer,
             has_left: false,
         }
+    }
+
+    pub(super) fn until(self, until: Option<Instant>) -> Self {
+        Self { until, ..self }
+    }
+
+    /// When to ask for it at the latest.
+    fn last_chance(&self) -> Option<Instant> {
+        self.until?.checked_sub(TIME_FOR_A_CALL)
     }
 
     fn is_gone(&self) -> bool {
@@ -279,21 +294,25 @@ impl State {
             in_flight.take_over_at = now + TAKE_OVER_AFTER;
             return Next::Call(Arc::clone(&in_flight.call));
         }
-        if let Some(first_try) = &self.first_try
-            && now < first_try.until
-        {
-            return Next::Sleep(first_try.until);
-        }
         self.remove_gone_head();
+        if let Some(first_try) = &self.first_try {
+            // A first try that nobody polls costs the head its place, and not its time.
+            let last_chance = self.waiters.front().and_then(Waiter::last_chance);
+            let until = last_chance.map_or(first_try.until, |last| last.min(first_try.until));
+            if now < until {
+                return Next::Sleep(until);
+            }
+        }
         let Some(head) = self.waiters.front() else {
             self.drivers.retain(|slot| slot.runtime != runtime);
             return Next::Stop;
         };
         if let Some(known) = self.known
             && i64::from(head.permits) > known.left
-            && now < known.ask_at
+            && let ask_at = self.sharing.hold_until(known.ask_at, head.last_chance())
+            && now < ask_at
         {
-            return Next::Sleep(known.ask_at);
+            return Next::Sleep(ask_at);
         }
         Next::Call(self.send(now, has_peers))
     }
@@ -324,7 +343,8 @@ impl State {
         let permits = waiters.iter().map(|waiter| waiter.permits);
         let requests = Requests::in_line(permits, ask.share);
         // The settings in force are those of the last one.
-        let set_up = waiters.iter().rev().find_map(|waiter| waiter.set_up);
+        let last = waiters.iter().rev().find_map(|it| it.set_up.as_ref());
+        let set_up = last.and_then(|read| read());
         let call = AcquireCall::new(requests).with_set_up(set_up);
         let call = Arc::new(call.with_newer_than(ask.newer_than));
         self.in_flight = Some(InFlight {

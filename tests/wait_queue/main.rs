@@ -20,6 +20,7 @@ mod a_slow_server_keeps_the_order;
 mod cancelled_at_random_moments_nothing_is_lost;
 mod leaving;
 mod many_waiters_cost_few_calls;
+mod rates_change_while_waiting;
 mod runtimes;
 mod timeouts_are_exact;
 mod together_is_as_one_by_one;

@@ -272,3 +272,66 @@ fn waiters_that_left_take_no_more_room_than_those_who_stay() {
         assert!(line.state.waiters.len() as u64 <= 2 * sequence + 1);
     }
 }
+
+/// When the line asks again whose head, with so much time, a probe denied the only permit.
+fn asks_after_a_probe(line: &mut Line, time: Option<Duration>) -> (Instant, Answers) {
+    let (sender, receiver) = oneshot::channel();
+    let until = time.map(|time| line.now + time);
+    let waiter = Waiter::new(1, None, 1, sender).until(until);
+    let runtime = line.runtimes[0].handle().id();
+    line.state.join(waiter, runtime, None);
+    let Next::Call(call) = line.state.next(runtime, line.now, true) else {
+        panic!("it is asked for");
+    };
+    assert!(call.requests.share.is_some());
+    let mut answer = Answer::new(0, 1, 1, 900);
+    answer.interval = Some(900);
+    line.state.answered(&Answered {
+        call: &call,
+        answer: &answer,
+        sent_at: line.now,
+        own: 0,
+        name: "limiter",
+    });
+    match line.state.next(runtime, line.now, true) {
+        Next::Sleep(until) => (until, receiver),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_probe_ends_before_the_head_gives_up() {
+    let ms = Duration::from_millis;
+    for time in [None, Some(ms(500))] {
+        let mut line = Line::new();
+        let (ask_at, _answers) = asks_after_a_probe(&mut line, time);
+        assert!(
+            (ms(100)..ms(140)).contains(&(ask_at - line.now)),
+            "{time:?}"
+        );
+    }
+    let mut line = Line::new();
+    let (ask_at, _answers) = asks_after_a_probe(&mut line, Some(ms(60)));
+    assert_eq!(ask_at - line.now, ms(50));
+    line.now = ask_at;
+    let runtime = line.runtimes[0].handle().id();
+    match line.state.next(runtime, line.now, true) {
+        Next::Call(call) => assert_eq!(call.requests.share, None),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_first_try_that_nobody_polls_does_not_cost_a_waiter_its_time() {
+    let mut line = Line::new();
+    let time = Duration::from_millis(100);
+    assert!(line.state.start_first_try(1, line.now));
+    let (sender, _answers) = oneshot::channel();
+    let waiter = Waiter::new(1, None, 2, sender).until(Some(line.now + time));
+    let runtime = line.runtimes[0].handle().id();
+    line.state.join(waiter, runtime, None);
+    let ask_at = line.now + time - TIME_FOR_A_CALL;
+    assert!(matches!(line.next_on(0), Next::Sleep(until) if until == ask_at));
+    line.now = ask_at;
+    assert_eq!(permits(&line.call()), [1]);
+}
