@@ -199,11 +199,11 @@ impl State {
                 |it: &FirstTry| it.sequence == waiter.sequence && it.freed == self.freed;
             self.known = denied.filter(|_| self.first_try.as_ref().is_some_and(is_current));
         }
-        let place = self.insert(waiter);
-        if let Some(slot) = self.drivers.iter().find(|slot| slot.runtime == runtime) {
-            if place == 0 {
-                slot.notify.notify_one();
-            }
+        if self.insert(waiter) == 0 {
+            // The time to ask is another one, and this runtime may stall before it knows.
+            self.notify_drivers();
+        }
+        if self.drivers.iter().any(|slot| slot.runtime == runtime) {
             return None;
         }
         let notify = Arc::new(Notify::new());

@@ -1,5 +1,8 @@
 //! Single steps of the state.
 
+use std::pin::pin;
+use std::task::{Context, Waker};
+
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot::Receiver;
 
@@ -246,6 +249,22 @@ fn a_call_that_several_drivers_made_is_reclaimed_once_at_the_first_outcome() {
         assert!(!line.state.failed(&call, &error));
         let runtime = line.runtimes[1].handle().id();
         assert!(line.state.driver_lost(runtime, Some(&call)).is_none());
+    }
+}
+
+#[test]
+fn a_waiter_that_joins_at_the_head_notifies_the_drivers_of_all_runtimes() {
+    for (sequence, is_head) in [(1, true), (3, false)] {
+        let mut line = Line::new();
+        let _second = line.join(2, 3, None);
+        let notify = Arc::clone(&line.state.drivers[0].notify);
+        let is_notified = || {
+            let mut context = Context::from_waker(Waker::noop());
+            pin!(notify.notified()).poll(&mut context).is_ready()
+        };
+        assert!(!is_notified());
+        let _joins = line.join_on(1, sequence, 1, None);
+        assert_eq!(is_notified(), is_head);
     }
 }
 
