@@ -1,4 +1,4 @@
--- Gives back all that a call took, for a caller that is gone: once no attempt of the call can arrive any more.
+-- Gives back what a call took and was not delivered, for a caller that is gone: once no attempt of the call can arrive any more.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client
 -- ARGV    1  now in ms, or '' for the server's clock
@@ -7,6 +7,7 @@
 --         4  the earliest time, in ms, that the call can have been scored with
 --         5  the latest
 --         6  the rate at which this caller had the live grants summed lately, '' where it did not
+--         7  the score of the grant that was delivered, which stays; '' where none was
 -- Returns a string: two little-endian doubles, the server's clock in ms and a number, then what that is
 --         'done'   how many permits came back: 0 where the call took nothing, or its window has passed
 --         'early'  ms until the deadline has passed; nothing was done
@@ -18,6 +19,7 @@ local books = bookkeeping()
 local name, value, client_value, permits, client_permits = unpack(KEYS)
 local now, deadline, member = books.time_of(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local from, to, summed_rate = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local delivered = tonumber(ARGV[7])
 
 local server_now = books.time_of('')
 local function answer(number, kind)
@@ -35,7 +37,7 @@ local found, score, more = books.find_call(limiter.permits_key, member, from, to
 if more then
   return answer(more, 'more')
 end
-if not found or tonumber(score) <= now - limiter.interval then
+if not found or tonumber(score) == delivered or tonumber(score) <= now - limiter.interval then
   return answer(0, 'done')
 end
 failure = books.settle(limiter, now, summed_rate ~= limiter.rate)

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use smallvec::SmallVec;
 
+use crate::error::{Error, Result};
 use crate::model::{Requests, SetUp};
 use crate::permit::{Random, new_random};
 
@@ -68,11 +69,16 @@ impl AcquireCall {
 
     /// Notes an attempt that is about to be made, and returns those before it. They are ordered by this, so that of
     /// attempts that are made at the same time all but the first wait for the deadlines of the others.
-    pub(crate) fn note_attempt(&self, attempt: Attempt) -> Option<Attempt> {
+    ///
+    /// Fails where the outcome is claimed: nobody would look for what the attempt takes.
+    pub(crate) fn note_attempt(&self, attempt: Attempt) -> Result<Option<Attempt>> {
         let mut attempts = self.attempts();
+        if self.is_claimed.load(Ordering::Relaxed) {
+            return Err(Error::Indeterminate { source: None });
+        }
         let before = attempts.iter().copied().reduce(Attempt::and);
         attempts.push(attempt);
-        before
+        Ok(before)
     }
 
     /// Takes back an attempt that has done nothing, and cannot do anything any more.
@@ -93,8 +99,9 @@ impl AcquireCall {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes charge of the outcome; `false` where somebody else did.
+    /// Takes charge of the outcome; `false` where somebody else did. No attempt is noted from then on.
     pub(crate) fn claim(&self) -> bool {
+        let _attempts = self.attempts(); // none is being noted meanwhile
         !self.is_claimed.swap(true, Ordering::Relaxed)
     }
 
@@ -119,21 +126,39 @@ mod tests {
     #[test]
     fn an_attempt_learns_the_last_deadline_and_the_earliest_score_of_all_before_it() {
         let call = AcquireCall::new(Requests::one(1));
-        assert_eq!(call.note_attempt(attempt(20, 5)), None);
-        assert_eq!(call.note_attempt(attempt(10, 3)), Some(attempt(20, 5)));
-        assert_eq!(call.note_attempt(attempt(30, 9)), Some(attempt(20, 3)));
+        assert_eq!(call.note_attempt(attempt(20, 5)).unwrap(), None);
+        assert_eq!(
+            call.note_attempt(attempt(10, 3)).unwrap(),
+            Some(attempt(20, 5))
+        );
+        assert_eq!(
+            call.note_attempt(attempt(30, 9)).unwrap(),
+            Some(attempt(20, 3))
+        );
         assert_eq!(call.attempts_made(), Some(attempt(30, 3)));
     }
 
     #[test]
     fn an_attempt_that_did_nothing_holds_up_none_behind_it() {
         let call = AcquireCall::new(Requests::one(1));
-        call.note_attempt(attempt(10, 3));
-        call.note_attempt(attempt(20, 5));
+        call.note_attempt(attempt(10, 3)).unwrap();
+        call.note_attempt(attempt(20, 5)).unwrap();
         call.forget_attempt(attempt(20, 5));
-        assert_eq!(call.note_attempt(attempt(30, 6)), Some(attempt(10, 3)));
+        assert_eq!(
+            call.note_attempt(attempt(30, 6)).unwrap(),
+            Some(attempt(10, 3))
+        );
         call.forget_attempt(attempt(10, 3));
         call.forget_attempt(attempt(30, 6));
         assert_eq!(call.attempts_made(), None);
+    }
+
+    #[test]
+    fn no_attempt_is_made_of_a_call_whose_outcome_is_claimed() {
+        let call = AcquireCall::new(Requests::one(1));
+        call.note_attempt(attempt(10, 3)).unwrap();
+        assert!(call.claim());
+        assert!(call.note_attempt(attempt(20, 5)).is_err());
+        assert_eq!(call.attempts_made(), Some(attempt(10, 3)));
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::Line;
-use super::state::{Answered, Next};
+use super::state::{Answered, Next, Rest};
 use crate::decision::Grant;
 use crate::store::AcquireCall;
 
@@ -40,7 +40,6 @@ impl Driver {
             let next = self.line.state().next(self.runtime, now, has_peers);
             match next {
                 Next::Call(call) => self.make(call).await,
-                Next::Reclaim(call) => self.line.reclaim(call),
                 Next::Sleep(until) => {
                     tokio::select! {
                         () = sleep_until(until) => {}
@@ -62,30 +61,34 @@ impl Driver {
         let deadline = self.line.store.call_deadline();
         let result = self.line.call(&call, deadline).await;
         self.call = None;
-        let unclaimed = match result {
+        let (unclaimed, is_reclaimed) = match result {
             Ok(answer) => {
-                let permits = self.line.state().answered(&Answered {
+                let rest = self.line.state().answered(&Answered {
                     call: &call,
                     answer: &answer,
                     sent_at,
                     own: self.line.own(),
                     name: self.line.name(),
                 });
-                (permits > 0).then_some(Grant {
+                let Rest {
+                    permits,
+                    is_reclaimed,
+                } = rest;
+                let grant = Grant {
                     score: answer.score,
                     random: call.id,
                     permits,
-                })
+                };
+                ((permits > 0).then_some(grant), is_reclaimed)
             }
-            Err(error) => {
-                self.line.state().failed(&call, &error);
-                None
-            }
+            Err(error) => (None, self.line.state().failed(&call, &error)),
         };
-        // Where the call was abandoned, the store reclaims it as well. That finds what another attempt takes later, and a
-        // grant goes back once.
+        // Where the call is reclaimed as well, that finds what another attempt takes later, and a grant goes back once.
         if let Some(grant) = unclaimed {
             self.line.give_back(grant);
+        }
+        if is_reclaimed {
+            self.line.reclaim(call);
         }
     }
 }

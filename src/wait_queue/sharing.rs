@@ -106,6 +106,15 @@ pub(super) struct Seen {
 }
 
 impl Sharing {
+    /// One whose jitter is the same each time.
+    #[cfg(test)]
+    pub(super) fn with_random(random: u64) -> Self {
+        Self {
+            random,
+            ..Self::default()
+        }
+    }
+
     /// How to ask now.
     pub(super) fn plan(&mut self, now: Instant) -> Ask {
         let leave = match self.others {

@@ -44,8 +44,6 @@ pub(super) struct State {
     /// How often permits may have come free.
     freed: u64,
     drivers: SmallVec<[Slot; 1]>,
-    /// Calls that took nothing as far as is known, and of which the answer to an attempt was lost with its driver.
-    unread: Vec<Arc<AcquireCall>>,
     sharing: Sharing,
 }
 
@@ -74,8 +72,9 @@ struct InFlight {
     /// How many of the waiters have not left.
     live: usize,
     take_over_at: Instant,
-    /// Whether a driver was lost in the middle of it.
-    is_unread: bool,
+    /// How many drivers have been given it to make. The first answer is the call's; those of the other drivers may be read
+    /// late, or never.
+    drivers: u32,
     /// The value of [`State::freed`] when it was sent.
     freed: u64,
 }
@@ -88,6 +87,15 @@ pub(super) struct Answered<'a> {
     /// All permits that this process has been granted, those of this call included.
     pub(super) own: u64,
     pub(super) name: &'a str,
+}
+
+/// What a call's answer leaves to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Rest {
+    /// Permits that it granted and nobody holds.
+    pub(super) permits: u32,
+    /// Whether the store is to reclaim the call: other drivers make it as well, and what it is granted for them has no owner.
+    pub(super) is_reclaimed: bool,
 }
 
 struct FirstTry {
@@ -108,8 +116,6 @@ struct Slot {
 #[derive(Debug)]
 pub(super) enum Next {
     Call(Arc<AcquireCall>),
-    /// Have the store take back what the call took.
-    Reclaim(Arc<AcquireCall>),
     /// Sleep until then, or until it is notified.
     Sleep(Instant),
     /// Nobody waits.
@@ -208,11 +214,11 @@ impl State {
                 |it: &FirstTry| it.sequence == waiter.sequence && it.freed == self.freed;
             self.known = denied.filter(|_| self.first_try.as_ref().is_some_and(is_current));
         }
-        let place = self.insert(waiter);
-        if let Some(slot) = self.drivers.iter().find(|slot| slot.runtime == runtime) {
-            if place == 0 {
-                slot.notify.notify_one();
-            }
+        if self.insert(waiter) == 0 {
+            // The time to ask is another one, and this runtime may stall before it knows.
+            self.notify_drivers();
+        }
+        if self.drivers.iter().any(|slot| slot.runtime == runtime) {
             return None;
         }
         let notify = Arc::new(Notify::new());
@@ -284,14 +290,12 @@ impl State {
 
     /// What a runtime's driver does next.
     pub(super) fn next(&mut self, runtime: runtime::Id, now: Instant, has_peers: bool) -> Next {
-        if let Some(call) = self.unread.pop() {
-            return Next::Reclaim(call);
-        }
         if let Some(in_flight) = &mut self.in_flight {
             if now < in_flight.take_over_at {
                 return Next::Sleep(in_flight.take_over_at);
             }
             in_flight.take_over_at = now + TAKE_OVER_AFTER;
+            in_flight.drivers += 1;
             return Next::Call(Arc::clone(&in_flight.call));
         }
         self.remove_gone_head();
@@ -352,14 +356,14 @@ impl State {
             live: waiters.len(),
             waiters,
             take_over_at: now + TAKE_OVER_AFTER,
-            is_unread: false,
+            drivers: 1,
             freed: self.freed,
         });
         call
     }
 
-    /// Delivers a call's answer. Returns how many permits it granted that nobody holds.
-    pub(super) fn answered(&mut self, answered: &Answered<'_>) -> u32 {
+    /// Delivers a call's answer.
+    pub(super) fn answered(&mut self, answered: &Answered<'_>) -> Rest {
         let Answered { call, answer, .. } = *answered;
         // One call's grants fit a u32.
         let taken = call.requests.taken(answer) as u32;
@@ -367,7 +371,10 @@ impl State {
             // It was answered by another driver, or all of its waiters have left. With the score of what was delivered, it
             // is that grant. With another one, it was granted once more, after the first grant had come back.
             let is_delivered = call.granted_at() == Some(answer.score);
-            return if is_delivered { 0 } else { taken };
+            return Rest {
+                permits: if is_delivered { 0 } else { taken },
+                is_reclaimed: false,
+            };
         };
         let mut spare = 0;
         let mut denied = Vec::new();
@@ -385,8 +392,6 @@ impl State {
         }
         if taken > 0 {
             call.note_granted(answer.score);
-        } else if in_flight.is_unread {
-            self.unread.push(Arc::clone(call));
         }
         let has_backlog = !denied.is_empty();
         for waiter in denied.into_iter().rev() {
@@ -399,7 +404,10 @@ impl State {
         let known = self.learn(answered, taken, has_backlog);
         // What came free meanwhile may be missing in it.
         self.known = known.filter(|_| in_flight.freed == self.freed);
-        spare
+        Rest {
+            permits: spare,
+            is_reclaimed: in_flight.drivers > 1,
+        }
     }
 
     /// What an answer says about the time to ask next.
@@ -456,22 +464,20 @@ impl State {
         }
     }
 
-    /// A call has failed: those that it carried learn why.
-    pub(super) fn failed(&mut self, call: &Arc<AcquireCall>, error: &Error) {
+    /// A call has failed: those that it carried learn why. Returns whether the store is to reclaim it, as in [`Rest`].
+    pub(super) fn failed(&mut self, call: &Arc<AcquireCall>, error: &Error) -> bool {
         let Some(in_flight) = self.in_flight.take_if(|it| Arc::ptr_eq(&it.call, call)) else {
-            return;
+            return false;
         };
         for waiter in in_flight.waiters {
             waiter.fail(error.clone());
         }
-        if in_flight.is_unread {
-            self.unread.push(in_flight.call);
-        }
         self.known = None;
+        in_flight.drivers > 1
     }
 
     /// A runtime has shut down, and its driver with it, in the middle of `call`. Returns the call where the store has to
-    /// reclaim it: no other driver will read its answer.
+    /// reclaim it: no other driver will read its answer. One that is in flight no longer has been reclaimed already.
     pub(super) fn driver_lost(
         &mut self,
         runtime: runtime::Id,
@@ -479,16 +485,12 @@ impl State {
     ) -> Option<Arc<AcquireCall>> {
         self.drivers.retain(|slot| slot.runtime != runtime);
         let is_its_call = |it: &InFlight| call.is_some_and(|call| Arc::ptr_eq(&it.call, call));
-        // Another driver had a denial or an error; this one may have been granted it nevertheless.
-        let is_unread = !self.in_flight.as_ref().is_some_and(is_its_call);
-        let unread = call.filter(|call| is_unread && call.granted_at().is_none());
         if !self.drivers.is_empty() {
             if let Some(in_flight) = self.in_flight.as_mut().filter(|it| is_its_call(it)) {
                 in_flight.take_over_at = Instant::now();
-                in_flight.is_unread = true;
             }
             self.notify_drivers();
-            return unread.cloned();
+            return None;
         }
         let lost = self.in_flight.take_if(|it| is_its_call(it));
         // Nobody drives the line: dropping their places tells the waiters to join again.
@@ -496,7 +498,6 @@ impl State {
         self.left = 0;
         self.known = None;
         lost.map(|in_flight| in_flight.call)
-            .or_else(|| unread.cloned())
     }
 }
 

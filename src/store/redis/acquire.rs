@@ -72,7 +72,7 @@ impl RedisLimiter {
                 deadline: server_now + time.as_millis() as i64,
                 from: now.unwrap_or(server_now - CLOCK_STEP),
             };
-            let before = acquire.note_attempt(attempt);
+            let before = acquire.note_attempt(attempt)?;
             attempts.sent_before = before.is_some();
             let rate_type = self.rate_type_for(&call);
 
@@ -175,8 +175,8 @@ impl RedisLimiter {
         Ok(Sent { answer, now })
     }
 
-    /// Gives back what a call took, once no attempt of it can arrive any more, unless somebody else claims its outcome until
-    /// then. Returns how many permits came back.
+    /// Gives back what a call took and was not delivered, once no attempt of it can arrive any more, unless somebody else
+    /// claims its outcome until then. Returns how many permits came back.
     pub(super) async fn reclaim_call(&self, acquire: &AcquireCall) -> Result<u32> {
         let name = &self.keys.name;
         let mut attempts = Attempts::new(self.store.deadline(), Repeat::Safe);
@@ -195,10 +195,13 @@ impl RedisLimiter {
                 attempts = Attempts::new(self.store.deadline(), Repeat::Safe);
                 continue;
             }
-            if !is_ours && !acquire.claim() {
-                return Ok(0);
+            if !is_ours {
+                if !acquire.claim() {
+                    return Ok(0);
+                }
+                is_ours = true;
+                continue; // another attempt may have been noted before the claim
             }
-            is_ours = true;
             let now = self.store.clock.now();
             let made = retry_after(made, now, look_from.take());
             let args = reclaim_args(
@@ -207,6 +210,7 @@ impl RedisLimiter {
                 &made,
                 now,
                 self.audited_rate(),
+                acquire.granted_at(),
             );
             let all_keys = self.keys.in_order();
             let sending =

@@ -86,6 +86,7 @@ pub(super) fn reclaim_args(
     made: &Retry,
     now: Option<i64>,
     audited_rate: Option<i64>,
+    delivered: Option<i64>,
 ) -> Args {
     Args::new()
         .optional(now)
@@ -94,4 +95,5 @@ pub(super) fn reclaim_args(
         .number(made.from)
         .number(made.to)
         .optional(audited_rate)
+        .optional(delivered)
 }

@@ -96,7 +96,7 @@ async fn granted_in_part(on_server: &mut OnServer, from: i64, score: i64) -> Acq
         .arg(&permit::encode(&call.id, 3)[..]);
     add.exec_async(&mut on_server.raw).await.unwrap();
     let deadline = on_server.now().await - 1;
-    call.note_attempt(Attempt { deadline, from });
+    call.note_attempt(Attempt { deadline, from }).unwrap();
     call
 }
 
@@ -124,7 +124,8 @@ async fn where_no_attempt_was_granted_among_many_grants_the_next_one_decides() {
         call.note_attempt(Attempt {
             deadline: from + 3_000,
             from,
-        });
+        })
+        .unwrap();
         let answer = on_server.acquire(&call).await.unwrap();
         assert!(!answer.found);
         assert_eq!(answer.balance, 10_000 - 2_600);
@@ -138,7 +139,7 @@ async fn an_attempt_does_not_decide_before_the_deadline_of_those_before_it() {
     let call = AcquireCall::new(Requests::one(3));
     let deadline = on_server.now().await + 150;
     let from = deadline - 1_000;
-    call.note_attempt(Attempt { deadline, from });
+    call.note_attempt(Attempt { deadline, from }).unwrap();
     let answer = on_server.acquire(&call).await.unwrap();
     assert!(!answer.found && answer.score > deadline, "{answer:?}");
 }
@@ -168,6 +169,19 @@ async fn what_somebody_else_has_claimed_is_not_given_back() {
 }
 
 #[tokio::test]
+async fn of_a_call_that_was_granted_twice_only_what_was_not_delivered_is_given_back() {
+    for (offset, given_back, left) in [(0, 0, 9_997), (-1, 3, 10_000)] {
+        let mut on_server = OnServer::start().await;
+        let call = AcquireCall::new(Requests::one(3));
+        let answer = on_server.acquire(&call).await.unwrap();
+        call.note_granted(answer.score + offset);
+        let reclaimed = on_server.limiter.reclaim_call(&call).await.unwrap();
+        assert_eq!(reclaimed, given_back, "{offset}");
+        assert_eq!(on_server.number(&["GET", "{l}:value"]).await, left);
+    }
+}
+
+#[tokio::test]
 async fn of_a_call_that_was_never_sent_nothing_is_given_back() {
     let on_server = OnServer::without_limiter().await;
     let call = AcquireCall::new(Requests::one(3));
@@ -176,7 +190,8 @@ async fn of_a_call_that_was_never_sent_nothing_is_given_back() {
     call.note_attempt(Attempt {
         deadline: 1,
         from: 0,
-    });
+    })
+    .unwrap();
     assert_eq!(on_server.limiter.reclaim_call(&call).await.unwrap(), 0);
 }
 

@@ -564,6 +564,7 @@ impl Sides {
             made,
             Some(at.now),
             call.summed_rate,
+            None,
         );
         let all_keys = limiter.keys.in_order();
         let answer =

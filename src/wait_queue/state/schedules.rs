@@ -2,7 +2,8 @@
 //! a store whose answers are late or lost, and other processes. After each step nobody waits who could be served, in order;
 //! in the end nothing is kept by those who left.
 //!
-//! `SCHEDULES` says how many are run, from a random seed; without it the same 500 of up to 400 steps each.
+//! `SCHEDULES` says how many are run of up to 400 steps each, without it 500. Each run has a random seed. A schedule that
+//! fails is printed with the seed of its run; `SCHEDULES_SEED` plays that run again.
 
 mod store;
 mod world;
@@ -12,17 +13,26 @@ use proptest::test_runner::RngSeed;
 
 use world::{Step, World};
 
-fn schedules() -> u32 {
-    match std::env::var("SCHEDULES") {
-        Ok(number) => number.parse().expect("SCHEDULES is a number"),
-        Err(_) => 500,
-    }
+fn number<T: std::str::FromStr>(variable: &str) -> Option<T> {
+    let number = std::env::var(variable).ok()?;
+    let Ok(number) = number.parse() else {
+        panic!("{variable} is no number: {number}");
+    };
+    Some(number)
 }
 
-fn seed() -> RngSeed {
-    match std::env::var("SCHEDULES") {
-        Ok(_) => RngSeed::Random,
-        Err(_) => RngSeed::Fixed(1),
+fn config() -> ProptestConfig {
+    let seed = number("SCHEDULES_SEED").unwrap_or_else(|| {
+        let random = crate::permit::new_random();
+        u64::from_ne_bytes(random[..8].try_into().unwrap())
+    });
+    // The test harness prints it where the test fails.
+    println!("SCHEDULES_SEED={seed}");
+    ProptestConfig {
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(seed),
+        max_shrink_iters: 500,
+        ..ProptestConfig::with_cases(number("SCHEDULES").unwrap_or(500))
     }
 }
 
@@ -36,7 +46,7 @@ fn play(window: i64, has_peers: bool, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, rng_seed: seed(), max_shrink_iters: 500, ..ProptestConfig::with_cases(schedules()) })]
+    #![proptest_config(config())]
 
     #[test]
     fn over_a_window_that_does_not_pass_each_permit_has_one_owner(

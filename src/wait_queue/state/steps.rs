@@ -1,5 +1,8 @@
 //! Single steps of the state.
 
+use std::pin::pin;
+use std::task::{Context, Waker};
+
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot::Receiver;
 
@@ -54,7 +57,7 @@ impl Line {
         }
     }
 
-    fn answer(&mut self, call: &Arc<AcquireCall>, score: i64, balance: i64) -> u32 {
+    fn answer(&mut self, call: &Arc<AcquireCall>, score: i64, balance: i64) -> Rest {
         self.state.answered(&Answered {
             call,
             answer: &Answer::new(score, RATE, balance, 60_000),
@@ -67,6 +70,14 @@ impl Line {
     /// What a request was told that was sent `ago`: to come back after a minute.
     fn denied(&self, ago: Duration) -> Option<Known> {
         Some(Known::new(0, self.now - ago, Duration::from_secs(60)))
+    }
+}
+
+/// So many permits that nobody holds.
+fn rest(permits: u32) -> Rest {
+    Rest {
+        permits,
+        is_reclaimed: false,
     }
 }
 
@@ -123,7 +134,7 @@ fn a_waiter_that_joins_again_while_its_call_is_in_flight_leaves_that_call_once()
     assert!(line.state.leave(1).is_none());
     drop(line.join_on(1, 1, 1, None));
     assert!(line.state.leave(1).is_none(), "the second one still waits");
-    assert_eq!(line.answer(&call, 0, 2), 1);
+    assert_eq!(line.answer(&call, 0, 2), rest(1));
     assert_eq!(stays.try_recv().unwrap().unwrap().permits(), 1);
 }
 
@@ -138,7 +149,7 @@ fn a_call_is_abandoned_when_the_last_of_its_waiters_leaves() {
     });
     assert!(matches!(&left, [None, None, Some(abandoned)] if Arc::ptr_eq(abandoned, &call)));
     // It was executed all the same.
-    assert_eq!(line.answer(&call, 0, 5), 3);
+    assert_eq!(line.answer(&call, 0, 5), rest(3));
 }
 
 #[test]
@@ -146,9 +157,9 @@ fn an_answer_that_comes_twice_is_one_grant_and_one_with_another_score_is_given_b
     let mut line = Line::new();
     let _waiting = line.join(1, 4, None);
     let call = line.call();
-    assert_eq!(line.answer(&call, 7, 10), 0);
-    assert_eq!(line.answer(&call, 7, 10), 0);
-    assert_eq!(line.answer(&call, 8, 10), 4);
+    assert_eq!(line.answer(&call, 7, 10), rest(0));
+    assert_eq!(line.answer(&call, 7, 10), rest(0));
+    assert_eq!(line.answer(&call, 8, 10), rest(4));
 }
 
 #[test]
@@ -156,8 +167,8 @@ fn what_a_denied_call_is_granted_later_is_given_back() {
     let mut line = Line::new();
     let _waiting = line.join(1, 4, None);
     let call = line.call();
-    assert_eq!(line.answer(&call, 7, 0), 0);
-    assert_eq!(line.answer(&call, 8, 10), 4);
+    assert_eq!(line.answer(&call, 7, 0), rest(0));
+    assert_eq!(line.answer(&call, 8, 10), rest(4));
 }
 
 #[test]
@@ -168,7 +179,7 @@ fn what_a_failed_call_is_granted_later_is_given_back() {
     let lost = Error::Indeterminate { source: None };
     line.state.failed(&call, &lost);
     assert!(waiting.try_recv().unwrap().is_err());
-    assert_eq!(line.answer(&call, 8, 10), 4);
+    assert_eq!(line.answer(&call, 8, 10), rest(4));
 }
 
 #[test]
@@ -210,19 +221,60 @@ fn a_call_whose_runtime_shuts_down_is_abandoned_where_there_is_no_other() {
 }
 
 #[test]
-fn what_a_lost_driver_may_have_been_granted_after_another_one_was_denied_is_reclaimed() {
-    for is_granted in [false, true] {
+fn a_call_that_several_drivers_made_is_reclaimed_once_at_the_first_outcome() {
+    for (balance, is_lost) in [
+        (Some(0), false),
+        (Some(1), true),
+        (Some(1), false),
+        (None, false),
+    ] {
         let mut line = Line::new();
         let _waiting = line.join(1, 1, None);
         let _elsewhere = line.join_on(1, 2, 1, None);
         let call = line.call();
+        if is_lost {
+            let runtime = line.runtimes[0].handle().id();
+            assert!(line.state.driver_lost(runtime, Some(&call)).is_none());
+        }
         line.now += TAKE_OVER_AFTER;
         assert!(matches!(line.next_on(1), Next::Call(same) if Arc::ptr_eq(&same, &call)));
-        line.answer(&call, 0, i64::from(is_granted));
+        let error = Error::Indeterminate { source: None };
+        let is_reclaimed = match balance {
+            Some(balance) => line.answer(&call, 7, balance).is_reclaimed,
+            None => line.state.failed(&call, &error),
+        };
+        assert!(is_reclaimed, "{balance:?}");
+        // Of the attempt that is still on its way, whether its answer is read or not.
+        assert_eq!(line.answer(&call, 8, 10), rest(2));
+        assert!(!line.state.failed(&call, &error));
         let runtime = line.runtimes[1].handle().id();
-        let reclaimed = line.state.driver_lost(runtime, Some(&call));
-        // What was delivered stays with its waiter.
-        assert_eq!(reclaimed.is_some(), !is_granted);
+        assert!(line.state.driver_lost(runtime, Some(&call)).is_none());
+    }
+}
+
+#[test]
+fn a_waiter_that_joins_at_the_head_notifies_the_drivers_of_all_runtimes() {
+    for (sequence, is_head) in [(1, true), (3, false)] {
+        let mut line = Line::new();
+        let _second = line.join(2, 3, None);
+        let notify = Arc::clone(&line.state.drivers[0].notify);
+        let is_notified = || {
+            let mut context = Context::from_waker(Waker::noop());
+            pin!(notify.notified()).poll(&mut context).is_ready()
+        };
+        assert!(!is_notified());
+        let _joins = line.join_on(1, sequence, 1, None);
+        assert_eq!(is_notified(), is_head);
+    }
+}
+
+#[test]
+fn a_call_that_one_driver_made_is_not_reclaimed() {
+    for balance in [0, 1] {
+        let mut line = Line::new();
+        let _waiting = line.join(1, 1, None);
+        let call = line.call();
+        assert_eq!(line.answer(&call, 0, balance), rest(0));
     }
 }
 

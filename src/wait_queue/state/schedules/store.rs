@@ -39,6 +39,10 @@ impl Store {
         RATE - i64::from(used)
     }
 
+    pub(super) fn has_granted(&self, call: &AcquireCall) -> bool {
+        self.members.iter().any(|it| it.id == call.id)
+    }
+
     pub(super) fn execute(&mut self, call: &AcquireCall, now: i64) -> Answer {
         let free = self.free(now);
         if let Some(member) = self.members.iter().find(|it| it.id == call.id) {
@@ -82,8 +86,10 @@ impl Store {
         self.members.retain(|member| member.in_use > 0);
     }
 
-    pub(super) fn reclaim(&mut self, id: [u8; 16]) {
-        self.members.retain(|member| member.id != id);
+    /// Takes back what a call was granted, except what was delivered.
+    pub(super) fn reclaim(&mut self, id: [u8; 16], delivered: Option<i64>) {
+        let is_kept = |it: &Member| it.id != id || delivered == Some(it.score);
+        self.members.retain(is_kept);
     }
 
     pub(super) fn take_for_another(&mut self, permits: u32, now: i64) {

@@ -10,18 +10,22 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::super::super::LONGEST_SLEEP;
-use super::super::{Answered, Known, Next, State, TAKE_OVER_AFTER, Waiter};
+use super::super::{Answered, Known, Next, Rest, Sharing, State, TAKE_OVER_AFTER, Waiter};
 use super::store::Store;
 use crate::decision::Grant;
 use crate::error::{Error, Result};
 use crate::model::{Answer, Requests};
 use crate::store::AcquireCall;
+use crate::store::acquire_call;
 
 /// What happens, and a number to choose by.
 pub(super) type Step = (u8, u16);
 
-/// How long an attempt may take.
+/// How long a driver makes a call.
 const DEADLINE: Duration = Duration::from_secs(3);
+
+/// How long each of its attempts may take.
+const ATTEMPT: Duration = Duration::from_millis(750);
 
 /// What a denied waiter waits beyond the first grant's window.
 const SLACK: Duration = Duration::from_millis(3);
@@ -40,7 +44,7 @@ pub(super) struct World {
     stray: Vec<Attempt>,
     /// Grants on their way back, until the store has them.
     refunds: Vec<Grant>,
-    reclaims: Vec<(Arc<AcquireCall>, Instant)>,
+    reclaims: Vec<Arc<AcquireCall>>,
     /// Refunds that the store has executed and this process has not heard of.
     unheard: usize,
     /// Until then the line may sleep although the head fits: others gave permits back.
@@ -48,8 +52,6 @@ pub(super) struct World {
     /// Since when the head fits.
     fits_since: Option<(u64, Instant)>,
     failed: Vec<[u8; 16]>,
-    /// The calls that an attempt decided, and when that was sent.
-    decided: Vec<([u8; 16], Instant)>,
     /// All permits that this process was granted.
     own: u64,
     /// Whether permits are left to other processes.
@@ -81,9 +83,14 @@ enum Doing {
     Calling(Attempt),
 }
 
+/// A driver's call, and its last attempt.
 struct Attempt {
     call: Arc<AcquireCall>,
     sent_at: Instant,
+    /// It does nothing after this time.
+    deadline: i64,
+    /// It decides only after this time: until then, attempts before it may arrive.
+    not_before: Option<i64>,
     /// `None` until the store has executed it; an error where the answer is lost.
     result: Option<Result<Answer>>,
 }
@@ -114,7 +121,10 @@ impl World {
         // The state reads the clock itself where a runtime shuts down: that is in the past here.
         let start = Instant::now() + Duration::from_secs(3600);
         let mut world = Self {
-            state: State::default(),
+            state: State {
+                sharing: Sharing::with_random(1),
+                ..State::default()
+            },
             start,
             now: start,
             store: Store::new(window),
@@ -127,7 +137,6 @@ impl World {
             unknown_until: start,
             fits_since: None,
             failed: Vec::new(),
-            decided: Vec::new(),
             own: 0,
             has_peers,
         };
@@ -347,7 +356,7 @@ impl World {
                     Err(_) => {
                         let sequence = self.waiters[waiter].sequence;
                         if let Some(call) = self.state.leave(sequence) {
-                            self.reclaims.push((call, self.now + DEADLINE));
+                            self.reclaims.push(call);
                         }
                         return true;
                     }
@@ -396,14 +405,9 @@ impl World {
             let next = self.state.next(lent.handle().id(), now, self.has_peers);
             driver.doing = match next {
                 Next::Sleep(until) => Doing::Sleeping(until),
-                Next::Call(call) => Doing::Calling(Attempt {
-                    call,
-                    sent_at: now,
-                    result: None,
-                }),
-                Next::Reclaim(call) => {
-                    self.reclaims.push((call, now + DEADLINE));
-                    return self.drive(runtime);
+                Next::Call(call) => {
+                    let millis = (now - self.start).as_millis() as i64;
+                    Doing::Calling(Attempt::new(call, now, millis))
                 }
                 Next::Stop => {
                     self.runtimes[runtime].driver = None;
@@ -428,7 +432,10 @@ impl World {
         match result {
             Ok(answer) => {
                 self.own += call.requests.taken(&answer).unsigned_abs();
-                let permits = self.state.answered(&Answered {
+                let Rest {
+                    permits,
+                    is_reclaimed,
+                } = self.state.answered(&Answered {
                     call,
                     answer: &answer,
                     sent_at,
@@ -442,46 +449,46 @@ impl World {
                         permits,
                     });
                 }
+                if is_reclaimed {
+                    self.reclaims.push(Arc::clone(call));
+                }
             }
             Err(error) => {
-                self.failed.push(call.id);
-                self.state.failed(call, &error);
+                let in_flight = self.state.in_flight.as_ref();
+                let is_in_flight = in_flight.is_some_and(|it| Arc::ptr_eq(&it.call, call));
+                if self.state.failed(call, &error) {
+                    self.reclaims.push(Arc::clone(call));
+                } else if is_in_flight {
+                    self.failed.push(call.id);
+                }
             }
         }
     }
 
     fn execute_attempt(&mut self, choice: u16) {
-        let millis = self.millis();
-        if let Some(attempt) = self.choose_attempt(choice) {
-            let (call, sent_at) = (Arc::clone(&attempt.call), attempt.sent_at);
-            let result = if self.is_late(&call, sent_at) {
-                Err(Error::Indeterminate { source: None })
-            } else {
-                self.decided.push((call.id, sent_at));
-                Ok(self.store.execute(&call, millis))
-            };
-            if let Some(attempt) = self.choose_attempt(choice) {
-                attempt.result = Some(result);
-            }
+        let (now, millis) = (self.now, self.millis());
+        let Some(chosen) = self.choose_attempt(choice) else {
+            return;
+        };
+        let is_running = self.runtimes[chosen].life == Life::Running;
+        let driver = self.runtimes[chosen].driver.as_mut();
+        let Some(Doing::Calling(attempt)) = driver.map(|it| &mut it.doing) else {
+            return;
+        };
+        if attempt.may_decide(&self.store, millis) {
+            attempt.result = Some(Ok(self.store.execute(&attempt.call, millis)));
+        } else if millis > attempt.deadline && is_running {
+            attempt.repeat(now, millis);
         }
     }
 
-    /// An attempt does nothing after its deadline, for which a later one waits before it decides.
-    fn is_late(&self, call: &AcquireCall, sent_at: Instant) -> bool {
-        let mut decided = self.decided.iter();
-        self.now > sent_at + DEADLINE || decided.any(|&(id, by)| id == call.id && by > sent_at)
-    }
-
-    fn choose_attempt(&mut self, choice: u16) -> Option<&mut Attempt> {
+    /// The runtime of an attempt that is on its way.
+    fn choose_attempt(&self, choice: u16) -> Option<usize> {
         let is_sent = |runtime: &SimulatedRuntime| match &runtime.driver {
             Some(driver) => matches!(&driver.doing, Doing::Calling(it) if it.result.is_none()),
             None => false,
         };
-        let chosen = choose(self.runtimes.len(), choice, |i| is_sent(&self.runtimes[i]))?;
-        match &mut self.runtimes[chosen].driver.as_mut()?.doing {
-            Doing::Calling(attempt) => Some(attempt),
-            _ => None,
-        }
+        choose(self.runtimes.len(), choice, |i| is_sent(&self.runtimes[i]))
     }
 
     /// The connection is lost: before the store had the call, or after.
@@ -508,7 +515,7 @@ impl World {
             return;
         }
         let stray = self.stray.remove(usize::from(choice) % self.stray.len());
-        if !self.is_late(&stray.call, stray.sent_at) {
+        if stray.may_decide(&self.store, self.millis()) {
             self.store.execute(&stray.call, self.millis());
         }
     }
@@ -548,7 +555,7 @@ impl World {
             };
             let call = attempt.as_ref().map(|attempt| &attempt.call);
             if let Some(call) = self.state.driver_lost(id, call) {
-                self.reclaims.push((call, self.now + DEADLINE));
+                self.reclaims.push(call);
             }
             self.stray
                 .extend(attempt.filter(|attempt| attempt.result.is_none()));
@@ -601,11 +608,15 @@ impl World {
     }
 
     fn reclaim(&mut self) {
-        let due = self.reclaims.iter().position(|(_, due)| *due < self.now);
-        if let Some(due) = due {
-            let (call, _) = self.reclaims.remove(due);
+        let millis = self.millis();
+        let is_due = |call: &Arc<AcquireCall>| {
+            let made = call.attempts_made();
+            made.is_none_or(|made| made.deadline < millis)
+        };
+        if let Some(due) = self.reclaims.iter().position(is_due) {
+            let call = self.reclaims.remove(due);
             if call.claim() {
-                self.store.reclaim(call.id);
+                self.store.reclaim(call.id, call.granted_at());
             }
             self.unheard += 1;
         }
@@ -794,7 +805,7 @@ impl World {
         self.store.take_back_all_of_others();
         // What was taken without an answer comes back with its window.
         for &id in &self.failed {
-            self.store.reclaim(id);
+            self.store.reclaim(id, None);
         }
         self.unknown_until = self.now + LONGEST_SLEEP;
         self.pass(Duration::from_millis(101));
@@ -806,6 +817,42 @@ impl World {
         is_meant: impl Fn(&SimulatedWaiter) -> bool,
     ) -> Option<usize> {
         choose(self.waiters.len(), choice, |i| is_meant(&self.waiters[i]))
+    }
+}
+
+impl Attempt {
+    fn new(call: Arc<AcquireCall>, now: Instant, millis: i64) -> Self {
+        let mut attempt = Self {
+            call,
+            sent_at: now,
+            deadline: millis,
+            not_before: None,
+            result: None,
+        };
+        attempt.repeat(now, millis);
+        attempt
+    }
+
+    /// Makes the next attempt, as long as the call has time and is not reclaimed.
+    fn repeat(&mut self, now: Instant, millis: i64) {
+        let deadline = millis + ATTEMPT.as_millis() as i64;
+        let noted = acquire_call::Attempt {
+            deadline,
+            from: millis,
+        };
+        match self.call.note_attempt(noted) {
+            Ok(before) if now < self.sent_at + DEADLINE => {
+                self.deadline = deadline;
+                self.not_before = before.map(|before| before.deadline);
+            }
+            _ => self.result = Some(Err(Error::Indeterminate { source: None })),
+        }
+    }
+
+    /// Whether the store does something for it: it finds what was granted at any time.
+    fn may_decide(&self, store: &Store, millis: i64) -> bool {
+        let is_due = self.not_before.is_none_or(|time| time < millis);
+        millis <= self.deadline && (is_due || store.has_granted(&self.call))
     }
 }
 
