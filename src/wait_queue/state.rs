@@ -404,6 +404,10 @@ impl State {
         let known = self.learn(answered, taken, has_backlog);
         // What came free meanwhile may be missing in it.
         self.known = known.filter(|_| in_flight.freed == self.freed);
+        if self.drivers.len() > 1 {
+            // The others sleep until they would take the call over; the next one may be due before that.
+            self.notify_drivers();
+        }
         Rest {
             permits: spare,
             is_reclaimed: in_flight.drivers > 1,
