@@ -16,6 +16,9 @@
 //! **Probing.** Who is starved takes nothing, so a process that is alone leaves a few permits now and then, seldom enough to
 //! lose no more than half a percent of the rate.
 
+#[cfg(test)]
+mod simulated;
+
 use std::time::Duration;
 
 use tokio::time::Instant;

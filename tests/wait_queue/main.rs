@@ -20,6 +20,7 @@ mod late_polls;
 mod leaving;
 mod order;
 mod random_cancellation;
+mod response_timeout;
 mod runtimes;
 mod shutdown;
 mod slow_server;
