@@ -221,6 +221,27 @@ async fn what_was_granted_to_callers_that_left_is_unclaimed_and_the_others_have_
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_that_arrives_while_others_are_in_flight_or_pending_makes_no_call_of_its_own() {
+    let requests = Requests::taking(TAKES);
+    let ask = |cost| Box::pin(requests.0.ask((), cost));
+    let (mut direct, mut pending, mut behind, mut last) = (ask(1), ask(2), ask(3), ask(4));
+    assert!(poll_once(direct.as_mut()).is_pending());
+    assert!(poll_once(pending.as_mut()).is_pending());
+    drop(direct);
+    // Nothing is in flight, and one is pending.
+    assert!(poll_once(behind.as_mut()).is_pending());
+    assert_eq!(requests.made(), [[1]]);
+    settle().await;
+    // Two are in flight, and none is pending.
+    assert!(poll_once(last.as_mut()).is_pending());
+    assert_eq!(requests.made(), [vec![1], vec![2, 3]]);
+    for (cost, asked) in (2..).zip([pending, behind, last]) {
+        assert_eq!(asked.await.unwrap(), cost);
+    }
+    requests.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_direct_call_that_is_dropped_is_abandoned_and_its_answer_unclaimed() {
     let requests = Requests::taking(TAKES);
     drop_request(requests.ask(7).await).await;
@@ -235,7 +256,7 @@ async fn an_answer_that_was_delivered_and_not_received_is_unclaimed() {
     let requests = Requests::taking(TAKES);
     let direct = requests.ask(1).await;
     let mut unreceived = Box::pin(requests.0.ask((), 2));
-    assert!(futures_poll(unreceived.as_mut()).is_pending());
+    assert!(poll_once(unreceived.as_mut()).is_pending());
     settle().await;
     sleep(2 * TAKES).await;
     direct.await.unwrap().unwrap();
@@ -246,7 +267,7 @@ async fn an_answer_that_was_delivered_and_not_received_is_unclaimed() {
     requests.end().await;
 }
 
-fn futures_poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(std::task::Waker::noop()))
 }
 
@@ -256,7 +277,15 @@ async fn each_request_of_a_call_has_its_own_deadline_and_one_never_sent_says_so(
     let start = Instant::now();
     let mut asked = Vec::new();
     // Two calls in flight, and more pending than the next one carries.
-    for (at, cost) in [(0, 1), (0, 2), (300, 3), (600, 4), (700, 5), (700, 6), (700, 7)] {
+    for (at, cost) in [
+        (0, 1),
+        (0, 2),
+        (300, 3),
+        (600, 4),
+        (700, 5),
+        (700, 6),
+        (700, 7),
+    ] {
         tokio::time::sleep_until(start + Duration::from_millis(at)).await;
         let batcher = Arc::clone(&requests.0);
         asked.push(tokio::spawn(async move {

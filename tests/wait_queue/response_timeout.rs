@@ -177,7 +177,13 @@ async fn the_first_call_to_a_server_that_stops_takes_one_response_timeout() {
 /// Its runtime is idle, so it is made again on another one, behind younger requests.
 #[test]
 fn a_request_that_moves_to_another_runtime_keeps_its_deadline() {
-    let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime = || {
+        Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+    };
     let limiter = Silent::new(ms(0)).client().rate_limiter("limiter");
     let (first, second) = (runtime(), runtime());
     let mut moved: Pending<'_, _> = limiter.try_acquire(1 << 31);
@@ -196,7 +202,10 @@ fn a_request_that_moves_to_another_runtime_keeps_its_deadline() {
             assert!(poll_once(younger).is_none());
         }
         let result = moved.await;
-        assert!(matches!(result, Err(Error::Indeterminate { .. })), "{result:?}");
+        assert!(
+            matches!(result, Err(Error::Indeterminate { .. })),
+            "{result:?}"
+        );
         assert!(start.elapsed() < ms(1_500), "{:?}", start.elapsed());
     });
 }

@@ -64,6 +64,17 @@ impl Line {
         })
     }
 
+    /// Whether a runtime's driver has been notified since this was asked last.
+    fn is_notified(&self, runtime: usize) -> bool {
+        let runtime = self.runtimes[runtime].handle().id();
+        let slot = self.state.drivers.iter().find(|it| it.runtime == runtime);
+        let notified = std::pin::pin!(slot.expect("its driver").notify.notified());
+        let waker = std::task::Waker::noop();
+        notified
+            .poll(&mut std::task::Context::from_waker(waker))
+            .is_ready()
+    }
+
     /// What a request was told that was sent `ago`: to come back after a minute.
     fn denied(&self, ago: Duration) -> Option<Known> {
         Some(Known::new(0, self.now - ago, Duration::from_secs(60)))
@@ -368,14 +379,15 @@ fn a_failure_puts_nothing_off() {
     let denied = line.join(1, 5, None);
     let call = line.call();
     line.answer(&call, 0, 2);
-    let _two = line.join(2, 2, None);
+    let _fits = line.join(2, 2, None);
+    let _too_large_for_the_same_call = line.join(3, u32::MAX, None);
     drop(denied);
     line.state.leave(1);
     let call = line.call();
-    let _three = line.join(3, 3, None);
+    assert_eq!(permits(&call), [2]);
     let lost = Error::Indeterminate { source: None };
     line.state.failed(&call, &lost);
-    assert_eq!(permits(&line.call()), [3]);
+    assert_eq!(permits(&line.call()), [u32::MAX]);
 }
 
 #[test]
@@ -404,7 +416,10 @@ fn one_above_the_rate_fails_and_those_behind_it_are_served() {
     let call = line.call();
     line.answer(&call, 0, 1);
     let error = large.try_recv().unwrap().unwrap_err();
-    assert!(matches!(error, Error::PermitsExceedRate { .. }), "{error:?}");
+    assert!(
+        matches!(error, Error::PermitsExceedRate { .. }),
+        "{error:?}"
+    );
     assert_eq!(small.try_recv().unwrap().unwrap().permits(), 1);
 }
 
@@ -418,10 +433,16 @@ fn a_first_try_is_for_who_finds_nobody_before_it() {
     let waiting = line.join(3, 1, None);
     assert!(!line.state.start_first_try(4, line.now), "one waits");
     let call = line.call();
-    assert!(!line.state.start_first_try(5, line.now), "a call is in flight");
+    assert!(
+        !line.state.start_first_try(5, line.now),
+        "a call is in flight"
+    );
     line.answer(&call, 0, 0);
     drop(waiting);
-    assert!(line.state.start_first_try(6, line.now), "who waited has left");
+    assert!(
+        line.state.start_first_try(6, line.now),
+        "who waited has left"
+    );
 }
 
 #[test]
@@ -432,4 +453,118 @@ fn the_end_of_a_first_try_that_another_one_replaced_changes_nothing() {
     assert!(line.state.start_first_try(2, line.now));
     line.state.end_first_try(1);
     assert!(!line.state.start_first_try(3, line.now));
+}
+
+#[test]
+fn a_driver_is_notified_when_the_head_changes_and_when_it_may_ask() {
+    let mut line = Line::new();
+    assert!(line.state.start_first_try(1, line.now));
+    let second = line.join(2, 1, None);
+    line.state.end_first_try(1);
+    assert!(line.is_notified(0), "a first try has ended");
+    let third = line.join(3, 1, None);
+    assert!(!line.is_notified(0), "it joined behind another one");
+    let first = line.join(1, 1, None);
+    assert!(line.is_notified(0), "it joined before the others");
+    drop(first);
+    line.state.leave(1);
+    assert!(line.is_notified(0), "the head has left");
+    line.state.permits_freed();
+    assert!(line.is_notified(0), "permits have come free");
+
+    let call = line.call();
+    drop((second, third));
+    let _behind = line.join(4, 1, None);
+    line.is_notified(0);
+    assert!(line.state.leave(2).is_none());
+    assert!(!line.is_notified(0), "somebody still waits for the call");
+    assert!(
+        line.state
+            .leave(3)
+            .is_some_and(|it| Arc::ptr_eq(&it, &call))
+    );
+    assert!(line.is_notified(0), "the call is abandoned");
+
+    let _elsewhere = line.join_on(1, 5, 1, None);
+    let runtime = line.runtimes[0].handle().id();
+    line.state.driver_lost(runtime, None);
+    assert!(line.is_notified(1), "it is the only one now");
+}
+
+#[test]
+fn a_denial_of_another_ones_first_try_puts_nothing_off() {
+    let mut line = Line::new();
+    assert!(line.state.start_first_try(1, line.now));
+    let denied = line.denied(Duration::ZERO);
+    let _waiting = line.join(2, 1, denied);
+    line.state.end_first_try(1);
+    line.call();
+}
+
+#[test]
+fn one_that_joins_behind_others_has_nothing_asked_for_again_and_permits_that_come_free_have() {
+    let mut line = Line::new();
+    let _denied = line.join(1, 1, None);
+    let call = line.call();
+    line.answer(&call, 0, 0);
+    let _behind = line.join(2, 1, None);
+    assert!(matches!(line.next_on(0), Next::Sleep(_)));
+    line.state.permits_freed();
+    line.call();
+}
+
+#[test]
+fn a_call_that_a_driver_was_lost_in_is_reclaimed_unless_it_is_granted_to_another_one() {
+    for outcome in ["granted", "denied", "failed"] {
+        let mut line = Line::new();
+        let _waiting = line.join(1, 1, None);
+        let _elsewhere = line.join_on(1, 2, 1, None);
+        let call = line.call();
+        let runtime = line.runtimes[0].handle().id();
+        line.state.driver_lost(runtime, Some(&call));
+        line.now = Instant::now();
+        assert!(matches!(line.next_on(1), Next::Call(same) if Arc::ptr_eq(&same, &call)));
+        match outcome {
+            "granted" => line.answer(&call, 0, 1),
+            "denied" => line.answer(&call, 0, 0),
+            _ => {
+                let lost = Error::Indeterminate { source: None };
+                line.state.failed(&call, &lost);
+                0
+            }
+        };
+        let next = line.next_on(1);
+        let is_reclaimed = matches!(&next, Next::Reclaim(same) if Arc::ptr_eq(same, &call));
+        assert_eq!(is_reclaimed, outcome != "granted", "{outcome}: {next:?}");
+    }
+}
+
+#[test]
+fn a_denied_waiter_that_left_meanwhile_is_not_in_line_again() {
+    let mut line = Line::new();
+    let left = line.join(1, 1, None);
+    let _stays = line.join(2, 1, None);
+    let call = line.call();
+    drop(left);
+    line.state.leave(1);
+    line.answer(&call, 0, 0);
+    assert_eq!(line.state.waiters.len(), 1);
+}
+
+#[test]
+fn an_answer_that_tells_what_an_earlier_attempt_was_granted_puts_nothing_off() {
+    let mut line = Line::new();
+    let _granted = line.join(1, 1, None);
+    let _denied = line.join(2, 1, None);
+    let call = line.call();
+    let mut answer = Answer::new(0, RATE, 1, 60_000);
+    answer.found = true;
+    line.state.answered(&Answered {
+        call: &call,
+        answer: &answer,
+        sent_at: line.now,
+        own: 0,
+        name: "limiter",
+    });
+    assert_eq!(permits(&line.call()), [1]);
 }
