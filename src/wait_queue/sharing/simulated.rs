@@ -57,6 +57,8 @@ impl Limiter {
 
     fn take(&mut self, now: i64, permits: i64) {
         if permits > 0 {
+            // Older ones are asked about no more.
+            self.grants.retain(|(at, _)| at + 3 * INTERVAL > now);
             self.grants.push((now, permits));
         }
     }
@@ -232,6 +234,103 @@ fn who_has_got_little_of_late_asks_for_most() {
     };
     assert_eq!(sharing(2.0, 8.0).plan(now).share, Some(MOST));
     assert_ne!(sharing(4.0, 6.0).plan(now).share, Some(MOST));
+}
+
+#[test]
+fn what_is_left_depends_on_what_is_owed_and_on_what_others_want() {
+    let half = Share {
+        permille: 500,
+        credit: 500,
+    };
+    for (owed, appetite, share) in [
+        (0, 10, half),
+        (0, 2, all_but(2)),
+        (3, 10, all_but(5)),
+        (8, 10, all_but(8)),
+        (3, 2, all_but(2)),
+    ] {
+        let sharing = Sharing {
+            owed,
+            appetite,
+            found: 10,
+            ..Sharing::default()
+        };
+        assert_eq!(sharing.leave(), share, "{owed} {appetite}");
+    }
+}
+
+#[test]
+fn what_others_take_or_decline_pays_for_what_is_owed() {
+    let now = Instant::now();
+    for (others_took, owed) in [(0, 2), (1, 2), (2, 2), (3, 3), (4, 4)] {
+        let mut sharing = Sharing {
+            others: Others::Seen { idle_holds: 0 },
+            held: Some(4),
+            owed: 6,
+            appetite: 1,
+            last: Some((1, 10)),
+            ..Sharing::default()
+        };
+        // Two permits were taken, and others' are told apart from this process's own.
+        sharing.note(Seen {
+            sent_at: now,
+            score: 2,
+            rate: 10,
+            interval: Some(Duration::from_secs(1)),
+            left: 0,
+            taken: 2,
+            newer: Some(others_took + 3),
+            own: 15,
+            has_backlog: true,
+        });
+        assert_eq!(sharing.owed, owed, "{others_took}");
+        let idle_holds = u32::from(others_took == 0);
+        assert_eq!(sharing.others, Others::Seen { idle_holds });
+    }
+}
+
+#[test]
+fn probes_are_two_intervals_apart_at_least_and_five_seconds_at_most() {
+    let now = Instant::now();
+    for (rate, held, pause) in [(1_000, 1, 2_000), (1, 1, 5_000), (100, 16, 3_520)] {
+        let mut sharing = Sharing {
+            held: Some(held),
+            ..Sharing::default()
+        };
+        sharing.note(Seen {
+            sent_at: now,
+            score: 2,
+            rate,
+            interval: Some(Duration::from_secs(1)),
+            left: 0,
+            taken: 1,
+            newer: Some(0),
+            own: 1,
+            has_backlog: true,
+        });
+        assert_eq!(sharing.probe_at, Some(now + Duration::from_millis(pause)));
+    }
+}
+
+#[test]
+fn only_who_had_permits_beside_others_asks_late() {
+    let interval = Some(Duration::from_secs(1));
+    for (others, had_permits, is_late) in [
+        (Others::Unseen, true, false),
+        (Others::Seen { idle_holds: 0 }, false, false),
+        (Others::Seen { idle_holds: 0 }, true, true),
+    ] {
+        let mut sharing = Sharing {
+            others,
+            random: 1,
+            ..Sharing::default()
+        };
+        let most = (0..100)
+            .map(|_| sharing.jitter(interval, had_permits))
+            .max();
+        assert_eq!(most.unwrap() > Duration::ZERO, is_late);
+        assert!(most.unwrap() <= LONGEST_JITTER);
+    }
 }
 
 proptest! {

@@ -542,11 +542,11 @@ fn a_call_that_a_driver_was_lost_in_is_reclaimed_unless_it_is_granted_to_another
 #[test]
 fn a_denied_waiter_that_left_meanwhile_is_not_in_line_again() {
     let mut line = Line::new();
-    let left = line.join(1, 1, None);
-    let _stays = line.join(2, 1, None);
+    let _stays = line.join(1, 1, None);
+    let left = line.join(2, 1, None);
     let call = line.call();
     drop(left);
-    line.state.leave(1);
+    line.state.leave(2);
     line.answer(&call, 0, 0);
     assert_eq!(line.state.waiters.len(), 1);
 }
