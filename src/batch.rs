@@ -18,6 +18,8 @@
 mod direct;
 mod flusher;
 mod same_runtime;
+#[cfg(test)]
+mod steps;
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -29,7 +31,7 @@ use std::task::{Context, Poll};
 use smallvec::SmallVec;
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Error, Result};
 use direct::DirectCall;
@@ -148,6 +150,16 @@ enum Entered<C: Calls> {
     Pending(Ticket<C>),
 }
 
+impl<C: Calls> Entered<C> {
+    /// `None` where the request is to be made again.
+    async fn answer(self) -> Option<Result<C::Answer>> {
+        match self {
+            Self::Direct(direct) => direct.await,
+            Self::Pending(ticket) => ticket.await,
+        }
+    }
+}
+
 impl<C: Calls> Batcher<C> {
     pub(crate) fn new(calls: C) -> Self {
         Self {
@@ -167,18 +179,20 @@ impl<C: Calls> Batcher<C> {
         request: C::Request,
     ) -> Result<C::Answer> {
         let deadline = self.calls.deadline();
-        loop {
-            let answer = match self.enter(&key, &request, deadline)? {
-                Entered::Direct(direct) => direct.await,
-                Entered::Pending(ticket) => ticket.await,
-            };
-            if let Some(answer) = answer {
-                return answer;
-            }
-            if Instant::now() >= deadline {
-                return Err(Error::Indeterminate { source: None });
+        let first = self.enter(&key, &request, deadline)?.answer().await;
+        if let Some(answer) = first {
+            return answer;
+        }
+        // Those before it in the flight it joins now may have later deadlines than its own.
+        while Instant::now() < deadline {
+            let again = self.enter(&key, &request, deadline)?;
+            match timeout_at(deadline, again.answer()).await {
+                Ok(Some(answer)) => return answer,
+                Ok(None) => {}
+                Err(_elapsed) => break,
             }
         }
+        Err(Error::Indeterminate { source: None })
     }
 
     /// Makes the caller's own call, where there is no other on its key, or enqueues the request.

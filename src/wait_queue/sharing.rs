@@ -14,7 +14,11 @@
 //! a third each, none of which owes the two others anything.
 //!
 //! **Probing.** Who is starved takes nothing, so a process that is alone leaves a few permits now and then, seldom enough to
-//! lose no more than half a percent of the rate, or the time of one hold in five seconds.
+//! lose no more than a percent of the rate. Of one permit an interval the least that it can leave is all: for one hold in
+//! five seconds, which is two and a half percent.
+
+#[cfg(test)]
+mod simulated;
 
 use std::time::Duration;
 
@@ -38,7 +42,7 @@ const YIELD: f64 = 900.0;
 /// For how many intervals' permits what was taken is remembered, at most.
 const INTERVALS_OF_LATE: f64 = 4.0;
 
-/// Probes hold back a 200th of the rate on average.
+/// Probes hold back a 200th of the rate on average, or one [`LONGEST_PROBE_PAUSE`] after the other.
 const PROBE_COST: u32 = 200;
 const LONGEST_PROBE_PAUSE: Duration = Duration::from_secs(5);
 

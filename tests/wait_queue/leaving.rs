@@ -55,6 +55,29 @@ async fn a_waiter_whose_permits_are_there_is_served_when_all_before_it_leave_in_
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn behind_one_that_is_served_by_a_grant_handed_on_the_next_is_served_at_once() {
+    let limiter = limiter(4, SECOND).await;
+    assert!(limiter.try_acquire(4).await.unwrap());
+    let mut parked = wait(&limiter, 3);
+    let mut head = wait(&limiter, 2);
+    let mut behind = wait(&limiter, 1);
+    let mut last = wait(&limiter, 1);
+    for waiter in [&mut parked, &mut head, &mut behind, &mut last] {
+        assert!(poll_once(waiter).is_none());
+    }
+    let_others_work().await;
+    advance(ms(1_003)).await;
+    let_others_work().await;
+    // One permit is left beside the three that were granted to the first: too few for the head.
+    assert!(poll_once(&mut head).is_none());
+    drop(parked);
+    let_others_work().await;
+    for waiter in [&mut head, &mut behind, &mut last] {
+        poll_once(waiter).expect("its permits are there").unwrap();
+    }
+}
+
 /// Fills the second, has so many waiters be granted without looking, and drops them.
 async fn dropped_unreceived(limiter: &RateLimiter, count: usize) {
     let mut parked: Vec<_> = (0..count).map(|_| wait(limiter, 1)).collect();

@@ -13,15 +13,16 @@ mod seeded;
 #[path = "../support/mod.rs"]
 mod support;
 
-mod a_dead_runtime_holds_nobody_up;
-mod a_dropped_request_keeps_nothing;
-mod a_sleeping_caller_holds_nobody_up;
-mod a_slow_server_keeps_the_order;
-mod cancelled_at_random_moments_nothing_is_lost;
+mod batching;
+mod call_counts;
+mod cancellation;
+mod late_polls;
 mod leaving;
-mod many_waiters_cost_few_calls;
+mod order;
+mod random_cancellation;
 mod rates_change_while_waiting;
+mod response_timeout;
 mod runtimes;
-mod timeouts_are_exact;
-mod together_is_as_one_by_one;
-mod waiters_are_served_in_order;
+mod shutdown;
+mod slow_server;
+mod timeouts;

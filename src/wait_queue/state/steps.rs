@@ -67,6 +67,17 @@ impl Line {
         })
     }
 
+    /// Whether a runtime's driver has been notified since this was asked last.
+    fn is_notified(&self, runtime: usize) -> bool {
+        let runtime = self.runtimes[runtime].handle().id();
+        let slot = self.state.drivers.iter().find(|it| it.runtime == runtime);
+        let notified = std::pin::pin!(slot.expect("its driver").notify.notified());
+        let waker = std::task::Waker::noop();
+        notified
+            .poll(&mut std::task::Context::from_waker(waker))
+            .is_ready()
+    }
+
     /// What a request was told that was sent `ago`: to come back after a minute.
     fn denied(&self, ago: Duration) -> Option<Known> {
         Some(Known::new(0, self.now - ago, Duration::from_secs(60)))
@@ -385,5 +396,264 @@ fn a_first_try_that_nobody_polls_does_not_cost_a_waiter_its_time() {
     let ask_at = line.now + time - TIME_FOR_A_CALL;
     assert!(matches!(line.next_on(0), Next::Sleep(until) if until == ask_at));
     line.now = ask_at;
+    assert_eq!(permits(&line.call()), [1]);
+}
+
+#[test]
+fn what_was_granted_for_one_that_left_is_handed_on_in_order_and_what_else_is_there_is_asked_for() {
+    let mut line = Line::new();
+    let left = line.join(1, 3, None);
+    let _stays = line.join(2, 1, None);
+    let call = line.call();
+    drop(left);
+    assert!(line.state.leave(1).is_none());
+    let (mut head, mut second) = (line.join(3, 2, None), line.join(4, 1, None));
+    let mut third = line.join(5, 1, None);
+    assert_eq!(line.answer(&call, 0, 10).permits, 0);
+    for waiter in [&mut head, &mut second] {
+        let grant = waiter.try_recv().unwrap().unwrap();
+        assert_eq!(grant.random, call.id);
+    }
+    assert!(third.try_recv().is_err());
+    assert_eq!(permits(&line.call()), [1]);
+}
+
+#[test]
+fn a_grant_that_is_too_small_for_the_head_is_given_back_and_not_handed_on_past_it() {
+    let mut line = Line::new();
+    let left = line.join(1, 3, None);
+    let _stays = line.join(2, 1, None);
+    let call = line.call();
+    drop(left);
+    assert!(line.state.leave(1).is_none());
+    let (mut head, mut behind) = (line.join(3, 4, None), line.join(4, 1, None));
+    assert_eq!(line.answer(&call, 0, 4).permits, 3);
+    assert!(head.try_recv().is_err() && behind.try_recv().is_err());
+}
+
+#[test]
+fn a_denial_of_another_waiter_or_of_one_that_joins_behind_puts_nothing_off() {
+    let mut line = Line::new();
+    let denied = line.denied(Duration::ZERO);
+    let _waiting = line.join(2, 1, denied); // it had no first try of its own
+    line.call();
+
+    let mut line = Line::new();
+    let _waiting = line.join(1, 1, None);
+    let denied = line.denied(Duration::ZERO);
+    let _behind = line.join(2, 1, denied);
+    line.call();
+}
+
+#[test]
+fn permits_that_come_free_while_a_call_is_in_flight_are_asked_for_at_once() {
+    for comes_free in [false, true] {
+        let mut line = Line::new();
+        let _waiting = line.join(1, 1, None);
+        let call = line.call();
+        if comes_free {
+            line.state.permits_freed();
+        }
+        line.answer(&call, 0, 0);
+        let next = line.next_on(0);
+        assert_eq!(matches!(next, Next::Call(_)), comes_free, "{next:?}");
+    }
+}
+
+#[test]
+fn after_a_denial_the_head_is_asked_for_where_it_fits_and_put_off_where_it_does_not() {
+    for (next_permits, is_asked_for) in [(1, true), (2, true), (3, false)] {
+        let mut line = Line::new();
+        let denied = line.join(1, 5, None);
+        let call = line.call();
+        let _next = line.join(2, next_permits, None);
+        line.answer(&call, 0, 2);
+        assert!(matches!(line.next_on(0), Next::Sleep(_)));
+        drop(denied);
+        assert!(line.state.leave(1).is_none());
+        let next = line.next_on(0);
+        assert_eq!(matches!(next, Next::Call(_)), is_asked_for, "{next:?}");
+    }
+}
+
+#[test]
+fn an_answer_from_before_says_nothing_to_who_waits_after_all_others_left() {
+    let mut line = Line::new();
+    let denied = line.join(1, 1, None);
+    let call = line.call();
+    line.answer(&call, 0, 0);
+    drop(denied);
+    assert!(line.state.leave(1).is_none());
+    let _later = line.join(2, 1, None);
+    line.call();
+}
+
+#[test]
+fn a_failure_puts_nothing_off() {
+    let mut line = Line::new();
+    let denied = line.join(1, 5, None);
+    let call = line.call();
+    line.answer(&call, 0, 2);
+    let _fits = line.join(2, 2, None);
+    let _too_large_for_the_same_call = line.join(3, u32::MAX, None);
+    drop(denied);
+    line.state.leave(1);
+    let call = line.call();
+    assert_eq!(permits(&call), [2]);
+    let lost = Error::Indeterminate { source: None };
+    line.state.failed(&call, &lost);
+    assert_eq!(permits(&line.call()), [u32::MAX]);
+}
+
+#[test]
+fn a_failure_is_for_those_whom_its_call_carried() {
+    let mut line = Line::new();
+    let _first = line.join(1, 1, None);
+    let answered = line.call();
+    line.answer(&answered, 0, 1);
+    let mut carried = line.join(2, 1, None);
+    let call = line.call();
+    let mut behind = line.join(3, 1, None);
+    let lost = Error::Indeterminate { source: None };
+    line.state.failed(&answered, &lost);
+    assert!(carried.try_recv().is_err());
+    line.state.failed(&call, &lost);
+    assert!(carried.try_recv().unwrap().is_err());
+    assert!(behind.try_recv().is_err());
+    assert_eq!(permits(&line.call()), [1]);
+}
+
+#[test]
+fn one_above_the_rate_fails_and_those_behind_it_are_served() {
+    let mut line = Line::new();
+    let mut large = line.join(1, RATE as u32 + 1, None);
+    let mut small = line.join(2, 1, None);
+    let call = line.call();
+    line.answer(&call, 0, 1);
+    let error = large.try_recv().unwrap().unwrap_err();
+    assert!(
+        matches!(error, Error::PermitsExceedRate { .. }),
+        "{error:?}"
+    );
+    assert_eq!(small.try_recv().unwrap().unwrap().permits(), 1);
+}
+
+#[test]
+fn a_first_try_is_for_who_finds_nobody_before_it() {
+    let mut line = Line::new();
+    assert!(line.state.start_first_try(1, line.now));
+    assert!(!line.state.start_first_try(2, line.now), "another one's");
+    line.state.end_first_try(1);
+
+    let waiting = line.join(3, 1, None);
+    assert!(!line.state.start_first_try(4, line.now), "one waits");
+    let call = line.call();
+    assert!(
+        !line.state.start_first_try(5, line.now),
+        "a call is in flight"
+    );
+    line.answer(&call, 0, 0);
+    drop(waiting);
+    assert!(
+        line.state.start_first_try(6, line.now),
+        "who waited has left"
+    );
+}
+
+#[test]
+fn the_end_of_a_first_try_that_another_one_replaced_changes_nothing() {
+    let mut line = Line::new();
+    assert!(line.state.start_first_try(1, line.now));
+    line.now += TAKE_OVER_AFTER;
+    assert!(line.state.start_first_try(2, line.now));
+    line.state.end_first_try(1);
+    assert!(!line.state.start_first_try(3, line.now));
+}
+
+#[test]
+fn a_driver_is_notified_when_the_head_changes_and_when_it_may_ask() {
+    let mut line = Line::new();
+    assert!(line.state.start_first_try(1, line.now));
+    let second = line.join(2, 1, None);
+    line.state.end_first_try(1);
+    assert!(line.is_notified(0), "a first try has ended");
+    let third = line.join(3, 1, None);
+    assert!(!line.is_notified(0), "it joined behind another one");
+    let first = line.join(1, 1, None);
+    assert!(line.is_notified(0), "it joined before the others");
+    drop(first);
+    line.state.leave(1);
+    assert!(line.is_notified(0), "the head has left");
+    line.state.permits_freed();
+    assert!(line.is_notified(0), "permits have come free");
+
+    let call = line.call();
+    drop((second, third));
+    let _behind = line.join(4, 1, None);
+    line.is_notified(0);
+    assert!(line.state.leave(2).is_none());
+    assert!(!line.is_notified(0), "somebody still waits for the call");
+    assert!(
+        line.state
+            .leave(3)
+            .is_some_and(|it| Arc::ptr_eq(&it, &call))
+    );
+    assert!(line.is_notified(0), "the call is abandoned");
+
+    let _elsewhere = line.join_on(1, 5, 1, None);
+    let runtime = line.runtimes[0].handle().id();
+    line.state.driver_lost(runtime, None);
+    assert!(line.is_notified(1), "it is the only one now");
+}
+
+#[test]
+fn a_denial_of_another_ones_first_try_puts_nothing_off() {
+    let mut line = Line::new();
+    assert!(line.state.start_first_try(1, line.now));
+    let denied = line.denied(Duration::ZERO);
+    let _waiting = line.join(2, 1, denied);
+    line.state.end_first_try(1);
+    line.call();
+}
+
+#[test]
+fn one_that_joins_behind_others_has_nothing_asked_for_again_and_permits_that_come_free_have() {
+    let mut line = Line::new();
+    let _denied = line.join(1, 1, None);
+    let call = line.call();
+    line.answer(&call, 0, 0);
+    let _behind = line.join(2, 1, None);
+    assert!(matches!(line.next_on(0), Next::Sleep(_)));
+    line.state.permits_freed();
+    line.call();
+}
+
+#[test]
+fn a_denied_waiter_that_left_meanwhile_is_not_in_line_again() {
+    let mut line = Line::new();
+    let _stays = line.join(1, 1, None);
+    let left = line.join(2, 1, None);
+    let call = line.call();
+    drop(left);
+    line.state.leave(2);
+    line.answer(&call, 0, 0);
+    assert_eq!(line.state.waiters.len(), 1);
+}
+
+#[test]
+fn an_answer_that_tells_what_an_earlier_attempt_was_granted_puts_nothing_off() {
+    let mut line = Line::new();
+    let _granted = line.join(1, 1, None);
+    let _denied = line.join(2, 1, None);
+    let call = line.call();
+    let mut answer = Answer::new(0, RATE, 1, 60_000);
+    answer.found = true;
+    line.state.answered(&Answered {
+        call: &call,
+        answer: &answer,
+        sent_at: line.now,
+        own: 0,
+        name: "limiter",
+    });
     assert_eq!(permits(&line.call()), [1]);
 }

@@ -1,4 +1,4 @@
-//! The task that works for a queue lives in the runtime of whoever needed it first. Where that ends, another takes over.
+//! A runtime that shuts down while it drives the line: the waiters of other runtimes go on.
 
 use std::sync::mpsc;
 use std::thread;

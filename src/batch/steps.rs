@@ -1,0 +1,310 @@
+//! What requests that share calls get, step by step, over a store that takes its time.
+
+use std::time::Duration;
+
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::sleep;
+
+use super::*;
+
+const TIMEOUT: Duration = Duration::from_secs(1);
+const CAPACITY: usize = 3;
+
+/// A store that answers each request with its cost.
+struct Echo {
+    takes: Duration,
+    made: Mutex<Vec<Vec<u32>>>,
+    abandoned: Mutex<Vec<Vec<u32>>>,
+    unclaimed: Mutex<Vec<u32>>,
+}
+
+impl Calls for Echo {
+    type Key = ();
+    type Request = u32;
+    type Answer = u32;
+    type Call = Arc<Vec<u32>>;
+
+    const CAPACITY: usize = CAPACITY;
+    const IS_REPEATABLE: bool = true;
+
+    fn cost(request: &u32) -> u32 {
+        *request
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + TIMEOUT
+    }
+
+    fn call<'a>(&self, requests: impl Iterator<Item = &'a u32> + Clone) -> Arc<Vec<u32>> {
+        let call = Arc::new(requests.copied().collect::<Vec<_>>());
+        self.made.lock().unwrap().push(call.to_vec());
+        call
+    }
+
+    fn run(
+        &self,
+        call: Arc<Vec<u32>>,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static {
+        let takes = self.takes;
+        async move {
+            let answered = timeout_at(deadline, sleep(takes)).await;
+            answered.map_err(|_| Error::Indeterminate { source: None })?;
+            Ok(call.iter().copied().map(Ok).collect())
+        }
+    }
+
+    fn abandon(&self, call: &Arc<Vec<u32>>) {
+        self.abandoned.lock().unwrap().push(call.to_vec());
+    }
+
+    fn unclaimed(&self, answers: Vec<u32>) {
+        self.unclaimed.lock().unwrap().extend(answers);
+    }
+}
+
+type Asking = JoinHandle<Result<u32>>;
+
+struct Requests(Arc<Batcher<Echo>>);
+
+impl Requests {
+    fn taking(takes: Duration) -> Self {
+        Self(Arc::new(Batcher::new(Echo {
+            takes,
+            made: Mutex::default(),
+            abandoned: Mutex::default(),
+            unclaimed: Mutex::default(),
+        })))
+    }
+
+    /// Makes a request, which is direct, in flight or pending when this returns.
+    async fn ask(&self, cost: u32) -> Asking {
+        let batcher = Arc::clone(&self.0);
+        let asking = tokio::spawn(async move { batcher.ask((), cost).await });
+        settle().await;
+        asking
+    }
+
+    fn made(&self) -> Vec<Vec<u32>> {
+        self.0.calls.made.lock().unwrap().clone()
+    }
+
+    fn abandoned(&self) -> Vec<Vec<u32>> {
+        self.0.calls.abandoned.lock().unwrap().clone()
+    }
+
+    fn unclaimed(&self) -> Vec<u32> {
+        self.0.calls.unclaimed.lock().unwrap().clone()
+    }
+
+    /// Waits until all is done, and asserts that nothing is left of it.
+    async fn end(&self) {
+        sleep(10 * TIMEOUT).await;
+        assert!(self.0.flights().is_empty());
+    }
+}
+
+/// Lets the tasks that can go on do so; the clock stands still.
+async fn settle() {
+    for _ in 0..5 {
+        yield_now().await;
+    }
+}
+
+async fn drop_request(asking: Asking) {
+    asking.abort();
+    assert!(asking.await.unwrap_err().is_cancelled());
+}
+
+const TAKES: Duration = Duration::from_millis(100);
+const FOREVER: Duration = Duration::from_secs(3600);
+
+#[tokio::test(start_paused = true)]
+async fn those_that_arrive_while_a_call_is_in_flight_share_the_next_up_to_its_capacity() {
+    let requests = Requests::taking(TAKES);
+    let mut asked = Vec::new();
+    for cost in 1..=6 {
+        asked.push(requests.ask(cost).await);
+    }
+    for (cost, asked) in (1..).zip(asked) {
+        assert_eq!(asked.await.unwrap().unwrap(), cost);
+    }
+    assert_eq!(requests.made(), [vec![1], vec![2], vec![3, 4, 5], vec![6]]);
+    assert!(requests.unclaimed().is_empty());
+    requests.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_costs_of_one_call_fit_what_holds_them() {
+    let requests = Requests::taking(TAKES);
+    let mut asked = Vec::new();
+    for cost in [1, 2, u32::MAX - 1, 1, 1] {
+        asked.push(requests.ask(cost).await);
+    }
+    for asked in asked {
+        asked.await.unwrap().unwrap();
+    }
+    let made = [vec![1], vec![2], vec![u32::MAX - 1, 1], vec![1]];
+    assert_eq!(requests.made(), made);
+    requests.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_alone_is_a_direct_call_again_after_all_others_are_done() {
+    let requests = Requests::taking(TAKES);
+    for cost in [1, 2] {
+        let asked = requests.ask(cost).await;
+        assert!(requests.0.flights().values().all(|it| !it.has_flusher));
+        asked.await.unwrap().unwrap();
+        assert!(requests.0.flights().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_dropped_while_it_is_pending_is_not_sent_and_takes_no_room() {
+    let requests = Requests::taking(TAKES);
+    let mut asked = Vec::new();
+    for cost in [1, 2, u32::MAX, 4, 5, 6] {
+        asked.push(requests.ask(cost).await);
+    }
+    drop_request(asked.remove(2)).await;
+    // Those in flight still have their callers.
+    assert_eq!(requests.abandoned(), [[0; 0]; 0]);
+    for asked in asked {
+        asked.await.unwrap().unwrap();
+    }
+    assert_eq!(requests.made(), [vec![1], vec![2], vec![4, 5, 6]]);
+    assert!(requests.unclaimed().is_empty());
+    requests.end().await;
+}
+
+/// A call of three in flight, alone.
+async fn three_in_flight(requests: &Requests) -> Vec<Asking> {
+    let mut asked = Vec::new();
+    for cost in [1, 2, 3, 4, 5] {
+        asked.push(requests.ask(cost).await);
+    }
+    for asked in asked.drain(..2) {
+        asked.await.unwrap().unwrap();
+    }
+    settle().await;
+    assert_eq!(requests.made().last().unwrap(), &[3, 4, 5]);
+    asked
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_abandoned_when_the_last_of_its_callers_leaves_and_not_before() {
+    let requests = Requests::taking(TAKES);
+    let mut asked = three_in_flight(&requests).await;
+    for left in [2, 1] {
+        drop_request(asked.remove(0)).await;
+        assert!(requests.abandoned().is_empty(), "{left} still wait");
+    }
+    drop_request(asked.remove(0)).await;
+    assert_eq!(requests.abandoned(), [[3, 4, 5]]);
+    // It was executed all the same.
+    requests.end().await;
+    assert_eq!(requests.unclaimed(), [3, 4, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_granted_to_callers_that_left_is_unclaimed_and_the_others_have_theirs() {
+    let requests = Requests::taking(TAKES);
+    let mut asked = three_in_flight(&requests).await;
+    drop_request(asked.remove(1)).await;
+    for (cost, asked) in [3, 5].into_iter().zip(asked) {
+        assert_eq!(asked.await.unwrap().unwrap(), cost);
+    }
+    requests.end().await;
+    assert_eq!(requests.unclaimed(), [4]);
+    assert!(requests.abandoned().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_arrives_while_others_are_in_flight_or_pending_makes_no_call_of_its_own() {
+    let requests = Requests::taking(TAKES);
+    let ask = |cost| Box::pin(requests.0.ask((), cost));
+    let (mut direct, mut pending, mut behind, mut last) = (ask(1), ask(2), ask(3), ask(4));
+    assert!(poll_once(direct.as_mut()).is_pending());
+    assert!(poll_once(pending.as_mut()).is_pending());
+    drop(direct);
+    // Nothing is in flight, and one is pending.
+    assert!(poll_once(behind.as_mut()).is_pending());
+    assert_eq!(requests.made(), [[1]]);
+    settle().await;
+    // Two are in flight, and none is pending.
+    assert!(poll_once(last.as_mut()).is_pending());
+    assert_eq!(requests.made(), [vec![1], vec![2, 3]]);
+    for (cost, asked) in (2..).zip([pending, behind, last]) {
+        assert_eq!(asked.await.unwrap(), cost);
+    }
+    requests.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_direct_call_that_is_dropped_is_abandoned_and_its_answer_unclaimed() {
+    let requests = Requests::taking(TAKES);
+    drop_request(requests.ask(7).await).await;
+    assert_eq!(requests.abandoned(), [[7]]);
+    assert!(requests.0.flights().is_empty(), "it holds up no other");
+    requests.end().await;
+    assert_eq!(requests.unclaimed(), [7]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_delivered_and_not_received_is_unclaimed() {
+    let requests = Requests::taking(TAKES);
+    let direct = requests.ask(1).await;
+    let mut unreceived = Box::pin(requests.0.ask((), 2));
+    assert!(poll_once(unreceived.as_mut()).is_pending());
+    settle().await;
+    sleep(2 * TAKES).await;
+    direct.await.unwrap().unwrap();
+    assert!(requests.unclaimed().is_empty());
+    drop(unreceived);
+    assert_eq!(requests.unclaimed(), [2]);
+    assert!(requests.abandoned().is_empty());
+    requests.end().await;
+}
+
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(std::task::Waker::noop()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_of_a_call_has_its_own_deadline_and_one_never_sent_says_so() {
+    let requests = Requests::taking(FOREVER);
+    let start = Instant::now();
+    let mut asked = Vec::new();
+    // Two calls in flight, and more pending than the next one carries.
+    for (at, cost) in [
+        (0, 1),
+        (0, 2),
+        (300, 3),
+        (600, 4),
+        (700, 5),
+        (700, 6),
+        (700, 7),
+    ] {
+        tokio::time::sleep_until(start + Duration::from_millis(at)).await;
+        let batcher = Arc::clone(&requests.0);
+        asked.push(tokio::spawn(async move {
+            let asked_at = Instant::now();
+            let result = batcher.ask((), cost).await;
+            (result, asked_at.elapsed())
+        }));
+        settle().await;
+    }
+    for (cost, asked) in (1..).zip(asked) {
+        let (result, took) = asked.await.unwrap();
+        assert_eq!(took, TIMEOUT, "{cost}");
+        let is_sent = requests.made().iter().flatten().any(|sent| *sent == cost);
+        assert_eq!(is_sent, cost < 6, "{cost}");
+        match result.unwrap_err() {
+            Error::Indeterminate { .. } => assert!(is_sent, "{cost}"),
+            Error::StoreUnavailable { .. } => assert!(!is_sent, "{cost}"),
+            other => panic!("{cost}: {other:?}"),
+        }
+    }
+    requests.end().await;
+}

@@ -1,0 +1,235 @@
+//! The response timeout is how long a request takes at most, also where calls of others are in flight or nothing comes
+//! back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redis::aio::ConnectionLike;
+use redis::{Cmd, Pipeline, RedisFuture, Value};
+use redisson_rate_limiter::{
+    Error, FixedWindow, Limiter, RRateLimiter, Rate, RedissonClient, Result,
+};
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::by_hand::{Pending, poll_once};
+use crate::in_memory::{HOUR, SECOND, ms};
+use crate::support::Server;
+
+const TIMEOUT: Duration = SECOND;
+
+/// A connection to a server that tells the time, after a while, and answers nothing else.
+#[derive(Clone)]
+struct Silent {
+    tells_the_time_after: Duration,
+    scripts: Arc<AtomicUsize>,
+}
+
+impl Silent {
+    fn new(tells_the_time_after: Duration) -> Self {
+        Self {
+            tells_the_time_after,
+            scripts: Arc::default(),
+        }
+    }
+
+    fn client(&self) -> RedissonClient {
+        let builder = RedissonClient::builder().response_timeout(TIMEOUT);
+        builder.connection(self.clone()).unwrap()
+    }
+}
+
+impl ConnectionLike for Silent {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        Box::pin(async move {
+            if command.get_packed_command().ends_with(b"TIME\r\n") {
+                sleep(self.tells_the_time_after).await;
+                let part = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+                return Ok(Value::Array(vec![part("1700000000"), part("0")]));
+            }
+            self.scripts.fetch_add(1, Ordering::Relaxed);
+            std::future::pending().await
+        })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        _pipeline: &'a Pipeline,
+        _offset: usize,
+        _count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn get_db(&self) -> i64 {
+        0
+    }
+}
+
+/// Makes requests, each so many ms after the first, and asserts that each takes exactly its response timeout and may have
+/// been executed.
+async fn assert_each_has_its_own_deadline<F>(request: impl Fn() -> F)
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let mut requests = JoinSet::new();
+    for after in [0, 0, 0, 100, 250, 250, 500, 999, 1_000, 1_001, 1_500, 2_700] {
+        let request = request();
+        requests.spawn(async move {
+            sleep(ms(after)).await;
+            let start = Instant::now();
+            (after, request.await, start.elapsed())
+        });
+    }
+    while let Some(request) = requests.join_next().await {
+        let (after, result, took) = request.unwrap();
+        assert_eq!(took, TIMEOUT, "after {after} ms: {result:?}");
+        let is_indeterminate = matches!(result, Err(Error::Indeterminate { .. }));
+        assert!(is_indeterminate, "after {after} ms: {result:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_on_a_limiter_whose_calls_stand_still_has_its_own_deadline() {
+    let limiter = Silent::new(ms(0)).client().rate_limiter("limiter");
+    assert_each_has_its_own_deadline(|| {
+        let limiter = limiter.clone();
+        async move { limiter.try_acquire(1).await.map(drop) }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_on_a_target_whose_calls_stand_still_has_its_own_deadline() {
+    let client = Silent::new(ms(0)).client();
+    let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let policy = Arc::new(policy);
+    assert_each_has_its_own_deadline(|| {
+        let policy = Arc::clone(&policy);
+        async move { policy.decide("key", 1).await.map(drop) }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_no_call_carried_in_time_were_not_sent() {
+    let limiter = Silent::new(ms(0)).client().rate_limiter("limiter");
+    let mut requests = Vec::new();
+    for _ in 0..5 {
+        let limiter = limiter.clone();
+        // A call carries one such request.
+        requests.push(tokio::spawn(async move {
+            let start = Instant::now();
+            let result = limiter.try_acquire(1 << 31).await;
+            (result, start.elapsed())
+        }));
+        tokio::task::yield_now().await; // it is made before the next one
+    }
+    for (place, request) in requests.into_iter().enumerate() {
+        let (result, took) = request.await.unwrap();
+        assert_eq!(took, TIMEOUT, "{place}: {result:?}");
+        let is_right = match place {
+            0 | 1 => matches!(result, Err(Error::Indeterminate { .. })),
+            _ => matches!(result, Err(Error::StoreUnavailable { .. })),
+        };
+        assert!(is_right, "{place}: {result:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_call_of_a_client_takes_one_response_timeout_however_late_the_time_is_told() {
+    for (tells_after, is_sent) in [(0, true), (900, true), (1_100, false)] {
+        let silent = Silent::new(ms(tells_after));
+        let limiter = silent.client().rate_limiter("limiter");
+        let start = Instant::now();
+        let result = limiter.try_acquire(1).await;
+        assert_eq!(start.elapsed(), TIMEOUT, "{tells_after}: {result:?}");
+        assert_eq!(silent.scripts.load(Ordering::Relaxed) > 0, is_sent);
+        let is_right = match is_sent {
+            true => matches!(result, Err(Error::Indeterminate { .. })),
+            false => matches!(result, Err(Error::StoreUnavailable { .. })),
+        };
+        assert!(is_right, "{tells_after}: {result:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_call_to_a_server_that_stops_takes_one_response_timeout() {
+    let server = Server::start();
+    let builder = RedissonClient::builder().response_timeout(TIMEOUT);
+    let client = builder.connect(&server.url()).await.unwrap();
+    let limiter = client.rate_limiter("limiter");
+    server.signal("STOP");
+    let start = Instant::now();
+    let mut requests = JoinSet::new();
+    for _ in 0..20 {
+        let limiter = limiter.clone();
+        requests.spawn(async move { limiter.try_acquire(1).await });
+    }
+    for result in requests.join_all().await {
+        result.unwrap_err();
+    }
+    assert!(start.elapsed() < ms(1_800), "{:?}", start.elapsed());
+}
+
+/// Its runtime is idle, so it is made again on another one, behind younger requests.
+#[test]
+fn a_request_that_moves_to_another_runtime_keeps_its_deadline() {
+    let runtime = || {
+        Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+    };
+    let limiter = Silent::new(ms(0)).client().rate_limiter("limiter");
+    let (first, second) = (runtime(), runtime());
+    let mut moved: Pending<'_, _> = limiter.try_acquire(1 << 31);
+    let start = first.block_on(async {
+        let start = Instant::now();
+        assert!(poll_once(&mut moved).is_none());
+        start
+    });
+    second.block_on(async {
+        // The same moment on both runtimes, or later on this one.
+        let late = (start + ms(800)).saturating_duration_since(Instant::now());
+        sleep(late).await;
+        let mut younger: Vec<Pending<'_, _>> =
+            (0..3).map(|_| limiter.try_acquire(1 << 31)).collect();
+        for younger in &mut younger {
+            assert!(poll_once(younger).is_none());
+        }
+        let result = moved.await;
+        assert!(
+            matches!(result, Err(Error::Indeterminate { .. })),
+            "{result:?}"
+        );
+        assert!(start.elapsed() < ms(1_500), "{:?}", start.elapsed());
+    });
+}
+
+#[tokio::test]
+async fn an_endless_response_timeout_is_one_for_any_connection() {
+    let server = Server::start();
+    let builder = RedissonClient::builder().response_timeout(Duration::MAX);
+    let given = builder.connection(server.connection().await).unwrap();
+    let builder = RedissonClient::builder().response_timeout(Duration::MAX);
+    let connected = builder.connect(&server.url()).await.unwrap();
+    for (name, client) in [("given", given), ("connected", connected)] {
+        let limiter = client.rate_limiter(name);
+        limiter.set_rate(Rate::overall(100, HOUR)).await.unwrap();
+        let mut requests = JoinSet::new();
+        for _ in 0..20 {
+            let limiter = limiter.clone();
+            requests.spawn(async move {
+                limiter.acquire(1).await.unwrap();
+                limiter.try_acquire(1).await.unwrap()
+            });
+        }
+        assert_eq!(requests.join_all().await, [true; 20]);
+        let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
+        assert!(policy.decide("key", 1).await.is_ok());
+    }
+}
