@@ -17,7 +17,7 @@ pub use rustls::TlsConfig;
 /// What a client is told of TLS; nothing without the feature.
 #[cfg(not(feature = "tls"))]
 #[derive(Debug, Clone, Default)]
-pub(crate) struct TlsConfig;
+pub(crate) struct TlsConfig {}
 
 /// How a connection is secured.
 #[derive(Clone)]
