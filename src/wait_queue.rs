@@ -206,7 +206,9 @@ impl Line {
     ) -> Result<Ticket> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (answer, receiver) = oneshot::channel();
-        let waiter = Waiter::new(permits, set_up, sequence, answer).until(until);
+        let waiter = Waiter::new(permits, set_up, sequence, answer)
+            .joined(Instant::now())
+            .until(until);
         let new_driver = self.state().join(waiter, runtime.id(), denied);
         if let Some(notify) = new_driver {
             runtime.spawn(Driver::new(Arc::clone(self), runtime.id(), notify).drive());

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -21,6 +22,8 @@ pub(crate) struct AcquireCall {
     pub(crate) newer_than: Option<i64>,
     /// The settings that the limiter must have.
     pub(crate) set_up: Option<SetUp>,
+    /// For how long its callers have waited for the answer to another call.
+    pub(crate) held_up: Duration,
     /// Those that may have been executed, or may still be.
     attempts: Mutex<SmallVec<[Attempt; 1]>>,
     /// The score of the grant that was delivered.
@@ -53,6 +56,7 @@ impl AcquireCall {
             requests,
             newer_than: None,
             set_up: None,
+            held_up: Duration::ZERO,
             attempts: Mutex::default(),
             granted_at: OnceLock::new(),
             is_claimed: AtomicBool::new(false),
@@ -65,6 +69,10 @@ impl AcquireCall {
 
     pub(crate) fn with_newer_than(self, newer_than: Option<i64>) -> Self {
         Self { newer_than, ..self }
+    }
+
+    pub(crate) fn held_up_for(self, held_up: Duration) -> Self {
+        Self { held_up, ..self }
     }
 
     /// Notes an attempt that is about to be made, and returns those before it. They are ordered by this, so that of

@@ -59,6 +59,7 @@ impl Driver {
         // The time to ask again counts from here, however late the answer is read.
         let sent_at = Instant::now();
         let deadline = self.line.store.call_deadline();
+        let deadline = deadline.checked_sub(call.held_up).unwrap_or(deadline);
         let result = self.line.call(&call, deadline).await;
         self.call = None;
         let (unclaimed, is_reclaimed) = match result {

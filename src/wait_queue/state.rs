@@ -40,6 +40,8 @@ pub(super) struct State {
     next_sequence: u64,
     known: Option<Known>,
     in_flight: Option<InFlight>,
+    /// When the last call was sent, where it failed.
+    failed_since: Option<Instant>,
     first_try: Option<FirstTry>,
     /// How often permits may have come free.
     freed: u64,
@@ -50,6 +52,8 @@ pub(super) struct State {
 pub(super) struct Waiter {
     pub(super) permits: u32,
     pub(super) set_up: Option<ReadSetUp>,
+    /// When it joined the line.
+    joined: Option<Instant>,
     /// When it gives up.
     until: Option<Instant>,
     /// Who came first has the lower one.
@@ -71,6 +75,7 @@ struct InFlight {
     waiters: Vec<Waiter>,
     /// How many of the waiters have not left.
     live: usize,
+    sent_at: Instant,
     take_over_at: Instant,
     /// How many drivers have been given it to make. The first answer is the call's; those of the other drivers may be read
     /// late, or never.
@@ -146,10 +151,18 @@ impl Waiter {
         Self {
             permits,
             set_up,
+            joined: None,
             until: None,
             sequence,
             answer,
             has_left: false,
+        }
+    }
+
+    pub(super) fn joined(self, now: Instant) -> Self {
+        Self {
+            joined: Some(now),
+            ..self
         }
     }
 
@@ -349,17 +362,35 @@ impl State {
         // The settings in force are those of the last one.
         let last = waiters.iter().rev().find_map(|it| it.set_up.as_ref());
         let set_up = last.and_then(|read| read());
-        let call = AcquireCall::new(requests).with_set_up(set_up);
-        let call = Arc::new(call.with_newer_than(ask.newer_than));
+        let call = AcquireCall::new(requests)
+            .with_set_up(set_up)
+            .with_newer_than(ask.newer_than)
+            .held_up_for(self.held_up_for(&waiters, now));
+        let call = Arc::new(call);
         self.in_flight = Some(InFlight {
             call: Arc::clone(&call),
             live: waiters.len(),
             waiters,
+            sent_at: now,
             take_over_at: now + TAKE_OVER_AFTER,
             drivers: 1,
             freed: self.freed,
         });
         call
+    }
+
+    /// How long waiters have stood behind a call that failed, or a first try that makes no progress. Their own call takes
+    /// so much less, so that each learns of a silent store within one response timeout.
+    fn held_up_for(&self, waiters: &[Waiter], now: Instant) -> Duration {
+        let first_try = self.first_try.as_ref();
+        let first_try = first_try.and_then(|it| it.until.checked_sub(TAKE_OVER_AFTER));
+        let Some(since) = self.failed_since.into_iter().chain(first_try).min() else {
+            return Duration::ZERO;
+        };
+        let joined = waiters.iter().filter_map(|waiter| waiter.joined).min();
+        joined.map_or(Duration::ZERO, |joined| {
+            now.saturating_duration_since(joined.max(since))
+        })
     }
 
     /// Delivers a call's answer.
@@ -376,6 +407,7 @@ impl State {
                 is_reclaimed: false,
             };
         };
+        self.failed_since = None;
         let mut spare = 0;
         let mut denied = Vec::new();
         let mut waiters = in_flight.waiters.into_iter();
@@ -473,6 +505,7 @@ impl State {
         let Some(in_flight) = self.in_flight.take_if(|it| Arc::ptr_eq(&it.call, call)) else {
             return false;
         };
+        self.failed_since = Some(in_flight.sent_at);
         for waiter in in_flight.waiters {
             waiter.fail(error.clone());
         }

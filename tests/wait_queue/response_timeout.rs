@@ -233,3 +233,24 @@ async fn an_endless_response_timeout_is_one_for_any_connection() {
         assert!(policy.decide("key", 1).await.is_ok());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_calls_that_stand_still_waits_for_no_more_than_one_response_timeout() {
+    let limiter = Silent::new(ms(0)).client().rate_limiter("limiter");
+    let mut waiters = JoinSet::new();
+    for after in [
+        0, 0, 100, 250, 499, 501, 700, 999, 1_000, 1_001, 1_500, 2_700,
+    ] {
+        let limiter = limiter.clone();
+        waiters.spawn(async move {
+            sleep(ms(after)).await;
+            let start = Instant::now();
+            (after, limiter.acquire(1).await, start.elapsed())
+        });
+    }
+    while let Some(waiter) = waiters.join_next().await {
+        let (after, result, took) = waiter.unwrap();
+        assert!(took <= TIMEOUT, "after {after} ms: {took:?} {result:?}");
+        assert!(result.is_err(), "after {after} ms");
+    }
+}

@@ -657,3 +657,31 @@ fn an_answer_that_tells_what_an_earlier_attempt_was_granted_puts_nothing_off() {
     });
     assert_eq!(permits(&line.call()), [1]);
 }
+
+#[test]
+fn a_call_takes_so_much_less_as_its_waiters_were_held_up_by_one_that_failed() {
+    let ms = Duration::from_millis;
+    let mut line = Line::new();
+    let start = line.now;
+    let _first = line.join(1, 1, None);
+    let call = line.call();
+    assert_eq!(call.held_up, Duration::ZERO);
+    let runtime = line.runtimes[0].handle().id();
+    let mut others = Vec::new();
+    for (sequence, joined) in [(2, 700), (3, 900)] {
+        let (sender, receiver) = oneshot::channel();
+        let waiter = Waiter::new(1, None, sequence, sender).joined(start + ms(joined));
+        line.state.join(waiter, runtime, None);
+        others.push(receiver);
+    }
+    line.now = start + ms(1_000);
+    let silent = Error::Indeterminate { source: None };
+    line.state.failed(&call, &silent);
+    let call = line.call();
+    assert_eq!(call.held_up, ms(300));
+    // One that is answered holds up nobody.
+    line.answer(&call, 0, 0);
+    line.state.permits_freed();
+    line.now += ms(60_000);
+    assert_eq!(line.call().held_up, Duration::ZERO);
+}
