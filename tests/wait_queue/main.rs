@@ -22,7 +22,6 @@ mod order;
 mod random_cancellation;
 mod rates_change_while_waiting;
 mod response_timeout;
-mod runtimes;
 mod shutdown;
 mod slow_server;
 mod timeouts;
