@@ -50,6 +50,9 @@ impl Peer {
         let left: i64 = self.ask(&["PTTL", key]).await;
         let (left, time) = (left.max(0) as u128, time.as_millis());
         assert!(left <= time, "{key}: {left}");
-        assert!(left + since.elapsed().as_millis() + 1 >= time, "{key}: {left}");
+        assert!(
+            left + since.elapsed().as_millis() + 1 >= time,
+            "{key}: {left}"
+        );
     }
 }

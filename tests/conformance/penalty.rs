@@ -19,7 +19,12 @@ struct Used<P> {
 }
 
 impl<P: Policy> Used<P> {
-    async fn all(fixture: &Fixture, [policy, larger]: [P; 2], cost: u32, penalty: Duration) -> Self {
+    async fn all(
+        fixture: &Fixture,
+        [policy, larger]: [P; 2],
+        cost: u32,
+        penalty: Duration,
+    ) -> Self {
         let limiter = fixture.client("client").await.limiter(policy).unwrap();
         let used = Self {
             key: format!("{}:{}", fixture.name(), std::any::type_name::<P>()),

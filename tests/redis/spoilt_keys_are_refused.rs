@@ -1,11 +1,9 @@
 //! Keys that hold something else than a limiter's state are told as such, and stay as they are.
 
-use redisson_rate_limiter::{
-    Error, RRateLimiter, Rate, RateLimiter, Result, State,
-};
+use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, Result, State};
 
 use crate::keys::member;
-use crate::stage::{HOUR, NAME, PERMITS, SECOND, Stage, VALUE};
+use crate::stage::{HOUR, NAME, PERMITS, Stage, VALUE};
 
 fn assert_bad_state<T: std::fmt::Debug>(method: &str, result: Result<T>) {
     assert!(

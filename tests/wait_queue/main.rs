@@ -10,6 +10,8 @@ mod keys;
 mod proxy;
 #[path = "../support/seeded.rs"]
 mod seeded;
+#[path = "../support/silent.rs"]
+mod silent;
 #[path = "../support/mod.rs"]
 mod support;
 

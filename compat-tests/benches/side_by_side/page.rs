@@ -2,13 +2,14 @@
 
 use std::{fmt::Write, time::Duration};
 
+use compat_tests::fairness::waiters::{RATE, Spacing, Waited};
+
 use crate::{
     contender::Contender,
     goals::Results,
     in_memory::Limiter,
     plan::Plan,
     sample::Sampled,
-    waiting::{RATE, Spacing, Waited},
     workload::{MANY, Traffic},
 };
 
