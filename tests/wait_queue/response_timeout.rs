@@ -118,7 +118,7 @@ async fn the_first_call_of_a_client_takes_one_response_timeout_however_late_the_
 #[tokio::test]
 async fn the_first_call_to_a_server_that_stops_takes_one_response_timeout() {
     let server = Server::start();
-    let builder = RedissonClient::builder().response_timeout(TIMEOUT);
+    let builder = RedissonClient::builder().response_timeout(3 * TIMEOUT);
     let client = builder.connect(&server.url()).await.unwrap();
     let limiter = client.rate_limiter("limiter");
     server.signal("STOP");
@@ -131,7 +131,8 @@ async fn the_first_call_to_a_server_that_stops_takes_one_response_timeout() {
     for result in requests.join_all().await {
         result.unwrap_err();
     }
-    assert!(start.elapsed() < ms(1_800), "{:?}", start.elapsed());
+    // Not two; the time between is for a busy machine.
+    assert!(start.elapsed() < 6 * TIMEOUT, "{:?}", start.elapsed());
 }
 
 /// Its runtime is idle, so it is made again on another one, behind younger requests.
