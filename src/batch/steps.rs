@@ -1,5 +1,6 @@
 //! What requests that share calls get, step by step, over a store that takes its time.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, yield_now};
@@ -15,6 +16,7 @@ struct Echo {
     takes: Duration,
     made: Mutex<Vec<Vec<u32>>>,
     abandoned: Mutex<Vec<Vec<u32>>>,
+    overdue: Mutex<Vec<(Vec<u32>, Instant)>>,
     unclaimed: Mutex<Vec<u32>>,
 }
 
@@ -58,6 +60,10 @@ impl Calls for Echo {
         self.abandoned.lock().unwrap().push(call.to_vec());
     }
 
+    fn abandon_overdue(&self, call: &Arc<Vec<u32>>, deadline: Instant) {
+        self.overdue.lock().unwrap().push((call.to_vec(), deadline));
+    }
+
     fn unclaimed(&self, answers: Vec<u32>) {
         self.unclaimed.lock().unwrap().extend(answers);
     }
@@ -73,6 +79,7 @@ impl Requests {
             takes,
             made: Mutex::default(),
             abandoned: Mutex::default(),
+            overdue: Mutex::default(),
             unclaimed: Mutex::default(),
         })))
     }

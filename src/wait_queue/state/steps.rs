@@ -4,9 +4,14 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot::Receiver;
+use tokio::sync::oneshot::{self, Receiver};
 
+use super::super::LONGEST_SLEEP;
+use super::waiter::TIME_FOR_A_CALL;
 use super::*;
+use crate::decision::Grant;
+use crate::error::{Error, Result};
+use crate::model::Answer;
 
 const RATE: i64 = 10;
 
@@ -45,6 +50,33 @@ impl Line {
         receiver
     }
 
+    fn leave(&mut self, sequence: u64) -> Left {
+        self.state.leave(sequence)
+    }
+
+    fn fail(&mut self, call: &Arc<AcquireCall>) -> bool {
+        let lost = Error::Indeterminate { source: None };
+        let is_reclaimed = self.state.failed(call, &lost);
+        self.deliver();
+        is_reclaimed
+    }
+
+    fn lose_driver(
+        &mut self,
+        runtime: usize,
+        call: Option<&Arc<AcquireCall>>,
+    ) -> Option<Arc<AcquireCall>> {
+        let runtime = self.runtimes[runtime].handle().id();
+        let abandoned = self.state.driver_lost(runtime, call, self.now);
+        self.deliver();
+        abandoned
+    }
+
+    fn deliver(&mut self) {
+        let unreceived = self.state.take_outbox().deliver();
+        assert_eq!(unreceived.len(), 0);
+    }
+
     fn next_on(&mut self, runtime: usize) -> Next {
         let runtime = self.runtimes[runtime].handle().id();
         self.state.next(runtime, self.now, false)
@@ -58,30 +90,35 @@ impl Line {
     }
 
     fn answer(&mut self, call: &Arc<AcquireCall>, score: i64, balance: i64) -> Rest {
-        self.state.answered(&Answered {
+        let rest = self.state.answered(&Answered {
             call,
             answer: &Answer::new(score, RATE, balance, 60_000),
             sent_at: self.now,
             own: 0,
             name: "limiter",
-        })
+        });
+        self.deliver();
+        rest
     }
 
     /// Whether a runtime's driver has been notified since this was asked last.
-    fn is_notified(&self, runtime: usize) -> bool {
+    fn is_notified(&mut self, runtime: usize) -> bool {
+        self.deliver();
         let runtime = self.runtimes[runtime].handle().id();
         let slot = self.state.drivers.iter().find(|it| it.runtime == runtime);
-        let notified = std::pin::pin!(slot.expect("its driver").notify.notified());
-        let waker = std::task::Waker::noop();
-        notified
-            .poll(&mut std::task::Context::from_waker(waker))
-            .is_ready()
+        let notified = pin!(slot.expect("its driver").notify.notified());
+        let mut context = Context::from_waker(Waker::noop());
+        notified.poll(&mut context).is_ready()
     }
 
     /// What a request was told that was sent `ago`: to come back after a minute.
     fn denied(&self, ago: Duration) -> Option<Known> {
         Some(Known::new(0, self.now - ago, Duration::from_secs(60)))
     }
+}
+
+fn is_abandoned(left: Left) -> bool {
+    matches!(left, Left::Abandoned(_))
 }
 
 /// So many permits that nobody holds.
@@ -142,9 +179,9 @@ fn a_waiter_that_joins_again_while_its_call_is_in_flight_leaves_that_call_once()
     let mut stays = line.join(2, 1, None);
     let call = line.call();
     drop(moved);
-    assert!(line.state.leave(1).is_none());
+    assert!(!is_abandoned(line.leave(1)));
     drop(line.join_on(1, 1, 1, None));
-    assert!(line.state.leave(1).is_none(), "the second one still waits");
+    assert!(!is_abandoned(line.leave(1)), "the second one still waits");
     assert_eq!(line.answer(&call, 0, 2), rest(1));
     assert_eq!(stays.try_recv().unwrap().unwrap().permits(), 1);
 }
@@ -156,9 +193,12 @@ fn a_call_is_abandoned_when_the_last_of_its_waiters_leaves() {
     let call = line.call();
     let left = waiters.map(|(sequence, waiter)| {
         drop(waiter);
-        line.state.leave(sequence)
+        line.leave(sequence)
     });
-    assert!(matches!(&left, [None, None, Some(abandoned)] if Arc::ptr_eq(abandoned, &call)));
+    assert!(matches!(
+        &left,
+        [Left::Unwatched, Left::Nothing, Left::Abandoned(abandoned)] if Arc::ptr_eq(abandoned, &call)
+    ));
     // It was executed all the same.
     assert_eq!(line.answer(&call, 0, 5), rest(3));
 }
@@ -187,8 +227,7 @@ fn what_a_failed_call_is_granted_later_is_given_back() {
     let mut line = Line::new();
     let mut waiting = line.join(1, 4, None);
     let call = line.call();
-    let lost = Error::Indeterminate { source: None };
-    line.state.failed(&call, &lost);
+    line.fail(&call);
     assert!(waiting.try_recv().unwrap().is_err());
     assert_eq!(line.answer(&call, 8, 10), rest(4));
 }
@@ -211,8 +250,7 @@ fn a_call_whose_runtime_shuts_down_is_taken_over_at_once() {
     let _waiting = line.join(1, 1, None);
     let _elsewhere = line.join_on(1, 2, 1, None);
     let call = line.call();
-    let runtime = line.runtimes[0].handle().id();
-    assert!(line.state.driver_lost(runtime, Some(&call)).is_none());
+    assert!(line.lose_driver(0, Some(&call)).is_none());
     line.now = Instant::now();
     assert!(matches!(line.next_on(1), Next::Call(same) if Arc::ptr_eq(&same, &call)));
 }
@@ -223,8 +261,7 @@ fn a_call_whose_runtime_shuts_down_is_abandoned_where_there_is_no_other() {
     let mut waiting = line.join(1, 1, None);
     let call = line.call();
     let mut behind = line.join(2, 1, None);
-    let runtime = line.runtimes[0].handle().id();
-    assert!(line.state.driver_lost(runtime, Some(&call)).is_some());
+    assert!(line.lose_driver(0, Some(&call)).is_some());
     for waiter in [&mut waiting, &mut behind] {
         let closed = oneshot::error::TryRecvError::Closed;
         assert_eq!(waiter.try_recv().unwrap_err(), closed);
@@ -244,22 +281,19 @@ fn a_call_that_several_drivers_made_is_reclaimed_once_at_the_first_outcome() {
         let _elsewhere = line.join_on(1, 2, 1, None);
         let call = line.call();
         if is_lost {
-            let runtime = line.runtimes[0].handle().id();
-            assert!(line.state.driver_lost(runtime, Some(&call)).is_none());
+            assert!(line.lose_driver(0, Some(&call)).is_none());
         }
         line.now += TAKE_OVER_AFTER;
         assert!(matches!(line.next_on(1), Next::Call(same) if Arc::ptr_eq(&same, &call)));
-        let error = Error::Indeterminate { source: None };
         let is_reclaimed = match balance {
             Some(balance) => line.answer(&call, 7, balance).is_reclaimed,
-            None => line.state.failed(&call, &error),
+            None => line.fail(&call),
         };
         assert!(is_reclaimed, "{balance:?}");
         // Of the attempt that is still on its way, whether its answer is read or not.
         assert_eq!(line.answer(&call, 8, 10), rest(2));
-        assert!(!line.state.failed(&call, &error));
-        let runtime = line.runtimes[1].handle().id();
-        assert!(line.state.driver_lost(runtime, Some(&call)).is_none());
+        assert!(!line.fail(&call));
+        assert!(line.lose_driver(1, Some(&call)).is_none());
     }
 }
 
@@ -268,14 +302,9 @@ fn a_waiter_that_joins_at_the_head_notifies_the_drivers_of_all_runtimes() {
     for (sequence, is_head) in [(1, true), (3, false)] {
         let mut line = Line::new();
         let _second = line.join(2, 3, None);
-        let notify = Arc::clone(&line.state.drivers[0].notify);
-        let is_notified = || {
-            let mut context = Context::from_waker(Waker::noop());
-            pin!(notify.notified()).poll(&mut context).is_ready()
-        };
-        assert!(!is_notified());
+        line.is_notified(0);
         let _joins = line.join_on(1, sequence, 1, None);
-        assert_eq!(is_notified(), is_head);
+        assert_eq!(line.is_notified(0), is_head);
     }
 }
 
@@ -317,7 +346,7 @@ fn a_call_carries_no_more_waiters_than_its_capacity_and_no_more_permits_than_a_m
 fn a_driver_stops_where_nobody_waits_and_is_started_again_by_the_next() {
     let mut line = Line::new();
     drop(line.join(1, 1, None));
-    line.state.leave(1);
+    line.leave(1);
     assert!(matches!(line.next_on(0), Next::Stop));
     let (answer, _receiver) = oneshot::channel();
     let waiter = Waiter::new(1, None, 2, answer);
@@ -331,7 +360,7 @@ fn waiters_that_left_take_no_more_room_than_those_who_stay() {
     let mut waiters: Vec<_> = (0..10_000).map(|it| Some(line.join(it, 1, None))).collect();
     for sequence in (1..10_000).rev() {
         waiters[sequence as usize] = None;
-        line.state.leave(sequence);
+        line.leave(sequence);
         assert!(line.state.waiters.len() as u64 <= 2 * sequence + 1);
     }
 }
@@ -406,7 +435,7 @@ fn what_was_granted_for_one_that_left_is_handed_on_in_order_and_what_else_is_the
     let _stays = line.join(2, 1, None);
     let call = line.call();
     drop(left);
-    assert!(line.state.leave(1).is_none());
+    assert!(!is_abandoned(line.leave(1)));
     let (mut head, mut second) = (line.join(3, 2, None), line.join(4, 1, None));
     let mut third = line.join(5, 1, None);
     assert_eq!(line.answer(&call, 0, 10).permits, 0);
@@ -425,7 +454,7 @@ fn a_grant_that_is_too_small_for_the_head_is_given_back_and_not_handed_on_past_i
     let _stays = line.join(2, 1, None);
     let call = line.call();
     drop(left);
-    assert!(line.state.leave(1).is_none());
+    assert!(!is_abandoned(line.leave(1)));
     let (mut head, mut behind) = (line.join(3, 4, None), line.join(4, 1, None));
     assert_eq!(line.answer(&call, 0, 4).permits, 3);
     assert!(head.try_recv().is_err() && behind.try_recv().is_err());
@@ -470,7 +499,7 @@ fn after_a_denial_the_head_is_asked_for_where_it_fits_and_put_off_where_it_does_
         line.answer(&call, 0, 2);
         assert!(matches!(line.next_on(0), Next::Sleep(_)));
         drop(denied);
-        assert!(line.state.leave(1).is_none());
+        assert!(!is_abandoned(line.leave(1)));
         let next = line.next_on(0);
         assert_eq!(matches!(next, Next::Call(_)), is_asked_for, "{next:?}");
     }
@@ -483,7 +512,7 @@ fn an_answer_from_before_says_nothing_to_who_waits_after_all_others_left() {
     let call = line.call();
     line.answer(&call, 0, 0);
     drop(denied);
-    assert!(line.state.leave(1).is_none());
+    assert!(!is_abandoned(line.leave(1)));
     let _later = line.join(2, 1, None);
     line.call();
 }
@@ -497,11 +526,10 @@ fn a_failure_puts_nothing_off() {
     let _fits = line.join(2, 2, None);
     let _too_large_for_the_same_call = line.join(3, u32::MAX, None);
     drop(denied);
-    line.state.leave(1);
+    line.leave(1);
     let call = line.call();
     assert_eq!(permits(&call), [2]);
-    let lost = Error::Indeterminate { source: None };
-    line.state.failed(&call, &lost);
+    line.fail(&call);
     assert_eq!(permits(&line.call()), [u32::MAX]);
 }
 
@@ -514,10 +542,9 @@ fn a_failure_is_for_those_whom_its_call_carried() {
     let mut carried = line.join(2, 1, None);
     let call = line.call();
     let mut behind = line.join(3, 1, None);
-    let lost = Error::Indeterminate { source: None };
-    line.state.failed(&answered, &lost);
+    line.fail(&answered);
     assert!(carried.try_recv().is_err());
-    line.state.failed(&call, &lost);
+    line.fail(&call);
     assert!(carried.try_recv().unwrap().is_err());
     assert!(behind.try_recv().is_err());
     assert_eq!(permits(&line.call()), [1]);
@@ -582,27 +609,22 @@ fn a_driver_is_notified_when_the_head_changes_and_when_it_may_ask() {
     let first = line.join(1, 1, None);
     assert!(line.is_notified(0), "it joined before the others");
     drop(first);
-    line.state.leave(1);
+    line.leave(1);
     assert!(line.is_notified(0), "the head has left");
     line.state.permits_freed();
     assert!(line.is_notified(0), "permits have come free");
 
-    let call = line.call();
+    line.call();
     drop((second, third));
     let _behind = line.join(4, 1, None);
     line.is_notified(0);
-    assert!(line.state.leave(2).is_none());
+    assert!(!is_abandoned(line.leave(2)));
     assert!(!line.is_notified(0), "somebody still waits for the call");
-    assert!(
-        line.state
-            .leave(3)
-            .is_some_and(|it| Arc::ptr_eq(&it, &call))
-    );
+    assert!(is_abandoned(line.leave(3)));
     assert!(line.is_notified(0), "the call is abandoned");
 
     let _elsewhere = line.join_on(1, 5, 1, None);
-    let runtime = line.runtimes[0].handle().id();
-    line.state.driver_lost(runtime, None);
+    line.lose_driver(0, None);
     assert!(line.is_notified(1), "it is the only one now");
 }
 
@@ -635,7 +657,7 @@ fn a_denied_waiter_that_left_meanwhile_is_not_in_line_again() {
     let left = line.join(2, 1, None);
     let call = line.call();
     drop(left);
-    line.state.leave(2);
+    line.leave(2);
     line.answer(&call, 0, 0);
     assert_eq!(line.state.waiters.len(), 1);
 }
@@ -675,8 +697,7 @@ fn a_call_takes_so_much_less_as_its_waiters_were_held_up_by_one_that_failed() {
         others.push(receiver);
     }
     line.now = start + ms(1_000);
-    let silent = Error::Indeterminate { source: None };
-    line.state.failed(&call, &silent);
+    line.fail(&call);
     let call = line.call();
     assert_eq!(call.held_up, ms(300));
     // One that is answered holds up nobody.

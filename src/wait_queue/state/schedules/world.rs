@@ -10,8 +10,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::super::super::LONGEST_SLEEP;
-use super::super::{Answered, Known, Next, Rest, Sharing, State, TAKE_OVER_AFTER, Waiter};
-use super::store::Store;
+use super::super::{Answered, Known, Left, Next, Rest, Sharing, State, TAKE_OVER_AFTER, Waiter, Watched};
+use super::super::super::ledger::Ledger;
 use crate::decision::Grant;
 use crate::error::{Error, Result};
 use crate::model::{Answer, Requests};
@@ -37,7 +37,7 @@ pub(super) struct World {
     state: State,
     start: Instant,
     now: Instant,
-    store: Store,
+    store: Ledger,
     runtimes: Vec<SimulatedRuntime>,
     waiters: Vec<SimulatedWaiter>,
     /// Attempts on the way to the store that nobody will read.
@@ -52,6 +52,8 @@ pub(super) struct World {
     /// Since when the head fits.
     fits_since: Option<(u64, Instant)>,
     failed: Vec<[u8; 16]>,
+    /// Since when a task sleeps that watches the call in flight.
+    watched_since: Option<Instant>,
     /// All permits that this process was granted.
     own: u64,
     /// Whether permits are left to other processes.
@@ -118,8 +120,7 @@ enum Place {
 
 impl World {
     pub(super) fn new(window: i64, has_peers: bool) -> Self {
-        // The state reads the clock itself where a runtime shuts down: that is in the past here.
-        let start = Instant::now() + Duration::from_secs(3600);
+        let start = Instant::now();
         let mut world = Self {
             state: State {
                 sharing: Sharing::with_random(1),
@@ -127,7 +128,7 @@ impl World {
             },
             start,
             now: start,
-            store: Store::new(window),
+            store: Ledger::new(window),
             runtimes: Vec::new(),
             waiters: Vec::new(),
             stray: Vec::new(),
@@ -137,6 +138,7 @@ impl World {
             unknown_until: start,
             fits_since: None,
             failed: Vec::new(),
+            watched_since: None,
             own: 0,
             has_peers,
         };
@@ -192,6 +194,7 @@ impl World {
                 _ => None,
             });
             self.now = wakes.min().unwrap_or(end).min(end);
+            self.end_overdue();
             for runtime in 0..self.runtimes.len() {
                 self.drive(runtime);
             }
@@ -306,6 +309,7 @@ impl World {
     }
 
     fn receive(&mut self, waiter: usize, choice: u16) {
+        self.deliver();
         let Place::InLine { receiver, .. } = &mut self.waiters[waiter].place else {
             return;
         };
@@ -339,6 +343,7 @@ impl World {
 
     /// Drops a waiter's future; tells whether it was in line without an answer.
     fn close_waiter(&mut self, waiter: usize) -> bool {
+        self.deliver();
         let place = std::mem::replace(&mut self.waiters[waiter].place, Place::Gone);
         match place {
             Place::FirstTry { call, answer, .. } => {
@@ -355,8 +360,10 @@ impl World {
                     Ok(Err(_)) => {}
                     Err(_) => {
                         let sequence = self.waiters[waiter].sequence;
-                        if let Some(call) = self.state.leave(sequence) {
-                            self.reclaims.push(call);
+                        match self.state.leave(sequence) {
+                            Left::Nothing => {}
+                            Left::Abandoned(call) => self.reclaims.push(call),
+                            Left::Unwatched => self.watch(),
                         }
                         return true;
                     }
@@ -378,6 +385,28 @@ impl World {
         }
     }
 
+    /// What the last step has for others reaches them before anything else happens.
+    fn deliver(&mut self) {
+        self.refunds.extend(self.state.take_outbox().deliver());
+    }
+
+    /// The task that watches the call in flight sleeps for the time that a call takes.
+    fn watch(&mut self) {
+        assert!(self.watched_since.is_none(), "a second task watches");
+        self.watched_since = Some(self.now);
+    }
+
+    fn end_overdue(&mut self) {
+        let Some(since) = self.watched_since.take_if(|it| *it + DEADLINE < self.now) else {
+            return;
+        };
+        match self.state.withdraw_overdue(since) {
+            Watched::InTime => self.watch(),
+            Watched::Ended => {}
+            Watched::Withdrawn(call) => self.reclaims.push(call),
+        }
+    }
+
     // Drivers.
 
     fn run_driver(&mut self, choice: u16) {
@@ -392,6 +421,7 @@ impl World {
 
     /// What the task of a runtime does once it is polled.
     fn drive(&mut self, runtime: usize) {
+        self.deliver();
         let now = self.now;
         let SimulatedRuntime {
             runtime: lent,
@@ -554,7 +584,7 @@ impl World {
                 _ => None,
             };
             let call = attempt.as_ref().map(|attempt| &attempt.call);
-            if let Some(call) = self.state.driver_lost(id, call) {
+            if let Some(call) = self.state.driver_lost(id, call, self.now) {
                 self.reclaims.push(call);
             }
             self.stray
@@ -655,6 +685,7 @@ impl World {
     }
 
     pub(super) fn check(&mut self) {
+        self.deliver();
         let now = self.now;
         assert!(
             self.state.waiters.iter().is_sorted_by_key(|it| it.sequence),
@@ -850,7 +881,7 @@ impl Attempt {
     }
 
     /// Whether the store does something for it: it finds what was granted at any time.
-    fn may_decide(&self, store: &Store, millis: i64) -> bool {
+    fn may_decide(&self, store: &Ledger, millis: i64) -> bool {
         let is_due = self.not_before.is_none_or(|time| time < millis);
         millis <= self.deadline && (is_due || store.has_granted(&self.call))
     }
