@@ -169,7 +169,7 @@ impl Participant {
     }
 
     /// Polls a future that is no task, once; tells whether it is done.
-    pub(crate) fn poll_once(&self, mut future: Pin<&mut (impl Future<Output = ()> + ?Sized)>) -> bool {
+    pub(crate) fn poll_once(&self, mut future: Pin<&mut (impl Future + ?Sized)>) -> bool {
         let poll = |context: &mut Context<'_>| Poll::Ready(future.as_mut().poll(context));
         let is_done = self.runtime().block_on(poll_fn(poll)).is_ready();
         let_others_run();

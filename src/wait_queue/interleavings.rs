@@ -15,6 +15,8 @@ use super::WaitQueue;
 use crate::interleaving::{Participant, explore, let_others_run, run};
 use ledger_store::LedgerStore;
 
+type Asking = Pin<Box<dyn Future<Output = u32> + Send>>;
+
 /// A queue whose permits are all taken, and who is still at it.
 struct Scene {
     store: Arc<LedgerStore>,
@@ -35,12 +37,8 @@ impl Scene {
         })
     }
 
-    /// Asks for permits, and gives up after so many polls.
-    fn waiting(
-        self: &Arc<Self>,
-        permits: u32,
-        polls: Option<u32>,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    /// Asks for permits, and gives up after so many polls. Returns how many it holds.
+    fn waiting(self: &Arc<Self>, permits: u32, polls: Option<u32>) -> Asking {
         let scene = Arc::clone(self);
         Box::pin(async move {
             let granted = tokio::select! {
@@ -48,15 +46,11 @@ impl Scene {
                 () = after(polls) => false,
                 granted = scene.queue.wait(permits, None, None) => granted.unwrap(),
             };
-            scene.hold(permits * u32::from(granted));
+            scene.hold(permits * u32::from(granted))
         })
     }
 
-    fn checking(
-        self: &Arc<Self>,
-        permits: u32,
-        polls: Option<u32>,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn checking(self: &Arc<Self>, permits: u32, polls: Option<u32>) -> Asking {
         let scene = Arc::clone(self);
         Box::pin(async move {
             let granted = tokio::select! {
@@ -64,12 +58,20 @@ impl Scene {
                 () = after(polls) => false,
                 decision = scene.queue.check(permits, None) => decision.unwrap().is_granted(),
             };
-            scene.hold(permits * u32::from(granted));
+            scene.hold(permits * u32::from(granted))
         })
     }
 
-    fn hold(&self, permits: u32) {
+    fn hold(&self, permits: u32) -> u32 {
         self.held.fetch_add(permits, Ordering::Relaxed);
+        permits
+    }
+
+    /// Who holds permits gives back all that are held.
+    fn give_back(&self) {
+        self.held.store(0, Ordering::Relaxed);
+        self.store.release_own();
+        self.queue.permits_freed();
     }
 
     fn free_all(&self) {
@@ -84,15 +86,16 @@ impl Scene {
     }
 
     fn is_over(&self) -> bool {
+        self.store.run_a_job(); // the background thread may have ended
         self.busy.load(Ordering::Relaxed) == 0
             && self.store.is_idle()
             && self.queue.line.step(|state| !state.has_drivers())
+            && self.queue.plain.is_idle()
     }
 
     /// The background thread of the store.
     fn work_in_background(&self) {
         while !self.is_over() {
-            self.store.run_a_job();
             let_others_run();
         }
     }
@@ -113,7 +116,7 @@ async fn after(polls: Option<u32>) {
 }
 
 /// A participant whose task runs until it is done.
-fn participate(scene: &Scene, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
+fn participate(scene: &Scene, task: Asking) {
     let participant = Participant::new();
     participant.join(participant.spawn(task));
     scene.see_it_out(&participant);
@@ -154,10 +157,9 @@ fn what_one_that_leaves_was_granted_reaches_those_behind_it() {
                 Box::new(|| {
                     let participant = Participant::new();
                     let leaves = participant.spawn(scene.waiting(4, polls));
-                    participant.join(leaves);
-                    if scene.held.swap(0, Ordering::Relaxed) > 0 {
-                        scene.store.release_own();
-                        scene.queue.permits_freed();
+                    let granted = participant.join(leaves);
+                    if granted > 0 {
+                        scene.give_back();
                     }
                     scene.see_it_out(&participant);
                 }),
@@ -198,9 +200,7 @@ fn of_two_waiters_the_first_is_served_first_whether_its_first_try_or_the_line_ge
             was_polled.store(true, Ordering::Relaxed);
             participant.join(task);
             order.lock().unwrap().push(number);
-            scene.held.store(0, Ordering::Relaxed);
-            scene.store.release_own();
-            scene.queue.permits_freed();
+            scene.give_back();
             scene.see_it_out(&participant);
         };
         run(
@@ -307,11 +307,10 @@ fn a_direct_call_dropped_while_others_are_enqueued_keeps_nothing_and_they_have_t
                         participant.spawn(scene.checking(1, None)),
                         participant.spawn(scene.checking(1, polls)),
                     ];
-                    others.map(|other| participant.join(other));
-                    scene.busy.fetch_sub(1, Ordering::Relaxed);
-                    participant.turn_until("the end", || {
-                        scene.is_over() && scene.queue.plain.is_idle()
-                    });
+                    for other in others {
+                        participant.join(other);
+                    }
+                    scene.see_it_out(&participant);
                 }),
                 Box::new(|| {
                     // Another thread of the same runtime.
@@ -334,8 +333,6 @@ fn a_direct_call_dropped_while_others_are_enqueued_keeps_nothing_and_they_have_t
                 }),
             ],
         );
-        // What came last may have had work for the background.
-        scene.work_in_background();
         scene.end();
     });
 }

@@ -189,18 +189,18 @@ impl State {
             return Next::Call(Arc::clone(&in_flight.call));
         }
         self.remove_gone_head();
+        let Some(head) = self.waiters.front() else {
+            self.drivers.retain(|slot| slot.runtime != runtime);
+            return Next::Stop;
+        };
         if let Some(first_try) = &self.first_try {
             // A first try that nobody polls costs the head its place, and not its time.
-            let last_chance = self.waiters.front().and_then(Waiter::last_chance);
+            let last_chance = head.last_chance();
             let until = last_chance.map_or(first_try.until, |last| last.min(first_try.until));
             if now < until {
                 return Next::Sleep(until);
             }
         }
-        let Some(head) = self.waiters.front() else {
-            self.drivers.retain(|slot| slot.runtime != runtime);
-            return Next::Stop;
-        };
         if let Some(known) = self.known
             && i64::from(head.permits) > known.left
             && let ask_at = self.sharing.hold_until(known.ask_at, head.last_chance())
