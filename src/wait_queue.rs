@@ -29,8 +29,8 @@ mod slow_store;
 mod state;
 mod waiter;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -76,7 +76,7 @@ impl WaitQueue {
     pub(crate) fn new(store: Arc<dyn LimiterStore>) -> Self {
         let line = Arc::new(Line {
             store,
-            state: Lock::default(),
+            state: Lock::new(State::default()),
             has_warned_of_skew: AtomicBool::new(false),
             own: AtomicU64::new(0),
         });

@@ -315,3 +315,42 @@ async fn each_request_of_a_call_has_its_own_deadline_and_one_never_sent_says_so(
     }
     requests.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_some_of_its_callers_have_left_is_watched_once_until_its_last_deadline() {
+    let requests = Requests::taking(TAKES);
+    let mut asked = three_in_flight(&requests).await;
+    let deadline = Instant::now() + TIMEOUT;
+    for _ in 0..2 {
+        drop_request(asked.remove(0)).await;
+        let overdue = requests.0.calls.overdue.lock().unwrap();
+        assert!(
+            matches!(&overdue[..], [(call, until)] if call == &[3, 4, 5] && *until <= deadline)
+        );
+    }
+    drop_request(asked.remove(0)).await;
+    requests.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_keeps_no_answer_from_the_others() {
+    struct Panics;
+    impl std::task::Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker of the test panics");
+        }
+    }
+    let requests = Requests::taking(TAKES);
+    let direct = requests.ask(1).await;
+    let mut woken = Box::pin(requests.0.ask((), 2));
+    let waker = std::task::Waker::from(Arc::new(Panics));
+    let poll = woken.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(poll.is_pending());
+    let mut other = Box::pin(requests.0.ask((), 3));
+    assert!(poll_once(other.as_mut()).is_pending());
+    assert_eq!(direct.await.unwrap().unwrap(), 1);
+    assert_eq!(other.await.unwrap(), 3);
+    assert_eq!(woken.await.unwrap(), 2);
+    assert_eq!(requests.made(), [vec![1], vec![2, 3]]);
+    requests.end().await;
+}

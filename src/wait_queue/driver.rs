@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::Line;
-use super::state::{Answered, Next, Rest};
+use super::state::{Answered, Next, Rest, State};
 use crate::decision::Grant;
 use crate::store::AcquireCall;
 
@@ -84,7 +84,11 @@ impl Driver {
                 };
                 ((permits > 0).then_some(grant), is_reclaimed)
             }
-            Err(error) => (None, self.line.step(|state| state.failed(&call, &error))),
+            Err(error) => {
+                let now = Instant::now();
+                let failed = |state: &mut State| state.failed(&call, &error, now);
+                (None, self.line.step(failed))
+            }
         };
         // Where the call is reclaimed as well, that finds what another attempt takes later, and a grant goes back once.
         if let Some(grant) = unclaimed {

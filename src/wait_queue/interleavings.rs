@@ -257,7 +257,7 @@ fn a_call_that_drivers_of_two_runtimes_make_is_granted_once_and_all_are_notified
 
 #[test]
 fn where_a_runtime_shuts_down_its_calls_are_taken_over_or_given_back_and_its_waiters_wait_elsewhere()
-{
+ {
     explore(|seed| {
         let scene = Scene::new(3);
         run(
@@ -342,7 +342,9 @@ fn an_answer_is_claimed_once_by_its_caller_or_by_who_takes_it_back() {
     explore(|seed| {
         let store = LedgerStore::new();
         store.free();
-        let call = Arc::new(crate::store::AcquireCall::new(crate::model::Requests::one(2)));
+        let call = Arc::new(crate::store::AcquireCall::new(crate::model::Requests::one(
+            2,
+        )));
         let held = AtomicU32::new(0);
         run(
             seed,

@@ -3,6 +3,7 @@
 
 mod answers;
 mod first_try;
+mod held_up;
 mod in_flight;
 mod known;
 mod outbox;
@@ -26,6 +27,7 @@ use crate::model::Requests;
 use crate::store::AcquireCall;
 pub(super) use answers::{Answered, Rest};
 use first_try::FirstTry;
+use held_up::HeldUp;
 use in_flight::InFlight;
 pub(super) use in_flight::{Left, Watched};
 pub(super) use known::Known;
@@ -49,8 +51,7 @@ pub(super) struct State {
     in_flight: Option<InFlight>,
     /// Whether a task looks whether a call that waiters have left comes to its end.
     is_watched: bool,
-    /// When the last call was sent, where it failed.
-    failed_since: Option<Instant>,
+    held_up: Option<HeldUp>,
     first_try: Option<FirstTry>,
     /// How often permits may have come free.
     freed: u64,
@@ -193,17 +194,14 @@ impl State {
             self.drivers.retain(|slot| slot.runtime != runtime);
             return Next::Stop;
         };
-        if let Some(first_try) = &self.first_try {
-            // A first try that nobody polls costs the head its place, and not its time.
-            let last_chance = head.last_chance();
-            let until = last_chance.map_or(first_try.until, |last| last.min(first_try.until));
-            if now < until {
-                return Next::Sleep(until);
-            }
+        let head_permits = i64::from(head.permits);
+        let last_chance = head.last_chance();
+        if let Some(until) = self.wait_for_first_try(last_chance, now) {
+            return Next::Sleep(until);
         }
         if let Some(known) = self.known
-            && i64::from(head.permits) > known.left
-            && let ask_at = self.sharing.hold_until(known.ask_at, head.last_chance())
+            && head_permits > known.left
+            && let ask_at = self.sharing.hold_until(known.ask_at, last_chance)
             && now < ask_at
         {
             return Next::Sleep(ask_at);
@@ -245,7 +243,7 @@ impl State {
         let call = AcquireCall::new(requests)
             .with_set_up(set_up)
             .with_newer_than(ask.newer_than)
-            .held_up_for(self.held_up_for(&waiters, now));
+            .held_up_for(self.held_up_for(&waiters));
         let call = Arc::new(call);
         self.in_flight = Some(InFlight {
             call: Arc::clone(&call),
@@ -259,20 +257,4 @@ impl State {
         });
         call
     }
-
-    /// How long waiters have stood behind a call that failed, or a first try that makes no progress. Their own call takes
-    /// so much less, so that each learns of a silent store within one response timeout.
-    fn held_up_for(&self, waiters: &[Waiter], now: Instant) -> Duration {
-        let first_try = self.first_try.as_ref();
-        let first_try = first_try.and_then(|it| it.until.checked_sub(TAKE_OVER_AFTER));
-        let Some(since) = self.failed_since.into_iter().chain(first_try).min() else {
-            return Duration::ZERO;
-        };
-        let joined = waiters.iter().filter_map(|waiter| waiter.joined).min();
-        joined.map_or(Duration::ZERO, |joined| {
-            now.saturating_duration_since(joined.max(since))
-        })
-    }
-
 }
-

@@ -26,3 +26,4 @@ mod runtimes;
 mod shutdown;
 mod slow_server;
 mod timeouts;
+mod wakers;

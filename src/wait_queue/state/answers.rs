@@ -46,7 +46,7 @@ impl State {
                 is_reclaimed: false,
             };
         };
-        self.failed_since = None;
+        self.held_up = None;
         let mut spare = 0;
         let mut denied = Vec::new();
         let mut waiters = in_flight.waiters.into_iter();
@@ -137,16 +137,20 @@ impl State {
     }
 
     /// A call has failed: those that it carried learn why. Returns whether the store is to reclaim it, as in [`Rest`].
-    pub(in crate::wait_queue) fn failed(&mut self, call: &Arc<AcquireCall>, error: &Error) -> bool {
+    pub(in crate::wait_queue) fn failed(
+        &mut self,
+        call: &Arc<AcquireCall>,
+        error: &Error,
+        now: Instant,
+    ) -> bool {
         let Some(in_flight) = self.in_flight.take_if(|it| Arc::ptr_eq(&it.call, call)) else {
             return false;
         };
-        self.failed_since = Some(in_flight.sent_at);
+        self.note_held_up(in_flight.sent_at, now);
         for waiter in in_flight.waiters {
             self.outbox.answer(waiter, Err(error.clone()));
         }
         self.known = None;
         in_flight.drivers > 1
     }
-
 }

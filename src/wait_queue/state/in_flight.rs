@@ -78,7 +78,8 @@ impl State {
     }
 
     /// Ends a call in flight that some have left, where no driver has been given it `since`: whoever makes it has had the
-    /// time that a call takes. Those who still wait for it are in line again.
+    /// time that a call takes. Those who still wait for it are in line again; it was their runtime that did not go on, and not
+    /// the store.
     pub(in crate::wait_queue) fn withdraw_overdue(&mut self, since: Instant) -> Watched {
         let in_flight = self.in_flight.as_ref();
         let Some(in_flight) = in_flight.filter(|it| it.live < it.waiters.len()) else {
@@ -89,7 +90,6 @@ impl State {
             return Watched::InTime;
         }
         self.is_watched = false;
-        self.failed_since = Some(in_flight.sent_at);
         self.known = None;
         self.notify_drivers();
         match self.withdraw() {
@@ -117,7 +117,8 @@ impl State {
     ) -> Option<Arc<AcquireCall>> {
         self.drivers.retain(|slot| slot.runtime != runtime);
         if !self.drivers.is_empty() {
-            let is_its_call = |it: &&mut InFlight| call.is_some_and(|call| Arc::ptr_eq(&it.call, call));
+            let is_its_call =
+                |it: &&mut InFlight| call.is_some_and(|call| Arc::ptr_eq(&it.call, call));
             if let Some(in_flight) = self.in_flight.as_mut().filter(is_its_call) {
                 in_flight.take_over_at = now;
             }

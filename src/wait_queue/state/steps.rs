@@ -56,7 +56,7 @@ impl Line {
 
     fn fail(&mut self, call: &Arc<AcquireCall>) -> bool {
         let lost = Error::Indeterminate { source: None };
-        let is_reclaimed = self.state.failed(call, &lost);
+        let is_reclaimed = self.state.failed(call, &lost, self.now);
         self.deliver();
         is_reclaimed
     }
@@ -705,4 +705,80 @@ fn a_call_takes_so_much_less_as_its_waiters_were_held_up_by_one_that_failed() {
     line.state.permits_freed();
     line.now += ms(60_000);
     assert_eq!(line.call().held_up, Duration::ZERO);
+}
+
+#[test]
+fn a_first_try_that_nobody_polls_any_more_takes_no_time_from_later_calls() {
+    let ms = Duration::from_millis;
+    let mut line = Line::new();
+    let start = line.now;
+    assert!(line.state.start_first_try(1, start));
+    let (sender, _waits) = oneshot::channel();
+    let waiter = Waiter::new(1, None, 2, sender).joined(start + ms(100));
+    let runtime = line.runtimes[0].handle().id();
+    line.state.join(waiter, runtime, None);
+    line.now = start + TAKE_OVER_AFTER;
+    let call = line.call();
+    assert_eq!(call.held_up, ms(400));
+    line.answer(&call, 0, 0);
+    line.now += ms(60_000);
+    assert_eq!(line.call().held_up, Duration::ZERO);
+}
+
+#[test]
+fn a_failure_from_before_takes_no_time_from_who_joins_later() {
+    let ms = Duration::from_millis;
+    let mut line = Line::new();
+    let _fails = line.join(1, 1, None);
+    let call = line.call();
+    line.now += ms(3_000);
+    line.fail(&call);
+    let runtime = line.runtimes[0].handle().id();
+    assert!(matches!(line.next_on(0), Next::Stop));
+    line.now += ms(1_000);
+    let (sender, _waits) = oneshot::channel();
+    let waiter = Waiter::new(1, None, 2, sender).joined(line.now);
+    line.state.join(waiter, runtime, None);
+    line.now += LONGEST_SLEEP; // its own first try was denied
+    assert_eq!(line.call().held_up, Duration::ZERO);
+}
+
+#[test]
+fn a_call_that_some_have_left_is_withdrawn_once_no_driver_can_be_at_it_any_more() {
+    let mut line = Line::new();
+    let left = line.join(1, 2, None);
+    let mut stays = line.join(2, 1, None);
+    let sent_at = line.now;
+    let call = line.call();
+    drop(left);
+    assert!(matches!(line.leave(1), Left::Unwatched));
+    let just_before = sent_at.checked_sub(Duration::from_millis(1)).unwrap();
+    let watched = line.state.withdraw_overdue(just_before);
+    assert!(matches!(watched, Watched::InTime), "{watched:?}");
+    line.now += TAKE_OVER_AFTER;
+    let watched = line.state.withdraw_overdue(sent_at);
+    assert!(matches!(watched, Watched::Withdrawn(it) if Arc::ptr_eq(&it, &call)));
+    assert!(line.is_notified(0));
+    // What it took nobody holds, and who stayed is asked for again, with all the time that a call has.
+    assert_eq!(line.answer(&call, 0, 10), rest(3));
+    assert!(stays.try_recv().is_err());
+    let again = line.call();
+    assert_eq!(permits(&again), [1]);
+    assert_eq!(again.held_up, Duration::ZERO);
+}
+
+#[test]
+fn a_call_that_nobody_has_left_is_not_withdrawn() {
+    let mut line = Line::new();
+    let left = line.join(1, 1, None);
+    let _stays = line.join(2, 1, None);
+    let call = line.call();
+    drop(left);
+    assert!(matches!(line.leave(1), Left::Unwatched));
+    line.answer(&call, 0, 0);
+    line.state.permits_freed();
+    let next = line.call();
+    let watched = line.state.withdraw_overdue(line.now);
+    assert!(matches!(watched, Watched::Ended), "{watched:?}");
+    assert_eq!(line.answer(&next, 0, 1), rest(0));
 }

@@ -10,8 +10,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::super::super::LONGEST_SLEEP;
-use super::super::{Answered, Known, Left, Next, Rest, Sharing, State, TAKE_OVER_AFTER, Waiter, Watched};
 use super::super::super::ledger::Ledger;
+use super::super::{
+    Answered, Known, Left, Next, Rest, Sharing, State, TAKE_OVER_AFTER, Waiter, Watched,
+};
 use crate::decision::Grant;
 use crate::error::{Error, Result};
 use crate::model::{Answer, Requests};
@@ -486,7 +488,7 @@ impl World {
             Err(error) => {
                 let in_flight = self.state.in_flight.as_ref();
                 let is_in_flight = in_flight.is_some_and(|it| Arc::ptr_eq(&it.call, call));
-                if self.state.failed(call, &error) {
+                if self.state.failed(call, &error, self.now) {
                     self.reclaims.push(Arc::clone(call));
                 } else if is_in_flight {
                     self.failed.push(call.id);
