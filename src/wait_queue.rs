@@ -68,7 +68,8 @@ struct Line {
     store: Arc<dyn LimiterStore>,
     state: Lock<State>,
     has_warned_of_skew: AtomicBool,
-    /// All permits that calls of this process were granted.
+    /// All permits that this process was granted, except those of [`LimiterStore::try_acquire_now`]: it would cost that
+    /// more than all else it does.
     own: AtomicU64,
 }
 
@@ -107,6 +108,9 @@ impl WaitQueue {
         let decided = self.store().acquire_now(permits, set_up)?;
         Some(decided.and_then(|(id, answer)| {
             let decision = decision_alone(self.line.name(), id, permits, &answer)?;
+            if decision.is_granted() {
+                self.line.note_own(i64::from(permits));
+            }
             let wait = answer.wait();
             Ok(Decided { decision, wait })
         }))
@@ -267,6 +271,10 @@ impl Line {
         self.store.run_in_background(Box::pin(watching));
     }
 
+    fn note_own(&self, taken: i64) {
+        self.own.fetch_add(taken.unsigned_abs(), Ordering::Relaxed);
+    }
+
     fn own(&self) -> u64 {
         self.own.load(Ordering::Relaxed)
     }
@@ -274,8 +282,7 @@ impl Line {
     /// Makes a call.
     async fn call(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
         let answer = self.store.acquire(call, deadline).await?;
-        let taken = call.requests.taken(&answer).unsigned_abs();
-        self.own.fetch_add(taken, Ordering::Relaxed);
+        self.note_own(call.requests.taken(&answer));
         if answer.ahead > 0 && !self.has_warned_of_skew.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 limiter = %self.name(),

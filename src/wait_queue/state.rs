@@ -159,7 +159,7 @@ impl State {
     pub(super) fn permits_freed(&mut self) {
         self.freed += 1;
         self.known = None;
-        self.sharing.release_hold();
+        self.sharing.permits_freed();
         self.notify_drivers();
     }
 
