@@ -33,7 +33,7 @@ fn permits_that_come_free_end_a_probe() {
     let now = Instant::now();
     assert_eq!(sharing.plan(now).share, None);
     // It does not begin anew with each release.
-    assert!(sharing.note(seen(1, 2, 0, Some(2), 11)).is_none());
+    assert!(sharing.note(seen(1, 2, 0, Some(0), 11)).is_none());
     sharing.permits_freed();
     assert_eq!(sharing.plan(now).share, None);
 }
