@@ -33,6 +33,8 @@ struct Current {
     /// The one that runs.
     thread: usize,
     random: u64,
+    /// Whether a thread has panicked: what the others wait for may never come about.
+    has_failed: bool,
 }
 
 thread_local! {
@@ -66,11 +68,14 @@ impl Turns {
     fn wait_for(&self, thread: usize) {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let is_anothers = |current: &mut Current| current.thread != thread;
-        drop(self.changed.wait_while(current, is_anothers));
+        let waited = self.changed.wait_while(current, is_anothers);
+        let has_failed = waited.unwrap_or_else(PoisonError::into_inner).has_failed;
+        assert!(!has_failed || thread::panicking(), "another thread failed");
     }
 
-    fn end(&self, thread: usize) {
+    fn end(&self, thread: usize, has_failed: bool) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.has_failed |= has_failed;
         current.live.retain(|&live| live != thread);
         drop(current);
         self.choose_next();
@@ -86,6 +91,7 @@ pub(crate) fn run(seed: u64, threads: Vec<Body<'_>>) {
             live: (0..threads.len()).collect(),
             thread: usize::MAX,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            has_failed: false,
         }),
         changed: Condvar::new(),
     });
@@ -96,10 +102,12 @@ pub(crate) fn run(seed: u64, threads: Vec<Body<'_>>) {
         for (thread, body) in threads.into_iter().enumerate() {
             running.push(scope.spawn(move || {
                 PLACE.set(Some((Arc::clone(turns), thread)));
-                turns.wait_for(thread);
-                let result = catch_unwind(AssertUnwindSafe(body));
+                let result = catch_unwind(AssertUnwindSafe(|| {
+                    turns.wait_for(thread);
+                    body();
+                }));
                 PLACE.set(None);
-                turns.end(thread);
+                turns.end(thread, result.is_err());
                 result
             }));
         }

@@ -210,6 +210,16 @@ fn what_a_waiter_was_granted_that_left_is_given_back_though_another_one_waits_fo
 }
 
 #[test]
+fn what_waiters_were_granted_that_have_all_left_a_call_on_an_idle_runtime_is_given_back() {
+    let server = Server::start();
+    let mut left = left_in_flight(&server, |limiter, permits| {
+        Box::pin(async move { limiter.acquire(permits).await.map(|()| true) })
+    });
+    left.stays = Box::pin(async { Ok(false) });
+    left.wait_for_available(98);
+}
+
+#[test]
 fn what_a_plain_request_was_granted_that_left_is_given_back_though_another_one_shares_its_call_on_an_idle_runtime()
  {
     let server = Server::start();
