@@ -202,6 +202,8 @@ impl Line {
         let result = step(&mut state);
         let outbox = state.take_outbox();
         drop(state);
+        #[cfg(test)]
+        crate::interleaving::let_others_run();
         for grant in outbox.deliver() {
             self.give_back(grant);
         }
