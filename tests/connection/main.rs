@@ -6,9 +6,14 @@ mod by_hand;
 mod load;
 #[path = "../support/proxy.rs"]
 mod proxy;
+mod recorded_events;
+mod sentinels;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "tls")]
+mod tls_server;
 
+mod black_hole;
 mod cluster;
 mod credentials;
 mod demoted_primary;
@@ -19,8 +24,13 @@ mod killed_connections;
 mod runtimes;
 mod scripts;
 mod sentinel;
+mod sentinel_login;
 mod stopped_server;
 mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_cluster;
+#[cfg(feature = "tls")]
+mod tls_sentinel;
 mod unready_server;

@@ -53,6 +53,7 @@ pub use tls::TlsConfig;
 /// What a client connects with.
 pub(crate) struct Connecting {
     pub(crate) credentials: Option<Provider>,
+    pub(crate) sentinel_credentials: Option<Provider>,
     pub(crate) response_timeout: Duration,
     pub(crate) tls: TlsConfig,
     /// How long `connect` tries again where no server is ready.
@@ -98,6 +99,7 @@ impl Connection {
         let name = address.to_string();
         let settings = Arc::new(Settings {
             credentials: connecting.credentials,
+            sentinel_credentials: connecting.sentinel_credentials,
             tls: Tls::new(&address, &connecting.tls)?,
             response_timeout: connecting.response_timeout,
             server_time: Arc::clone(server_time),

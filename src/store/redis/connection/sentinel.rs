@@ -80,25 +80,23 @@ impl Sentinels {
         Ok((open, server.endpoint))
     }
 
-    /// Where the primary is by the word of one Sentinel. The login of the servers is sent to it only where it asks for one.
+    /// Where the primary is by the word of one Sentinel. Where the Sentinels have no login of their own, that of the servers
+    /// is sent to one that asks for a login.
     async fn primary(
         &self,
         sentinel: &Endpoint,
         settings: &Settings,
         step: Duration,
     ) -> Result<Endpoint, RedisError> {
-        let anonymous = settings.without_login();
-        match self
-            .ask(sentinel, &anonymous, Options::default(), step)
-            .await
-        {
-            Err(error) if error.code() == Some("NOAUTH") => {
+        let own = settings.of_sentinel(settings.sentinel_credentials.clone());
+        match self.ask(sentinel, &own, Options::default(), step).await {
+            Err(error) if own.credentials.is_none() && error.code() == Some("NOAUTH") => {
                 let options = Options {
                     credentials: self.set.options.credentials.clone(),
                     ..Options::default()
                 };
-                let settings = settings.apart();
-                self.ask(sentinel, &settings, options, step).await
+                let as_servers = settings.of_sentinel(settings.credentials.clone());
+                self.ask(sentinel, &as_servers, options, step).await
             }
             result => result,
         }
