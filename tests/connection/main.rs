@@ -26,6 +26,7 @@ mod scripts;
 mod sentinel;
 mod sentinel_login;
 mod stopped_server;
+mod thousand_callers;
 mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;

@@ -6,6 +6,7 @@ use redisson_rate_limiter::{Error, RedissonClient};
 use crate::load::{Load, ample, ms, patient_client};
 use crate::sentinels::{Sentinel, acknowledged_by_replica, replica_of};
 use crate::support::Server;
+use tokio::time::Instant;
 
 #[tokio::test]
 async fn a_failover_after_the_primary_was_killed_costs_no_acquire() {
@@ -59,4 +60,23 @@ async fn a_name_that_no_sentinel_knows_is_an_error() {
     let url = format!("redis-sentinel://127.0.0.1:{}/other", sentinel.port);
     let error = RedissonClient::connect(&url).await.unwrap_err();
     assert!(matches!(error, Error::StoreUnavailable { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_primary_that_stands_still_and_is_replaced_costs_no_acquire() {
+    let primary = Server::start();
+    let _replica = replica_of(&primary).await;
+    let sentinel = Sentinel::of(&primary).await;
+    sentinel.knows_a_replica().await;
+    let client = patient_client(&sentinel.url()).await;
+    let limiter = ample(&client, "limiter").await;
+    acknowledged_by_replica(&primary).await;
+    let load = Load::on(&limiter);
+    load.until_granted(20).await;
+    primary.signal("STOP");
+    sentinel.names_another_than(&primary).await;
+    let done = Instant::now();
+    load.until_granted(20).await;
+    println!("grants again {:?} after the failover", done.elapsed());
+    load.end_without_errors().await;
 }
