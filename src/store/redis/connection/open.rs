@@ -269,3 +269,88 @@ enum Peek {
     Silent,
     Data,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use redis::cmd;
+    use redis::io::tcp::socket2::{Domain, Type};
+    use tokio::io::{AsyncWrite, duplex, join, sink};
+    use tokio::task::yield_now;
+
+    use super::super::traffic::Counted;
+    use super::*;
+
+    /// Takes nothing, as a socket whose send buffer is full, and says so.
+    struct Full(Arc<Notify>);
+
+    impl AsyncWrite for Full {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.0.notify_one();
+            Poll::Pending
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Why a call fails whose connection ends once `is_under_way` for it.
+    async fn failure_of_a_call(
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        is_under_way: impl AsyncFn(&Traffic),
+    ) -> Failure {
+        let (reader, server) = duplex(1);
+        let traffic = Arc::new(Traffic::new());
+        let way = Way {
+            stream: Box::new(Counted {
+                stream: join(reader, writer),
+                traffic: Arc::clone(&traffic),
+            }),
+            socket: Socket::new(Domain::IPV4, Type::STREAM, None).unwrap(),
+            is_tls: false,
+        };
+        let open = Open::start(way, Arc::clone(&traffic)).await.unwrap();
+        let command = cmd("INCR").arg("key").take();
+        let request = Request {
+            command: &command,
+            asking: false,
+        };
+        let round_trip = RoundTrip::default();
+        let call = open.call(request, Limits::for_test(), &round_trip);
+        let (result, ()) = tokio::join!(call, async {
+            is_under_way(&traffic).await;
+            drop(server);
+        });
+        result.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_command_of_which_nothing_was_written_was_not_sent() {
+        let tried = Arc::<Notify>::default();
+        let writer = Full(Arc::clone(&tried));
+        let failure = failure_of_a_call(writer, async |_| tried.notified().await).await;
+        assert!(matches!(failure, Failure::NotSent(_)), "{failure:?}");
+    }
+
+    #[tokio::test]
+    async fn a_command_that_was_written_may_have_run() {
+        let written = async |traffic: &Traffic| {
+            while traffic.writes() == 0 {
+                yield_now().await;
+            }
+        };
+        let failure = failure_of_a_call(sink(), written).await;
+        assert!(matches!(failure, Failure::Lost(Some(_))), "{failure:?}");
+    }
+}
