@@ -72,3 +72,22 @@ async fn sentinels_that_share_the_servers_password_get_that() {
     let client = RedissonClient::connect(&url).await.unwrap();
     ample(&client, "limiter").await;
 }
+
+#[tokio::test]
+async fn the_readmes_acl_rule_for_sentinels_is_enough_and_needed() {
+    let readme = include_str!("../../README.md").lines();
+    let mut rules = readme.filter_map(|line| line.strip_prefix("redis-cli ACL SETUSER watcher "));
+    let rule = rules.next().unwrap().replace('\'', "");
+    let primary = Server::start_with(&["--requirepass", "servers"]);
+    let config =
+        format!("user watcher {rule}\nuser operator on >operator +@all\nuser default off\n");
+    let sentinel = Sentinel::start(primary.port(), &config, "operator:operator@").await;
+    let watcher = Credentials::new("watcher", "secret");
+    let client = connect(&sentinel, watcher.clone()).await.unwrap();
+    ample(&client, "limiter").await;
+
+    let without = ["ACL", "SETUSER", "watcher", "-@all"];
+    sentinel.ask(&without).await.unwrap();
+    let error = connect(&sentinel, watcher).await.unwrap_err();
+    assert!(matches!(error, Error::PermissionDenied { .. }), "{error:?}");
+}

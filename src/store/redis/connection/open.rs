@@ -80,7 +80,12 @@ impl Request<'_> {
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(self.command.clone());
         let mut answers = connection.send_packed_commands(&both, 0, 2).await?;
-        Ok(answers.pop().unwrap_or_default())
+        let answer = answers.pop().unwrap_or_default();
+        match answers.pop() {
+            // Without it the node only redirects the command.
+            Some(Value::ServerError(refused)) => Err(refused.into()),
+            _ => Ok(answer),
+        }
     }
 }
 
