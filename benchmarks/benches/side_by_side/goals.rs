@@ -4,7 +4,7 @@ use crate::{
     contender::Contender,
     in_memory::{InMemory, Limiter, Threads},
     memory_use::MemoryUse,
-    page::{bytes, factor, micros, ratio_of_throughput, thousands},
+    numbers::{bytes, factor, micros, thousands},
     sample::Sampled,
     scripts_alone::ScriptsAlone,
     waiting::{Spacing, Waiting},
@@ -134,7 +134,7 @@ impl Results {
 
     fn denials(&self) -> Goal {
         let sampled = self.of(Workload::on_one_limiter(MANY, Traffic::Denied));
-        let ratio = ratio_of_throughput(sampled, Contender::ThisCrate, Contender::RedissonScript);
+        let ratio = sampled.ratio_of_throughput(Contender::ThisCrate, Contender::RedissonScript);
         Goal {
             text: "256 callers, mostly denied: this crate at least 1.25 times the decisions a second of Redisson's \
                    script alone"
@@ -146,7 +146,7 @@ impl Results {
 
     fn many_limiters(&self, ours: Contender) -> Goal {
         let sampled = self.of(Workload::on_many_limiters());
-        let ratio = ratio_of_throughput(sampled, ours, Contender::OurScript);
+        let ratio = sampled.ratio_of_throughput(ours, Contender::OurScript);
         let text = match ours {
             Contender::ThisCrateByName => {
                 "10,000 limiters, 256 callers: the same with a new handle for each call"
