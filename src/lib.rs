@@ -28,6 +28,10 @@ mod error;
 mod keys;
 mod permit;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;

@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::round_trip::RoundTrip;
-use super::stream::Way;
+use super::stream::Transport;
 use super::traffic::Traffic;
 use crate::store::redis::failure::{self, Failure, closed, timed_out};
 use crate::store::redis::retry::{Limits, Repeat};
@@ -116,13 +116,16 @@ impl Drop for DriverGuard {
 
 impl Open {
     /// Starts to read and write. Nothing is sent yet.
-    pub(super) async fn start(way: Way, traffic: Arc<Traffic>) -> Result<Self, RedisError> {
+    pub(super) async fn start(
+        transport: Transport,
+        traffic: Arc<Traffic>,
+    ) -> Result<Self, RedisError> {
         // Without a login, a database or a library name, redis-rs sends nothing by itself.
         let nothing = RedisConnectionInfo::default().set_skip_set_lib_name();
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None);
-        let opened = MultiplexedConnection::new_with_config(&nothing, way.stream, config);
+        let opened = MultiplexedConnection::new_with_config(&nothing, transport.stream, config);
         let (connection, driver) = opened.await?;
         let state = Arc::<State>::default();
         let guard = DriverGuard(Arc::clone(&state));
@@ -132,8 +135,8 @@ impl Open {
         });
         Ok(Self {
             connection,
-            socket: way.socket,
-            is_tls: way.is_tls,
+            socket: transport.socket,
+            is_tls: transport.is_tls,
             traffic,
             state,
             driver: driver.abort_handle(),
@@ -180,7 +183,7 @@ impl Open {
         !self.is_retired()
     }
 
-    /// Whether there is something that only TLS can read, such as a farewell, on a runtime that has not looked for a while.
+    /// Whether there is something that only TLS can read, such as the end of the session, on a runtime that has not looked for a while.
     pub(super) fn has_unread(&self) -> bool {
         self.is_tls && self.traffic.idle() >= FRESH && matches!(self.peek(), Peek::Data)
     }
@@ -317,7 +320,7 @@ mod tests {
     ) -> Failure {
         let (reader, server) = duplex(1);
         let traffic = Arc::new(Traffic::new());
-        let way = Way {
+        let transport = Transport {
             stream: Box::new(Counted {
                 stream: join(reader, writer),
                 traffic: Arc::clone(&traffic),
@@ -325,7 +328,7 @@ mod tests {
             socket: Socket::new(Domain::IPV4, Type::STREAM, None).unwrap(),
             is_tls: false,
         };
-        let open = Open::start(way, Arc::clone(&traffic)).await.unwrap();
+        let open = Open::start(transport, Arc::clone(&traffic)).await.unwrap();
         let command = cmd("INCR").arg("key").take();
         let request = Request {
             command: &command,
