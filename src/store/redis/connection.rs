@@ -31,7 +31,7 @@ use redis::aio::ConnectionLike;
 use redis::{Cmd, Value, from_redis_value};
 use tokio::runtime::Handle;
 
-use super::failure::{self, Failure};
+use super::failure::Failure;
 use super::retry::Limits;
 use super::server_time::ServerTime;
 use crate::error::{Error, Result};

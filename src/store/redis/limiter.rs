@@ -257,7 +257,7 @@ impl LimiterStore for RedisLimiter {
             .arg(&["rate", "interval", "type", "keepAliveTime"]);
         let rate = read_config(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
         if let Some(rate) = rate {
-            self.learn_type(rate.rate_type);
+            self.learn_type(rate.rate_type());
         }
         Ok(rate)
     }

@@ -81,7 +81,7 @@ impl Sentinels {
         let connecting = async {
             let open = setup::open(&server, settings, round_trip, step).await?;
             setup::expect_primary(&open, step).await?;
-            Ok(open)
+            Ok::<Open, RedisError>(open)
         };
         tokio::select! {
             opened = connecting => Ok((opened?, server.endpoint.clone())),
