@@ -1,5 +1,4 @@
 //! The parsers as the targets in `fuzz/` call them. Only a build with `--cfg fuzzing` has this module.
-#![allow(missing_docs)]
 
 use crate::permit;
 pub use crate::policy::fuzzing::name_keys;

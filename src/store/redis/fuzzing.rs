@@ -12,6 +12,7 @@ use crate::model::Requests;
 
 const NAME: &str = "limiter";
 
+/// Reads an answer as each of those that are expected.
 pub fn read_answer(answer: Value) {
     for passed in [None, Some(0)] {
         let acquired = AcquireAnswer::read(NAME, answer.clone(), passed, Some(1));
