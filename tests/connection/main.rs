@@ -8,6 +8,8 @@ mod load;
 mod proxy;
 mod recorded_events;
 mod sentinels;
+#[path = "../support/silent.rs"]
+mod silent;
 #[path = "../support/mod.rs"]
 mod support;
 #[cfg(feature = "tls")]

@@ -1,5 +1,7 @@
 //! What this crate set out to reach, and whether it did in this run.
 
+use compat_tests::fairness::waiters::Spacing;
+
 use crate::{
     contender::Contender,
     in_memory::{InMemory, Limiter, Threads},
@@ -7,7 +9,7 @@ use crate::{
     numbers::{bytes, factor, micros, thousands},
     sample::Sampled,
     scripts_alone::ScriptsAlone,
-    waiting::{Spacing, Waiting},
+    waiting::Waiting,
     workload::{LONE, MANY, Traffic, Workload},
 };
 
@@ -187,18 +189,16 @@ impl Results {
             .expect("a spacing of the run")
             .this_crate
             .script_calls;
-        let (text, at_most) = match spacing {
-            Spacing::Bunched => (
-                "1,000 waiters on 100 permits a window that come back together: at most 40 script calls",
-                40,
-            ),
-            Spacing::Spread => (
-                "1,000 waiters on 100 permits a window that come back one by one: at most 1,100 script calls",
-                1100,
-            ),
+        let at_most = spacing.most_calls();
+        let come_back = match spacing {
+            Spacing::Bunched => "together",
+            Spacing::Spread => "one by one",
         };
         Goal {
-            text: text.into(),
+            text: format!(
+                "1,000 waiters on 100 permits a window that come back {come_back}: at most {} script calls",
+                thousands(at_most as f64)
+            ),
             is_met: calls <= at_most,
             measured: thousands(calls as f64),
         }

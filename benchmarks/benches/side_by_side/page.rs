@@ -2,6 +2,8 @@
 
 use std::{fmt::Write, time::Duration};
 
+use compat_tests::fairness::waiters::{RATE, Spacing, Waited};
+
 use crate::{
     contender::Contender,
     goals::Results,
@@ -9,7 +11,6 @@ use crate::{
     numbers::{bytes, factor, micros, rounded, thousands},
     plan::Plan,
     sample::Sampled,
-    waiting::{RATE, Spacing, Waited},
     workload::{MANY, Traffic},
 };
 
