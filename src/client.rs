@@ -80,6 +80,7 @@ impl RedissonClient {
             clock: Clock::server(),
             response_timeout: RESPONSE_TIMEOUT,
             credentials: None,
+            sentinel_credentials: None,
             tls: TlsConfig::default(),
             wait_for_server: Duration::ZERO,
         }
@@ -170,6 +171,7 @@ pub struct RedissonClientBuilder {
     clock: Clock,
     response_timeout: Duration,
     credentials: Option<Provider>,
+    sentinel_credentials: Option<Provider>,
     tls: TlsConfig,
     wait_for_server: Duration,
 }
@@ -235,6 +237,30 @@ impl RedissonClientBuilder {
         self
     }
 
+    /// Asks `provide` for the credentials of each new connection to a Sentinel, where the Sentinels have other ones than
+    /// the servers. Without it, a Sentinel that asks for a login gets that of the servers.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use redisson_rate_limiter::{Credentials, RedissonClient};
+    ///
+    /// let builder = RedissonClient::builder()
+    ///     .sentinel_credentials(|| async { Ok::<_, Infallible>(Credentials::new("watcher", "s3cret")) });
+    /// # drop(builder);
+    /// ```
+    #[doc(alias = "setSentinelUsername")]
+    #[doc(alias = "setSentinelPassword")]
+    #[must_use]
+    pub fn sentinel_credentials<F, A, E>(mut self, provide: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.sentinel_credentials = Some(Provider::new(provide));
+        self
+    }
+
     /// Whom `rediss://` URLs trust, and how the client shows who it is.
     #[cfg(feature = "tls")]
     #[doc(alias = "setSslTruststore")]
@@ -275,6 +301,7 @@ impl RedissonClientBuilder {
         self.check_response_timeout()?;
         let connecting = Connecting {
             credentials: self.credentials.clone(),
+            sentinel_credentials: self.sentinel_credentials.clone(),
             tls: self.tls.clone(),
             response_timeout: self.response_timeout,
             wait: self.wait_for_server,

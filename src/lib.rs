@@ -29,6 +29,10 @@ mod keys;
 mod lock;
 mod permit;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+
 #[cfg(test)]
 mod interleaving;
 

@@ -10,6 +10,8 @@ pub(crate) mod algorithm;
 pub(crate) mod call;
 mod combining;
 mod fixed_window;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod joint;
 mod keyed_rate_limiter;
 mod leaky_bucket;

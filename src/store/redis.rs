@@ -17,6 +17,8 @@ pub(crate) mod background;
 pub(crate) mod connection;
 pub(crate) mod decide;
 pub(crate) mod failure;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod hints;
 mod limiter;
 mod multi_acquire;
@@ -141,8 +143,7 @@ impl RedisStore {
                 Err(error) => return Err(error),
             }
         };
-        let (seconds, micros): (i64, i64) = read(name, answer)?;
-        let server_millis = seconds * 1000 + micros / 1000;
+        let server_millis = server_time::millis(read(name, answer)?);
         self.server_time.learn(server_millis);
         Ok(server_millis)
     }

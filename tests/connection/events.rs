@@ -1,50 +1,12 @@
 //! Each change of a connection's state is one tracing event, with its cause and without any secret.
 
-use std::fmt;
-use std::sync::{Arc, Mutex};
-
 use redisson_rate_limiter::{RRateLimiter, RedissonClient};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::load::{PATIENT, ample, ms};
+use crate::recorded_events::Events;
 use crate::support::Server;
 
 const SECRET: &str = "correct-horse-battery";
-
-/// Keeps the crate's events down to the level INFO.
-#[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<String>>>);
-
-struct Text(String);
-
-impl Subscriber for Events {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::INFO && metadata.target().starts_with("redisson_rate_limiter")
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut text = Text(event.metadata().level().to_string());
-        event.record(&mut text);
-        self.0.lock().unwrap().push(text.0);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0 += &format!(" {field}={value:?}");
-    }
-}
 
 #[tokio::test]
 async fn losing_and_finding_a_server_is_told_once_each() {
@@ -63,7 +25,7 @@ async fn losing_and_finding_a_server_is_told_once_each() {
     let _server = Server::start_at(port, &arguments).expect("the port is free again");
     assert!(!limiter.exists().await.unwrap());
 
-    let events = events.0.lock().unwrap();
+    let events = events.texts();
     let expected = [
         ["INFO", "connected", ""],
         [

@@ -7,6 +7,8 @@ mod address;
 mod backoff;
 mod cluster;
 mod credentials;
+#[cfg(fuzzing)]
+pub(super) mod fuzzing;
 mod given;
 mod link;
 mod open;
@@ -20,6 +22,7 @@ mod slots;
 mod stream;
 mod tls;
 mod traffic;
+mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +30,9 @@ use std::time::Duration;
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Value, from_redis_value};
 use tokio::runtime::Handle;
-use tokio::time::Instant;
 
-use super::failure::{self, Failure};
-use super::retry::{Limits, Repeat};
+use super::failure::Failure;
+use super::retry::Limits;
 use super::server_time::ServerTime;
 use crate::error::{Error, Result};
 use address::{Address, Server};
@@ -49,10 +51,12 @@ use tls::Tls;
 pub(crate) use tls::TlsConfig;
 #[cfg(feature = "tls")]
 pub use tls::TlsConfig;
+use wait::Wait;
 
 /// What a client connects with.
 pub(crate) struct Connecting {
     pub(crate) credentials: Option<Provider>,
+    pub(crate) sentinel_credentials: Option<Provider>,
     pub(crate) response_timeout: Duration,
     pub(crate) tls: TlsConfig,
     /// How long `connect` tries again where no server is ready.
@@ -98,6 +102,7 @@ impl Connection {
         let name = address.to_string();
         let settings = Arc::new(Settings {
             credentials: connecting.credentials,
+            sentinel_credentials: connecting.sentinel_credentials,
             tls: Tls::new(&address, &connecting.tls)?,
             response_timeout: connecting.response_timeout,
             server_time: Arc::clone(server_time),
@@ -204,57 +209,5 @@ impl Connection {
                 given::send(&**connection, command, limits).await
             }
         }
-    }
-}
-
-/// How long the first connection is waited for.
-struct Wait {
-    until: Instant,
-    response_timeout: Duration,
-    waits_for_server: bool,
-    name: String,
-    last_cause: Option<String>,
-}
-
-impl Wait {
-    fn new(wait: Duration, response_timeout: Duration, name: String) -> Self {
-        let start = Instant::now();
-        Self {
-            until: super::after(start, wait.max(response_timeout)),
-            response_timeout,
-            waits_for_server: !wait.is_zero(),
-            name,
-            last_cause: None,
-        }
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            deadline: super::after(Instant::now(), self.response_timeout).min(self.until),
-            repeat: Repeat::Safe,
-        }
-    }
-
-    /// Waits before the next attempt, or returns the error that ends the connecting.
-    async fn again(&mut self, cause: Failure) -> Result<()> {
-        let cause = match cause {
-            Failure::NoRuntime => return Err(Error::NoRuntime),
-            Failure::NotSent(cause) | Failure::NotRun(cause) | Failure::Refused(cause) => cause,
-            Failure::Lost(cause) => cause.unwrap_or_else(failure::timed_out),
-        };
-        let error = failure::of_connecting(cause);
-        let may_pass = matches!(error, Error::StoreUnavailable { .. });
-        let pause = Duration::from_millis(200);
-        if !self.waits_for_server || !may_pass || Instant::now() + pause >= self.until {
-            return Err(error);
-        }
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
-        if cause != self.last_cause {
-            let left = self.until - Instant::now();
-            tracing::info!(server = %self.name, ?left, cause, "waiting for the server");
-            self.last_cause = cause;
-        }
-        tokio::time::sleep(pause).await;
-        Ok(())
     }
 }

@@ -259,34 +259,11 @@ impl LimiterStore for RedisLimiter {
         command
             .arg(&self.keys.name)
             .arg(&["rate", "interval", "type", "keepAliveTime"]);
-        let fields: [Option<String>; 4] =
-            read(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
-        let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
-            return Ok(None);
-        };
-        let bad_state = || Error::BadState {
-            name: self.keys.name.clone(),
-            source: None,
-        };
-        let number = |text: &str| {
-            let number: Option<u64> = text.parse().ok();
-            let number = number.filter(|number| *number <= LARGEST_RATE);
-            // As Redis writes it: `parse` alone reads `+5` and `05`.
-            let number = number.filter(|number| number.to_string() == text);
-            number.ok_or_else(bad_state)
-        };
-        let rate_type = match rate_type.as_str() {
-            "0" => RateType::Overall,
-            "1" => RateType::PerClient,
-            _ => return Err(bad_state()),
-        };
-        self.learn_type(rate_type);
-        Ok(Some(Rate::from_stored(
-            rate_type,
-            number(&rate)?,
-            number(&interval)?,
-            number(keep_alive.as_deref().unwrap_or("0"))?,
-        )))
+        let rate = read_config(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
+        if let Some(rate) = rate {
+            self.learn_type(rate.rate_type());
+        }
+        Ok(rate)
     }
 
     async fn exists(&self) -> Result<bool> {
@@ -340,4 +317,34 @@ impl LimiterStore for RedisLimiter {
             millis => TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64)),
         })
     }
+}
+
+/// The rate that the hash of a limiter holds, as the answer to HMGET of its four fields.
+pub(super) fn read_config(name: &str, answer: Value) -> Result<Option<Rate>> {
+    let fields: [Option<String>; 4] = read(name, answer)?;
+    let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
+        return Ok(None);
+    };
+    let bad_state = || Error::BadState {
+        name: name.to_owned(),
+        source: None,
+    };
+    let number = |text: &str| {
+        let number: Option<u64> = text.parse().ok();
+        let number = number.filter(|number| *number <= LARGEST_RATE);
+        // As Redis writes it: `parse` alone reads `+5` and `05`.
+        let number = number.filter(|number| number.to_string() == text);
+        number.ok_or_else(bad_state)
+    };
+    let rate_type = match rate_type.as_str() {
+        "0" => RateType::Overall,
+        "1" => RateType::PerClient,
+        _ => return Err(bad_state()),
+    };
+    Ok(Some(Rate::from_stored(
+        rate_type,
+        number(&rate)?,
+        number(&interval)?,
+        number(keep_alive.as_deref().unwrap_or("0"))?,
+    )))
 }

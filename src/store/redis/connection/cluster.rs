@@ -227,8 +227,8 @@ impl Nodes {
 }
 
 /// The node that a redirection names.
-fn redirection(error: &RedisError, from: &Endpoint) -> Option<Endpoint> {
+pub(super) fn redirection(error: &RedisError, from: &Endpoint) -> Option<Endpoint> {
     let (address, _slot) = error.redirect_node()?;
     let (host, port) = address.rsplit_once(':')?;
-    Some(slots::beside(from, Some(host), port.parse().ok()?))
+    Some(slots::named_by(from, Some(host), port.parse().ok()?))
 }

@@ -140,9 +140,9 @@ fn is_silence(cause: &RedisError) -> bool {
     cause.is_timeout()
 }
 
-/// Whether a failure is one that the server gave its cause for before. A server that closes a connection as soon as it has
+/// Whether a failure only follows from the last one, for which the server gave its cause. A server that closes a connection as soon as it has
 /// refused it may be heard or not.
-fn hides(failure: &RedisError, last: &RedisError) -> bool {
+fn follows(failure: &RedisError, last: &RedisError) -> bool {
     failure.is_connection_dropped() && !failure.is_connection_refusal() && !last.is_io_error()
 }
 
@@ -185,7 +185,7 @@ impl Keeper {
                 }
                 Err(error) => {
                     let error = match &last_failure {
-                        Some(last) if hides(&error, last) => last.clone(),
+                        Some(last) if follows(&error, last) => last.clone(),
                         _ => error,
                     };
                     let cause = error.to_string();

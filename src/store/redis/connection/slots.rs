@@ -87,7 +87,7 @@ impl SlotMap {
                 from_redis_value(first.clone())?,
                 from_redis_value(last.clone())?,
             );
-            ranges.push((first, last, beside(asked, host.as_deref(), port)));
+            ranges.push((first, last, named_by(asked, host.as_deref(), port)));
         }
         ranges.sort_unstable_by_key(|&(first, _, _)| first);
         Ok(Self { ranges })
@@ -109,7 +109,7 @@ impl SlotMap {
 }
 
 /// A node that the node at `asked` names. It leaves its own host out where it does not know it.
-pub(super) fn beside(asked: &Endpoint, host: Option<&str>, port: u16) -> Endpoint {
+pub(super) fn named_by(asked: &Endpoint, host: Option<&str>, port: u16) -> Endpoint {
     match asked {
         Endpoint::Tcp {
             host: own, is_tls, ..
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
-        assert_eq!(beside(&node(1), None, 7), node(7));
-        assert_eq!(beside(&node(1), Some(""), 7), node(7));
+        assert_eq!(named_by(&node(1), None, 7), node(7));
+        assert_eq!(named_by(&node(1), Some(""), 7), node(7));
     }
 }
