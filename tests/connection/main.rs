@@ -3,6 +3,8 @@
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[path = "../support/events.rs"]
+mod captured_events;
 mod load;
 #[path = "../support/proxy.rs"]
 mod proxy;
