@@ -9,6 +9,8 @@ use redis::aio::ConnectionLike;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::failure_policy::FailurePolicy;
+use crate::fallback::GuardedQueue;
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
 use crate::policy::{Policy, PolicyLimiter};
@@ -16,7 +18,6 @@ use crate::store::Store;
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::redis::RedisStore;
 use crate::store::redis::connection::{Connecting, Credentials, Provider, TlsConfig};
-use crate::wait_queue::WaitQueue;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -44,13 +45,16 @@ struct Inner {
     store: Arc<dyn Store>,
     id: String,
     name_mapper: Option<NameMapper>,
+    failure_policy: FailurePolicy,
+    /// The shares of limiters that are granted here while the store is away.
+    local_store: Arc<MemoryClient>,
     queues: Mutex<Queues>,
 }
 
 /// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when they are many.
 #[derive(Default)]
 struct Queues {
-    by_name: HashMap<String, Weak<WaitQueue>>,
+    by_name: HashMap<String, Weak<GuardedQueue>>,
     sweep_at: usize,
 }
 
@@ -83,6 +87,7 @@ impl RedissonClient {
             sentinel_credentials: None,
             tls: TlsConfig::default(),
             wait_for_server: Duration::ZERO,
+            failure_policy: FailurePolicy::Error,
         }
     }
 
@@ -99,7 +104,7 @@ impl RedissonClient {
         let mapped = self.mapped_name(name);
         // The map stays whole whatever panics elsewhere.
         let mut queues = inner.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        RateLimiter::new(queues.get(mapped, inner), Arc::clone(&inner.store))
+        RateLimiter::new(queues.get(mapped, inner), inner.failure_policy)
     }
 
     /// A limiter that decides by `policy`, for any number of targets. Sends nothing.
@@ -112,6 +117,15 @@ impl RedissonClient {
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
+    }
+
+    pub(crate) fn local_store(&self) -> &MemoryClient {
+        &self.0.local_store
+    }
+
+    /// What requests get while Redis is away, where a limiter has no policy of its own.
+    pub fn failure_policy(&self) -> FailurePolicy {
+        self.0.failure_policy
     }
 
     pub(crate) fn mapped_name(&self, name: &str) -> String {
@@ -129,7 +143,7 @@ impl RedissonClient {
 }
 
 impl Queues {
-    fn get(&mut self, name: String, client: &Inner) -> Arc<WaitQueue> {
+    fn get(&mut self, name: String, client: &Inner) -> Arc<GuardedQueue> {
         if let Some(queue) = self.by_name.get(&name).and_then(Weak::upgrade) {
             return queue;
         }
@@ -138,7 +152,8 @@ impl Queues {
             self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
         }
         let keys = Keys::new(&name, &client.id);
-        let queue = Arc::new(WaitQueue::new(client.store.limiter(keys)));
+        let (store, local) = (Arc::clone(&client.store), Arc::clone(&client.local_store));
+        let queue = Arc::new(GuardedQueue::new(store, local, keys));
         self.by_name.insert(name, Arc::downgrade(&queue));
         queue
     }
@@ -174,6 +189,7 @@ pub struct RedissonClientBuilder {
     sentinel_credentials: Option<Provider>,
     tls: TlsConfig,
     wait_for_server: Duration,
+    failure_policy: FailurePolicy,
 }
 
 impl RedissonClientBuilder {
@@ -207,6 +223,24 @@ impl RedissonClientBuilder {
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
+        self
+    }
+
+    /// What requests get while Redis is away. The default is [`FailurePolicy::Error`].
+    ///
+    /// [`connect`](Self::connect) itself needs a server, whatever the policy:
+    /// [`wait_for_server`](Self::wait_for_server) lets it wait for one.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{FailurePolicy, MemoryStore, RedissonClient};
+    ///
+    /// let builder = RedissonClient::builder().failure_policy(FailurePolicy::Allow);
+    /// let client = builder.in_memory(&MemoryStore::new());
+    /// assert_eq!(client.rate_limiter("orders").failure_policy(), FailurePolicy::Allow);
+    /// ```
+    #[must_use]
+    pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
+        self.failure_policy = policy;
         self
     }
 
@@ -345,11 +379,13 @@ impl RedissonClientBuilder {
         self.build(store)
     }
 
-    fn build(self, store: impl Store + 'static) -> RedissonClient {
+    pub(crate) fn build(self, store: impl Store + 'static) -> RedissonClient {
         RedissonClient(Arc::new(Inner {
             store: Arc::new(store),
             id: self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
             name_mapper: self.name_mapper,
+            failure_policy: self.failure_policy,
+            local_store: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
             queues: Mutex::default(),
         }))
     }

@@ -2,6 +2,7 @@
 //! is one atomic step.
 
 pub(crate) mod acquire_call;
+pub(crate) mod breaker;
 pub(crate) mod memory;
 pub(crate) mod redis;
 
@@ -13,6 +14,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 pub(crate) use acquire_call::AcquireCall;
+use breaker::Breaker;
 
 use crate::decision::Grant;
 use crate::error::Result;
@@ -55,6 +57,11 @@ pub(crate) enum IfMissing {
 pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Whether the keys of a limiter must share a hash slot.
     fn is_cluster(&self) -> bool;
+
+    /// The breaker in front of the server that has a key; `None` for a store that needs none.
+    fn breaker(&self, _key: &str) -> Option<Arc<Breaker>> {
+        None
+    }
 
     /// The limiter with these keys, there or not. Sends nothing.
     fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore>;

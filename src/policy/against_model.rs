@@ -216,7 +216,7 @@ impl Stage {
         let keys = sides.iter().flat_map(|side| side.target.all_keys());
         let keys: Vec<String> = keys.collect();
         let args = args(&call, Some(self.now), None);
-        let connection = Connection::given(self.connection.clone());
+        let connection = Connection::given(self.connection.clone(), Duration::from_secs(60));
         let answer = script
             .run(&connection, &keys, &args, Limits::for_test())
             .await;

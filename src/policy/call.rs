@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::decision::{Decision, Grant};
+use crate::decision::{Decision, DecisionSource, Grant, Origin};
 use crate::error::{Error, Result};
 use crate::keys::{beside, share_a_slot};
 use crate::model::{At, Timed};
@@ -127,6 +127,7 @@ impl Answers {
                         score: self.score,
                         random: call.random,
                         permits: cost,
+                        origin: Origin::Store,
                     }
                 } else {
                     Grant::forgotten(cost)
@@ -135,6 +136,7 @@ impl Answers {
                 remaining,
                 reset,
                 delay: millis(answer.delay),
+                source: DecisionSource::Store,
             }),
             Outcome::Denied | Outcome::LockedOut => {
                 Ok(Decision::denied(retry_after, limit, remaining, reset))

@@ -17,6 +17,8 @@ use crate::batch::Batcher;
 use crate::client::RedissonClient;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::failure_policy::FailurePolicy;
+use crate::fallback::{Place, check_target};
 use crate::rate::whole_millis;
 
 /// A policy, applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
@@ -57,6 +59,7 @@ pub struct PolicyLimiter<P> {
     batcher: Arc<Batcher<TargetCalls>>,
     prefix: Arc<str>,
     penalty: Option<i64>,
+    failure_policy: FailurePolicy,
 }
 
 /// The policy in force.
@@ -78,6 +81,7 @@ impl<P: Policy> PolicyLimiter<P> {
         policy.validate()?;
         Ok(Self {
             batcher: combining::batcher(client.store()),
+            failure_policy: client.failure_policy(),
             client,
             in_force: Arc::new(RwLock::new(InForce {
                 algorithm: policy.algorithm().0,
@@ -128,6 +132,33 @@ impl<P: Policy> PolicyLimiter<P> {
             batcher: combining::batcher(self.client.store()),
             ..self
         })
+    }
+
+    /// Sets what requests get while Redis is away, instead of the client's setting. Clones made before keep theirs.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{FailurePolicy, FixedWindow, RedissonClient};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> redisson_rate_limiter::Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
+    /// let limiter = limiter.with_failure_policy(FailurePolicy::Allow);
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Allow);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_failure_policy(self, policy: FailurePolicy) -> Self {
+        Self {
+            failure_policy: policy,
+            ..self
+        }
+    }
+
+    /// What requests get while Redis is away.
+    pub fn failure_policy(&self) -> FailurePolicy {
+        self.failure_policy
     }
 
     /// The policy in force.
@@ -186,8 +217,12 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
-    async fn decide_target(&self, target: Target, cost: u32) -> Result<Decision> {
-        combining::decide(&self.batcher, target, cost).await
+    fn place(&self, key: &str, cost: u32) -> Result<Place> {
+        Ok(Place {
+            target: self.target(self.algorithm(), key, cost)?,
+            cost,
+            policy: self.failure_policy,
+        })
     }
 
     /// A key's name, before the name mapper.
@@ -236,13 +271,18 @@ pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()>
 #[async_trait]
 impl<P: Policy> Limiter for PolicyLimiter<P> {
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
-        let target = self.target(self.algorithm(), key, cost)?;
-        self.decide_target(target, cost).await
+        let place = match combining::decide_now(&self.batcher, self.place(key, cost)?) {
+            Ok(decision) => return decision,
+            Err(place) => place,
+        };
+        let asking = combining::decide(&self.batcher, place.target.clone(), cost);
+        let store = &**self.client.store();
+        check_target(store, self.client.local_store(), place, asking).await
     }
 
     fn share(&self, key: &str, cost: u32) -> Result<Share> {
-        let target = self.target(self.algorithm(), key, cost)?;
-        Ok(Share::new(Arc::clone(self.client.store()), target, cost))
+        let place = self.place(key, cost)?;
+        Ok(Share::new(Arc::clone(self.client.store()), place))
     }
 }
 
@@ -254,6 +294,7 @@ impl<P> Clone for PolicyLimiter<P> {
             batcher: Arc::clone(&self.batcher),
             prefix: Arc::clone(&self.prefix),
             penalty: self.penalty,
+            failure_policy: self.failure_policy,
         }
     }
 }

@@ -8,8 +8,8 @@ use redisson_rate_limiter::{Error, RRateLimiter, RedissonClient};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 
+use crate::captured_events::Events;
 use crate::load::{Load, PATIENT, ample, ms, patient_client};
-use crate::recorded_events::Events;
 use crate::sentinels::Sentinel;
 use crate::support::Server;
 
@@ -60,8 +60,7 @@ async fn connecting_ends_with_the_cause_at_the_response_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_waits_for_a_server_says_what_for() {
-    let events = Events::default();
-    let _guard = tracing::subscriber::set_default(events.clone());
+    let events = Events::start();
     let hole = BlackHole::open(0);
     let wait = Duration::from_secs(60);
     let builder = RedissonClient::builder().wait_for_server(wait);
@@ -71,7 +70,7 @@ async fn a_client_that_waits_for_a_server_says_what_for() {
     let connected = builder.connect(&url);
     assert_is_silent(&connected.await.unwrap_err());
     assert!(start.elapsed() <= wait, "{:?}", start.elapsed());
-    let events = events.texts();
+    let events = events.take();
     let waiting: Vec<_> = events
         .iter()
         .filter(|event| event.contains("waiting for the server"))

@@ -2,16 +2,15 @@
 
 use redisson_rate_limiter::{RRateLimiter, RedissonClient};
 
+use crate::captured_events::Events;
 use crate::load::{PATIENT, ample, ms};
-use crate::recorded_events::Events;
 use crate::support::Server;
 
 const SECRET: &str = "correct-horse-battery";
 
 #[tokio::test]
 async fn losing_and_finding_a_server_is_told_once_each() {
-    let events = Events::default();
-    let _guard = tracing::subscriber::set_default(events.clone());
+    let events = Events::start();
     let arguments = ["--requirepass", SECRET];
     let server = Server::start_with(&arguments);
     let port = server.port();
@@ -25,7 +24,7 @@ async fn losing_and_finding_a_server_is_told_once_each() {
     let _server = Server::start_at(port, &arguments).expect("the port is free again");
     assert!(!limiter.exists().await.unwrap());
 
-    let events = events.texts();
+    let events = events.take();
     let expected = [
         ["INFO", "connected", ""],
         [
@@ -34,7 +33,10 @@ async fn losing_and_finding_a_server_is_told_once_each() {
             "the connection was closed",
         ],
         ["WARN", "cannot connect, trying again", "refused"],
+        ["WARN", "circuit breaker opened", "refused"],
         ["INFO", "connected", ""],
+        ["INFO", "circuit breaker half open", ""],
+        ["INFO", "circuit breaker closed", ""],
     ];
     assert_eq!(events.len(), expected.len(), "{events:#?}");
     for (event, parts) in events.iter().zip(expected) {

@@ -3,10 +3,11 @@
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[path = "../support/events.rs"]
+mod captured_events;
 mod load;
 #[path = "../support/proxy.rs"]
 mod proxy;
-mod recorded_events;
 mod sentinels;
 #[path = "../support/silent.rs"]
 mod silent;

@@ -10,7 +10,7 @@ use crate::policy::call::{self, Answers, Call, Opened, Target};
 use crate::policy::target_keys::TargetKeys;
 
 impl MemoryClient {
-    pub(super) fn decide_call(&self, call: &Call) -> Result<Answers> {
+    pub(crate) fn decide_call(&self, call: &Call) -> Result<Answers> {
         // Before the locks, so that they are not held meanwhile.
         let read = self.store.0.clock.now();
         self.store.0.sweep(read);

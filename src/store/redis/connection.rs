@@ -35,11 +35,11 @@ use super::failure::Failure;
 use super::retry::Limits;
 use super::server_time::ServerTime;
 use crate::error::{Error, Result};
+use crate::store::breaker::Breaker;
 use address::{Address, Server};
 use cluster::Cluster;
 pub use credentials::Credentials;
 pub(crate) use credentials::Provider;
-#[cfg(test)]
 pub(crate) use given::Given;
 use link::{Link, Patience, Request};
 use per_runtime::PerRuntime;
@@ -73,20 +73,26 @@ enum Route {
         settings: Arc<Settings>,
     },
     Cluster(Cluster),
-    Given(Box<dyn given::Given>),
+    Given {
+        connection: Box<dyn Given>,
+        breaker: Arc<Breaker>,
+    },
 }
 
 impl Connection {
-    pub(crate) fn given<C>(connection: C) -> Self
+    pub(crate) fn given<C>(connection: C, response_timeout: Duration) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        Self(Route::Given(Box::new(given::Shared(connection))))
+        Self::over(given::Shared(connection), response_timeout)
     }
 
-    #[cfg(test)]
-    pub(super) fn over(connection: impl Given + 'static) -> Self {
-        Self(Route::Given(Box::new(connection)))
+    pub(super) fn over(connection: impl Given + 'static, response_timeout: Duration) -> Self {
+        let server = "the application's connection".to_owned();
+        Self(Route::Given {
+            connection: Box::new(connection),
+            breaker: Breaker::new(server, response_timeout),
+        })
     }
 
     /// Connects to one server or primary, or to a cluster where several URLs are given or the one server is part of one.
@@ -183,6 +189,23 @@ impl Connection {
             .await
     }
 
+    /// The breaker in front of the server that a key is on; `None` where no server is known, or outside a runtime.
+    pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
+        match &self.0 {
+            Route::Server {
+                links,
+                resolver,
+                settings,
+            } => {
+                let link =
+                    links.current(|| Link::start(Arc::clone(resolver), Arc::clone(settings)));
+                Some(Arc::clone(link.ok()?.breaker()))
+            }
+            Route::Cluster(cluster) => cluster.breaker(key),
+            Route::Given { breaker, .. } => Some(Arc::clone(breaker)),
+        }
+    }
+
     async fn send_with(
         &self,
         command: &Cmd,
@@ -204,7 +227,7 @@ impl Connection {
                 link.send(request, limits, patience).await
             }
             Route::Cluster(cluster) => cluster.send(command, limits).await,
-            Route::Given(connection) => {
+            Route::Given { connection, .. } => {
                 Handle::try_current().map_err(|_| Failure::NoRuntime)?;
                 given::send(&**connection, command, limits).await
             }

@@ -76,12 +76,17 @@ impl RedisLimiter {
     async fn run(&self, script: &Script, args: &Args, repeat: Repeat) -> Result<Value> {
         let mut attempts = Attempts::new(self.store.deadline(), repeat);
         let all_keys = self.keys.in_order();
-        loop {
-            let sending = script.run(&self.store.connection, &all_keys, args, attempts.limits());
-            if let Some(answer) = attempts.step(&self.keys.name, sending).await? {
-                return Ok(answer);
+        let (name, deadline) = (&self.keys.name, attempts.deadline);
+        let call = async {
+            loop {
+                let limits = attempts.limits();
+                let sending = script.run(&self.store.connection, &all_keys, args, limits);
+                if let Some(answer) = attempts.step(name, sending).await? {
+                    return Ok(answer);
+                }
             }
-        }
+        };
+        self.store.guarded(name, deadline, call).await
     }
 
     /// `audited_rate` is the rate at which the live grants were summed lately; without one they are summed now.
@@ -115,12 +120,16 @@ impl RedisLimiter {
 
     async fn send(&self, command: &Cmd, repeat: Repeat) -> Result<Value> {
         let mut attempts = Attempts::new(self.store.deadline(), repeat);
-        loop {
-            let sending = self.store.connection.send(command, attempts.limits());
-            if let Some(answer) = attempts.step(&self.keys.name, sending).await? {
-                return Ok(answer);
+        let (name, deadline) = (&self.keys.name, attempts.deadline);
+        let call = async {
+            loop {
+                let sending = self.store.connection.send(command, attempts.limits());
+                if let Some(answer) = attempts.step(name, sending).await? {
+                    return Ok(answer);
+                }
             }
-        }
+        };
+        self.store.guarded(name, deadline, call).await
     }
 }
 
@@ -166,7 +175,11 @@ impl LimiterStore for RedisLimiter {
     }
 
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
-        self.acquire_call(call, deadline).await
+        let result = self.acquire_call(call, deadline).await;
+        if let Some(breaker) = self.store.connection.breaker(&self.keys.name) {
+            breaker.note(&result, deadline);
+        }
+        result
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {

@@ -36,7 +36,7 @@ fn crc16(bytes: &[u8]) -> u16 {
 }
 
 /// The slot of a key: of the part in its first braces, where there is one.
-fn slot_of_key(key: &[u8]) -> u16 {
+pub(super) fn slot_of_key(key: &[u8]) -> u16 {
     let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
         let close = rest.iter().position(|&byte| byte == b'}')?;
