@@ -2,6 +2,8 @@
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[path = "../support/events.rs"]
+mod events;
 mod every_method;
 #[path = "../support/keys.rs"]
 mod keys;
