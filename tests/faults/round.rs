@@ -143,8 +143,15 @@ impl Round {
         outputs
     }
 
-    /// The permits that are gone from a limiter are those that its callers hold.
-    pub async fn assert_balanced(&mut self, limiter: &str, rate: u64, ledger: &Ledger) {
+    /// The permits that are gone from a limiter are those that its callers hold. `shares_calls` says that several of them
+    /// share a call.
+    pub async fn assert_balanced(
+        &mut self,
+        limiter: &str,
+        rate: u64,
+        ledger: &Ledger,
+        shares_calls: bool,
+    ) {
         let (value, permits) = (
             format!("{{{limiter}}}:value"),
             format!("{{{limiter}}}:permits"),
@@ -159,7 +166,7 @@ impl Round {
                 rate as i64,
                 "{limiter}: {left} left, {used} used, {round}"
             );
-            if explains(limiter, ledger, used) {
+            if explains(limiter, ledger, used, shares_calls) {
                 return;
             }
             let is_late = start.elapsed() > BACKGROUND;
@@ -173,10 +180,12 @@ impl Round {
     }
 }
 
-/// Whether so many permits can be gone. What a dropped future took is given back, unless a warning says that it is not.
-fn explains(limiter: &str, ledger: &Ledger, used: i64) -> bool {
+/// Whether so many permits can be gone. What a dropped future took is given back, unless a warning says that it is not, or
+/// it shared a call whose outcome is unknown to others that still waited.
+fn explains(limiter: &str, ledger: &Ledger, used: i64, shares_calls: bool) -> bool {
     let lost = warnings::of(limiter);
-    let dropped = if lost.calls > 0 {
+    let may_be_unknown = lost.calls > 0 || shares_calls && ledger.maybe_taken > 0;
+    let dropped = if may_be_unknown {
         ledger.dropped
     } else {
         lost.permits
