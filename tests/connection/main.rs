@@ -3,6 +3,8 @@
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[path = "../support/keys.rs"]
+mod keys;
 mod load;
 #[path = "../support/proxy.rs"]
 mod proxy;
@@ -16,6 +18,8 @@ mod events;
 mod frozen_connection;
 mod idle_close;
 mod killed_connections;
+mod loading;
+mod lost_writes;
 mod runtimes;
 mod scripts;
 mod sentinel;

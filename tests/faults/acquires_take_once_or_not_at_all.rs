@@ -30,7 +30,7 @@ async fn by_lone_calls() {
             },
         )
     };
-    rounds(150, Replays::OfAcquires, &server, round).await;
+    rounds("lone", 150, Replays::OfAcquires, &server, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -46,7 +46,7 @@ async fn by_calls_for_many_callers() {
             },
         )
     };
-    rounds(150, Replays::OfAcquires, &server, round).await;
+    rounds("list", 150, Replays::OfAcquires, &server, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -62,7 +62,7 @@ async fn by_waiting_callers_that_leave() {
             },
         )
     };
-    rounds(150, Replays::OfAcquires, &server, round).await;
+    rounds("waiting", 150, Replays::OfAcquires, &server, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -78,7 +78,7 @@ async fn by_calls_for_many_limiters() {
             },
         )
     };
-    rounds(150, Replays::OfAcquires, &server, round).await;
+    rounds("many", 150, Replays::OfAcquires, &server, round).await;
 }
 
 /// The limiters of a round.
@@ -125,7 +125,7 @@ async fn limiters(mut round: Round, form: Form) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_limiters_for_each_key() {
     let server = Server::start();
-    rounds(150, Replays::OfAcquires, &server, keyed).await;
+    rounds("keyed", 150, Replays::OfAcquires, &server, keyed).await;
 }
 
 async fn keyed(mut round: Round) {

@@ -152,7 +152,9 @@ impl Caller {
             6 => {
                 let waiting = subject.try_acquire_timeout(permits, patience);
                 let answer = watch.call(patience, waiting).await;
-                self.note(permits, Some(answer));
+                // Where its time was up, it may have left in the middle of a call.
+                let answer = Some(answer).filter(|answer| !matches!(answer, Ok(false)));
+                self.note(permits, answer);
             }
             7 | 8 => {
                 // The caller leaves, mostly in the middle of a call.
@@ -181,7 +183,7 @@ impl Caller {
         }
     }
 
-    /// Notes the answer to a request; `None` where its future was dropped.
+    /// Notes the answer to a request; `None` where its caller has left.
     fn note(&mut self, permits: u32, answer: Option<Result<bool>>) {
         match answer {
             Some(Ok(true)) => {

@@ -8,24 +8,36 @@ use tokio::time::sleep;
 
 const STEP: Duration = Duration::from_millis(10);
 
-/// How late a timer was at worst, with its time; ended with this.
+/// Looks until it is dropped.
 pub struct Lags {
-    late: Arc<Mutex<Vec<(Instant, Duration)>>>,
+    late: Arc<Mutex<Late>>,
     watching: JoinHandle<()>,
+}
+
+struct Late {
+    /// How late a timer was, and when.
+    timers: Vec<(Instant, Duration)>,
+    /// When the timer that runs now was set.
+    set: Instant,
 }
 
 impl Lags {
     pub fn start() -> Self {
-        let late = Arc::<Mutex<Vec<_>>>::default();
+        let late = Arc::new(Mutex::new(Late {
+            timers: Vec::new(),
+            set: Instant::now(),
+        }));
         let watching = tokio::spawn({
             let late = Arc::clone(&late);
             async move {
                 loop {
-                    let start = Instant::now();
                     sleep(STEP).await;
-                    let lag = start.elapsed().saturating_sub(STEP);
+                    let now = Instant::now();
+                    let mut late = late.lock().unwrap();
+                    let lag = (now - late.set).saturating_sub(STEP);
+                    late.set = now;
                     if lag > STEP {
-                        late.lock().unwrap().push((Instant::now(), lag));
+                        late.timers.push((now, lag));
                     }
                 }
             }
@@ -36,8 +48,9 @@ impl Lags {
     /// How late timers were since `start`, added up.
     pub fn since(&self, start: Instant) -> Duration {
         let late = self.late.lock().unwrap();
-        let from = late.partition_point(|(time, _)| *time < start);
-        late[from..].iter().map(|(_, lag)| *lag).sum()
+        let from = late.timers.partition_point(|(time, _)| *time < start);
+        let fired: Duration = late.timers[from..].iter().map(|(_, lag)| *lag).sum();
+        fired + late.set.elapsed()
     }
 }
 

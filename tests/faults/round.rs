@@ -33,7 +33,9 @@ const BACKGROUND: Duration = Duration::from_secs(30);
 
 /// What each round has.
 pub struct Round {
-    pub number: u64,
+    number: u64,
+    /// What the names of this test's limiters begin with.
+    tag: &'static str,
     pub client: RedissonClient,
     /// Another way to the server, without faults.
     pub direct: RedissonClient,
@@ -45,8 +47,13 @@ pub struct Round {
 }
 
 /// Runs as many rounds as `permille` of all faults take.
-pub async fn rounds<F>(permille: u64, replays: Replays, server: &Server, round: fn(Round) -> F)
-where
+pub async fn rounds<F>(
+    tag: &'static str,
+    permille: u64,
+    replays: Replays,
+    server: &Server,
+    round: fn(Round) -> F,
+) where
     F: Future<Output = ()> + Send + 'static,
 {
     warnings::listen();
@@ -89,6 +96,7 @@ where
             let client = client.connect(&proxy.url()).await.unwrap();
             let whole = Round {
                 number,
+                tag,
                 client,
                 direct,
                 redis,
@@ -120,7 +128,7 @@ fn check<T>(done: Result<T, tokio::task::JoinError>) -> T {
 impl Round {
     /// A name of this round's own.
     pub fn name(&self, part: u64) -> String {
-        format!("r{}-{part}", self.number)
+        format!("{}-{}-{part}", self.tag, self.number)
     }
 
     /// Lets the faults happen while the callers work, and waits until no request is on its way any more. What the

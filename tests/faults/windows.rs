@@ -27,11 +27,14 @@ pub struct Window {
 }
 
 impl Window {
-    fn add(&mut self, score: i64, member: Vec<u8>) {
-        let permits = permits_of(&member);
-        if self.grants.insert(member, (score, permits)).is_none() {
-            self.granted += permits;
+    fn add(&mut self, score: i64, member: Vec<u8>, interval: i64) {
+        let is_there = |grant: &(i64, i64)| grant.0 > score - interval;
+        if self.grants.get(&member).is_some_and(is_there) {
+            return; // a request that came twice takes nothing the second time
         }
+        let permits = permits_of(&member);
+        self.grants.insert(member, (score, permits));
+        self.granted += permits;
         self.last = self.last.max(score);
     }
 
@@ -112,7 +115,7 @@ async fn read(mut lines: BufReader<TcpStream>, interval: i64) -> HashMap<String,
         if words[0] == b"zadd" {
             let score = &words[words.len() - 2];
             let score = std::str::from_utf8(score).unwrap().parse().unwrap();
-            window.add(score, member.clone());
+            window.add(score, member.clone(), interval);
         } else {
             window.remove(member);
         }
