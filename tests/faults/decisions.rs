@@ -11,9 +11,9 @@ use crate::seeded::Seeded;
 /// What was charged, as far as the callers can know.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Charges {
-    pub granted: u64,
+    pub granted: i64,
     /// By decisions whose answer is unknown.
-    pub maybe: u64,
+    pub maybe: i64,
 }
 
 impl Charges {
@@ -22,7 +22,7 @@ impl Charges {
         self.maybe += other.maybe;
     }
 
-    pub fn explain(self, charged: u64) -> bool {
+    pub fn explain(self, charged: i64) -> bool {
         (self.granted..=self.granted + self.maybe).contains(&charged)
     }
 }
@@ -41,9 +41,9 @@ where
     while !plan.is_over() {
         let cost = random.below(3) as u32 + 1;
         match watch.call(Duration::ZERO, decide(cost)).await {
-            Ok(true) => charges.granted += u64::from(cost),
+            Ok(true) => charges.granted += i64::from(cost),
             Ok(false) => panic!("an ample limiter denied: {}", watch.round),
-            Err(Error::Indeterminate { .. }) => charges.maybe += u64::from(cost),
+            Err(Error::Indeterminate { .. }) => charges.maybe += i64::from(cost),
             Err(Error::StoreUnavailable { .. }) => {}
             Err(error) => panic!("{error:?}: {}", watch.round),
         }

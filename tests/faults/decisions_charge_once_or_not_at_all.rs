@@ -50,10 +50,11 @@ fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<Arc<dyn Limiter>> 
     ]
 }
 
-/// What a limiter has charged so far, which is asked with a cost of 1.
-async fn charged(limiter: &dyn Limiter, key: &str, capacity: u64) -> u64 {
+/// How much of a limiter's capacity is charged, which is asked with a cost of 1. The first unit of a leaky bucket flows out
+/// at once and is not.
+async fn charged(limiter: &dyn Limiter, key: &str) -> i64 {
     match limiter.decide(key, 1).await.unwrap() {
-        Decision::Granted { remaining, .. } => capacity - remaining - 1,
+        Decision::Granted { remaining, .. } => i64::from(AMPLE) - remaining as i64,
         denied => panic!("{denied:?}"),
     }
 }
@@ -61,6 +62,10 @@ async fn charged(limiter: &dyn Limiter, key: &str, capacity: u64) -> u64 {
 async fn policies(mut round: Round) {
     let prefix = round.name(0);
     let limiters = every_policy(&round.client, &prefix);
+    let mut before = Vec::new();
+    for limiter in every_policy(&round.direct, &prefix) {
+        before.push(charged(&*limiter, "key").await);
+    }
     let mut callers = Vec::new();
     for (place, limiter) in limiters.iter().enumerate() {
         for number in 0..2 {
@@ -80,9 +85,9 @@ async fn policies(mut round: Round) {
     for (place, one) in round.run(callers).await {
         charges[place].add(one);
     }
-    for (limiter, charges) in every_policy(&round.direct, &prefix).iter().zip(charges) {
-        let capacity = u64::from(AMPLE);
-        let charged = charged(&**limiter, "key", capacity).await;
+    let direct = every_policy(&round.direct, &prefix);
+    for ((limiter, charges), before) in direct.iter().zip(charges).zip(before) {
+        let charged = charged(&**limiter, "key").await - before - 1;
         assert!(
             charges.explain(charged),
             "{charged} charged, {charges:?}: {limiter:?}, {}",
@@ -137,14 +142,13 @@ async fn joint(mut round: Round) {
         .limiter(QuotaBucket::new(AMPLE, 1, DAY))
         .unwrap();
     let bucket = bucket.prefix(format!("{prefix}:bucket:"));
-    let capacity = u64::from(AMPLE);
     let mut charged = vec![
-        charged(&window, "key", capacity).await,
-        charged(&bucket, "key", capacity).await,
+        charged(&window, "key").await - 1,
+        charged(&bucket, "key").await - 1,
     ];
     for name in &names {
         let left = round.direct.rate_limiter(name).available_permits().await;
-        charged.push(capacity - left.unwrap().unsigned_abs());
+        charged.push(i64::from(AMPLE) - left.unwrap());
     }
     let round = &round.watch.round;
     assert!(
