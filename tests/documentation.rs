@@ -24,7 +24,9 @@ fn each_fault_has_a_test_that_exists() {
     let mut faults = 0;
     let lines: Vec<_> = text.lines().collect();
     for (place, line) in lines.iter().enumerate() {
-        let is_heading = lines.get(place + 1).is_some_and(|next| next.starts_with("|--"));
+        let is_heading = lines
+            .get(place + 1)
+            .is_some_and(|next| next.starts_with("|--"));
         let is_fault = line.starts_with("| ") && !is_heading && line.matches(" | ").count() >= 3;
         let tests = tests_in(line);
         assert!(!is_fault || !tests.is_empty(), "no test: {line}");

@@ -27,10 +27,11 @@ async fn by_lone_calls() {
                 limiters: 4,
                 callers: 1,
                 free: AMPLE,
+                leave: true,
             },
         )
     };
-    rounds("lone", 150, Replays::OfAcquires, &server, round).await;
+    rounds("lone", 130, Replays::OfAcquires, &server, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,10 +44,28 @@ async fn by_calls_for_many_callers() {
                 limiters: 1,
                 callers: 12,
                 free: AMPLE,
+                leave: true,
             },
         )
     };
-    rounds("list", 150, Replays::OfAcquires, &server, round).await;
+    rounds("list", 130, Replays::OfAcquires, &server, round).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_calls_that_are_granted_in_part() {
+    let server = Server::start();
+    let round = |round| {
+        limiters(
+            round,
+            Form {
+                limiters: 1,
+                callers: 10,
+                free: 20,
+                leave: false,
+            },
+        )
+    };
+    rounds("part", 130, Replays::OfAcquires, &server, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,10 +78,11 @@ async fn by_waiting_callers_that_leave() {
                 limiters: 1,
                 callers: 10,
                 free: 20,
+                leave: true,
             },
         )
     };
-    rounds("waiting", 150, Replays::OfAcquires, &server, round).await;
+    rounds("waiting", 130, Replays::OfAcquires, &server, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,10 +95,11 @@ async fn by_calls_for_many_limiters() {
                 limiters: 32,
                 callers: 1,
                 free: AMPLE,
+                leave: true,
             },
         )
     };
-    rounds("many", 150, Replays::OfAcquires, &server, round).await;
+    rounds("many", 130, Replays::OfAcquires, &server, round).await;
 }
 
 /// The limiters of a round.
@@ -89,6 +110,8 @@ struct Form {
     callers: u64,
     /// Permits beside those that are set aside for releases.
     free: u64,
+    /// Whether the callers leave some calls.
+    leave: bool,
 }
 
 async fn limiters(mut round: Round, form: Form) {
@@ -108,6 +131,7 @@ async fn limiters(mut round: Round, form: Form) {
             let random = round.random.branch(100 + place * form.callers + number);
             let mut caller = Caller::new(subject, random, round.watch.clone());
             caller.releases = true;
+            caller.leaves = form.leave;
             let (plan, name) = (round.plan.clone(), name.clone());
             callers.push(async move { (name, caller.work(&plan).await) });
         }
@@ -125,7 +149,7 @@ async fn limiters(mut round: Round, form: Form) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_limiters_for_each_key() {
     let server = Server::start();
-    rounds("keyed", 150, Replays::OfAcquires, &server, keyed).await;
+    rounds("keyed", 130, Replays::OfAcquires, &server, keyed).await;
 }
 
 async fn keyed(mut round: Round) {

@@ -103,6 +103,8 @@ pub struct Caller {
     pub watch: Watch,
     /// Whether its limiter has permits set aside for releases, which take the oldest ones, whoever holds them.
     pub releases: bool,
+    /// Whether it leaves some calls before they have ended.
+    pub leaves: bool,
     /// What it was granted without a [`Grant`] and has not released.
     loose: u32,
     ledger: Ledger,
@@ -116,6 +118,7 @@ impl Caller {
             random,
             watch,
             releases: false,
+            leaves: true,
             loose: 0,
             ledger: Ledger::default(),
             grants: Vec::new(),
@@ -134,7 +137,12 @@ impl Caller {
         let permits = self.random.below(MOST_PERMITS) as u32 + 1;
         let patience = Duration::from_micros(self.random.below(200_000));
         let (subject, watch) = (self.subject.clone(), self.watch.clone());
-        match self.random.below(12) {
+        let choice = match self.random.below(12) {
+            // So that there are permits at times.
+            choice @ 6..=9 if !self.leaves => 10 + choice % 2,
+            choice => choice,
+        };
+        match choice {
             0..=2 => {
                 let answer = watch
                     .call(Duration::ZERO, subject.try_acquire(permits))

@@ -35,13 +35,19 @@ pub enum Fault {
     ReplayedLate(Duration),
 }
 
+const LONGEST_ATTEMPT: Duration = Duration::from_millis(500);
+
 /// How many kinds of [`Fault`] there are.
 pub const KINDS: usize = 12;
 
 impl Fault {
     fn draw(random: &mut Seeded, response_timeout: Duration) -> Self {
         // Some are shorter than an attempt, some longer than the call.
-        let time = Duration::from_millis(random.below(response_timeout.as_millis() as u64 * 3 / 2));
+        let longest = match random.below(2) {
+            0 => LONGEST_ATTEMPT,
+            _ => response_timeout * 3 / 2,
+        };
+        let time = Duration::from_millis(random.below(longest.as_millis() as u64));
         match random.below(KINDS as u64) {
             0 => Self::ResetBeforeServer,
             1 => Self::AnswerDropped,
@@ -88,6 +94,7 @@ pub enum Replays {
 /// The faults of one round.
 pub struct Plan {
     random: Mutex<Seeded>,
+    every: u64,
     response_timeout: Duration,
     replays: Replays,
     state: Mutex<State>,
@@ -99,13 +106,12 @@ struct State {
     met: [u64; KINDS],
 }
 
-/// One request of so many meets a fault.
-const EVERY: u64 = 3;
-
 impl Plan {
-    pub fn new(random: Seeded, response_timeout: Duration, replays: Replays) -> Self {
+    /// One request of `every` meets a fault.
+    pub fn new(random: Seeded, every: u64, response_timeout: Duration, replays: Replays) -> Self {
         Self {
             random: Mutex::new(random),
+            every,
             response_timeout,
             replays,
             state: Mutex::default(),
@@ -133,7 +139,7 @@ impl Plan {
             return None;
         }
         let mut random = self.random.lock().unwrap();
-        if random.below(EVERY) > 0 {
+        if random.below(self.every) > 0 {
             return None;
         }
         let fault = loop {

@@ -77,7 +77,9 @@ pub async fn rounds<F>(
         }
         let random = random.branch(number + 1);
         let name = format!("round {number}, {random}");
-        let response_timeout = [300, 600, 1_200][number as usize % 3];
+        // With few faults a connection is stable and the next one is there at once; with many, calls run out of time.
+        let kinds = [(300, 3), (600, 3), (1_200, 6), (3_000, 30)];
+        let (response_timeout, every) = kinds[number as usize % kinds.len()];
         let response_timeout = Duration::from_millis(response_timeout);
         let watch = Watch {
             response_timeout,
@@ -87,7 +89,7 @@ pub async fn rounds<F>(
         let (port, direct, redis) = (server.port(), direct.clone(), redis.clone());
         running.spawn(async move {
             let _place = place;
-            let plan = Plan::new(random.branch(1), response_timeout, replays);
+            let plan = Plan::new(random.branch(1), every, response_timeout, replays);
             let plan = Arc::new(plan);
             let proxy = FaultProxy::to(port, &plan).await;
             let client = RedissonClient::builder()

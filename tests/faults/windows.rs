@@ -14,7 +14,7 @@ const END: &str = "the end of what is looked at";
 /// What became of one limiter's permits.
 #[derive(Debug, Default)]
 pub struct Window {
-    /// Score and permits of each grant that is there.
+    /// Score and permits of each grant that was not taken away, live or not.
     grants: HashMap<Vec<u8>, (i64, i64)>,
     /// The latest score.
     last: i64,
@@ -22,14 +22,13 @@ pub struct Window {
     pub most_in_use: i64,
     /// Permits of all grants that were ever made.
     pub granted: i64,
-    /// Permits of grants that were taken away before their window had passed.
+    /// Permits of grants that were taken away.
     pub given_back: i64,
 }
 
 impl Window {
-    fn add(&mut self, score: i64, member: Vec<u8>, interval: i64) {
-        let is_there = |grant: &(i64, i64)| grant.0 > score - interval;
-        if self.grants.get(&member).is_some_and(is_there) {
+    fn add(&mut self, score: i64, member: Vec<u8>) {
+        if self.grants.contains_key(&member) {
             return; // a request that came twice takes nothing the second time
         }
         let permits = permits_of(&member);
@@ -47,8 +46,8 @@ impl Window {
     /// A script has ended.
     fn look(&mut self, interval: i64) {
         let horizon = self.last - interval;
-        self.grants.retain(|_, (score, _)| *score > horizon);
-        let in_use = self.grants.values().map(|(_, permits)| permits).sum();
+        let live = self.grants.values().filter(|(score, _)| *score > horizon);
+        let in_use = live.map(|(_, permits)| permits).sum();
         self.most_in_use = self.most_in_use.max(in_use);
     }
 }
@@ -115,7 +114,7 @@ async fn read(mut lines: BufReader<TcpStream>, interval: i64) -> HashMap<String,
         if words[0] == b"zadd" {
             let score = &words[words.len() - 2];
             let score = std::str::from_utf8(score).unwrap().parse().unwrap();
-            window.add(score, member.clone(), interval);
+            window.add(score, member.clone());
         } else {
             window.remove(member);
         }

@@ -217,10 +217,10 @@ async fn make(fault: Fault, server: &Server, raw: &mut MultiplexedConnection, pr
             endless.await.expect("the script's caller");
         }
         Fault::AnswersLost => {
-            for _ in 0..20 {
+            for _ in 0..6 {
                 proxy.next("EVALSHA", Fate::CutBeforeAnswer);
                 proxy.next("EVAL", Fate::CutBeforeAnswer);
-                sleep(Duration::from_millis(100)).await;
+                sleep(Duration::from_millis(500)).await;
             }
         }
         Fault::ScriptsFlushed => run(raw, &["SCRIPT", "FLUSH"]).await,
