@@ -29,7 +29,7 @@ pub enum Fault {
     FrozenBeforeServer,
     /// Nothing passes any more; the server runs the request, and the connection stays open.
     FrozenAfterServer,
-    /// The server gets the request a second time over another connection, before the answer passes.
+    /// The server gets the request twice, first over another connection. Its answer is that to the second one.
     ReplayedAtOnce,
     /// The server gets the request a second time over another connection, after the response timeout.
     ReplayedLate(Duration),

@@ -74,7 +74,6 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 /// What is still to be done about an answer.
 struct Expected {
     fault: Option<Fault>,
-    request: Vec<u8>,
     /// Until the server has run it.
     _held: Option<Held>,
 }
@@ -100,6 +99,7 @@ async fn pass_on(mut client: TcpStream, shared: Arc<Shared>) -> Option<()> {
                     return None;
                 }
                 Some(Fault::ReplayedLate(time)) => shared.deliver_later(request.clone(), time),
+                Some(Fault::ReplayedAtOnce) => shared.deliver(&request).await,
                 Some(Fault::RequestDelayed(time)) => {
                     held = Some(shared.hold());
                     sleep(time).await;
@@ -107,16 +107,11 @@ async fn pass_on(mut client: TcpStream, shared: Arc<Shared>) -> Option<()> {
                 _ => {}
             }
             server.write_all(&request).await.ok()?;
-            expected.push_back(Expected {
-                fault,
-                request,
-                _held: held,
-            });
+            expected.push_back(Expected { fault, _held: held });
         }
         while let Some(end) = answer_end(&answers, 0).filter(|_| !answers.is_empty()) {
             let answer: Vec<u8> = answers.drain(..end).collect();
-            let Expected { fault, request, .. } =
-                expected.pop_front().expect("an answer to a request");
+            let Expected { fault, .. } = expected.pop_front().expect("an answer to a request");
             match fault {
                 Some(Fault::AnswerDropped) => return None,
                 Some(Fault::ResetAfterServer) => return reset(&client),
@@ -125,10 +120,6 @@ async fn pass_on(mut client: TcpStream, shared: Arc<Shared>) -> Option<()> {
                     return frozen(client).await;
                 }
                 Some(Fault::AnswerDelayed(time)) => sleep(time).await,
-                Some(Fault::ReplayedAtOnce) => {
-                    let _held = shared.hold();
-                    shared.deliver(&request).await;
-                }
                 Some(Fault::AnswerTorn) => {
                     client.write_all(&answer[..end / 2]).await.ok()?;
                     return None;

@@ -78,7 +78,7 @@ pub async fn rounds<F>(
         let random = random.branch(number + 1);
         let name = format!("round {number}, {random}");
         // With few faults a connection is stable and the next one is there at once; with many, calls run out of time.
-        let kinds = [(300, 3), (600, 3), (1_200, 6), (3_000, 30)];
+        let kinds = [(300, 3), (600, 3), (1_200, 6), (2_000, 12)];
         let (response_timeout, every) = kinds[number as usize % kinds.len()];
         let response_timeout = Duration::from_millis(response_timeout);
         let watch = Watch {
@@ -117,7 +117,7 @@ pub async fn rounds<F>(
         let one = check(done);
         met.iter_mut().zip(one).for_each(|(all, one)| *all += one);
     }
-    println!("{count} rounds in {:?}, {random}", start.elapsed());
+    println!("{met:?} in {count} rounds, {:?}, {random}", start.elapsed());
 }
 
 fn check<T>(done: Result<T, tokio::task::JoinError>) -> T {
