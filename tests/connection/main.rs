@@ -8,6 +8,8 @@ mod keys;
 mod load;
 #[path = "../support/proxy.rs"]
 mod proxy;
+#[path = "../support/silent.rs"]
+mod silent;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,6 +1,6 @@
 //! This crate beside the real Redisson and others: one run, one server, one table.
 //!
-//! `cargo bench -p compat-tests --bench side_by_side` prints the table and writes it, with a picture, to `docs/`. With
+//! `cargo bench -p benchmarks --bench side_by_side` prints the table and writes it, with a picture, to `docs/`. With
 //! `-- --quick` it takes a minute, proves only that it works, and leaves `docs/` alone.
 //!
 //! Contenders take turns, round after round, and what is told of each is the median of its rounds, so that a machine
@@ -12,11 +12,13 @@ mod goals;
 mod in_memory;
 mod machine;
 mod memory_use;
+mod numbers;
 mod page;
 mod picture;
 mod plan;
 mod recorded_call;
 mod redisson;
+mod rust_callers;
 mod sample;
 mod scripts_alone;
 mod setup;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::{
     contender::Contender,
-    page::{micros, rounded, thousands},
+    numbers::{micros, rounded, thousands},
     sample::{Sampled, Summary},
     workload::{MANY, Traffic},
 };

@@ -56,6 +56,11 @@ impl Sampled {
             .find(|summary| summary.contender == contender)
             .expect("a contender of the workload")
     }
+
+    /// How many times the decisions a second of `other` `one` makes.
+    pub fn ratio_of_throughput(&self, one: Contender, other: Contender) -> f64 {
+        self.of(one).throughput / self.of(other).throughput
+    }
 }
 
 pub fn median(mut values: Vec<f64>) -> f64 {

@@ -2,13 +2,15 @@
 
 use std::{fmt::Write, time::Duration};
 
+use compat_tests::fairness::waiters::{RATE, Spacing, Waited};
+
 use crate::{
     contender::Contender,
     goals::Results,
     in_memory::Limiter,
+    numbers::{bytes, factor, micros, rounded, thousands},
     plan::Plan,
     sample::Sampled,
-    waiting::{RATE, Spacing, Waited},
     workload::{MANY, Traffic},
 };
 
@@ -22,7 +24,7 @@ pub fn write(
     let mut page = String::from(
         "# Side by side\n\n\
          This crate, the real Redisson and others, in one run on one server. To run it again, and write this page:\n\n\
-         ```sh\ncargo bench -p compat-tests --bench side_by_side\n```\n\n\
+         ```sh\ncargo bench -p benchmarks --bench side_by_side\n```\n\n\
          ![Decisions a second](benchmarks.svg)\n\n## Goals\n\n| goal | met | measured |\n|---|---|---|\n",
     );
     for goal in results.goals() {
@@ -59,7 +61,7 @@ fn line(page: &mut String, cells: &[&str]) {
 
 fn over_redis(page: &mut String, sampled: &Sampled) {
     for summary in &sampled.summaries {
-        let ratio = ratio_of_throughput(sampled, summary.contender, Contender::Redisson);
+        let ratio = sampled.ratio_of_throughput(summary.contender, Contender::Redisson);
         let mut workload = sampled.workload.to_string();
         if sampled.workload.traffic == Traffic::Denied {
             let _ = write!(workload, " ({:.1} % granted)", summary.granted * 100.0);
@@ -237,51 +239,4 @@ fn name(contender: Contender) -> String {
         Contender::ThisCrate => format!("**{contender}**"),
         _ => contender.to_string(),
     }
-}
-
-pub fn ratio_of_throughput(sampled: &Sampled, one: Contender, other: Contender) -> f64 {
-    sampled.of(one).throughput / sampled.of(other).throughput
-}
-
-pub fn factor(ratio: f64) -> String {
-    match ratio {
-        0.0..0.0995 => format!("1/{:.0}", 1.0 / ratio),
-        0.0..9.95 => format!("{ratio:.2}×"),
-        _ => format!("{ratio:.0}×"),
-    }
-}
-
-pub fn micros(seconds: f64) -> String {
-    match seconds * 1e6 {
-        micros if micros < 10.0 => format!("{micros:.1} µs"),
-        micros if micros < 1000.0 => format!("{micros:.0} µs"),
-        micros => format!("{:.1} ms", micros / 1e3),
-    }
-}
-
-pub fn bytes(bytes: f64) -> String {
-    match bytes {
-        0.0..1e4 => format!("{bytes:.0} B"),
-        0.0..1e6 => format!("{:.0} kB", bytes / 1e3),
-        _ => format!("{:.1} MB", bytes / 1e6),
-    }
-}
-
-/// To three digits that count.
-pub fn rounded(number: f64) -> f64 {
-    let unit = 10_f64.powi((number.max(1.0).log10() as i32 - 2).max(0));
-    (number / unit).round() * unit
-}
-
-/// With a comma after each three digits.
-pub fn thousands(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

@@ -7,10 +7,10 @@ use std::thread::available_parallelism;
 
 use crate::measure::{CALLERS, Measured, ROUND, ROUNDS, TARGETS};
 use crate::subject::{SCARCE, Subject};
-use crate::support::Server;
+use compat_tests::Server;
 
-const BEGIN: &str = "<!-- begin of what `cargo bench --bench limiters` writes -->\n";
-const END: &str = "<!-- end of what `cargo bench --bench limiters` writes -->";
+const BEGIN: &str = "<!-- begin of what `cargo bench -p benchmarks --bench limiters` writes -->\n";
+const END: &str = "<!-- end of what `cargo bench -p benchmarks --bench limiters` writes -->";
 
 pub fn table(rows: &[(Subject, Measured)], machine: &str) -> String {
     let mut table = format!(
@@ -68,7 +68,7 @@ fn field<'a>(text: &'a str, name: &str) -> &'a str {
 
 /// Puts the table into the page.
 pub fn write(table: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/which-limiter.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/which-limiter.md");
     let page = fs::read_to_string(&file).expect("the page");
     let (before, rest) = page.split_once(BEGIN).expect("where the table begins");
     let (_, after) = rest.split_once(END).expect("where the table ends");

@@ -1,4 +1,4 @@
-//! One decision of the in-memory backend. The comparison with others is in `compat-tests/benches/side_by_side`.
+//! One decision of the in-memory backend. `side_by_side` compares it with others.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{contender::Contender, page::thousands};
+use crate::{contender::Contender, numbers::thousands, plan::Plan};
 
 /// Callers that each ask for one permit, again as soon as they have their answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,6 +70,15 @@ impl Workload {
         match self.limiters {
             1 => vec![prefix.to_owned()],
             limiters => (0..limiters).map(|i| format!("{prefix}:{i}")).collect(),
+        }
+    }
+
+    /// How often each contender has its turn.
+    pub fn rounds(&self, plan: &Plan) -> usize {
+        if self.callers == LONE || self.limiters > 1 {
+            plan.close_rounds
+        } else {
+            plan.rounds
         }
     }
 

@@ -12,10 +12,11 @@ use redisson_rate_limiter::{RRateLimiter, RedissonClient};
 
 use crate::{
     callers,
-    contender::{Contender, OfScript, OfThisCrate, OfThisCrateByName},
+    contender::Contender,
     plan::Plan,
     recorded_call::{self, RecordedCall, Script},
     redisson::{Api, Redisson},
+    rust_callers::{OfScript, OfThisCrate, OfThisCrateByName},
     sample::{Sample, Sampled, Summary},
     workload::{Traffic, Workload},
 };
@@ -94,7 +95,7 @@ impl Setup {
     pub async fn sample(&mut self, workload: &Workload, plan: &Plan) -> Sampled {
         let contenders = workload.contenders();
         let mut turns: Vec<Vec<Sample>> = contenders.iter().map(|_| Vec::new()).collect();
-        for _ in 0..plan.rounds_of(workload) {
+        for _ in 0..workload.rounds(plan) {
             for (contender, turns) in contenders.iter().zip(&mut turns) {
                 turns.push(self.turn(*contender, workload, plan).await);
             }

@@ -1,20 +1,14 @@
 //! What a decision of each limiter costs, and what a target takes in Redis: a table, printed and written into
 //! `docs/which-limiter.md`.
 //!
-//! `cargo bench --bench limiters`. It starts a `redis-server` of its own.
+//! `cargo bench -p benchmarks --bench limiters`. It starts a `redis-server` of its own.
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
-#[path = "limiters/measure.rs"]
 mod measure;
-#[path = "limiters/page.rs"]
 mod page;
-#[path = "limiters/subject.rs"]
 mod subject;
 
 use crate::subject::Subject;
-use crate::support::Server;
+use compat_tests::Server;
 
 #[tokio::main]
 async fn main() {

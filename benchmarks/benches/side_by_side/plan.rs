@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::workload::{LONE, Workload};
-
 /// The extent of a run.
 pub struct Plan {
     pub jvm_warm_up: Duration,
@@ -25,14 +23,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn rounds_of(&self, workload: &Workload) -> usize {
-        if workload.callers == LONE || workload.limiters > 1 {
-            self.close_rounds
-        } else {
-            self.rounds
-        }
-    }
-
     pub fn full() -> Self {
         Self {
             jvm_warm_up: Duration::from_secs(4),

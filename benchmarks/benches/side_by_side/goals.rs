@@ -1,13 +1,15 @@
 //! What this crate set out to reach, and whether it did in this run.
 
+use compat_tests::fairness::waiters::Spacing;
+
 use crate::{
     contender::Contender,
     in_memory::{InMemory, Limiter, Threads},
     memory_use::MemoryUse,
-    page::{bytes, factor, micros, ratio_of_throughput, thousands},
+    numbers::{bytes, factor, micros, thousands},
     sample::Sampled,
     scripts_alone::ScriptsAlone,
-    waiting::{Spacing, Waiting},
+    waiting::Waiting,
     workload::{LONE, MANY, Traffic, Workload},
 };
 
@@ -134,7 +136,7 @@ impl Results {
 
     fn denials(&self) -> Goal {
         let sampled = self.of(Workload::on_one_limiter(MANY, Traffic::Denied));
-        let ratio = ratio_of_throughput(sampled, Contender::ThisCrate, Contender::RedissonScript);
+        let ratio = sampled.ratio_of_throughput(Contender::ThisCrate, Contender::RedissonScript);
         Goal {
             text: "256 callers, mostly denied: this crate at least 1.25 times the decisions a second of Redisson's \
                    script alone"
@@ -146,7 +148,7 @@ impl Results {
 
     fn many_limiters(&self, ours: Contender) -> Goal {
         let sampled = self.of(Workload::on_many_limiters());
-        let ratio = ratio_of_throughput(sampled, ours, Contender::OurScript);
+        let ratio = sampled.ratio_of_throughput(ours, Contender::OurScript);
         let text = match ours {
             Contender::ThisCrateByName => {
                 "10,000 limiters, 256 callers: the same with a new handle for each call"
@@ -187,18 +189,16 @@ impl Results {
             .expect("a spacing of the run")
             .this_crate
             .script_calls;
-        let (text, at_most) = match spacing {
-            Spacing::Bunched => (
-                "1,000 waiters on 100 permits a window that come back together: at most 40 script calls",
-                40,
-            ),
-            Spacing::Spread => (
-                "1,000 waiters on 100 permits a window that come back one by one: at most 1,100 script calls",
-                1100,
-            ),
+        let at_most = spacing.most_calls();
+        let come_back = match spacing {
+            Spacing::Bunched => "together",
+            Spacing::Spread => "one by one",
         };
         Goal {
-            text: text.into(),
+            text: format!(
+                "1,000 waiters on 100 permits a window that come back {come_back}: at most {} script calls",
+                thousands(at_most as f64)
+            ),
             is_met: calls <= at_most,
             measured: thousands(calls as f64),
         }

@@ -9,7 +9,7 @@ use redisson_rate_limiter::{Clock, Limiter, RedissonClient};
 use tokio::task::JoinSet;
 
 use crate::subject::{MINUTE, Rule, SCARCE, Subject};
-use crate::support::Server;
+use compat_tests::Server;
 
 pub struct Measured {
     /// Of the server, for a decision.
