@@ -128,7 +128,7 @@ async fn limiters(mut round: Round, form: Form) {
         ledgers.insert(name.clone(), ledger);
         for number in 0..form.callers {
             let subject = Subject::Limiter(round.client.rate_limiter(&name));
-            let random = round.random.branch(100 + place * form.callers + number);
+            let random = round.random(100 + place * form.callers + number);
             let mut caller = Caller::new(subject, random, round.watch.clone());
             caller.releases = true;
             caller.leaves = form.leave;
@@ -160,7 +160,7 @@ async fn keyed(mut round: Round) {
     for number in 0..9 {
         let key = format!("key{}", number % 3);
         let subject = Subject::Keyed(limiter.clone(), key.clone());
-        let random = round.random.branch(100 + number);
+        let random = round.random(100 + number);
         let caller = Caller::new(subject, random, round.watch.clone());
         let (plan, name) = (round.plan.clone(), format!("{prefix}{key}"));
         callers.push(async move { (name, caller.work(&plan).await) });

@@ -70,7 +70,7 @@ async fn policies(mut round: Round) {
     for (place, limiter) in limiters.iter().enumerate() {
         for number in 0..2 {
             let (limiter, plan) = (Arc::clone(limiter), Arc::clone(&round.plan));
-            let random = round.random.branch(100 + place as u64 * 2 + number);
+            let random = round.random(100 + place as u64 * 2 + number);
             let watch = round.watch.clone();
             callers.push(async move {
                 let ask = |cost| {
@@ -115,7 +115,7 @@ async fn joint(mut round: Round) {
         let (window, bucket) = (window.clone(), bucket.clone());
         let rates = names.iter().map(|name| client.rate_limiter(name));
         let rates: Vec<_> = rates.collect();
-        let random = round.random.branch(100 + number);
+        let random = round.random(100 + number);
         let watch = round.watch.clone();
         callers.push(async move {
             let ask = |cost| {

@@ -58,7 +58,7 @@ async fn round(mut round: Round) {
     let mut callers = Vec::new();
     for number in 0..10 {
         let subject = Subject::Limiter(round.client.rate_limiter(&name));
-        let random = round.random.branch(100 + number);
+        let random = round.random(100 + number);
         let caller = Caller::new(subject, random, round.watch.clone());
         let plan = round.plan.clone();
         callers.push(async move { caller.work(&plan).await });

@@ -41,7 +41,7 @@ pub struct Round {
     pub direct: RedissonClient,
     pub redis: MultiplexedConnection,
     pub plan: Arc<Plan>,
-    pub random: Seeded,
+    random: Seeded,
     pub watch: Watch,
     proxy: FaultProxy,
 }
@@ -70,12 +70,13 @@ pub async fn rounds<F>(
     let redis = server.connection().await;
     let places = Arc::new(Semaphore::new(SIDE_BY_SIDE));
     let mut running = JoinSet::new();
+    let mut met = [0; KINDS];
     for number in 0..count {
         let place = Arc::clone(&places).acquire_owned().await.unwrap();
         while let Some(done) = running.try_join_next() {
-            check(done);
+            add(&mut met, check(done));
         }
-        let random = random.branch(number + 1);
+        let random = random.clone();
         let name = format!("round {number}, {random}");
         // With few faults a connection is stable and the next one is there at once; with many, calls run out of time.
         let kinds = [(300, 3), (600, 3), (1_200, 6), (2_000, 12)];
@@ -89,7 +90,12 @@ pub async fn rounds<F>(
         let (port, direct, redis) = (server.port(), direct.clone(), redis.clone());
         running.spawn(async move {
             let _place = place;
-            let plan = Plan::new(random.branch(1), every, response_timeout, replays);
+            let plan = Plan::new(
+                random.branch(number << 20),
+                every,
+                response_timeout,
+                replays,
+            );
             let plan = Arc::new(plan);
             let proxy = FaultProxy::to(port, &plan).await;
             let client = RedissonClient::builder()
@@ -112,12 +118,14 @@ pub async fn rounds<F>(
             plan.met()
         });
     }
-    let mut met = [0; KINDS];
     while let Some(done) = running.join_next().await {
-        let one = check(done);
-        met.iter_mut().zip(one).for_each(|(all, one)| *all += one);
+        add(&mut met, check(done));
     }
     println!("{met:?} in {count} rounds, {:?}, {random}", start.elapsed());
+}
+
+fn add(all: &mut [u64; KINDS], one: [u64; KINDS]) {
+    all.iter_mut().zip(one).for_each(|(all, one)| *all += one);
 }
 
 fn check<T>(done: Result<T, tokio::task::JoinError>) -> T {
@@ -128,6 +136,11 @@ fn check<T>(done: Result<T, tokio::task::JoinError>) -> T {
 }
 
 impl Round {
+    /// A random sequence of this round's own; `part` is at least 1.
+    pub fn random(&self, part: u64) -> Seeded {
+        self.random.branch((self.number << 20) + part)
+    }
+
     /// A name of this round's own.
     pub fn name(&self, part: u64) -> String {
         format!("{}-{}-{part}", self.tag, self.number)
