@@ -5,6 +5,8 @@
 mod by_hand;
 #[path = "../support/events.rs"]
 mod captured_events;
+#[path = "../support/keys.rs"]
+mod keys;
 mod load;
 #[path = "../support/proxy.rs"]
 mod proxy;
@@ -24,6 +26,8 @@ mod events;
 mod frozen_connection;
 mod idle_close;
 mod killed_connections;
+mod loading;
+mod lost_writes;
 mod runtimes;
 mod scripts;
 mod sentinel;
