@@ -39,24 +39,32 @@ enum Fault {
     ConnectionsClosed,
     KilledAndRestarted,
     Stopped,
+    Paused,
     PasswordChanged,
+    ClientsFull,
     BusyScript,
+    RequestsLost,
     AnswersLost,
+    AnswersLostOften,
     ScriptsFlushed,
     Demoted,
     PermitsLeftLost,
     GrantsLost,
 }
 
-const FAULTS: [Fault; 12] = [
+const FAULTS: [Fault; 16] = [
     Fault::None,
     Fault::FrozenConnection,
     Fault::ConnectionsClosed,
     Fault::KilledAndRestarted,
     Fault::Stopped,
+    Fault::Paused,
     Fault::PasswordChanged,
+    Fault::ClientsFull,
     Fault::BusyScript,
+    Fault::RequestsLost,
     Fault::AnswersLost,
+    Fault::AnswersLostOften,
     Fault::ScriptsFlushed,
     Fault::Demoted,
     Fault::PermitsLeftLost,
@@ -143,8 +151,9 @@ async fn measure(fault: Fault, is_java: bool) -> String {
         make(fault, &server, &mut raw, &mut proxy).await;
     }
     sleep(AFTERWARDS).await;
+    let end = Instant::now();
     is_over.store(true, Ordering::Relaxed);
-    let (mut granted, mut moments, mut failed) = (50, vec![start], Vec::new());
+    let (mut granted, mut moments, mut failed) = (50, vec![start, end], Vec::new());
     while let Some(done) = callers.join_next().await {
         let calls = done.expect("a caller");
         granted += calls.granted.len();
@@ -198,6 +207,16 @@ async fn make(fault: Fault, server: &Server, raw: &mut MultiplexedConnection, pr
             sleep(OUTAGE).await;
             server.signal("CONT");
         }
+        Fault::Paused => {
+            let pause = OUTAGE.as_millis().to_string();
+            run(raw, &["CLIENT", "PAUSE", &pause]).await;
+        }
+        Fault::ClientsFull => {
+            run(raw, &["CONFIG", "SET", "maxclients", "1"]).await;
+            close_others(raw).await;
+            sleep(OUTAGE).await;
+            run(raw, &["CONFIG", "SET", "maxclients", "10000"]).await;
+        }
         Fault::PasswordChanged => {
             run(raw, &["CONFIG", "SET", "requirepass", "other"]).await;
             close_others(raw).await;
@@ -216,12 +235,14 @@ async fn make(fault: Fault, server: &Server, raw: &mut MultiplexedConnection, pr
             run(raw, &["SCRIPT", "KILL"]).await;
             endless.await.expect("the script's caller");
         }
+        Fault::RequestsLost => {
+            lose(proxy, Fate::CutBeforeServer, 6, Duration::from_millis(500)).await;
+        }
         Fault::AnswersLost => {
-            for _ in 0..6 {
-                proxy.next("EVALSHA", Fate::CutBeforeAnswer);
-                proxy.next("EVAL", Fate::CutBeforeAnswer);
-                sleep(Duration::from_millis(500)).await;
-            }
+            lose(proxy, Fate::CutBeforeAnswer, 6, Duration::from_millis(500)).await;
+        }
+        Fault::AnswersLostOften => {
+            lose(proxy, Fate::CutBeforeAnswer, 20, Duration::from_millis(100)).await;
         }
         Fault::ScriptsFlushed => run(raw, &["SCRIPT", "FLUSH"]).await,
         Fault::Demoted => {
@@ -231,6 +252,15 @@ async fn make(fault: Fault, server: &Server, raw: &mut MultiplexedConnection, pr
         }
         Fault::PermitsLeftLost => run(raw, &["DEL", "{limiter}:value"]).await,
         Fault::GrantsLost => run(raw, &["DEL", "{limiter}:permits"]).await,
+    }
+}
+
+/// Lets so many calls lose their request or their answer, and each the connection with it.
+async fn lose(proxy: &mut Proxy, fate: Fate, calls: usize, apart: Duration) {
+    for _ in 0..calls {
+        proxy.next("EVALSHA", fate);
+        proxy.next("EVAL", fate);
+        sleep(apart).await;
     }
 }
 

@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// After an answer that was lost with its connection: the server is there, and each connection may take one call down.
+const LONGEST_PAUSE_AFTER_LOSS: Duration = Duration::from_millis(50);
 
 /// May a call whose answer was lost be sent again?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +88,7 @@ impl Attempts {
         name: &str,
         result: Result<T, Failure>,
     ) -> Result<Option<T>> {
+        let mut longest = LONGEST_PAUSE;
         let cause = match result {
             Ok(answer) => return Ok(Some(answer)),
             Err(Failure::NoRuntime) => return Err(Error::NoRuntime),
@@ -95,11 +98,12 @@ impl Attempts {
                 if self.repeat == Repeat::Never {
                     return Err(self.give_up(cause));
                 }
+                longest = LONGEST_PAUSE_AFTER_LOSS;
                 cause
             }
             Err(Failure::NotSent(cause) | Failure::NotRun(cause)) => Some(cause),
         };
-        let pause = self.pause.min(self.remaining() / 2);
+        let pause = self.pause.min(longest).min(self.remaining() / 2);
         if pause < SHORTEST_PAUSE {
             return Err(self.give_up(cause));
         }
@@ -115,5 +119,36 @@ impl Attempts {
                 source: cause.map(Arc::new),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long a call pauses after each of its attempts that fails like this.
+    async fn pauses_after(failure: Failure) -> Vec<u128> {
+        let deadline = Instant::now() + Duration::from_secs(3600);
+        let mut attempts = Attempts::new(deadline, Repeat::Safe);
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            let start = Instant::now();
+            let again = attempts.after::<()>("limiter", Err(failure.clone())).await;
+            assert!(again.unwrap().is_none());
+            pauses.push(start.elapsed().as_millis());
+        }
+        pauses
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_was_lost_is_asked_for_again_soon_however_many_were_lost_before() {
+        let pauses = pauses_after(Failure::Lost(Some(failure::closed()))).await;
+        assert_eq!(pauses, [10, 20, 40, 50, 50, 50, 50]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_cannot_run_a_call_is_asked_less_and_less_often() {
+        let pauses = pauses_after(Failure::NotSent(failure::timed_out())).await;
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 250, 250]);
     }
 }

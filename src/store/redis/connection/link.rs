@@ -24,7 +24,7 @@ use crate::store::redis::retry::Limits;
 /// How long a step of the first attempt to connect may be silent. It doubles after each attempt that was.
 const FIRST_STEP: Duration = Duration::from_millis(500);
 const LONGEST_STEP: Duration = Duration::from_secs(5);
-/// A connection that lasted for less does not count as a success.
+/// Connections that last for less are replaced after a pause.
 const STABLE: Duration = Duration::from_secs(1);
 
 pub(super) struct Link {
@@ -166,7 +166,8 @@ struct Keeper {
 
 impl Keeper {
     async fn run(self) {
-        let mut backoff = Backoff::new();
+        let mut after_failures = Backoff::after_failures();
+        let mut after_losses = Backoff::after_losses();
         let mut step = FIRST_STEP;
         let mut last_failure: Option<RedisError> = None;
         let mut wants_primary = false;
@@ -181,6 +182,7 @@ impl Keeper {
                     self.breaker.connected();
                     last_failure = None;
                     step = FIRST_STEP;
+                    after_failures.reset();
                     let since = Instant::now();
                     let open = Arc::new(open);
                     self.state.send_replace(State::Open(Arc::clone(&open)));
@@ -189,9 +191,9 @@ impl Keeper {
                     self.state.send_replace(State::Connecting(None));
                     tracing::warn!(server = %endpoint, %cause, "replacing the connection");
                     if since.elapsed() >= STABLE {
-                        backoff.reset();
+                        after_losses.reset();
                     } else {
-                        sleep(backoff.next_pause()).await;
+                        sleep(after_losses.next_pause()).await;
                     }
                 }
                 Err(error) => {
@@ -209,7 +211,7 @@ impl Keeper {
                         step = (step * 2).min(self.longest_step());
                     }
                     self.state.send_replace(State::Connecting(Some(error)));
-                    sleep(backoff.next_pause()).await;
+                    sleep(after_failures.next_pause()).await;
                 }
             }
         }
