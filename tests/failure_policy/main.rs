@@ -14,4 +14,5 @@ mod breaker;
 mod each_limiter;
 mod many_callers;
 mod mistakes;
+mod nodes;
 mod runtimes;
