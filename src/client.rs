@@ -1,5 +1,6 @@
 //! The client: one connection, or one store in memory, and the limiters in it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -113,10 +114,10 @@ impl RedissonClient {
         &self.0.store
     }
 
-    pub(crate) fn mapped_name(&self, name: &str) -> String {
+    pub(crate) fn mapped_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
         match &self.0.name_mapper {
-            Some(map) => map(name),
-            None => name.to_owned(),
+            Some(map) => Cow::Owned(map(name)),
+            None => Cow::Borrowed(name),
         }
     }
 

@@ -487,7 +487,7 @@ impl RateLimiter {
         let keys = self.asked_for(permits)?.store().keys();
         let target = Target {
             model: Arc::new(SharedRate::as_it_is(&keys.client_id)),
-            key: keys.name.clone(),
+            key: keys.name.as_str().into(),
             penalty: None,
         };
         Ok(Share::new(Arc::clone(&self.client_store), target, permits))

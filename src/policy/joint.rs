@@ -71,14 +71,9 @@ impl RedissonClient {
         shares: impl IntoIterator<Item = Share> + Send,
     ) -> Result<JointDecision> {
         let call = self.joint_call(shares)?;
-        let answers = match self.store().decide_now(&call) {
-            Some(answers) => answers,
-            None => {
-                let deadline = self.store().call_deadline();
-                self.store().decide(&call, deadline).await
-            }
-        };
-        Ok(JointDecision::new(answers?.decisions(&call)?))
+        let deadline = self.store().call_deadline();
+        let answers = self.store().decide(&call, deadline).await?;
+        Ok(JointDecision::new(answers.decisions(&call)?))
     }
 
     fn joint_call(&self, shares: impl IntoIterator<Item = Share>) -> Result<Call> {
@@ -102,11 +97,11 @@ impl RedissonClient {
         }
         if self.store().is_cluster() && !share_a_slot(&keys) {
             return Err(Error::InvalidName {
-                name: limiters.swap_remove(0).key,
+                name: limiters.swap_remove(0).key.to_string(),
                 reason: "the limiters of one decision lie in several slots of the cluster: give their keys one hash tag",
             });
         }
-        let mut names: Vec<&str> = limiters.iter().map(|it| it.key.as_str()).collect();
+        let mut names: Vec<&str> = limiters.iter().map(|it| &*it.key).collect();
         names.sort_unstable();
         if has_twins(&names) {
             return refuse("two are of the same name");

@@ -1,5 +1,6 @@
 //! The handle that applies a policy to targets.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -9,13 +10,13 @@ use tokio::time::Instant;
 
 use super::Limiter;
 use super::algorithm::{AnyModel, Policy};
-use super::call::Target;
+use super::call::{Target, TargetRef};
 use super::combining::{self, TargetCalls};
 use super::joint::Share;
 use super::target_name::target_name;
 use crate::batch::Batcher;
 use crate::client::RedissonClient;
-use crate::decision::Decision;
+use crate::decision::{Decision, Grant};
 use crate::error::{Error, Result};
 use crate::rate::whole_millis;
 
@@ -186,27 +187,61 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
-    async fn decide_target(&self, target: Target, cost: u32) -> Result<Decision> {
-        combining::decide(&self.batcher, target, cost).await
-    }
-
     /// A key's name, before the name mapper.
-    pub(super) fn name(&self, key: &str) -> String {
+    pub(super) fn name<'a>(&self, key: &'a str) -> Cow<'a, str> {
         target_name(&self.prefix, key, |name| {
             self.client.mapped_name(name).contains('{')
         })
     }
 
-    fn target(&self, model: Arc<dyn AnyModel>, key: &str, cost: u32) -> Result<Target> {
-        let key = self.client.mapped_name(&self.name(key));
-        check_cost(cost, model.limit(), &key)?;
-        let target = Target {
+    fn mapped_name<'a>(&self, key: &'a str) -> Cow<'a, str> {
+        match self.name(key) {
+            Cow::Borrowed(name) => self.client.mapped_name(name),
+            Cow::Owned(name) => Cow::Owned(self.client.mapped_name(&name).into_owned()),
+        }
+    }
+
+    /// What a request is for, once it is found good.
+    fn checked<'a>(
+        &self,
+        model: &'a dyn AnyModel,
+        key: &'a str,
+        cost: u32,
+    ) -> Result<TargetRef<'a>> {
+        check_cost(cost, model.limit(), key)?;
+        let target = TargetRef {
             model,
             key,
             penalty: self.penalty,
         };
         target.check(self.client.store().is_cluster())?;
         Ok(target)
+    }
+
+    fn target(&self, key: &str, cost: u32) -> Result<Target> {
+        let (model, key) = (self.algorithm(), self.mapped_name(key));
+        self.checked(&*model, &key, cost)?;
+        Ok(Target {
+            model,
+            key: (*key).into(),
+            penalty: self.penalty,
+        })
+    }
+
+    /// Decides at once where the store can.
+    fn decide_now(&self, key: &str, cost: u32) -> Result<Option<Decision>> {
+        let (model, key) = (self.algorithm(), self.mapped_name(key));
+        let target = self.checked(&*model, &key, cost)?;
+        let Some(answer) = self.client.store().decide_now(target, cost) else {
+            return Ok(None);
+        };
+        let grant = Grant::forgotten(cost);
+        answer?.decision(&key, grant).map(Some)
+    }
+
+    async fn decide_together(&self, key: &str, cost: u32) -> Result<Decision> {
+        let target = self.target(key, cost)?;
+        combining::decide(&self.batcher, target, cost).await
     }
 }
 
@@ -236,12 +271,15 @@ pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()>
 #[async_trait]
 impl<P: Policy> Limiter for PolicyLimiter<P> {
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
-        let target = self.target(self.algorithm(), key, cost)?;
-        self.decide_target(target, cost).await
+        match self.decide_now(key, cost)? {
+            Some(decision) => Ok(decision),
+            // In a box of its own, so that one which is decided at once has a small one.
+            None => Box::pin(self.decide_together(key, cost)).await,
+        }
     }
 
     fn share(&self, key: &str, cost: u32) -> Result<Share> {
-        let target = self.target(self.algorithm(), key, cost)?;
+        let target = self.target(key, cost)?;
         Ok(Share::new(Arc::clone(self.client.store()), target, cost))
     }
 }

@@ -85,7 +85,7 @@ impl Model for SharedRate {
     const ON_THE_WINDOW: bool = true;
 
     fn script() -> &'static Script {
-        &script::SHARED_RATE
+        &script::JOINT
     }
 
     fn validate(&self) -> Result<()> {
@@ -122,6 +122,25 @@ impl Model for SharedRate {
             keep_alive,
             i64::from(set_up.keep_alive_counts),
         ]
+    }
+
+    /// Only the script of a joint decision tells of it, and that answers its one request.
+    fn told(&self, _at: At, _numbers: &[i64]) -> Option<Window> {
+        None
+    }
+
+    fn asked_as_told(&self, _at: At, numbers: &[i64], _cost: i64) -> Option<Asked> {
+        let &[limit, fits, remaining, retry_after, reset] = numbers else {
+            return None;
+        };
+        Some(Asked {
+            granted: fits == 1,
+            limit,
+            remaining,
+            retry_after,
+            reset,
+            delay: 0,
+        })
     }
 
     fn ask(&self, state: &Window, at: At, cost: i64) -> Result<Asked, Unusable> {

@@ -268,6 +268,19 @@ impl Model for SlidingWindow {
         (moved, self.window.saturating_add(before.window))
     }
 
+    fn told(&self, _at: At, numbers: &[i64]) -> Option<Periods> {
+        let (&start, counters) = numbers.split_first()?;
+        let mut state = Periods::default();
+        state.start.set(start);
+        for counter in counters.chunks(2) {
+            let &[last, count] = counter else {
+                return None;
+            };
+            state.counters.entry(last).or_default().set(count);
+        }
+        Some(state)
+    }
+
     fn ask(&self, state: &Periods, at: At, cost: i64) -> Result<Asked, Unusable> {
         let open = self.open(state, at.now);
         let limit = i64::from(self.limit);
