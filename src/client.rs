@@ -96,7 +96,7 @@ impl RedissonClient {
     #[doc(alias = "getRateLimiter")]
     pub fn rate_limiter(&self, name: &str) -> RateLimiter {
         let inner = &*self.0;
-        let mapped = self.mapped_name(name);
+        let mapped = self.mapped_name(name).into_owned();
         // The map stays whole whatever panics elsewhere.
         let mut queues = inner.queues.lock().unwrap_or_else(PoisonError::into_inner);
         RateLimiter::new(queues.get(mapped, inner), Arc::clone(&inner.store))

@@ -218,30 +218,22 @@ impl<P: Policy> PolicyLimiter<P> {
         Ok(target)
     }
 
-    fn target(&self, key: &str, cost: u32) -> Result<Target> {
-        let (model, key) = (self.algorithm(), self.mapped_name(key));
-        self.checked(&*model, &key, cost)?;
-        Ok(Target {
+    fn owned(&self, model: Arc<dyn AnyModel>, key: &str) -> Target {
+        Target {
             model,
-            key: (*key).into(),
+            key: key.into(),
             penalty: self.penalty,
-        })
+        }
     }
 
-    /// Decides at once where the store can.
-    fn decide_now(&self, key: &str, cost: u32) -> Result<Option<Decision>> {
+    /// The decision of a store that has it without waiting; of another one the target to ask it for.
+    fn decide_now(&self, key: &str, cost: u32) -> Result<std::result::Result<Decision, Target>> {
         let (model, key) = (self.algorithm(), self.mapped_name(key));
         let target = self.checked(&*model, &key, cost)?;
-        let Some(answer) = self.client.store().decide_now(target, cost) else {
-            return Ok(None);
-        };
-        let grant = Grant::forgotten(cost);
-        answer?.decision(&key, grant).map(Some)
-    }
-
-    async fn decide_together(&self, key: &str, cost: u32) -> Result<Decision> {
-        let target = self.target(key, cost)?;
-        combining::decide(&self.batcher, target, cost).await
+        match self.client.store().decide_now(target, cost) {
+            Some(answer) => answer?.decision(&key, Grant::forgotten(cost)).map(Ok),
+            None => Ok(Err(self.owned(model, &key))),
+        }
     }
 }
 
@@ -272,14 +264,16 @@ pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()>
 impl<P: Policy> Limiter for PolicyLimiter<P> {
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
         match self.decide_now(key, cost)? {
-            Some(decision) => Ok(decision),
+            Ok(decision) => Ok(decision),
             // In a box of its own, so that one which is decided at once has a small one.
-            None => Box::pin(self.decide_together(key, cost)).await,
+            Err(target) => Box::pin(combining::decide(&self.batcher, target, cost)).await,
         }
     }
 
     fn share(&self, key: &str, cost: u32) -> Result<Share> {
-        let target = self.target(key, cost)?;
+        let (model, key) = (self.algorithm(), self.mapped_name(key));
+        self.checked(&*model, &key, cost)?;
+        let target = self.owned(model, &key);
         Ok(Share::new(Arc::clone(self.client.store()), target, cost))
     }
 }
