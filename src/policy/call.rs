@@ -296,7 +296,7 @@ impl Opened<'_> {
         let locked_for = self.locked_for(at);
         let asked = match locked_for {
             None => target.model.decide(self.state, at, random, cost)?,
-            Some(_) => target.model.ask(self.state, at, cost)?,
+            Some(_) => self.ask_locked(at, cost)?,
         };
         let answer = target.answer(locked_for, &asked, cost);
         if answer.outcome == Outcome::Denied {
@@ -306,20 +306,29 @@ impl Opened<'_> {
     }
 
     fn ask(&mut self, at: At, cost: i64) -> Result<Answer, Unusable> {
-        let asked = self.target.model.ask(self.state, at, cost)?;
         let locked_for = self.locked_for(at);
+        let asked = match locked_for {
+            None => self.target.model.ask(self.state, at, cost)?,
+            Some(_) => self.ask_locked(at, cost)?,
+        };
         Ok(self.target.answer(locked_for, &asked, cost))
     }
 
-    /// Milliseconds that the target is locked out.
-    fn locked_for(&mut self, at: At) -> Option<i64> {
-        self.target.minded_lock()?;
-        self.lock.get()?;
-        let Some(end) = self.lock.expires_at() else {
+    fn ask_locked(&mut self, at: At, cost: i64) -> Result<Asked, Unusable> {
+        let asked = self.target.model.ask(self.state, at, cost)?;
+        if self.lock.expires_at().is_none() {
             // Nobody would ever unlock it.
             self.lock_out(at);
-            let left = self.lock.expires_at().map_or(0, |end| end - at.server);
-            return Some(left.max(1));
+        }
+        Ok(asked)
+    }
+
+    /// Milliseconds that the target is locked out.
+    fn locked_for(&self, at: At) -> Option<i64> {
+        let penalty = self.target.minded_lock()?;
+        self.lock.get()?;
+        let Some(end) = self.lock.expires_at() else {
+            return Some(penalty.max(1));
         };
         // In the last millisecond the store still has the lock, but its time is over.
         (end > at.server).then(|| end - at.server)
