@@ -9,6 +9,7 @@ mod against_model;
 pub(crate) mod algorithm;
 pub(crate) mod call;
 mod combining;
+mod counters;
 mod fixed_window;
 mod joint;
 mod keyed_rate_limiter;

@@ -63,7 +63,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers>;
 
     /// Decides one request by one of them, from a store that has the answer without waiting.
-    fn decide_now(&self, _target: TargetRef<'_>, _cost: u32) -> Option<Result<policy::call::Answer>> {
+    fn decide_now(
+        &self,
+        _target: TargetRef<'_>,
+        _cost: u32,
+    ) -> Option<Result<policy::call::Answer>> {
         None
     }
 

@@ -411,7 +411,11 @@ fn joint_sides() -> Vec<Sides> {
         Sides::new(&SlidingWindow::new(40, uneven, uneven / 6), "periods", None),
         Sides::new(&QuotaBucket::new(600, 3, window / 200), "quota", None),
         Sides::new(&LeakyBucket::new(30, 3, window), "leaky", None),
-        Sides::new(&PenaltyTokenBucket::new(101, 1, uneven), "inflow and penalty", penalty),
+        Sides::new(
+            &PenaltyTokenBucket::new(101, 1, uneven),
+            "inflow and penalty",
+            penalty,
+        ),
     ]
 }
 

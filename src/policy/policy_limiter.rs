@@ -74,6 +74,15 @@ struct Moved<P> {
     until: Instant,
 }
 
+impl<P> InForce<P> {
+    fn algorithm(&self) -> &Arc<dyn AnyModel> {
+        match &self.moved {
+            Some(moved) if Instant::now() < moved.until => &moved.algorithm,
+            _ => &self.algorithm,
+        }
+    }
+}
+
 impl<P: Policy> PolicyLimiter<P> {
     pub(crate) fn new(client: RedissonClient, policy: P) -> Result<Self> {
         policy.validate()?;
@@ -179,14 +188,6 @@ impl<P: Policy> PolicyLimiter<P> {
         read(&self.in_force)
     }
 
-    fn algorithm(&self) -> Arc<dyn AnyModel> {
-        let in_force = self.read();
-        match &in_force.moved {
-            Some(moved) if Instant::now() < moved.until => Arc::clone(&moved.algorithm),
-            _ => Arc::clone(&in_force.algorithm),
-        }
-    }
-
     /// A key's name, before the name mapper.
     pub(super) fn name<'a>(&self, key: &'a str) -> Cow<'a, str> {
         target_name(&self.prefix, key, |name| {
@@ -218,9 +219,9 @@ impl<P: Policy> PolicyLimiter<P> {
         Ok(target)
     }
 
-    fn owned(&self, model: Arc<dyn AnyModel>, key: &str) -> Target {
+    fn owned(&self, model: &Arc<dyn AnyModel>, key: &str) -> Target {
         Target {
-            model,
+            model: Arc::clone(model),
             key: key.into(),
             penalty: self.penalty,
         }
@@ -228,8 +229,10 @@ impl<P: Policy> PolicyLimiter<P> {
 
     /// The decision of a store that has it without waiting; of another one the target to ask it for.
     fn decide_now(&self, key: &str, cost: u32) -> Result<std::result::Result<Decision, Target>> {
-        let (model, key) = (self.algorithm(), self.mapped_name(key));
-        let target = self.checked(&*model, &key, cost)?;
+        let key = self.mapped_name(key);
+        let in_force = self.read();
+        let model = in_force.algorithm();
+        let target = self.checked(&**model, &key, cost)?;
         match self.client.store().decide_now(target, cost) {
             Some(answer) => answer?.decision(&key, Grant::forgotten(cost)).map(Ok),
             None => Ok(Err(self.owned(model, &key))),
@@ -271,8 +274,10 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
     }
 
     fn share(&self, key: &str, cost: u32) -> Result<Share> {
-        let (model, key) = (self.algorithm(), self.mapped_name(key));
-        self.checked(&*model, &key, cost)?;
+        let key = self.mapped_name(key);
+        let in_force = self.read();
+        let model = in_force.algorithm();
+        self.checked(&**model, &key, cost)?;
         let target = self.owned(model, &key);
         Ok(Share::new(Arc::clone(self.client.store()), target, cost))
     }

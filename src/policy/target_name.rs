@@ -57,7 +57,7 @@ fn split_hash_tag(key: &str) -> (&str, &str) {
 
 /// The key with each brace written in percent, so that it has none.
 fn without_braces(key: &str) -> Cow<'_, str> {
-    if !key.contains(['{', '}', '%']) {
+    if !key.bytes().any(|byte| matches!(byte, b'{' | b'}' | b'%')) {
         return Cow::Borrowed(key);
     }
     let mut written = String::with_capacity(key.len() + 8);

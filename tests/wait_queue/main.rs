@@ -10,6 +10,8 @@ mod keys;
 mod proxy;
 #[path = "../support/seeded.rs"]
 mod seeded;
+#[path = "../support/silent.rs"]
+mod silent;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -22,7 +24,6 @@ mod order;
 mod random_cancellation;
 mod rates_change_while_waiting;
 mod response_timeout;
-mod runtimes;
 mod shutdown;
 mod slow_server;
 mod timeouts;

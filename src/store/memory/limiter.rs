@@ -149,10 +149,6 @@ impl Held {
         Ok(answer)
     }
 
-    pub(super) fn name_call(&mut self) -> Random {
-        self.names.next()
-    }
-
     /// Decides one request, and names it.
     pub(super) fn decide_one(
         &mut self,

@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard};
 use super::{Held, Limiter, MemoryClient};
 use crate::error::{Error, Result};
 use crate::model::At;
+use crate::permit::Random;
 use crate::policy::algorithm::{AnyModel, State, Unusable};
 use crate::policy::call::{self, Answer, Answers, Call, Opened, TargetRef};
 use crate::policy::target_keys::TargetKeys;
@@ -19,7 +20,8 @@ impl MemoryClient {
         let mut held = limiter.held();
         let server = held.time(read);
         let now = self.clock.now().unwrap_or(server);
-        let random = held.name_call();
+        // Nobody finds it again, so a log has one entry for all requests of a ms.
+        let random = Random::default();
         let answer = held
             .open(target, server)?
             .decide(At { now, server }, &random, cost);

@@ -65,11 +65,19 @@ pub(crate) fn script_and_args(
             let model = &*target.model;
             let mut runs = runs(&call.costs);
             let (cost, count) = runs.next().unwrap_or_default();
-            let numbers = [deadline, now, target.by_ref().minded_lock(), Some(cost), Some(count)];
+            let numbers = [
+                deadline,
+                now,
+                target.by_ref().minded_lock(),
+                Some(cost),
+                Some(count),
+            ];
             let args = Args::new()
                 .bytes(&doubles(numbers))
                 .bytes(&own_numbers(model))
-                .bytes(&doubles(runs.flat_map(|(cost, count)| [Some(cost), Some(count)])));
+                .bytes(&doubles(
+                    runs.flat_map(|(cost, count)| [Some(cost), Some(count)]),
+                ));
             let args = match model.writes_call_id() {
                 true => args.bytes(&call.random),
                 false => args.without_empty_end(),
@@ -88,7 +96,11 @@ pub(crate) fn joint_args(call: &Call, now: Option<i64>, deadline: Option<i64>) -
     let each = call.limiters.iter().zip(&call.costs);
     each.fold(args, |args, (target, &cost)| {
         let key_count = target.model.keys(&target.key).len() as i64;
-        let numbers = [target.by_ref().minded_lock(), Some(key_count), Some(cost.into())];
+        let numbers = [
+            target.by_ref().minded_lock(),
+            Some(key_count),
+            Some(cost.into()),
+        ];
         args.bytes(target.model.name().as_bytes())
             .bytes(&doubles(numbers))
             .bytes(&own_numbers(&*target.model))
