@@ -11,6 +11,8 @@ pub(crate) mod call;
 mod combining;
 mod counters;
 mod fixed_window;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod joint;
 mod keyed_rate_limiter;
 mod leaky_bucket;

@@ -2,16 +2,19 @@
 //! is one atomic step.
 
 pub(crate) mod acquire_call;
+pub(crate) mod breaker;
 pub(crate) mod memory;
 pub(crate) mod redis;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 
 pub(crate) use acquire_call::AcquireCall;
+use breaker::Breaker;
 
 use crate::decision::Grant;
 use crate::error::Result;
@@ -56,6 +59,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Whether the keys of a limiter must share a hash slot.
     fn is_cluster(&self) -> bool;
 
+    /// The breaker in front of the server that has a key; `None` for a store that needs none.
+    fn breaker(&self, _key: &str) -> Option<Arc<Breaker>> {
+        None
+    }
+
     /// The limiter with these keys, there or not. Sends nothing.
     fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore>;
 
@@ -74,6 +82,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// When a call that starts now returns at the latest.
     fn call_deadline(&self) -> Instant;
 }
+
+/// What a store does without a caller's runtime.
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Runs once a background task is done: permits may be free.
 pub(crate) type OnDone = Box<dyn FnOnce() + Send>;
@@ -123,6 +134,9 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     /// Gives back what a call took whose caller is gone, once no attempt of it can arrive any more; does nothing where
     /// somebody else claims the call's outcome before.
     fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone);
+
+    /// Runs a task of the wait queue's that ends calls whose own runtime does not go on.
+    fn run_in_background(&self, task: Task);
 
     async fn refund(&self, grant: &Grant) -> Result<u32>;
     async fn release(&self, permits: u32) -> Result<()>;

@@ -232,7 +232,7 @@ impl Stage {
             Form::Alone => script_and_args(&call, Some(self.now), None),
             Form::Joint => (&*script::JOINT, joint_args(&call, Some(self.now), None)),
         };
-        let connection = Connection::given(self.connection.clone());
+        let connection = Connection::given(self.connection.clone(), Duration::from_secs(60));
         let answer = script
             .run(&connection, &keys, &args, Limits::for_test())
             .await;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
+use crate::failure_policy::LocalShare;
 use crate::model::At;
 use crate::permit::Random;
 use crate::script::Script;
@@ -102,6 +103,11 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
         (self.clone(), Duration::ZERO)
     }
 
+    /// What decides a client's share of this limit.
+    fn share_of(&self, _share: LocalShare) -> ShareOf {
+        ShareOf::Costs
+    }
+
     /// What a request of `cost` gets. It changes nothing. `cost` is at most [`Asked::limit`].
     fn ask(&self, state: &Self::State, at: At, cost: i64) -> Result<Asked, Unusable>;
 
@@ -130,6 +136,17 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
 
     /// What a denied request leaves behind.
     fn deny(&self, _state: &mut Self::State, _at: At) {}
+}
+
+/// What decides a client's share of a limit.
+#[derive(Debug)]
+pub(crate) enum ShareOf {
+    /// The same algorithm with the same numbers: a request costs so many times as much as there are clients.
+    Costs,
+    /// An algorithm with the numbers of the share.
+    Model(Arc<dyn AnyModel>),
+    /// The limit is not known.
+    Unknown,
 }
 
 /// What the keys of one target hold.
@@ -206,6 +223,7 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn has_own_key(&self) -> bool;
     fn is_of(&self, state: &dyn State) -> bool;
     fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>>;
+    fn share_of(&self, share: LocalShare) -> ShareOf;
     fn ask(&self, state: &dyn State, at: At, cost: i64) -> Result<Asked, Unusable>;
     fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64);
     fn deny(&self, state: &mut dyn State, at: At);
@@ -265,6 +283,10 @@ impl<M: Model> AnyModel for M {
     fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>> {
         let state: Box<dyn State> = Box::new(M::open(keys)?);
         Some(state)
+    }
+
+    fn share_of(&self, share: LocalShare) -> ShareOf {
+        Model::share_of(self, share)
     }
 
     fn ask(&self, state: &dyn State, at: At, cost: i64) -> Result<Asked, Unusable> {

@@ -1,10 +1,10 @@
 //! One call: a list of requests against one or several limiters, each granted by all of them or charged to none. The
-//! same steps as `lua/limiters/decide.lua`.
+//! same steps as `lua/limiters/one_target.lua` and `joint.lua`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::decision::{Decision, Grant};
+use crate::decision::{Decision, DecisionSource, Grant, Origin};
 use crate::error::{Error, Result};
 use crate::keys::{beside, share_a_slot};
 use crate::model::{At, Timed};
@@ -131,6 +131,7 @@ impl Answers {
                 score: self.score,
                 random: call.random,
                 permits: cost,
+                origin: Origin::Store,
             }
         } else {
             Grant::forgotten(cost)
@@ -151,6 +152,7 @@ impl Answer {
                 remaining,
                 reset,
                 delay: millis(self.delay),
+                source: DecisionSource::Store,
             }),
             Outcome::Denied | Outcome::LockedOut => {
                 Ok(Decision::denied(retry_after, limit, remaining, reset))

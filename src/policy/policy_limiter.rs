@@ -18,6 +18,8 @@ use crate::batch::Batcher;
 use crate::client::RedissonClient;
 use crate::decision::{Decision, Grant};
 use crate::error::{Error, Result};
+use crate::failure_policy::FailurePolicy;
+use crate::fallback::{Place, check_target};
 use crate::rate::whole_millis;
 
 /// A policy, applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
@@ -58,6 +60,7 @@ pub struct PolicyLimiter<P> {
     batcher: Arc<Batcher<TargetCalls>>,
     prefix: Arc<str>,
     penalty: Option<i64>,
+    failure_policy: FailurePolicy,
 }
 
 /// The policy in force.
@@ -88,6 +91,7 @@ impl<P: Policy> PolicyLimiter<P> {
         policy.validate()?;
         Ok(Self {
             batcher: combining::batcher(client.store()),
+            failure_policy: client.failure_policy(),
             client,
             in_force: Arc::new(RwLock::new(InForce {
                 algorithm: policy.algorithm().0,
@@ -138,6 +142,33 @@ impl<P: Policy> PolicyLimiter<P> {
             batcher: combining::batcher(self.client.store()),
             ..self
         })
+    }
+
+    /// Sets what requests get while Redis is away, instead of the client's setting. Clones made before keep theirs.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{FailurePolicy, FixedWindow, RedissonClient};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> redisson_rate_limiter::Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
+    /// let limiter = limiter.with_failure_policy(FailurePolicy::Allow);
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Allow);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_failure_policy(self, policy: FailurePolicy) -> Self {
+        Self {
+            failure_policy: policy,
+            ..self
+        }
+    }
+
+    /// What requests get while Redis is away.
+    pub fn failure_policy(&self) -> FailurePolicy {
+        self.failure_policy
     }
 
     /// The policy in force.
@@ -219,23 +250,27 @@ impl<P: Policy> PolicyLimiter<P> {
         Ok(target)
     }
 
-    fn owned(&self, model: &Arc<dyn AnyModel>, key: &str) -> Target {
-        Target {
-            model: Arc::clone(model),
-            key: key.into(),
-            penalty: self.penalty,
+    fn place(&self, model: &Arc<dyn AnyModel>, key: &str, cost: u32) -> Place {
+        Place {
+            target: Target {
+                model: Arc::clone(model),
+                key: key.into(),
+                penalty: self.penalty,
+            },
+            cost,
+            policy: self.failure_policy,
         }
     }
 
-    /// The decision of a store that has it without waiting; of another one the target to ask it for.
-    fn decide_now(&self, key: &str, cost: u32) -> Result<std::result::Result<Decision, Target>> {
+    /// The decision of a store that has it without waiting; of another one the request to make.
+    fn decide_now(&self, key: &str, cost: u32) -> Result<std::result::Result<Decision, Place>> {
         let key = self.mapped_name(key);
         let in_force = self.read();
         let model = in_force.algorithm();
         let target = self.checked(&**model, &key, cost)?;
         match self.client.store().decide_now(target, cost) {
             Some(answer) => answer?.decision(&key, Grant::forgotten(cost)).map(Ok),
-            None => Ok(Err(self.owned(model, &key))),
+            None => Ok(Err(self.place(model, &key, cost))),
         }
     }
 }
@@ -266,11 +301,20 @@ pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()>
 #[async_trait]
 impl<P: Policy> Limiter for PolicyLimiter<P> {
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
-        match self.decide_now(key, cost)? {
-            Ok(decision) => Ok(decision),
-            // In a box of its own, so that one which is decided at once has a small one.
-            Err(target) => Box::pin(combining::decide(&self.batcher, target, cost)).await,
-        }
+        let place = match self.decide_now(key, cost)? {
+            Ok(decision) => return Ok(decision),
+            Err(place) => place,
+        };
+        let asking = combining::decide(&self.batcher, place.target.clone(), cost);
+        let store = &**self.client.store();
+        // In a box of its own, so that a request which is decided at once has a small one.
+        Box::pin(check_target(
+            store,
+            self.client.local_store(),
+            place,
+            asking,
+        ))
+        .await
     }
 
     fn share(&self, key: &str, cost: u32) -> Result<Share> {
@@ -278,8 +322,8 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
         let in_force = self.read();
         let model = in_force.algorithm();
         self.checked(&**model, &key, cost)?;
-        let target = self.owned(model, &key);
-        Ok(Share::new(Arc::clone(self.client.store()), target, cost))
+        let place = self.place(model, &key, cost);
+        Ok(Share::new(Arc::clone(self.client.store()), place))
     }
 }
 
@@ -291,6 +335,7 @@ impl<P> Clone for PolicyLimiter<P> {
             batcher: Arc::clone(&self.batcher),
             prefix: Arc::clone(&self.prefix),
             penalty: self.penalty,
+            failure_policy: self.failure_policy,
         }
     }
 }

@@ -216,7 +216,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let window = FixedWindow::new(1, second);
         vec![
-            SharedRate::as_it_is(client).algorithm().0,
+            SharedRate::as_it_is(client, None).algorithm().0,
             Sealed::after(&FixedWindow::new(1, 2 * second), &window)
                 .0
                 .algorithm()

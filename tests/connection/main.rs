@@ -3,14 +3,20 @@
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[path = "../support/events.rs"]
+mod captured_events;
 mod load;
 #[path = "../support/proxy.rs"]
 mod proxy;
+mod sentinels;
 #[path = "../support/silent.rs"]
 mod silent;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "tls")]
+mod tls_server;
 
+mod black_hole;
 mod cluster;
 mod credentials;
 mod demoted_primary;
@@ -21,8 +27,14 @@ mod killed_connections;
 mod runtimes;
 mod scripts;
 mod sentinel;
+mod sentinel_login;
 mod stopped_server;
+mod thousand_callers;
 mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_cluster;
+#[cfg(feature = "tls")]
+mod tls_sentinel;
 mod unready_server;

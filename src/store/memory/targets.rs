@@ -28,7 +28,7 @@ impl MemoryClient {
         answer.map_err(|unusable| failure(unusable, target.key))
     }
 
-    pub(super) fn decide_call(&self, call: &Call) -> Result<Answers> {
+    pub(crate) fn decide_call(&self, call: &Call) -> Result<Answers> {
         // Before the locks, so that they are not held meanwhile.
         let read = self.store.0.clock.now();
         self.store.0.sweep(read);

@@ -18,7 +18,7 @@ use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::script::{self, Args, Script};
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, TimeToLive};
+use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Task, TimeToLive};
 
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
@@ -76,12 +76,17 @@ impl RedisLimiter {
     async fn run(&self, script: &Script, args: &Args, repeat: Repeat) -> Result<Value> {
         let mut attempts = Attempts::new(self.store.deadline(), repeat);
         let all_keys = self.keys.in_order();
-        loop {
-            let sending = script.run(&self.store.connection, &all_keys, args, attempts.limits());
-            if let Some(answer) = attempts.step(&self.keys.name, sending).await? {
-                return Ok(answer);
+        let (name, deadline) = (&self.keys.name, attempts.deadline);
+        let call = async {
+            loop {
+                let limits = attempts.limits();
+                let sending = script.run(&self.store.connection, &all_keys, args, limits);
+                if let Some(answer) = attempts.step(name, sending).await? {
+                    return Ok(answer);
+                }
             }
-        }
+        };
+        self.store.guarded(name, deadline, call).await
     }
 
     /// `audited_rate` is the rate at which the live grants were summed lately; without one they are summed now.
@@ -115,12 +120,16 @@ impl RedisLimiter {
 
     async fn send(&self, command: &Cmd, repeat: Repeat) -> Result<Value> {
         let mut attempts = Attempts::new(self.store.deadline(), repeat);
-        loop {
-            let sending = self.store.connection.send(command, attempts.limits());
-            if let Some(answer) = attempts.step(&self.keys.name, sending).await? {
-                return Ok(answer);
+        let (name, deadline) = (&self.keys.name, attempts.deadline);
+        let call = async {
+            loop {
+                let sending = self.store.connection.send(command, attempts.limits());
+                if let Some(answer) = attempts.step(name, sending).await? {
+                    return Ok(answer);
+                }
             }
-        }
+        };
+        self.store.guarded(name, deadline, call).await
     }
 }
 
@@ -166,7 +175,11 @@ impl LimiterStore for RedisLimiter {
     }
 
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
-        self.acquire_call(call, deadline).await
+        let result = self.acquire_call(call, deadline).await;
+        if let Some(breaker) = self.store.connection.breaker(&self.keys.name) {
+            breaker.note(&result, deadline);
+        }
+        result
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
@@ -196,6 +209,10 @@ impl LimiterStore for RedisLimiter {
             }
             on_done();
         });
+    }
+
+    fn run_in_background(&self, task: Task) {
+        self.store.background().spawn(task);
     }
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {
@@ -255,34 +272,11 @@ impl LimiterStore for RedisLimiter {
         command
             .arg(&self.keys.name)
             .arg(&["rate", "interval", "type", "keepAliveTime"]);
-        let fields: [Option<String>; 4] =
-            read(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
-        let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
-            return Ok(None);
-        };
-        let bad_state = || Error::BadState {
-            name: self.keys.name.clone(),
-            source: None,
-        };
-        let number = |text: &str| {
-            let number: Option<u64> = text.parse().ok();
-            let number = number.filter(|number| *number <= LARGEST_RATE);
-            // As Redis writes it: `parse` alone reads `+5` and `05`.
-            let number = number.filter(|number| number.to_string() == text);
-            number.ok_or_else(bad_state)
-        };
-        let rate_type = match rate_type.as_str() {
-            "0" => RateType::Overall,
-            "1" => RateType::PerClient,
-            _ => return Err(bad_state()),
-        };
-        self.learn_type(rate_type);
-        Ok(Some(Rate::from_stored(
-            rate_type,
-            number(&rate)?,
-            number(&interval)?,
-            number(keep_alive.as_deref().unwrap_or("0"))?,
-        )))
+        let rate = read_config(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
+        if let Some(rate) = rate {
+            self.learn_type(rate.rate_type());
+        }
+        Ok(rate)
     }
 
     async fn exists(&self) -> Result<bool> {
@@ -336,4 +330,34 @@ impl LimiterStore for RedisLimiter {
             millis => TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64)),
         })
     }
+}
+
+/// The rate that the hash of a limiter holds, as the answer to HMGET of its four fields.
+pub(super) fn read_config(name: &str, answer: Value) -> Result<Option<Rate>> {
+    let fields: [Option<String>; 4] = read(name, answer)?;
+    let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
+        return Ok(None);
+    };
+    let bad_state = || Error::BadState {
+        name: name.to_owned(),
+        source: None,
+    };
+    let number = |text: &str| {
+        let number: Option<u64> = text.parse().ok();
+        let number = number.filter(|number| *number <= LARGEST_RATE);
+        // As Redis writes it: `parse` alone reads `+5` and `05`.
+        let number = number.filter(|number| number.to_string() == text);
+        number.ok_or_else(bad_state)
+    };
+    let rate_type = match rate_type.as_str() {
+        "0" => RateType::Overall,
+        "1" => RateType::PerClient,
+        _ => return Err(bad_state()),
+    };
+    Ok(Some(Rate::from_stored(
+        rate_type,
+        number(&rate)?,
+        number(&interval)?,
+        number(keep_alive.as_deref().unwrap_or("0"))?,
+    )))
 }

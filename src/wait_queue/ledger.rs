@@ -1,12 +1,12 @@
-//! One limiter as the store keeps it: a grant is a member, found by its id as long as something of it is in use.
+//! One limiter as a store keeps it, for tests: a grant is a member, found by its id as long as something of it is in use.
 
 use crate::decision::Grant;
 use crate::model::Answer;
 use crate::store::AcquireCall;
 
-const RATE: i64 = 6;
+pub(super) const RATE: i64 = 6;
 
-pub(super) struct Store {
+pub(super) struct Ledger {
     window: i64,
     members: Vec<Member>,
 }
@@ -19,7 +19,7 @@ struct Member {
     is_anothers: bool,
 }
 
-impl Store {
+impl Ledger {
     pub(super) fn new(window: i64) -> Self {
         Self {
             window,
@@ -112,6 +112,10 @@ impl Store {
 
     pub(super) fn take_back_all_of_others(&mut self) {
         self.members.retain(|member| !member.is_anothers);
+    }
+
+    pub(super) fn take_back_own(&mut self) {
+        self.members.retain(|member| member.is_anothers);
     }
 
     /// Each grant of this process: its id, its score, and how much it was.
