@@ -223,7 +223,8 @@ impl Model for SlidingLog {
         }
         known.sort_unstable_by_key(|&(newer, score)| (newer, Reverse(score)));
         known.dedup_by_key(|&mut (newer, _)| newer);
-        known.push((used - 1, known.last()?.1));
+        // All others are not ahead, whatever is known of those before them.
+        known.push((used - 1, known.last()?.1.min(at.now)));
         let mut requests = Requests::default();
         let mut counted = 0;
         for (newer, score) in known {
