@@ -1,10 +1,12 @@
 //! What requests that share calls get, step by step, over a store that takes its time.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, yield_now};
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 
 use super::*;
 
@@ -14,17 +16,24 @@ const CAPACITY: usize = 3;
 /// A store that answers each request with its cost.
 struct Echo {
     takes: Duration,
+    /// Nothing is sent before.
+    is_reachable: watch::Sender<bool>,
     made: Mutex<Vec<Vec<u32>>>,
     abandoned: Mutex<Vec<Vec<u32>>>,
     overdue: Mutex<Vec<(Vec<u32>, Instant)>>,
     unclaimed: Mutex<Vec<u32>>,
 }
 
+struct EchoCall {
+    costs: Vec<u32>,
+    is_sent: AtomicBool,
+}
+
 impl Calls for Echo {
     type Key = ();
     type Request = u32;
     type Answer = u32;
-    type Call = Arc<Vec<u32>>;
+    type Call = Arc<EchoCall>;
 
     const CAPACITY: usize = CAPACITY;
     const IS_REPEATABLE: bool = true;
@@ -37,31 +46,46 @@ impl Calls for Echo {
         Instant::now() + TIMEOUT
     }
 
-    fn call<'a>(&self, requests: impl Iterator<Item = &'a u32> + Clone) -> Arc<Vec<u32>> {
-        let call = Arc::new(requests.copied().collect::<Vec<_>>());
-        self.made.lock().unwrap().push(call.to_vec());
-        call
+    fn call<'a>(&self, requests: impl Iterator<Item = &'a u32> + Clone) -> Arc<EchoCall> {
+        let costs = requests.copied().collect::<Vec<_>>();
+        self.made.lock().unwrap().push(costs.clone());
+        let is_sent = AtomicBool::new(false);
+        Arc::new(EchoCall { costs, is_sent })
     }
 
     fn run(
         &self,
-        call: Arc<Vec<u32>>,
+        call: Arc<EchoCall>,
         deadline: Instant,
     ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static {
         let takes = self.takes;
+        let mut is_reachable = self.is_reachable.subscribe();
         async move {
-            let answered = timeout_at(deadline, sleep(takes)).await;
-            answered.map_err(|_| Error::Indeterminate { source: None })?;
-            Ok(call.iter().copied().map(Ok).collect())
+            let sending = async {
+                is_reachable
+                    .wait_for(|is_reachable| *is_reachable)
+                    .await
+                    .unwrap();
+                call.is_sent.store(true, Ordering::Relaxed);
+                sleep(takes).await;
+            };
+            let answered = timeout_at(deadline, sending).await;
+            answered.map_err(|_| unanswered::<Self>(&call))?;
+            Ok(call.costs.iter().copied().map(Ok).collect())
         }
     }
 
-    fn abandon(&self, call: &Arc<Vec<u32>>) {
-        self.abandoned.lock().unwrap().push(call.to_vec());
+    fn may_have_run(call: &Arc<EchoCall>) -> bool {
+        call.is_sent.load(Ordering::Relaxed)
     }
 
-    fn abandon_overdue(&self, call: &Arc<Vec<u32>>, deadline: Instant) {
-        self.overdue.lock().unwrap().push((call.to_vec(), deadline));
+    fn abandon(&self, call: &Arc<EchoCall>) {
+        self.abandoned.lock().unwrap().push(call.costs.clone());
+    }
+
+    fn abandon_overdue(&self, call: &Arc<EchoCall>, deadline: Instant) {
+        let overdue = (call.costs.clone(), deadline);
+        self.overdue.lock().unwrap().push(overdue);
     }
 
     fn unclaimed(&self, answers: Vec<u32>) {
@@ -77,6 +101,7 @@ impl Requests {
     fn taking(takes: Duration) -> Self {
         Self(Arc::new(Batcher::new(Echo {
             takes,
+            is_reachable: watch::Sender::new(true),
             made: Mutex::default(),
             abandoned: Mutex::default(),
             overdue: Mutex::default(),
@@ -279,6 +304,35 @@ fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_gives_up_before_its_call_is_sent_was_not_sent() {
+    // The first and the second are calls of their own; the next three share one, and each has a deadline of its own.
+    let arrivals = [0, 0, 300, 600, 900];
+    for (reachable_at, not_sent) in [(5_000, 5), (1_400, 3), (1_000, 2)] {
+        let requests = Requests::taking(FOREVER);
+        requests.0.calls.is_reachable.send_replace(false);
+        let start = Instant::now();
+        let asking = arrivals.map(|at| {
+            let batcher = Arc::clone(&requests.0);
+            tokio::spawn(async move {
+                sleep_until(start + Duration::from_millis(at)).await;
+                batcher.ask((), at as u32).await
+            })
+        });
+        sleep_until(start + Duration::from_millis(reachable_at + 1)).await;
+        requests.0.calls.is_reachable.send_replace(true);
+        for (place, asking) in asking.into_iter().enumerate() {
+            let was_sent = match asking.await.unwrap().unwrap_err() {
+                Error::Indeterminate { .. } => true,
+                Error::StoreUnavailable { .. } => false,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(was_sent, place >= not_sent, "{place} at {reachable_at}");
+        }
+        requests.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_request_of_a_call_has_its_own_deadline_and_one_never_sent_says_so() {
     let requests = Requests::taking(FOREVER);
     let start = Instant::now();
@@ -293,7 +347,7 @@ async fn each_request_of_a_call_has_its_own_deadline_and_one_never_sent_says_so(
         (700, 6),
         (700, 7),
     ] {
-        tokio::time::sleep_until(start + Duration::from_millis(at)).await;
+        sleep_until(start + Duration::from_millis(at)).await;
         let batcher = Arc::clone(&requests.0);
         asked.push(tokio::spawn(async move {
             let asked_at = Instant::now();

@@ -1,7 +1,9 @@
 //! One call of the other limiters: as keys and arguments, sent, its answer typed.
 
+use redis::Value;
 use tokio::time::Instant;
 
+use super::failure::Failure;
 use super::retry::{Attempts, Repeat};
 use super::{RedisStore, read};
 use crate::error::{Error, Result};
@@ -36,10 +38,19 @@ impl RedisStore {
         let keys = call.limiters.iter().flat_map(|target| target.all_keys());
         let keys: Vec<String> = keys.collect();
         loop {
+            if let Err(failure) = self.connection.ready(name, attempts.deadline).await {
+                attempts.after::<Value>(name, Err(failure)).await?;
+                continue;
+            }
             let deadline = self.server_deadline(name, &mut attempts).await?;
             let args = args(call, self.clock.now(), Some(deadline));
-            let sending = script.run(&self.connection, &keys, &args, attempts.limits());
-            let Some(answer) = attempts.step(name, sending).await? else {
+            let limits = attempts.limits().at_once();
+            call.note_sent(true);
+            let result = script.run(&self.connection, &keys, &args, limits).await;
+            if let Err(Failure::NotSent(_) | Failure::NotRun(_)) = result {
+                call.note_sent(false);
+            }
+            let Some(answer) = attempts.after(name, result).await? else {
                 continue;
             };
             let numbers: Vec<i64> = read(name, answer)?;
