@@ -9,7 +9,7 @@
 //! than before, or whose runtime has shut down, is made again on the runtime that polls it.
 //!
 //! **Time.** Each request has its own deadline, which counts from its arrival. One that is still pending then was never
-//! sent; one that is in flight may have been executed.
+//! sent; one that is in flight may have been executed where [`Calls::may_have_run`] says so of its call.
 //!
 //! **Cancellation.** A request dropped while it is pending is skipped. One dropped in flight leaves its answer to
 //! [`Calls::unclaimed`]; where nobody waits for a call any more, [`Calls::abandon`] learns of it at once, because the
@@ -77,11 +77,13 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
         deadline: Instant,
     ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static;
 
+    /// Whether the call may have been executed, or may still be.
+    fn may_have_run(call: &Self::Call) -> bool;
+
     /// Nobody waits for this call any more, and its runtime may never read the answer.
     fn abandon(&self, call: &Self::Call);
 
-    /// Some no longer wait for this call, and others do: it is abandoned where its answer is not read by `deadline`. The
-    /// others are told [`Error::Indeterminate`] then.
+    /// Some no longer wait for this call, and others do: it is abandoned where its answer is not read by `deadline`.
     fn abandon_overdue(&self, call: &Self::Call, deadline: Instant);
 
     /// These answers of one call had no recipient.
@@ -186,12 +188,25 @@ enum Entered<C: Calls> {
 
 impl<C: Calls> Entered<C> {
     /// `None` where the request is to be made again.
-    async fn answer(self) -> Option<Result<C::Answer>> {
+    async fn answer(&mut self) -> Option<Result<C::Answer>> {
         match self {
             Self::Direct(direct) => direct.await,
             Self::Pending(ticket) => ticket.await,
         }
     }
+
+    /// Whether the request may have been executed.
+    fn may_have_run(&self) -> bool {
+        match self {
+            Self::Direct(direct) => direct.may_have_run(),
+            Self::Pending(ticket) => ticket.may_have_run(),
+        }
+    }
+}
+
+/// Why a request that this call carries has no answer.
+fn unanswered<C: Calls>(call: &C::Call) -> Error {
+    Error::unanswered(C::may_have_run(call))
 }
 
 impl<C: Calls> Batcher<C> {
@@ -209,20 +224,21 @@ impl<C: Calls> Batcher<C> {
         request: C::Request,
     ) -> Result<C::Answer> {
         let deadline = self.calls.deadline();
-        let first = self.enter(&key, &request, deadline)?.answer().await;
-        if let Some(answer) = first {
+        let mut entered = self.enter(&key, &request, deadline)?;
+        if let Some(answer) = entered.answer().await {
             return answer;
         }
+        let mut may_have_run = entered.may_have_run();
+        drop(entered);
         // Those before it in the flight it joins now may have later deadlines than its own.
         while Instant::now() < deadline {
-            let again = self.enter(&key, &request, deadline)?;
-            match timeout_at(deadline, again.answer()).await {
-                Ok(Some(answer)) => return answer,
-                Ok(None) => {}
-                Err(_elapsed) => break,
+            let mut again = self.enter(&key, &request, deadline)?;
+            if let Ok(Some(answer)) = timeout_at(deadline, again.answer()).await {
+                return answer;
             }
+            may_have_run |= again.may_have_run();
         }
-        Err(Error::Indeterminate { source: None })
+        Err(Error::unanswered(may_have_run))
     }
 
     /// Makes the caller's own call, where there is no other on its key, or enqueues the request.
@@ -293,13 +309,28 @@ impl<C: Calls> Batcher<C> {
     }
 }
 
+impl<C: Calls> InFlight<C> {
+    fn carries(&self, number: u64) -> bool {
+        (self.first_number..self.end_number).contains(&number)
+    }
+}
+
 impl<C: Calls> Flight<C> {
+    /// Whether a request without an answer may have been executed.
+    fn may_have_run(&self, number: u64) -> bool {
+        if let Some(in_flight) = self.in_flight.as_ref().filter(|it| it.carries(number)) {
+            return C::may_have_run(&in_flight.call);
+        }
+        let first_pending = self.pending.front();
+        first_pending.is_none_or(|first| number < first.number)
+    }
+
     /// Notes that a request has no caller any more.
     fn leave(&mut self, number: u64) -> Left<C> {
         let Some(in_flight) = &mut self.in_flight else {
             return Left::Nothing;
         };
-        if !(in_flight.first_number..in_flight.end_number).contains(&number) {
+        if !in_flight.carries(number) {
             return Left::Nothing;
         }
         in_flight.live -= 1;
@@ -329,7 +360,17 @@ impl<C: Calls> Future for Ticket<C> {
         if let Poll::Ready(answer) = Pin::new(&mut self.receiver).poll(context) {
             return Poll::Ready(answer.ok());
         }
-        self.home.poll(C::IS_REPEATABLE, context)
+        let moved = self.home.poll(C::IS_REPEATABLE, context);
+        moved.map(|moved| moved.answer(|| self.may_have_run()))
+    }
+}
+
+impl<C: Calls> Ticket<C> {
+    fn may_have_run(&self) -> bool {
+        let flights = self.batcher.flights();
+        let flight = flights.get(&self.flight_key);
+        // Its call has ended or is lost where nobody knows of it any more.
+        flight.is_none_or(|flight| flight.may_have_run(self.number))
     }
 }
 

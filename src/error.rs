@@ -123,6 +123,15 @@ impl Error {
         )
     }
 
+    /// Why a request of a call has no answer when its time is up.
+    pub(crate) fn unanswered(may_have_run: bool) -> Self {
+        if may_have_run {
+            Self::Indeterminate { source: None }
+        } else {
+            Self::not_sent()
+        }
+    }
+
     /// The time of a request was up before it could be sent.
     pub(crate) fn not_sent() -> Self {
         let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);

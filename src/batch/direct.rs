@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::same_runtime::Home;
-use super::{Answers, Batcher, Calls, FlightKey};
+use super::{Answers, Batcher, Calls, FlightKey, unanswered};
 use crate::error::{Error, Result};
 
 pub(super) struct DirectCall<C: Calls> {
@@ -59,12 +59,17 @@ impl<C: Calls> DirectCall<C> {
                 // Where the caller is gone, so is the receiver; the call is of a kind that has nothing to give back.
                 let _ = answer.send(running.await);
             });
-            let indeterminate = Err(Error::Indeterminate { source: None });
-            self.running = Some(Box::pin(
-                async move { receiver.await.unwrap_or(indeterminate) },
-            ));
+            let call = self.call.clone();
+            self.running = Some(Box::pin(async move {
+                let answer = receiver.await;
+                answer.unwrap_or_else(|_| Err(unanswered::<C>(&call)))
+            }));
             self.is_spawned = true;
         }
+    }
+
+    pub(super) fn may_have_run(&self) -> bool {
+        C::may_have_run(&self.call)
     }
 
     fn end(&self) {
@@ -96,7 +101,8 @@ impl<C: Calls> Future for DirectCall<C> {
             });
             return Poll::Ready(Some(answer));
         }
-        self.home.poll(C::IS_REPEATABLE, context)
+        let moved = self.home.poll(C::IS_REPEATABLE, context);
+        moved.map(|moved| moved.answer(|| self.may_have_run()))
     }
 }
 

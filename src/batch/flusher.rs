@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{Answers, Batcher, Calls, Entry, Flight, FlightKey, InFlight};
+use super::{Answers, Batcher, Calls, Entry, Flight, FlightKey, InFlight, unanswered};
 use crate::error::{Error, Result};
 
 /// Makes calls as long as requests are pending. Where its runtime shuts down, dropping it lets the callers make their
@@ -107,7 +107,7 @@ impl<C: Calls> Flusher<C> {
         while let Some(entry) = batch.entries.get_mut(batch.expired)
             && entry.deadline <= now
         {
-            entry.answer(Err(Error::Indeterminate { source: None }));
+            entry.answer(Err(unanswered::<C>(&batch.call)));
             batch.expired += 1;
         }
     }
@@ -181,7 +181,7 @@ impl<C: Calls> Drop for Batch<C> {
             return; // whose request is dropped makes it again
         }
         for entry in &mut self.entries {
-            entry.answer(Err(Error::Indeterminate { source: None }));
+            entry.answer(Err(unanswered::<C>(&self.call)));
         }
     }
 }

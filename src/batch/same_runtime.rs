@@ -37,6 +37,25 @@ impl<F: Future + Unpin> Future for SameRuntime<F> {
     }
 }
 
+/// What a request comes to on another runtime than its own.
+pub(super) enum Moved {
+    /// It is to be made again.
+    AskAgain,
+    TimeIsUp,
+    NoRuntime,
+}
+
+impl Moved {
+    /// `None` where the request is to be made again.
+    pub(super) fn answer<T>(self, may_have_run: impl FnOnce() -> bool) -> Option<Result<T>> {
+        match self {
+            Self::AskAgain => None,
+            Self::TimeIsUp => Some(Err(Error::unanswered(may_have_run()))),
+            Self::NoRuntime => Some(Err(Error::NoRuntime)),
+        }
+    }
+}
+
 /// The runtime that a request was made on, and what becomes of the request where another one polls it.
 pub(super) struct Home {
     runtime: Handle,
@@ -62,34 +81,30 @@ impl Home {
         is_current(self.runtime.id())
     }
 
-    /// What a request resolves to that has no answer yet: `None` where it is to be made again on this runtime.
-    pub(super) fn poll<T>(
-        &mut self,
-        is_repeatable: bool,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<T>>> {
+    /// What a request comes to that has no answer yet.
+    pub(super) fn poll(&mut self, is_repeatable: bool, context: &mut Context<'_>) -> Poll<Moved> {
         if self.is_current() {
             return Poll::Pending;
         }
         if is_repeatable {
-            return Poll::Ready(None);
+            return Poll::Ready(Moved::AskAgain);
         }
         loop {
             let timer = match &mut self.timer {
                 Some(timer) => timer,
                 None if Handle::try_current().is_err() => {
-                    return Poll::Ready(Some(Err(Error::NoRuntime)));
+                    return Poll::Ready(Moved::NoRuntime);
                 }
                 None => {
-                    let timer = SameRuntime::new(Box::pin(sleep_until(self.deadline)));
-                    self.timer.insert(timer?)
+                    let Ok(timer) = SameRuntime::new(Box::pin(sleep_until(self.deadline))) else {
+                        return Poll::Ready(Moved::NoRuntime);
+                    };
+                    self.timer.insert(timer)
                 }
             };
             match Pin::new(timer).poll(context) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(())) => {
-                    return Poll::Ready(Some(Err(Error::Indeterminate { source: None })));
-                }
+                Poll::Ready(Some(())) => return Poll::Ready(Moved::TimeIsUp),
                 // Yet another runtime.
                 Poll::Ready(None) => self.timer = None,
             }

@@ -1,122 +1,14 @@
 //! What requests that share calls get, step by step, over a store that takes its time.
 
-use std::sync::Mutex;
+mod echo;
+mod shutdown;
+
 use std::time::Duration;
 
-use tokio::task::{JoinHandle, yield_now};
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 
 use super::*;
-
-const TIMEOUT: Duration = Duration::from_secs(1);
-const CAPACITY: usize = 3;
-
-/// A store that answers each request with its cost.
-struct Echo {
-    takes: Duration,
-    made: Mutex<Vec<Vec<u32>>>,
-    abandoned: Mutex<Vec<Vec<u32>>>,
-    overdue: Mutex<Vec<(Vec<u32>, Instant)>>,
-    unclaimed: Mutex<Vec<u32>>,
-}
-
-impl Calls for Echo {
-    type Key = ();
-    type Request = u32;
-    type Answer = u32;
-    type Call = Arc<Vec<u32>>;
-
-    const CAPACITY: usize = CAPACITY;
-    const IS_REPEATABLE: bool = true;
-
-    fn cost(request: &u32) -> u32 {
-        *request
-    }
-
-    fn deadline(&self) -> Instant {
-        Instant::now() + TIMEOUT
-    }
-
-    fn call<'a>(&self, requests: impl Iterator<Item = &'a u32> + Clone) -> Arc<Vec<u32>> {
-        let call = Arc::new(requests.copied().collect::<Vec<_>>());
-        self.made.lock().unwrap().push(call.to_vec());
-        call
-    }
-
-    fn run(
-        &self,
-        call: Arc<Vec<u32>>,
-        deadline: Instant,
-    ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static {
-        let takes = self.takes;
-        async move {
-            let answered = timeout_at(deadline, sleep(takes)).await;
-            answered.map_err(|_| Error::Indeterminate { source: None })?;
-            Ok(call.iter().copied().map(Ok).collect())
-        }
-    }
-
-    fn abandon(&self, call: &Arc<Vec<u32>>) {
-        self.abandoned.lock().unwrap().push(call.to_vec());
-    }
-
-    fn abandon_overdue(&self, call: &Arc<Vec<u32>>, deadline: Instant) {
-        self.overdue.lock().unwrap().push((call.to_vec(), deadline));
-    }
-
-    fn unclaimed(&self, answers: Vec<u32>) {
-        self.unclaimed.lock().unwrap().extend(answers);
-    }
-}
-
-type Asking = JoinHandle<Result<u32>>;
-
-struct Requests(Arc<Batcher<Echo>>);
-
-impl Requests {
-    fn taking(takes: Duration) -> Self {
-        Self(Arc::new(Batcher::new(Echo {
-            takes,
-            made: Mutex::default(),
-            abandoned: Mutex::default(),
-            overdue: Mutex::default(),
-            unclaimed: Mutex::default(),
-        })))
-    }
-
-    /// Makes a request, which is direct, in flight or pending when this returns.
-    async fn ask(&self, cost: u32) -> Asking {
-        let batcher = Arc::clone(&self.0);
-        let asking = tokio::spawn(async move { batcher.ask((), cost).await });
-        settle().await;
-        asking
-    }
-
-    fn made(&self) -> Vec<Vec<u32>> {
-        self.0.calls.made.lock().unwrap().clone()
-    }
-
-    fn abandoned(&self) -> Vec<Vec<u32>> {
-        self.0.calls.abandoned.lock().unwrap().clone()
-    }
-
-    fn unclaimed(&self) -> Vec<u32> {
-        self.0.calls.unclaimed.lock().unwrap().clone()
-    }
-
-    /// Waits until all is done, and asserts that nothing is left of it.
-    async fn end(&self) {
-        sleep(10 * TIMEOUT).await;
-        assert!(self.0.flights().is_empty());
-    }
-}
-
-/// Lets the tasks that can go on do so; the clock stands still.
-async fn settle() {
-    for _ in 0..5 {
-        yield_now().await;
-    }
-}
+use echo::{Asking, Requests, TIMEOUT, settle};
 
 async fn drop_request(asking: Asking) {
     asking.abort();
@@ -274,8 +166,37 @@ async fn an_answer_that_was_delivered_and_not_received_is_unclaimed() {
     requests.end().await;
 }
 
-fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(std::task::Waker::noop()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_gives_up_before_its_call_is_sent_was_not_sent() {
+    // The first and the second are calls of their own; the next three share one, and each has a deadline of its own.
+    let arrivals = [0, 0, 300, 600, 900];
+    for (reachable_at, not_sent) in [(5_000, 5), (1_400, 3), (1_000, 2)] {
+        let requests = Requests::taking(FOREVER);
+        requests.0.calls.is_reachable.send_replace(false);
+        let start = Instant::now();
+        let asking = arrivals.map(|at| {
+            let batcher = Arc::clone(&requests.0);
+            tokio::spawn(async move {
+                sleep_until(start + Duration::from_millis(at)).await;
+                batcher.ask((), at as u32).await
+            })
+        });
+        sleep_until(start + Duration::from_millis(reachable_at + 1)).await;
+        requests.0.calls.is_reachable.send_replace(true);
+        for (place, asking) in asking.into_iter().enumerate() {
+            let was_sent = match asking.await.unwrap().unwrap_err() {
+                Error::Indeterminate { .. } => true,
+                Error::StoreUnavailable { .. } => false,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(was_sent, place >= not_sent, "{place} at {reachable_at}");
+        }
+        requests.end().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +214,7 @@ async fn each_request_of_a_call_has_its_own_deadline_and_one_never_sent_says_so(
         (700, 6),
         (700, 7),
     ] {
-        tokio::time::sleep_until(start + Duration::from_millis(at)).await;
+        sleep_until(start + Duration::from_millis(at)).await;
         let batcher = Arc::clone(&requests.0);
         asked.push(tokio::spawn(async move {
             let asked_at = Instant::now();

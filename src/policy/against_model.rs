@@ -207,11 +207,9 @@ impl Stage {
         self.calls += 1;
         let mut random: Random = [0xa5; 16];
         random[..8].copy_from_slice(&self.calls.to_be_bytes());
-        let call = Call {
-            random,
-            limiters: sides.iter().map(|side| side.target.clone()).collect(),
-            costs: costs.to_vec(),
-        };
+        let limiters = sides.iter().map(|side| side.target.clone()).collect();
+        let mut call = Call::new(limiters, costs.to_vec());
+        call.random = random;
         let at = At {
             now: self.now,
             server: 0,

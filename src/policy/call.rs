@@ -2,6 +2,7 @@
 //! same steps as `lua/limiters/one_target.lua` and `joint.lua`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::decision::{Decision, DecisionSource, Grant, Origin};
@@ -13,13 +14,14 @@ use crate::permit::{Random, new_random};
 use super::algorithm::{AnyModel, Asked, State, Unusable};
 
 /// One call to a store.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Call {
     /// Names the call, however often it is sent.
     pub(crate) random: Random,
     pub(crate) limiters: Vec<Target>,
     /// For each request its cost at each limiter.
     pub(crate) costs: Vec<u32>,
+    may_have_run: AtomicBool,
 }
 
 /// A limiter and whom it limits.
@@ -84,7 +86,17 @@ impl Call {
             random: new_random(),
             limiters,
             costs,
+            may_have_run: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that the call is about to be sent, or that what was sent did not run.
+    pub(crate) fn note_sent(&self, may_have_run: bool) {
+        self.may_have_run.store(may_have_run, Ordering::Relaxed);
+    }
+
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.may_have_run.load(Ordering::Relaxed)
     }
 }
 

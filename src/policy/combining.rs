@@ -78,6 +78,10 @@ impl Calls for TargetCalls {
         }
     }
 
+    fn may_have_run(call: &Arc<Call>) -> bool {
+        call.may_have_run()
+    }
+
     fn abandon(&self, _call: &Arc<Call>) {}
 
     fn abandon_overdue(&self, _call: &Arc<Call>, _deadline: Instant) {}

@@ -83,7 +83,7 @@ impl AcquireCall {
     pub(crate) fn note_attempt(&self, attempt: Attempt) -> Result<Option<Attempt>> {
         let mut attempts = self.attempts();
         if self.is_claimed.load(Ordering::Relaxed) {
-            return Err(Error::Indeterminate { source: None });
+            return Err(Error::unanswered(!attempts.is_empty()));
         }
         let before = attempts.iter().copied().reduce(Attempt::and);
         attempts.push(attempt);
@@ -101,6 +101,11 @@ impl AcquireCall {
     /// All attempts that may have been executed, or may still be.
     pub(crate) fn attempts_made(&self) -> Option<Attempt> {
         self.attempts().iter().copied().reduce(Attempt::and)
+    }
+
+    /// Whether an attempt may have been executed, or may still be.
+    pub(crate) fn may_have_run(&self) -> bool {
+        !self.attempts().is_empty()
     }
 
     fn attempts(&self) -> MutexGuard<'_, SmallVec<[Attempt; 1]>> {
@@ -166,7 +171,21 @@ mod tests {
         let call = AcquireCall::new(Requests::one(1));
         call.note_attempt(attempt(10, 3)).unwrap();
         assert!(call.claim());
-        assert!(call.note_attempt(attempt(20, 5)).is_err());
+        let refused = call.note_attempt(attempt(20, 5));
+        assert!(matches!(refused, Err(Error::Indeterminate { .. })));
         assert_eq!(call.attempts_made(), Some(attempt(10, 3)));
+    }
+
+    #[test]
+    fn a_call_may_have_run_once_an_attempt_is_noted_unless_that_did_nothing() {
+        let call = AcquireCall::new(Requests::one(1));
+        assert!(!call.may_have_run());
+        call.note_attempt(attempt(10, 3)).unwrap();
+        assert!(call.may_have_run());
+        call.forget_attempt(attempt(10, 3));
+        assert!(!call.may_have_run());
+        assert!(call.claim());
+        let refused = call.note_attempt(attempt(20, 5));
+        assert!(matches!(refused, Err(Error::StoreUnavailable { .. })));
     }
 }

@@ -1,6 +1,7 @@
 //! The handover points between threads, in many interleavings of the code as it is: whoever can be served is, and in
 //! order; who left keeps nothing; nobody sleeps on. Time stands still, so that only notifications lead on.
 
+mod composing;
 mod ledger_store;
 
 use std::pin::Pin;

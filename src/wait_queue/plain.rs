@@ -75,6 +75,10 @@ impl Calls for Plain {
         }
     }
 
+    fn may_have_run(call: &Arc<AcquireCall>) -> bool {
+        call.may_have_run()
+    }
+
     fn abandon(&self, call: &Arc<AcquireCall>) {
         self.line.reclaim(Arc::clone(call));
     }

@@ -4,6 +4,9 @@
 //! follows others carries the last of their deadlines. It looks for what they were granted, and decides only where there
 //! is nothing and none of them can arrive any more: so however often a call is sent, and in whatever order its attempts
 //! arrive, at most one of them takes permits.
+//!
+//! An attempt is noted in its call when it can be sent, and not while it waits for a connection. So whoever gives up on
+//! the call learns from it whether it may have run.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -62,6 +65,12 @@ impl RedisLimiter {
         // Where a search for what was granted goes on.
         let mut look_from = None;
         loop {
+            if let Err(failure) = store.connection.ready(name, deadline).await {
+                // Another runtime may have made an attempt meanwhile.
+                attempts.sent_before |= acquire.may_have_run();
+                attempts.after::<Sent>(name, Err(failure)).await?;
+                continue;
+            }
             let server_now = store.server_now(name, &mut attempts).await?;
             let time = attempt_time(store.response_timeout, too_long);
             let time = time.min(attempts.remaining());
@@ -166,10 +175,7 @@ impl RedisLimiter {
         ends: Instant,
     ) -> Result<Sent, Failure> {
         let keys = self.keys.of_acquire(rate_type, call.set_up.is_some());
-        let limits = Limits {
-            deadline: ends,
-            repeat: Repeat::Safe,
-        };
+        let limits = Limits::new(ends, Repeat::Safe).at_once();
         let sending = script::ACQUIRE.run(&self.store.connection, &keys, args, limits);
         let answer = sending.await?;
         Ok(Sent { answer, now })

@@ -189,7 +189,7 @@ async fn of_a_call_that_was_never_sent_nothing_is_given_back() {
     // It is not sent any more either: its caller is gone, and nobody would look for what it takes.
     let result = on_server.acquire(&call).await;
     assert!(
-        matches!(result, Err(Error::Indeterminate { .. })),
+        matches!(result, Err(Error::StoreUnavailable { .. })),
         "{result:?}"
     );
     // Nor where the limiter is gone.

@@ -30,6 +30,7 @@ use std::time::Duration;
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Value, from_redis_value};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::retry::Limits;
@@ -187,6 +188,23 @@ impl Connection {
     pub(crate) async fn send(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
         self.send_with(command, limits, Patience::UntilDeadline)
             .await
+    }
+
+    /// Waits until a command on a key can be sent, as far as is known.
+    pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<(), Failure> {
+        match &self.0 {
+            Route::Server {
+                links,
+                resolver,
+                settings,
+            } => {
+                let link =
+                    links.current(|| Link::start(Arc::clone(resolver), Arc::clone(settings)))?;
+                link.ready(deadline, Patience::UntilDeadline).await
+            }
+            Route::Cluster(cluster) => cluster.ready(key, deadline).await,
+            Route::Given { .. } => Ok(()),
+        }
     }
 
     /// The breaker in front of the server that a key is on; `None` where no server is known, or outside a runtime.

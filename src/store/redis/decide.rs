@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::RedisStore;
+use super::failure::Failure;
 use super::retry::{Attempts, Repeat};
 use crate::error::{Error, Result};
 use crate::policy::algorithm::AnyModel;
@@ -26,10 +27,19 @@ impl RedisStore {
         let keys = call.limiters.iter().flat_map(|target| target.all_keys());
         let keys: Vec<String> = keys.collect();
         loop {
+            if let Err(failure) = self.connection.ready(name, attempts.deadline).await {
+                attempts.after::<Value>(name, Err(failure)).await?;
+                continue;
+            }
             let deadline = self.server_deadline(name, &mut attempts).await?;
             let (script, args) = script_and_args(call, self.clock.now(), Some(deadline));
-            let sending = script.run(&self.connection, &keys, &args, attempts.limits());
-            let Some(reply) = attempts.step(name, sending).await? else {
+            let limits = attempts.limits().at_once();
+            call.note_sent(true);
+            let result = script.run(&self.connection, &keys, &args, limits).await;
+            if let Err(Failure::NotSent(_) | Failure::NotRun(_)) = result {
+                call.note_sent(false);
+            }
+            let Some(reply) = attempts.after(name, result).await? else {
                 continue;
             };
             let reply = read_reply(call, &reply).ok_or_else(|| Error::BadState {

@@ -214,10 +214,7 @@ impl Sender {
         };
         let now = self.clock.now();
         let (keys, args) = keys_and_args(&entries, server_deadline, now);
-        let limits = Limits {
-            deadline,
-            repeat: Repeat::Safe,
-        };
+        let limits = Limits::new(deadline, Repeat::Safe).at_once();
         let sending = script::ACQUIRE_EACH.run(&self.connection, &keys, &args, limits);
         match sending.await {
             Ok(Value::Array(answers)) if answers.len() == entries.len() => {

@@ -29,15 +29,30 @@ pub(crate) enum Repeat {
 pub(crate) struct Limits {
     pub(crate) deadline: Instant,
     pub(crate) repeat: Repeat,
+    /// Whether it waits for a connection. Else it is not sent where there is none.
+    pub(crate) waits_to_connect: bool,
 }
 
-#[cfg(test)]
 impl Limits {
-    pub(crate) fn for_test() -> Self {
+    pub(crate) fn new(deadline: Instant, repeat: Repeat) -> Self {
         Self {
-            deadline: Instant::now() + Duration::from_secs(60),
-            repeat: Repeat::Never,
+            deadline,
+            repeat,
+            waits_to_connect: true,
         }
+    }
+
+    /// Of an attempt that is noted as one that may have run: it is sent at once, or not at all.
+    pub(crate) fn at_once(self) -> Self {
+        Self {
+            waits_to_connect: false,
+            ..self
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test() -> Self {
+        Self::new(Instant::now() + Duration::from_secs(60), Repeat::Never)
     }
 }
 
@@ -65,10 +80,7 @@ impl Attempts {
     }
 
     pub(super) fn limits(&self) -> Limits {
-        Limits {
-            deadline: self.deadline,
-            repeat: self.repeat,
-        }
+        Limits::new(self.deadline, self.repeat)
     }
 
     /// One attempt, which keeps the deadline by itself: its answer, `None` for another attempt, or the error that ends

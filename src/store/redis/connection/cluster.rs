@@ -57,14 +57,30 @@ impl Cluster {
         }))
     }
 
+    /// Waits for a connection to the node that a key is on.
+    pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<(), Failure> {
+        let nodes = self.0.nodes.current(Nodes::default)?;
+        let node = self.node_for(&nodes, Some(slots::slot_of_key(key.as_bytes())))?;
+        let link = self.0.link(&nodes, &node);
+        let ready = link.ready(deadline, Patience::UntilRefused).await;
+        if ready.is_err() {
+            self.refresh_soon(&nodes);
+        }
+        ready
+    }
+
+    fn node_for(&self, nodes: &Arc<Nodes>, slot: Option<u16>) -> Result<Endpoint, Failure> {
+        self.0.node_for(slot).ok_or_else(|| {
+            self.refresh_soon(nodes);
+            let error = ServerErrorKind::ClusterDown.into();
+            Failure::NotRun((error, "no node serves the slot").into())
+        })
+    }
+
     pub(super) async fn send(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
         let nodes = self.0.nodes.current(Nodes::default)?;
-        let slot = slots::slot_of(command);
-        let Some(mut node) = self.0.node_for(slot) else {
-            self.refresh_soon(&nodes);
-            let error = ServerErrorKind::ClusterDown.into();
-            return Err(Failure::NotRun((error, "no node serves the slot").into()));
-        };
+        let mut node = self.node_for(&nodes, slots::slot_of(command))?;
+        let mut limits = limits;
         let mut asking = false;
         for _ in 0..REDIRECTIONS {
             let link = self.0.link(&nodes, &node);
@@ -84,7 +100,10 @@ impl Cluster {
                 self.refresh_soon(&nodes);
             }
             match redirection(error, &node) {
-                Some(target) => node = target,
+                Some(target) => {
+                    node = target;
+                    limits.waits_to_connect = true; // nobody has waited for this node
+                }
                 None => return Err(failure),
             }
         }
@@ -134,10 +153,7 @@ impl Cluster {
                 break;
             }
             let link = inner.link(&nodes, &node);
-            let limits = Limits {
-                deadline: deadline.min(Instant::now() + PATIENCE),
-                repeat: Repeat::Safe,
-            };
+            let limits = Limits::new(deadline.min(Instant::now() + PATIENCE), Repeat::Safe);
             let request = Request {
                 command: &slots,
                 asking: false,

@@ -81,6 +81,14 @@ impl Link {
         &self.breaker
     }
 
+    /// Waits until a command can be sent.
+    pub(super) async fn ready(&self, deadline: Instant, patience: Patience) -> Result<(), Failure> {
+        if self.usable().is_none() {
+            self.connected(deadline, patience).await?;
+        }
+        Ok(())
+    }
+
     /// Sends a command once there is a connection, and waits for its answer, until the deadline at most.
     pub(super) async fn send(
         &self,
@@ -90,13 +98,13 @@ impl Link {
     ) -> Result<Value, Failure> {
         let open = match self.usable() {
             Some(open) => open,
-            None => self.connected(limits.deadline, patience).await?,
+            None => self.replaced(limits, patience).await?,
         };
         if open.has_unread() {
             yield_now().await; // the runtime looks
             yield_now().await; // what it found is read
             if open.is_retired() {
-                let open = self.connected(limits.deadline, patience).await?;
+                let open = self.replaced(limits, patience).await?;
                 return open.call(request, limits, &self.round_trip).await;
             }
         }
@@ -112,6 +120,14 @@ impl Link {
             State::Open(open) if open.is_usable(&self.round_trip) => Some(Arc::clone(open)),
             _ => None,
         }
+    }
+
+    /// Waits for another connection where the command may do so.
+    async fn replaced(&self, limits: Limits, patience: Patience) -> Result<Arc<Open>, Failure> {
+        if !limits.waits_to_connect {
+            return Err(Failure::NotSent(closed()));
+        }
+        self.connected(limits.deadline, patience).await
     }
 
     /// Waits for a connection.

@@ -34,10 +34,8 @@ impl Wait {
 
     /// What an attempt to connect must keep to.
     pub(super) fn limits(&self) -> Limits {
-        Limits {
-            deadline: after(Instant::now(), self.response_timeout).min(self.until),
-            repeat: Repeat::Safe,
-        }
+        let deadline = after(Instant::now(), self.response_timeout).min(self.until);
+        Limits::new(deadline, Repeat::Safe)
     }
 
     /// Waits before the next attempt, or returns the error that ends the connecting.
