@@ -245,8 +245,10 @@ impl<C: Calls> Batcher<C> {
         let flight_key = (runtime.id(), key.clone());
         let mut flights = self.flights();
         let flight = flights.entry(flight_key.clone()).or_default();
-        let is_alone =
-            C::may_go_alone(request) && !flight.has_direct_call && flight.in_flight.is_none() && flight.pending.is_empty();
+        let is_alone = C::may_go_alone(request)
+            && !flight.has_direct_call
+            && flight.in_flight.is_none()
+            && flight.pending.is_empty();
         if is_alone {
             flight.has_direct_call = true;
             drop(flights);

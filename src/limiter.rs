@@ -674,9 +674,7 @@ impl RateLimiter {
         // A time beyond what the clock can count is as good as none.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let queue = self.asked_for(permits)?;
-        queue
-            .wait(permits, until, set_up, &self.options)
-            .await
+        queue.wait(permits, until, set_up, &self.options).await
     }
 
     /// Keeps the last denial while nobody has a handle on the limiter, where it is to be remembered.

@@ -17,12 +17,12 @@
 //! the next waiters it fits, at the moment of the answer, else back to the store, as does a grant that was delivered and
 //! not received. All that needs no caller's runtime.
 
+mod bounds;
 mod driver;
 #[cfg(test)]
 mod interleavings;
 #[cfg(test)]
 mod ledger;
-mod bounds;
 mod plain;
 mod remembered;
 mod sharing;
@@ -100,7 +100,11 @@ impl WaitQueue {
     pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
         let decided = match self.decide_now(permits, set_up) {
             Some(decided) => decided?,
-            None => return self.check_remembering(permits, set_up, Duration::ZERO).await,
+            None => {
+                return self
+                    .check_remembering(permits, set_up, Duration::ZERO)
+                    .await;
+            }
         };
         Ok(decided.decision)
     }

@@ -94,11 +94,7 @@ impl GuardedQueue {
     }
 
     /// Whether the permits are granted now.
-    pub(crate) async fn try_acquire(
-        &self,
-        permits: u32,
-        options: &HandleOptions,
-    ) -> Result<bool> {
+    pub(crate) async fn try_acquire(&self, permits: u32, options: &HandleOptions) -> Result<bool> {
         if let Some(is_granted) = self.store().try_acquire_now(permits) {
             return is_granted;
         }

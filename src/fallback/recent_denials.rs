@@ -54,7 +54,10 @@ impl RecentDenials {
 fn take_outdated(all: &mut VecDeque<Kept>, now: Instant) -> Vec<Kept> {
     let mut outdated = Vec::new();
     for _ in 0..all.len() {
-        if all.front().is_none_or(|kept| now.saturating_duration_since(kept.found_at) < kept.at_most) {
+        if all
+            .front()
+            .is_none_or(|kept| now.saturating_duration_since(kept.found_at) < kept.at_most)
+        {
             break;
         }
         let Some(mut kept) = all.pop_front() else {

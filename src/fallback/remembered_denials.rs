@@ -44,9 +44,17 @@ async fn a_denial_is_repeated_without_a_call_with_its_times_counted_down() {
     remote.take_calls();
     advance(ms(30)).await;
     let left = retry_after - ms(30);
-    assert_eq!(limiter.check(2).await.unwrap(), Decision::denied(left, 5, 0, left));
+    assert_eq!(
+        limiter.check(2).await.unwrap(),
+        Decision::denied(left, 5, 0, left)
+    );
     assert!(!limiter.try_acquire(5).await.unwrap());
-    assert!(!limiter.try_acquire_timeout(1, Duration::ZERO).await.unwrap());
+    assert!(
+        !limiter
+            .try_acquire_timeout(1, Duration::ZERO)
+            .await
+            .unwrap()
+    );
     assert!(!limiter.check(1).await.unwrap().is_by_failure_policy());
     assert_eq!(remote.take_calls(), 0);
 }
@@ -113,7 +121,10 @@ async fn what_this_client_gives_back_or_sets_counts_at_once_for_all_handles() {
         }
         if change == 4 || change == 5 {
             let missing = limiter.try_acquire(1).await;
-            assert!(matches!(missing, Err(Error::NotInitialized { .. })), "{change}");
+            assert!(
+                matches!(missing, Err(Error::NotInitialized { .. })),
+                "{change}"
+            );
         } else {
             assert!(limiter.try_acquire(1).await.unwrap(), "{change}");
         }

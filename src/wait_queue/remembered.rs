@@ -71,10 +71,8 @@ impl Line {
 
     /// Notes the answer to a call of plain requests.
     pub(super) fn note(&self, call: &AcquireCall, answer: &Answer, sent: (Instant, Epoch)) {
-        // One call's grants fit a u32.
-        let taken = call.requests.taken(answer) as u32;
         let (sent_at, epoch) = sent;
-        if let Some(told) = Told::by_answer(answer, taken, sent_at) {
+        if let Some(told) = Told::by_answer(answer, &call.requests, sent_at) {
             let mut state = self.state.lock();
             state.last_answer.note(told, call.set_up, epoch);
         }

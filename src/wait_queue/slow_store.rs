@@ -275,7 +275,12 @@ proptest! {
 async fn a_store_that_fails_is_told_to_all_who_wait_and_asked_again_by_the_next() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1, HOUR)).await;
-    assert!(queue.wait(queue.take_place(), 1, None, None, None).await.unwrap());
+    assert!(
+        queue
+            .wait(queue.take_place(), 1, None, None, None)
+            .await
+            .unwrap()
+    );
     let mut waiting = JoinSet::new();
     for _ in 0..10 {
         let queue = Arc::clone(&queue);
@@ -294,7 +299,12 @@ async fn a_store_that_fails_is_told_to_all_who_wait_and_asked_again_by_the_next(
 async fn a_line_that_nobody_waits_in_any_more_lets_the_queue_go() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1, HOUR)).await;
-    assert!(queue.wait(queue.take_place(), 1, None, None, None).await.unwrap());
+    assert!(
+        queue
+            .wait(queue.take_place(), 1, None, None, None)
+            .await
+            .unwrap()
+    );
     let waited = timeout(
         Duration::from_millis(100),
         queue.wait(queue.take_place(), 1, None, None, None),

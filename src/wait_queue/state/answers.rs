@@ -46,7 +46,7 @@ impl State {
                 is_reclaimed: false,
             };
         };
-        if let Some(told) = Told::by_answer(answer, taken, answered.sent_at) {
+        if let Some(told) = Told::by_answer(answer, &call.requests, answered.sent_at) {
             self.last_answer.note(told, call.set_up, in_flight.epoch);
         }
         self.held_up = None;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::super::LONGEST_WAIT;
 use crate::decision::Decision;
-use crate::model::{Answer, SetUp};
+use crate::model::{Answer, Requests, SetUp};
 
 /// The interval of a rate of so many permits, where that is known.
 pub(crate) type IntervalOf<'a> = dyn Fn(u64) -> Option<Duration> + Send + Sync + 'a;
@@ -40,16 +40,20 @@ pub(in crate::wait_queue) struct Told {
 }
 
 impl Told {
-    /// What an answer says that came now, to a call that `taken` permits were granted to.
+    /// What an answer to these requests says that came now.
     pub(in crate::wait_queue) fn by_answer(
         answer: &Answer,
-        taken: u32,
+        requests: &Requests,
         sent_at: Instant,
     ) -> Option<Self> {
-        let left = (answer.balance - i64::from(taken)).max(0);
-        let interval = answer.interval.map(|ms| Duration::from_millis(ms.unsigned_abs()));
-        // An answer to a retry may say what was granted, and not what is left.
-        (!answer.found).then(|| Self {
+        let left = (answer.balance - requests.taken(answer)).max(0);
+        let interval = answer
+            .interval
+            .map(|ms| Duration::from_millis(ms.unsigned_abs()));
+        // Where an earlier attempt was granted, it says how much, and not what is left. Where all requests exceed the rate,
+        // it does not say what is left either.
+        let is_told = !answer.found && requests.any_fits(answer.rate);
+        is_told.then(|| Self {
             sent_at,
             received_at: Instant::now(),
             left: left.unsigned_abs(),
@@ -140,7 +144,11 @@ impl LastAnswer {
             self.set_up = set_up;
             self.forget();
         }
-        if is_current && self.told.is_none_or(|before| before.sent_at <= told.sent_at) {
+        if is_current
+            && self
+                .told
+                .is_none_or(|before| before.sent_at <= told.sent_at)
+        {
             self.told = Some(told);
         }
     }
@@ -177,7 +185,8 @@ impl LastAnswer {
         let told = self.told.as_ref()?;
         let is_as_set_up = request.set_up.is_none() || request.set_up == self.set_up;
         // More than the rate is an error, which the store finds out.
-        let is_denied = told.left < u64::from(request.fewest) && u64::from(request.most) <= told.rate;
+        let is_denied =
+            told.left < u64::from(request.fewest) && u64::from(request.most) <= told.rate;
         (is_as_set_up && is_denied && told.age(now) < told.reset).then_some(told)
     }
 
@@ -201,8 +210,15 @@ impl LastAnswer {
         let first_back = told.reset.saturating_sub(age);
         // All permits may come back at once, and then again after each interval.
         let windows = beyond.checked_div(told.rate).unwrap_or(0);
-        let set_up = || Some(Duration::from_millis(self.set_up?.settings.interval.unsigned_abs()));
-        let interval = told.interval.or_else(set_up).or_else(|| interval(told.rate));
+        let set_up = || {
+            Some(Duration::from_millis(
+                self.set_up?.settings.interval.unsigned_abs(),
+            ))
+        };
+        let interval = told
+            .interval
+            .or_else(set_up)
+            .or_else(|| interval(told.rate));
         let more = interval
             .unwrap_or(Duration::ZERO)
             .saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX));

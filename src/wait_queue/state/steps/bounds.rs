@@ -6,7 +6,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn wait(line: &Line, permits: u32, until: Option<Instant>) -> Option<Duration> {
     let interval = |rate| (rate == RATE as u64).then_some(MINUTE);
-    line.state.shortest_wait(permits, until, line.now, &interval)
+    line.state
+        .shortest_wait(permits, until, line.now, &interval)
 }
 
 #[test]
@@ -32,7 +33,10 @@ fn the_wait_is_until_the_first_are_back_and_an_interval_for_each_time_the_rate_i
     assert_eq!(wait(&line, 9, None), Some(MINUTE));
     assert_eq!(wait(&line, 10, None), Some(2 * MINUTE));
     line.now += Duration::from_secs(1);
-    assert_eq!(wait(&line, 10, None), Some(2 * MINUTE - Duration::from_secs(1)));
+    assert_eq!(
+        wait(&line, 10, None),
+        Some(2 * MINUTE - Duration::from_secs(1))
+    );
     line.now += Duration::from_secs(1);
     assert_eq!(wait(&line, 10, None), None); // a second's answer at most
 }
