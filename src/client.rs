@@ -1,5 +1,6 @@
 //! The client: one connection, or one store in memory, and the limiters in it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -104,7 +105,7 @@ impl RedissonClient {
     #[doc(alias = "getRateLimiter")]
     pub fn rate_limiter(&self, name: &str) -> RateLimiter {
         let inner = &*self.0;
-        let mapped = self.mapped_name(name);
+        let mapped = self.mapped_name(name).into_owned();
         // The map stays whole whatever panics elsewhere.
         let mut queues = inner.queues.lock().unwrap_or_else(PoisonError::into_inner);
         RateLimiter::new(queues.get(mapped, inner), inner.handles)
@@ -140,10 +141,10 @@ impl RedissonClient {
         &self.0.recent
     }
 
-    pub(crate) fn mapped_name(&self, name: &str) -> String {
+    pub(crate) fn mapped_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
         match &self.0.name_mapper {
-            Some(map) => map(name),
-            None => name.to_owned(),
+            Some(map) => Cow::Owned(map(name)),
+            None => Cow::Borrowed(name),
         }
     }
 

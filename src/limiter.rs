@@ -644,7 +644,7 @@ impl RateLimiter {
         let place = Place {
             target: Target {
                 model: Arc::new(rate),
-                key: keys.name.clone(),
+                key: keys.name.as_str().into(),
                 penalty: None,
             },
             cost: permits,

@@ -21,7 +21,8 @@ use crate::error::Result;
 use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry, SetUp};
 use crate::permit::Random;
-use crate::policy::call::{Answers, Call};
+use crate::policy;
+use crate::policy::call::{Answers, Call, TargetRef};
 use crate::rate::{Rate, ValidRate};
 
 /// What happens to the permits in use when the rate changes.
@@ -69,8 +70,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Decides a list of requests by limiters with other policies. Returns by `deadline`.
     async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers>;
 
-    /// The same, from a store that has the answers without waiting.
-    fn decide_now(&self, _call: &Call) -> Option<Result<Answers>> {
+    /// Decides one request by one of them, from a store that has the answer without waiting.
+    fn decide_now(
+        &self,
+        _target: TargetRef<'_>,
+        _cost: u32,
+    ) -> Option<Result<policy::call::Answer>> {
         None
     }
 

@@ -10,7 +10,6 @@ use super::call::{Call, Target};
 use crate::batch::{Answers, Batcher, Calls};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::fallback::Place;
 use crate::store::Store;
 
 pub(super) struct TargetCalls {
@@ -29,41 +28,19 @@ pub(super) fn batcher(store: &Arc<dyn Store>) -> Arc<Batcher<TargetCalls>> {
     }))
 }
 
-/// The decision of a store that has it without waiting, or the request as it came.
-pub(super) fn decide_now(
-    batcher: &Batcher<TargetCalls>,
-    place: Place,
-) -> Result<Result<Decision>, Place> {
-    let Place {
-        target,
-        cost,
-        policy,
-    } = place;
-    let mut call = Call::new(vec![target], vec![cost]);
-    match batcher.calls().store.decide_now(&call) {
-        Some(answers) => Ok(answers.and_then(|answers| answers.decision(&call, 0))),
-        None => Err(Place {
-            target: call.limiters.swap_remove(0),
-            cost,
-            policy,
-        }),
-    }
-}
-
 /// Decides one request, together with others on the same target.
 pub(super) async fn decide(
     batcher: &Arc<Batcher<TargetCalls>>,
     target: Target,
     cost: u32,
 ) -> Result<Decision> {
-    batcher
-        .ask(target.key.clone(), Request { target, cost })
-        .await
+    let key = Arc::clone(&target.key);
+    batcher.ask(key, Request { target, cost }).await
 }
 
 impl Calls for TargetCalls {
     /// The target's key.
-    type Key = String;
+    type Key = Arc<str>;
     type Request = Request;
     type Answer = Decision;
     type Call = Arc<Call>;

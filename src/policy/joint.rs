@@ -76,9 +76,6 @@ impl RedissonClient {
             .map(|place| (place.target.clone(), place.cost))
             .unzip();
         let call = Call::new(limiters, costs);
-        if let Some(answers) = store.decide_now(&call) {
-            return Ok(JointDecision::new(answers?.decisions(&call)?));
-        }
         let asking = async {
             let deadline = store.call_deadline();
             store.decide(&call, deadline).await?.decisions(&call)
@@ -108,11 +105,11 @@ impl RedissonClient {
         }
         if self.store().is_cluster() && !share_a_slot(&keys) {
             return Err(Error::InvalidName {
-                name: places.swap_remove(0).target.key,
+                name: places.swap_remove(0).target.key.to_string(),
                 reason: "the limiters of one decision lie in several slots of the cluster: give their keys one hash tag",
             });
         }
-        let mut names: Vec<&str> = places.iter().map(|it| it.target.key.as_str()).collect();
+        let mut names: Vec<&str> = places.iter().map(|it| &*it.target.key).collect();
         names.sort_unstable();
         if has_twins(&names) {
             return refuse("two are of the same name");

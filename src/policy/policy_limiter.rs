@@ -1,5 +1,6 @@
 //! The handle that applies a policy to targets.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -9,13 +10,13 @@ use tokio::time::Instant;
 
 use super::Limiter;
 use super::algorithm::{AnyModel, Policy};
-use super::call::Target;
+use super::call::{Target, TargetRef};
 use super::combining::{self, TargetCalls};
 use super::joint::Share;
 use super::target_name::target_name;
 use crate::batch::Batcher;
 use crate::client::RedissonClient;
-use crate::decision::Decision;
+use crate::decision::{Decision, Grant};
 use crate::error::{Error, Result};
 use crate::failure_policy::FailurePolicy;
 use crate::fallback::{Place, check_target};
@@ -74,6 +75,15 @@ struct Moved<P> {
     policy: P,
     algorithm: Arc<dyn AnyModel>,
     until: Instant,
+}
+
+impl<P> InForce<P> {
+    fn algorithm(&self) -> &Arc<dyn AnyModel> {
+        match &self.moved {
+            Some(moved) if Instant::now() < moved.until => &moved.algorithm,
+            _ => &self.algorithm,
+        }
+    }
 }
 
 impl<P: Policy> PolicyLimiter<P> {
@@ -209,39 +219,59 @@ impl<P: Policy> PolicyLimiter<P> {
         read(&self.in_force)
     }
 
-    fn algorithm(&self) -> Arc<dyn AnyModel> {
-        let in_force = self.read();
-        match &in_force.moved {
-            Some(moved) if Instant::now() < moved.until => Arc::clone(&moved.algorithm),
-            _ => Arc::clone(&in_force.algorithm),
-        }
-    }
-
-    fn place(&self, key: &str, cost: u32) -> Result<Place> {
-        Ok(Place {
-            target: self.target(self.algorithm(), key, cost)?,
-            cost,
-            policy: self.failure_policy,
-        })
-    }
-
     /// A key's name, before the name mapper.
-    pub(super) fn name(&self, key: &str) -> String {
+    pub(super) fn name<'a>(&self, key: &'a str) -> Cow<'a, str> {
         target_name(&self.prefix, key, |name| {
             self.client.mapped_name(name).contains('{')
         })
     }
 
-    fn target(&self, model: Arc<dyn AnyModel>, key: &str, cost: u32) -> Result<Target> {
-        let key = self.client.mapped_name(&self.name(key));
-        check_cost(cost, model.limit(), &key)?;
-        let target = Target {
+    fn mapped_name<'a>(&self, key: &'a str) -> Cow<'a, str> {
+        match self.name(key) {
+            Cow::Borrowed(name) => self.client.mapped_name(name),
+            Cow::Owned(name) => Cow::Owned(self.client.mapped_name(&name).into_owned()),
+        }
+    }
+
+    /// What a request is for, once it is found good.
+    fn checked<'a>(
+        &self,
+        model: &'a dyn AnyModel,
+        key: &'a str,
+        cost: u32,
+    ) -> Result<TargetRef<'a>> {
+        check_cost(cost, model.limit(), key)?;
+        let target = TargetRef {
             model,
             key,
             penalty: self.penalty,
         };
         target.check(self.client.store().is_cluster())?;
         Ok(target)
+    }
+
+    fn place(&self, model: &Arc<dyn AnyModel>, key: &str, cost: u32) -> Place {
+        Place {
+            target: Target {
+                model: Arc::clone(model),
+                key: key.into(),
+                penalty: self.penalty,
+            },
+            cost,
+            policy: self.failure_policy,
+        }
+    }
+
+    /// The decision of a store that has it without waiting; of another one the request to make.
+    fn decide_now(&self, key: &str, cost: u32) -> Result<std::result::Result<Decision, Place>> {
+        let key = self.mapped_name(key);
+        let in_force = self.read();
+        let model = in_force.algorithm();
+        let target = self.checked(&**model, &key, cost)?;
+        match self.client.store().decide_now(target, cost) {
+            Some(answer) => answer?.decision(&key, Grant::forgotten(cost)).map(Ok),
+            None => Ok(Err(self.place(model, &key, cost))),
+        }
     }
 }
 
@@ -271,17 +301,28 @@ pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()>
 #[async_trait]
 impl<P: Policy> Limiter for PolicyLimiter<P> {
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
-        let place = match combining::decide_now(&self.batcher, self.place(key, cost)?) {
-            Ok(decision) => return decision,
+        let place = match self.decide_now(key, cost)? {
+            Ok(decision) => return Ok(decision),
             Err(place) => place,
         };
         let asking = combining::decide(&self.batcher, place.target.clone(), cost);
         let store = &**self.client.store();
-        check_target(store, self.client.local_store(), place, asking).await
+        // In a box of its own, so that a request which is decided at once has a small one.
+        Box::pin(check_target(
+            store,
+            self.client.local_store(),
+            place,
+            asking,
+        ))
+        .await
     }
 
     fn share(&self, key: &str, cost: u32) -> Result<Share> {
-        let place = self.place(key, cost)?;
+        let key = self.mapped_name(key);
+        let in_force = self.read();
+        let model = in_force.algorithm();
+        self.checked(&**model, &key, cost)?;
+        let place = self.place(model, &key, cost);
         Ok(Share::new(Arc::clone(self.client.store()), place))
     }
 }

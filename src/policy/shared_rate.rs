@@ -90,7 +90,7 @@ impl Model for SharedRate {
     const ON_THE_WINDOW: bool = true;
 
     fn script() -> &'static Script {
-        &script::SHARED_RATE
+        &script::JOINT
     }
 
     fn validate(&self) -> Result<()> {
@@ -127,6 +127,25 @@ impl Model for SharedRate {
             keep_alive,
             i64::from(set_up.keep_alive_counts),
         ]
+    }
+
+    /// Only the script of a joint decision tells of it, and that answers its one request.
+    fn told(&self, _at: At, _numbers: &[i64]) -> Option<Window> {
+        None
+    }
+
+    fn asked_as_told(&self, _at: At, numbers: &[i64], _cost: i64) -> Option<Asked> {
+        let &[limit, fits, remaining, retry_after, reset] = numbers else {
+            return None;
+        };
+        Some(Asked {
+            granted: fits == 1,
+            limit,
+            remaining,
+            retry_after,
+            reset,
+            delay: 0,
+        })
     }
 
     fn share_of(&self, share: LocalShare) -> ShareOf {

@@ -30,7 +30,7 @@ use crate::decision::Grant;
 use crate::error::Result;
 use crate::keys::Keys;
 use crate::model::{At, SetUp};
-use crate::policy::call::{Answers, Call};
+use crate::policy::call::{Answer, Answers, Call, TargetRef};
 
 /// Limiters in memory. Clones share them, so several clients can.
 ///
@@ -208,8 +208,9 @@ impl Store for MemoryClient {
         self.decide_call(call)
     }
 
-    fn decide_now(&self, call: &Call) -> Option<Result<Answers>> {
-        Some(self.decide_call(call))
+    fn decide_now(&self, target: TargetRef<'_>, cost: u32) -> Option<Result<Answer>> {
+        // A grant of RRateLimiter's has the name of its call.
+        (!target.model.is_on_the_window()).then(|| self.decide_one(target, cost))
     }
 
     fn call_deadline(&self) -> Instant {
