@@ -61,6 +61,11 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
     /// Whether a request may be made again where an earlier call for it may have been executed.
     const IS_REPEATABLE: bool;
 
+    /// Whether a request that finds no other one makes a direct call.
+    fn may_go_alone(_request: &Self::Request) -> bool {
+        true
+    }
+
     /// The permits a request may take: those of one call fit a `u32`.
     fn cost(request: &Self::Request) -> u32;
 
@@ -252,8 +257,10 @@ impl<C: Calls> Batcher<C> {
         let flight_key = (runtime.id(), key.clone());
         let mut flights = self.flights();
         let flight = flights.entry(flight_key.clone()).or_default();
-        let is_alone =
-            !flight.has_direct_call && flight.in_flight.is_none() && flight.pending.is_empty();
+        let is_alone = C::may_go_alone(request)
+            && !flight.has_direct_call
+            && flight.in_flight.is_none()
+            && flight.pending.is_empty();
         if is_alone {
             flight.has_direct_call = true;
             drop(flights);

@@ -11,7 +11,8 @@ use redis::aio::ConnectionLike;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::failure_policy::FailurePolicy;
-use crate::fallback::GuardedQueue;
+use crate::fallback::{GuardedQueue, RecentDenials};
+use crate::handle_options::HandleOptions;
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
 use crate::policy::{Policy, PolicyLimiter};
@@ -46,7 +47,9 @@ struct Inner {
     store: Arc<dyn Store>,
     id: String,
     name_mapper: Option<NameMapper>,
-    failure_policy: FailurePolicy,
+    handles: HandleOptions,
+    /// The queues of keys whose last answer may be asked for again.
+    recent: RecentDenials,
     /// The shares of limiters that are granted here while the store is away.
     local_store: Arc<MemoryClient>,
     queues: Mutex<Queues>,
@@ -88,7 +91,7 @@ impl RedissonClient {
             sentinel_credentials: None,
             tls: TlsConfig::default(),
             wait_for_server: Duration::ZERO,
-            failure_policy: FailurePolicy::Error,
+            handles: HandleOptions::default(),
         }
     }
 
@@ -105,7 +108,7 @@ impl RedissonClient {
         let mapped = self.mapped_name(name).into_owned();
         // The map stays whole whatever panics elsewhere.
         let mut queues = inner.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        RateLimiter::new(queues.get(mapped, inner), inner.failure_policy)
+        RateLimiter::new(queues.get(mapped, inner), inner.handles)
     }
 
     /// A limiter that decides by `policy`, for any number of targets. Sends nothing.
@@ -126,7 +129,16 @@ impl RedissonClient {
 
     /// What requests get while Redis is away, where a limiter has no policy of its own.
     pub fn failure_policy(&self) -> FailurePolicy {
-        self.0.failure_policy
+        self.0.handles.failure_policy
+    }
+
+    pub(crate) fn handle_options(&self) -> HandleOptions {
+        self.0.handles
+    }
+
+    /// The limiters whose last denial is kept while nobody has a handle on them.
+    pub(crate) fn recent_denials(&self) -> &RecentDenials {
+        &self.0.recent
     }
 
     pub(crate) fn mapped_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
@@ -190,7 +202,7 @@ pub struct RedissonClientBuilder {
     sentinel_credentials: Option<Provider>,
     tls: TlsConfig,
     wait_for_server: Duration,
-    failure_policy: FailurePolicy,
+    handles: HandleOptions,
 }
 
 impl RedissonClientBuilder {
@@ -241,7 +253,73 @@ impl RedissonClientBuilder {
     /// ```
     #[must_use]
     pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
-        self.failure_policy = policy;
+        self.handles.failure_policy = policy;
+        self
+    }
+
+    /// Lets a limiter remember what Redis told it: where fewer than n permits are left until some time, requests for n or
+    /// more are denied without asking again until then, for `at_most` after that answer was asked for. So a client that is
+    /// mostly denied sends one call in `at_most`, however many requests it has. The default, zero, asks for each.
+    ///
+    /// What others change, by giving permits back, setting the rate or removing the limiter, is seen up to `at_most` late.
+    /// What this client changes by a method of that limiter, or with the rate of a
+    /// [`KeyedRateLimiter`](crate::KeyedRateLimiter), counts at once. Permits that come back with time are never late.
+    ///
+    /// It holds for `try_acquire`, a timeout of zero, `check` and `decide`. Their denial has the time until the first permits
+    /// are back, counted down, the other numbers as they were, and [`DecisionSource::Store`](crate::DecisionSource::Store).
+    /// Waiters ask as they do without it, and [`decide_all`](RedissonClient::decide_all) always asks. A client with more than
+    /// one tokio runtime may send one call for each of them.
+    ///
+    /// It makes no difference [in memory](RedissonClient::in_memory): there the decision itself takes no longer.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::RedissonClient;
+    /// use std::time::Duration;
+    ///
+    /// let builder = RedissonClient::builder().remember_denials(Duration::from_millis(100));
+    /// # drop(builder);
+    /// ```
+    #[must_use]
+    pub fn remember_denials(mut self, at_most: Duration) -> Self {
+        self.handles.remember_denials = at_most;
+        self
+    }
+
+    /// How many callers may wait for permits of one limiter in this process: where there are so many, `acquire` and its timed
+    /// form fail at once with [`Error::QueueFull`]. The default is no bound. With 0, all of them fail.
+    ///
+    /// A caller counts from its call until its answer, also while its first call to Redis is under way: the bound should be
+    /// larger than the number of callers that come at once where permits are there.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::RedissonClient;
+    ///
+    /// let builder = RedissonClient::builder().max_waiters(1_000);
+    /// # drop(builder);
+    /// ```
+    #[doc(alias = "ArrayBlockingQueue")]
+    #[must_use]
+    pub fn max_waiters(mut self, max: usize) -> Self {
+        self.handles.max_waiters = max;
+        self
+    }
+
+    /// Whether the timed form of `acquire` is `false` at once where its permits certainly come later than its timeout. The
+    /// default is to wait until then.
+    ///
+    /// It goes by [`RateLimiter::estimated_wait`], without those in front who give up before the caller does. So nobody is
+    /// refused who would have been served, unless others in front are dropped, give permits back, or raise the rate
+    /// meanwhile. Where nothing is known, the caller waits.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::RedissonClient;
+    ///
+    /// let builder = RedissonClient::builder().fail_fast(true);
+    /// # drop(builder);
+    /// ```
+    #[must_use]
+    pub fn fail_fast(mut self, fail_fast: bool) -> Self {
+        self.handles.fail_fast = fail_fast;
         self
     }
 
@@ -385,7 +463,8 @@ impl RedissonClientBuilder {
             store: Arc::new(store),
             id: self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
             name_mapper: self.name_mapper,
-            failure_policy: self.failure_policy,
+            handles: self.handles,
+            recent: RecentDenials::default(),
             local_store: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
             queues: Mutex::default(),
         }))

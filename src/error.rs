@@ -44,6 +44,17 @@ pub enum Error {
         /// The limit, or the capacity.
         limit: u64,
     },
+    /// So many callers wait for permits already that no other one may: see
+    /// [`max_waiters`](crate::RedissonClientBuilder::max_waiters). Nothing was sent, nothing changed, and no
+    /// [`FailurePolicy`](crate::FailurePolicy) decides it.
+    #[doc(alias = "RejectedExecutionException")]
+    #[error("{waiters} callers wait for permits of `{name}` already")]
+    QueueFull {
+        /// The limiter's name in Redis.
+        name: String,
+        /// How many callers of this process wait.
+        waiters: usize,
+    },
     /// An argument is out of its documented range. Nothing was sent.
     #[error("invalid {argument}: {reason}")]
     InvalidArgument {

@@ -6,7 +6,10 @@
 
 mod guarded_queue;
 mod local_limiter;
+mod recent_denials;
 mod recent_grants;
+#[cfg(test)]
+mod remembered_denials;
 mod targets;
 #[cfg(test)]
 mod without_redis;
@@ -14,6 +17,7 @@ mod without_redis;
 use std::time::Duration;
 
 pub(crate) use guarded_queue::GuardedQueue;
+pub(crate) use recent_denials::RecentDenials;
 pub(crate) use targets::{Place, check_target, check_together};
 
 use crate::decision::{Decision, Origin};

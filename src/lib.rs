@@ -28,6 +28,7 @@ mod clock;
 mod decision;
 mod error;
 mod failure_policy;
+mod handle_options;
 mod keys;
 mod lock;
 mod permit;

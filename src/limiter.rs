@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use crate::decision::{Decision, Grant};
 use crate::error::{Error, Result};
 use crate::failure_policy::FailurePolicy;
-use crate::fallback::{GuardedQueue, Place};
+use crate::fallback::{GuardedQueue, Place, RecentDenials};
+use crate::handle_options::HandleOptions;
 use crate::model::{Condition, Expiry, SetUp};
 use crate::policy::Share;
 use crate::policy::call::Target;
@@ -194,7 +195,8 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// As [`try_acquire`](Self::try_acquire).
+    /// As [`try_acquire`](Self::try_acquire), and [`Error::QueueFull`] for a limiter with a
+    /// [bound](RateLimiter::with_max_waiters).
     ///
     /// # Cancel safety
     /// Dropping the future takes nothing: its place in line is given up, and what a call under way is granted goes to
@@ -222,7 +224,7 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// As [`try_acquire`](Self::try_acquire).
+    /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
     ///
     /// # Cancel safety
     /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
@@ -467,15 +469,16 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
     queue: Arc<GuardedQueue>,
-    failure_policy: FailurePolicy,
+    options: HandleOptions,
 }
 
 impl RateLimiter {
-    pub(crate) fn new(queue: Arc<GuardedQueue>, failure_policy: FailurePolicy) -> Self {
-        Self {
-            queue,
-            failure_policy,
-        }
+    pub(crate) fn new(queue: Arc<GuardedQueue>, options: HandleOptions) -> Self {
+        Self { queue, options }
+    }
+
+    pub(crate) fn with_options(self, options: HandleOptions) -> Self {
+        Self { options, ..self }
     }
 
     /// This limiter with another [`FailurePolicy`] than its client has. Handles on it still share its queue.
@@ -489,16 +492,139 @@ impl RateLimiter {
     /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
     /// ```
     #[must_use]
-    pub fn with_failure_policy(self, policy: FailurePolicy) -> Self {
-        Self {
-            failure_policy: policy,
-            ..self
-        }
+    pub fn with_failure_policy(mut self, policy: FailurePolicy) -> Self {
+        self.options.failure_policy = policy;
+        self
     }
 
     /// What requests get while Redis is away.
     pub fn failure_policy(&self) -> FailurePolicy {
-        self.failure_policy
+        self.options.failure_policy
+    }
+
+    /// This limiter with another setting for [remembered denials](crate::RedissonClientBuilder::remember_denials) than its
+    /// client has. Zero has every request ask Redis.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .rate_limiter("logins")
+    ///     .with_remember_denials(Duration::from_millis(100));
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// assert!(limiter.try_acquire(1).await?);
+    /// assert!(!limiter.try_acquire(1).await?);
+    /// limiter.release(1).await?; // what this client gives back counts at once
+    /// assert!(limiter.try_acquire(1).await?);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_remember_denials(mut self, at_most: Duration) -> Self {
+        self.options.remember_denials = at_most;
+        self
+    }
+
+    /// This limiter with another [bound on those who wait](crate::RedissonClientBuilder::max_waiters) than its client has.
+    /// All handles on a limiter share the one line: each is refused by its own bound.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("mail").with_max_waiters(1);
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// limiter.acquire(1).await?;
+    /// let waiting = tokio::spawn({
+    ///     let limiter = limiter.clone();
+    ///     async move { limiter.acquire(1).await }
+    /// });
+    /// tokio::task::yield_now().await;
+    /// assert!(matches!(limiter.acquire(1).await, Err(Error::QueueFull { waiters: 1, .. })));
+    /// waiting.await.unwrap()?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_max_waiters(mut self, max: usize) -> Self {
+        self.options.max_waiters = max;
+        self
+    }
+
+    /// This limiter with another setting for [waits that are hopeless](crate::RedissonClientBuilder::fail_fast) than its
+    /// client has.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("mail").with_fail_fast(true);
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// limiter.acquire(1).await?;
+    /// let start = tokio::time::Instant::now();
+    /// assert!(!limiter.try_acquire_timeout(1, Duration::from_secs(59)).await?);
+    /// assert_eq!(start.elapsed(), Duration::ZERO);
+    /// assert!(limiter.try_acquire_timeout(1, Duration::from_secs(61)).await?);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_fail_fast(mut self, fail_fast: bool) -> Self {
+        self.options.fail_fast = fail_fast;
+        self
+    }
+
+    /// How many callers in this process wait for permits: those of [`acquire`](RRateLimiter::acquire) and its timed form
+    /// that have no answer yet, also where their first call is still under way.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("mail");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// limiter.acquire(1).await?;
+    /// assert_eq!(limiter.waiters(), 0);
+    /// let (waited, ()) = tokio::join!(limiter.acquire(1), async {
+    ///     assert_eq!(limiter.waiters(), 1);
+    /// });
+    /// waited?;
+    /// assert_eq!(limiter.waiters(), 0);
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "getQueueLength")]
+    pub fn waiters(&self) -> usize {
+        self.queue.waiters()
+    }
+
+    /// How long a caller that comes now would wait for so many permits, at the least: until the first of the permits in use
+    /// are back, and one interval more for each time that the rate is used up by those in front and the caller.
+    ///
+    /// That is as if nobody in front gives up, nobody gives permits back, and nobody raises the rate. Other processes may
+    /// take permits meanwhile, so that it takes longer. It follows from the last answer of the store to one that waits, or to
+    /// any request where the store is Redis. `None` where that is older than 1.003 s, or where a change by this client may
+    /// have made it wrong. The interval counts as zero where this client has neither set nor read it.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("mail");
+    /// let second = Duration::from_secs(1);
+    /// limiter.set_rate(Rate::overall(1, second)).await?;
+    /// assert_eq!(limiter.estimated_wait(1), None);
+    /// limiter.acquire(1).await?;
+    /// let (waited, ()) = tokio::join!(limiter.acquire(1), async {
+    ///     assert_eq!(limiter.estimated_wait(1), Some(2 * second)); // behind the other one
+    /// });
+    /// waited?;
+    /// # Ok(()) }
+    /// ```
+    pub fn estimated_wait(&self, permits: u32) -> Option<Duration> {
+        self.queue.estimated_wait(permits)
     }
 
     #[cfg(test)]
@@ -522,7 +648,7 @@ impl RateLimiter {
                 penalty: None,
             },
             cost: permits,
-            policy: self.failure_policy,
+            policy: self.options.failure_policy,
         };
         Ok(Share::new(Arc::clone(queue.client_store()), place))
     }
@@ -534,7 +660,7 @@ impl RateLimiter {
         set_up: Option<SetUp>,
     ) -> Result<Decision> {
         let queue = self.asked_for(permits)?;
-        queue.check(permits, set_up, self.failure_policy).await
+        queue.check(permits, set_up, &self.options).await
     }
 
     /// Waits until the permits are granted, or for the timeout; creates the limiter as
@@ -548,9 +674,15 @@ impl RateLimiter {
         // A time beyond what the clock can count is as good as none.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let queue = self.asked_for(permits)?;
-        queue
-            .wait(permits, until, set_up, self.failure_policy)
-            .await
+        queue.wait(permits, until, set_up, &self.options).await
+    }
+
+    /// Keeps the last denial while nobody has a handle on the limiter, where it is to be remembered.
+    pub(crate) fn keep_denial(&self, recent: &RecentDenials) {
+        let at_most = self.options.remember_denials;
+        if self.queue.remembers(at_most) {
+            recent.keep(&self.queue, at_most);
+        }
     }
 
     /// The queue, once the name and the permits are found good.
@@ -575,9 +707,15 @@ impl RateLimiter {
     async fn update(&self, rate: Rate, state: State, if_missing: IfMissing) -> Result<bool> {
         let store = self.checked()?;
         let valid = rate.validate()?;
+        let _changing = self.changing();
         let answer = store.update_rate(valid, state, if_missing).await;
         self.learn(rate, matches!(answer, Ok(true)));
         answer
+    }
+
+    /// The call that starts now may change what the last answer said, also where it is dropped under way.
+    fn changing(&self) -> Changing<'_> {
+        Changing(&self.queue)
     }
 
     /// The limiter may have another rate: this one, where it `is_set`.
@@ -593,7 +731,17 @@ impl RateLimiter {
     async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
         let store = self.checked()?;
         let expiry = Expiry::In(millis_from_zero(time_to_live, "time to live")?);
+        let _changing = self.changing();
         store.expire(expiry, condition).await
+    }
+}
+
+/// A change that may have been made once this is dropped.
+struct Changing<'a>(&'a GuardedQueue);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.forget_last_answer();
     }
 }
 
@@ -605,7 +753,9 @@ impl RRateLimiter for RateLimiter {
 
     async fn try_set_rate(&self, rate: Rate) -> Result<bool> {
         let store = self.checked()?;
-        let answer = store.try_set_rate(rate.validate()?).await;
+        let valid = rate.validate()?;
+        let _changing = self.changing();
+        let answer = store.try_set_rate(valid).await;
         if !matches!(answer, Ok(false)) {
             self.learn(rate, answer.is_ok());
         }
@@ -614,7 +764,9 @@ impl RRateLimiter for RateLimiter {
 
     async fn set_rate(&self, rate: Rate) -> Result<()> {
         let store = self.checked()?;
-        let answer = store.set_rate(rate.validate()?).await;
+        let valid = rate.validate()?;
+        let _changing = self.changing();
+        let answer = store.set_rate(valid).await;
         self.learn(rate, answer.is_ok());
         answer
     }
@@ -639,7 +791,7 @@ impl RRateLimiter for RateLimiter {
 
     async fn try_acquire(&self, permits: u32) -> Result<bool> {
         let queue = self.asked_for(permits)?;
-        queue.try_acquire(permits, self.failure_policy).await
+        queue.try_acquire(permits, &self.options).await
     }
 
     async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool> {
@@ -660,6 +812,7 @@ impl RRateLimiter for RateLimiter {
 
     async fn refund(&self, grant: Grant) -> Result<u32> {
         self.checked()?;
+        let _changing = self.changing();
         let answer = self.queue.refund(&grant).await;
         self.queue.permits_freed();
         answer
@@ -667,7 +820,8 @@ impl RRateLimiter for RateLimiter {
 
     async fn release(&self, permits: u32) -> Result<()> {
         let queue = self.asked_for(permits)?;
-        let answer = queue.release(permits, self.failure_policy).await;
+        let _changing = self.changing();
+        let answer = queue.release(permits, self.options.failure_policy).await;
         self.queue.permits_freed();
         answer
     }
@@ -684,6 +838,7 @@ impl RRateLimiter for RateLimiter {
 
     async fn delete(&self) -> Result<bool> {
         let store = self.checked()?;
+        let _changing = self.changing();
         store.delete().await
     }
 
@@ -702,6 +857,7 @@ impl RRateLimiter for RateLimiter {
         // Redis counts in ms; what is below that goes.
         let millis = Duration::from_millis(since_epoch.as_millis().try_into().unwrap_or(u64::MAX));
         let expiry = Expiry::At(millis_from_zero(millis, "time")?);
+        let _changing = self.changing();
         store.expire(expiry, Condition::Always).await
     }
 

@@ -17,12 +17,14 @@
 //! the next waiters it fits, at the moment of the answer, else back to the store, as does a grant that was delivered and
 //! not received. All that needs no caller's runtime.
 
+mod bounds;
 mod driver;
 #[cfg(test)]
 mod interleavings;
 #[cfg(test)]
 mod ledger;
 mod plain;
+mod remembered;
 mod sharing;
 #[cfg(test)]
 mod slow_store;
@@ -45,6 +47,7 @@ use crate::model::{Answer, SetUp};
 use crate::store::{AcquireCall, LimiterStore};
 use driver::Driver;
 use plain::{Decided, Plain, Request};
+pub(crate) use state::IntervalOf;
 use state::{Known, Left, State, Waiter, Watched};
 use waiter::{FirstTry, Ticket};
 
@@ -97,7 +100,11 @@ impl WaitQueue {
     pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
         let decided = match self.decide_now(permits, set_up) {
             Some(decided) => decided?,
-            None => self.plain.ask((), Request { permits, set_up }).await?,
+            None => {
+                return self
+                    .check_remembering(permits, set_up, Duration::ZERO)
+                    .await;
+            }
         };
         Ok(decided.decision)
     }
@@ -132,23 +139,32 @@ impl WaitQueue {
     }
 
     /// Waits at its place in line until the permits are granted; `false` where `until` came first. `set_up` as for
-    /// [`check`](Self::check).
+    /// [`check`](Self::check). With `fail_fast`, it is `false` at once where the permits certainly come later.
     pub(crate) async fn wait(
         &self,
         sequence: u64,
         permits: u32,
         until: Option<Instant>,
         set_up: Option<ReadSetUp>,
+        fail_fast: Option<&IntervalOf<'_>>,
     ) -> Result<bool> {
+        if self.is_hopeless(permits, until, fail_fast) {
+            return Ok(false);
+        }
         let mut denied = None;
         let first_try = FirstTry::start(&self.line, sequence);
         if first_try.is_some() {
-            let sent_at = Instant::now();
+            let sent @ (sent_at, _) = self.line.sent();
             let set_up = set_up.as_ref().and_then(|read| read());
             let decided = match self.decide_now(permits, set_up) {
-                Some(decided) => Some(decided?),
+                Some(decided) => {
+                    let decided = decided?;
+                    self.line.note_decision(&decided.decision, set_up, sent);
+                    Some(decided)
+                }
                 None => {
-                    let asking = self.plain.ask((), Request { permits, set_up });
+                    let request = Request::of_waiter(permits, set_up);
+                    let asking = self.plain.ask((), request);
                     match SameRuntime::new(Box::pin(within(until, asking)))?.await {
                         Some(Some(decided)) => Some(decided?),
                         Some(None) => return Ok(false),
@@ -161,6 +177,9 @@ impl WaitQueue {
                 match decision {
                     Decision::Granted { .. } => return Ok(true),
                     Decision::Denied { remaining, .. } => {
+                        if self.is_hopeless(permits, until, fail_fast) {
+                            return Ok(false);
+                        }
                         denied = Some(Known::new(remaining, sent_at, wait));
                     }
                 }

@@ -1,6 +1,8 @@
 //! One limiter's requests in this process: in its queue while the store answers, else decided by the failure policy.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -11,18 +13,21 @@ use crate::batch::SameRuntime;
 use crate::decision::{Decision, Grant, Origin, check_fits};
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
+use crate::handle_options::HandleOptions;
 use crate::keys::Keys;
 use crate::model::{SetUp, Settings};
 use crate::rate::Rate;
 use crate::store::memory::MemoryClient;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{ReadSetUp, WaitQueue, within};
+use crate::wait_queue::{IntervalOf, ReadSetUp, WaitQueue, within};
 
 #[derive(Debug)]
 pub(crate) struct GuardedQueue {
     client_store: Arc<dyn Store>,
     queue: WaitQueue,
     local: LocalLimiter,
+    /// Whether [`RecentDenials`](super::RecentDenials) has it.
+    pub(super) is_kept: AtomicBool,
 }
 
 /// One that waits, wherever that is.
@@ -31,6 +36,7 @@ struct Waiter {
     permits: u32,
     until: Option<Instant>,
     set_up: Option<ReadSetUp>,
+    fail_fast: bool,
     /// Whether it has left the queue for a while.
     has_left: bool,
 }
@@ -51,6 +57,7 @@ impl GuardedQueue {
             queue: WaitQueue::new(client_store.limiter(keys.clone())),
             client_store,
             local: LocalLimiter::new(local_store, keys),
+            is_kept: AtomicBool::new(false),
         }
     }
 
@@ -87,28 +94,51 @@ impl GuardedQueue {
     }
 
     /// Whether the permits are granted now.
-    pub(crate) async fn try_acquire(&self, permits: u32, policy: FailurePolicy) -> Result<bool> {
+    pub(crate) async fn try_acquire(&self, permits: u32, options: &HandleOptions) -> Result<bool> {
         if let Some(is_granted) = self.store().try_acquire_now(permits) {
             return is_granted;
         }
+        let at_most = options.remember_denials;
+        if self.queue.remembered(permits, None, at_most).is_some() {
+            return Ok(false);
+        }
         // In its own box, so that a future that needs none of this is small.
-        let decision = Box::pin(self.check(permits, None, policy)).await?;
+        let decision = Box::pin(self.ask(permits, None, options)).await?;
         Ok(decision.is_granted())
     }
 
-    /// As [`WaitQueue::check`].
+    /// As [`WaitQueue::check`], unless the denial is remembered.
     pub(crate) async fn check(
         &self,
         permits: u32,
         set_up: Option<SetUp>,
-        policy: FailurePolicy,
+        options: &HandleOptions,
     ) -> Result<Decision> {
         if let Some(decision) = self.queue.check_now(permits, set_up) {
             return decision;
         }
+        let at_most = options.remember_denials;
+        if let Some(denial) = self.queue.remembered(permits, set_up, at_most) {
+            return Ok(denial);
+        }
+        self.ask(permits, set_up, options).await
+    }
+
+    /// The store's decision, or the failure policy's.
+    async fn ask(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+        options: &HandleOptions,
+    ) -> Result<Decision> {
+        let &HandleOptions {
+            failure_policy: policy,
+            remember_denials: at_most,
+            ..
+        } = options;
         let outcome = match self.read_settings(set_up, policy).await? {
             Outcome::Answered(()) => {
-                let call = |_| self.queue.check(permits, set_up);
+                let call = |_| self.queue.check_remembering(permits, set_up, at_most);
                 over_store(&*self.client_store, self.name(), policy, call).await?
             }
             Outcome::Unanswered(error) => Outcome::Unanswered(error),
@@ -140,13 +170,16 @@ impl GuardedQueue {
         permits: u32,
         until: Option<Instant>,
         set_up: Option<ReadSetUp>,
-        policy: FailurePolicy,
+        options: &HandleOptions,
     ) -> Result<bool> {
+        let policy = options.failure_policy;
+        let _admitted = self.queue.admit(options.max_waiters)?;
         let mut waiter = Waiter {
             place: self.queue.take_place(),
             permits,
             until,
             set_up,
+            fail_fast: options.fail_fast,
             has_left: false,
         };
         if policy == FailurePolicy::Error || Handle::try_current().is_err() {
@@ -238,7 +271,39 @@ impl GuardedQueue {
         if waiter.has_left {
             return self.queue.wait_again(place, permits, until, set_up).await;
         }
-        self.queue.wait(place, permits, until, set_up).await
+        let interval = |rate| self.interval_of(rate);
+        let fail_fast: Option<&IntervalOf<'_>> = waiter.fail_fast.then_some(&interval);
+        self.queue
+            .wait(place, permits, until, set_up, fail_fast)
+            .await
+    }
+
+    /// How many wait for permits.
+    pub(crate) fn waiters(&self) -> usize {
+        self.queue.waiters()
+    }
+
+    /// How long a request for so many permits waits at the least, where that is known.
+    pub(crate) fn estimated_wait(&self, permits: u32) -> Option<Duration> {
+        self.queue
+            .shortest_wait(permits, None, &|rate| self.interval_of(rate))
+    }
+
+    /// The limiter's interval, as far as is known, where it still has this rate.
+    fn interval_of(&self, rate: u64) -> Option<Duration> {
+        let settings = self.local.settings()?;
+        let is_of_rate = settings.rate.unsigned_abs() == rate;
+        is_of_rate.then(|| Duration::from_millis(settings.interval.unsigned_abs()))
+    }
+
+    /// Whether an answer of the store is kept that denies requests which remember denials for so long.
+    pub(crate) fn remembers(&self, at_most: Duration) -> bool {
+        self.queue.remembers(at_most)
+    }
+
+    /// The limiter may be gone, or is about to be.
+    pub(crate) fn forget_last_answer(&self) {
+        self.queue.forget_last_answer();
     }
 
     /// Gives a grant back to where it was made.

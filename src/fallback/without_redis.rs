@@ -28,7 +28,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A store in memory behind a breaker. Calls that come while it is away fail at their response timeout.
 #[derive(Debug, Clone)]
-struct Remote {
+pub(super) struct Remote {
     memory: Arc<MemoryClient>,
     breaker: Arc<Breaker>,
     is_away: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ struct RemoteLimiter {
 }
 
 impl Remote {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             memory: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
             breaker: Breaker::new("remote".to_owned(), RESPONSE_TIMEOUT),
@@ -51,13 +51,13 @@ impl Remote {
         }
     }
 
-    fn client(&self, policy: FailurePolicy) -> RedissonClient {
+    pub(super) fn client(&self, policy: FailurePolicy) -> RedissonClient {
         let builder = RedissonClient::builder().failure_policy(policy);
         builder.build(self.clone())
     }
 
     /// The connection is lost, and cannot be made again.
-    fn go_away(&self) {
+    pub(super) fn go_away(&self) {
         self.is_away.store(true, Ordering::Relaxed);
         self.breaker.disconnected(&Error::not_sent());
     }
@@ -67,7 +67,7 @@ impl Remote {
         self.breaker.connected();
     }
 
-    fn take_calls(&self) -> usize {
+    pub(super) fn take_calls(&self) -> usize {
         self.calls.swap(0, Ordering::Relaxed)
     }
 

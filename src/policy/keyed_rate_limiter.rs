@@ -15,6 +15,7 @@ use crate::client::RedissonClient;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::failure_policy::FailurePolicy;
+use crate::handle_options::HandleOptions;
 use crate::limiter::{RRateLimiter, RateLimiter};
 use crate::rate::Rate;
 use crate::wait_queue::ReadSetUp;
@@ -51,6 +52,7 @@ pub struct KeyedRateLimiter {
     client: RedissonClient,
     client_id: Arc<str>,
     limiter: PolicyLimiter<SharedRate>,
+    options: HandleOptions,
 }
 
 impl RedissonClient {
@@ -65,6 +67,7 @@ impl RedissonClient {
         Ok(KeyedRateLimiter {
             client: self.clone(),
             client_id,
+            options: self.handle_options(),
             limiter: PolicyLimiter::new(self.clone(), policy)?.prefix(prefix),
         })
     }
@@ -75,7 +78,10 @@ impl KeyedRateLimiter {
     /// first [`decide`](Limiter::decide) or [`acquire`](Self::acquire), not by this.
     pub fn limiter(&self, key: &str) -> RateLimiter {
         let limiter = self.client.rate_limiter(&self.limiter.name(key));
-        limiter.with_failure_policy(self.limiter.failure_policy())
+        limiter.with_options(HandleOptions {
+            failure_policy: self.limiter.failure_policy(),
+            ..self.options
+        })
     }
 
     /// Sets what requests get while Redis is away, instead of the client's setting. Clones made before keep theirs.
@@ -99,6 +105,60 @@ impl KeyedRateLimiter {
             limiter: self.limiter.with_failure_policy(policy),
             ..self
         }
+    }
+
+    /// As [`RateLimiter::with_remember_denials`], for the limiters of all keys. The client keeps what it was told of the 1,024
+    /// keys that were denied last, so that a key under attack costs no calls.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{Limiter, Rate, RedissonClient};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("login:", Rate::overall(1, Duration::from_secs(1)))?
+    ///     .with_remember_denials(Duration::from_secs(60));
+    /// assert!(limiter.decide("mallory", 1).await?.is_granted());
+    /// assert!(!limiter.decide("mallory", 1).await?.is_granted());
+    /// tokio::time::advance(Duration::from_secs(1)).await; // permits that come back are never hidden
+    /// assert!(limiter.decide("mallory", 1).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_remember_denials(mut self, at_most: Duration) -> Self {
+        self.options.remember_denials = at_most;
+        self
+    }
+
+    /// As [`RateLimiter::with_max_waiters`], for the limiter of each key.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{Error, Rate, RedissonClient};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?
+    ///     .with_max_waiters(1);
+    /// limiter.acquire("user:123", 1).await?;
+    /// let (waited, refused) = tokio::join!(limiter.acquire("user:123", 1), limiter.acquire("user:123", 1));
+    /// waited?;
+    /// assert!(matches!(refused, Err(Error::QueueFull { .. })));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_max_waiters(mut self, max: usize) -> Self {
+        self.options.max_waiters = max;
+        self
+    }
+
+    /// As [`RateLimiter::with_fail_fast`], for the limiters of all keys.
+    #[must_use]
+    pub fn with_fail_fast(mut self, fail_fast: bool) -> Self {
+        self.options.fail_fast = fail_fast;
+        self
     }
 
     /// What requests get while Redis is away.
@@ -202,7 +262,11 @@ impl KeyedRateLimiter {
 
     async fn check(&self, key: &str, cost: u32, policy: &SharedRate) -> Result<Decision> {
         let limiter = self.checked(key, cost, policy)?;
-        limiter.check_set_up(cost, policy.set_up()).await
+        let decision = limiter.check_set_up(cost, policy.set_up()).await?;
+        if !decision.is_granted() {
+            limiter.keep_denial(self.client.recent_denials());
+        }
+        Ok(decision)
     }
 
     fn set_up_in_force(&self) -> ReadSetUp {

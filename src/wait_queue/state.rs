@@ -2,10 +2,12 @@
 //! the lock, and the drivers do what it returns. Answers and notifications are delivered after it, from the [`Outbox`].
 
 mod answers;
+mod bounds;
 mod first_try;
 mod held_up;
 mod in_flight;
 mod known;
+mod last_answer;
 mod outbox;
 #[cfg(test)]
 mod schedules;
@@ -31,6 +33,8 @@ use held_up::HeldUp;
 use in_flight::InFlight;
 pub(super) use in_flight::{Left, Watched};
 pub(super) use known::Known;
+pub(crate) use last_answer::IntervalOf;
+pub(super) use last_answer::{Deniable, Epoch, LastAnswer, Told};
 pub(super) use outbox::Outbox;
 pub(super) use waiter::Waiter;
 
@@ -57,6 +61,9 @@ pub(super) struct State {
     freed: u64,
     drivers: SmallVec<[Slot; 1]>,
     sharing: Sharing,
+    pub(super) last_answer: LastAnswer,
+    /// How many wait, also those whose own first try is in flight.
+    admitted: usize,
     outbox: Outbox,
 }
 
@@ -159,6 +166,7 @@ impl State {
     pub(super) fn permits_freed(&mut self) {
         self.freed += 1;
         self.known = None;
+        self.last_answer.forget();
         self.sharing.permits_freed();
         self.notify_drivers();
     }
@@ -254,6 +262,7 @@ impl State {
             take_over_at: now + TAKE_OVER_AFTER,
             drivers: 1,
             freed: self.freed,
+            epoch: self.last_answer.epoch(),
         });
         call
     }

@@ -6,6 +6,7 @@ mod by_hand;
 mod support;
 
 mod beside_scripts;
+mod bounded_waiting;
 mod decision;
 mod fixed_window;
 mod fixture;
@@ -137,6 +138,12 @@ on_every_store! {
         }
     }
     everywhere {
+        bounded_waiting {
+            where_as_many_wait_as_may_the_next_one_is_refused_at_once,
+            who_leaves_makes_room_at_once_and_who_was_refused_took_none,
+            a_timed_wait_is_refused_at_once_where_its_permits_come_later,
+            those_who_stay_in_front_count_for_the_estimate_and_those_who_give_up_before_do_not,
+        }
         worked_example {
             the_worked_example_is_answered_to_the_permit_and_the_millisecond,
             the_worked_example_is_the_same_for_three_workers_with_clients_of_their_own,

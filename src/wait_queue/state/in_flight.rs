@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::runtime;
 use tokio::time::Instant;
 
-use super::{State, Waiter};
+use super::{Epoch, State, Waiter};
 use crate::store::AcquireCall;
 
 pub(super) struct InFlight {
@@ -22,6 +22,8 @@ pub(super) struct InFlight {
     pub(super) drivers: u32,
     /// The value of [`State::freed`] when it was sent.
     pub(super) freed: u64,
+    /// That of the last answer when it was sent.
+    pub(super) epoch: Epoch,
 }
 
 /// What a waiter that has left leaves to do.

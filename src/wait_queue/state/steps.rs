@@ -2,6 +2,7 @@
 
 mod answers;
 mod asking;
+mod bounds;
 mod first_tries;
 mod leaving;
 mod runtimes;

@@ -63,6 +63,14 @@ impl Waiter {
         self.until?.checked_sub(TIME_FOR_A_CALL)
     }
 
+    /// Whether it is still there at that time, unless it is served or dropped.
+    pub(super) fn stays_for(&self, until: Option<Instant>) -> bool {
+        match (self.until, until) {
+            (Some(its_own), Some(until)) => its_own > until,
+            _ => true,
+        }
+    }
+
     pub(super) fn is_gone(&self) -> bool {
         self.answer.is_closed()
     }

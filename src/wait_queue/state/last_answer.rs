@@ -1,0 +1,227 @@
+//! The store's last answer, for those who are answered without asking again: requests whose denial is remembered, and waits
+//! that cannot be served in time.
+//!
+//! Each field errs on the side of the requests. The times count from when the call was sent, before it was decided. What
+//! may have freed permits drops the answer, and keeps out those of calls that are in flight by then.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::LONGEST_WAIT;
+use crate::decision::Decision;
+use crate::model::{Answer, Requests, SetUp};
+
+/// The interval of a rate of so many permits, where that is known.
+pub(crate) type IntervalOf<'a> = dyn Fn(u64) -> Option<Duration> + Send + Sync + 'a;
+
+#[derive(Default)]
+pub(in crate::wait_queue) struct LastAnswer {
+    told: Option<Told>,
+    /// How often what was told has been dropped.
+    epoch: Epoch,
+    /// The settings that this process's calls gave the limiter last.
+    set_up: Option<SetUp>,
+}
+
+/// An answer holds only in the epoch in which its call was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::wait_queue) struct Epoch(u64);
+
+/// So many permits are left, until the first of those in use are back.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::wait_queue) struct Told {
+    sent_at: Instant,
+    received_at: Instant,
+    left: u64,
+    rate: u64,
+    reset: Duration,
+    interval: Option<Duration>,
+}
+
+impl Told {
+    /// What an answer to these requests says that came now.
+    pub(in crate::wait_queue) fn by_answer(
+        answer: &Answer,
+        requests: &Requests,
+        sent_at: Instant,
+    ) -> Option<Self> {
+        let left = (answer.balance - requests.taken(answer)).max(0);
+        let interval = answer
+            .interval
+            .map(|ms| Duration::from_millis(ms.unsigned_abs()));
+        // Where an earlier attempt was granted, it says how much, and not what is left. Where all requests exceed the rate,
+        // it does not say what is left either.
+        let is_told = !answer.found && requests.any_fits(answer.rate);
+        is_told.then(|| Self {
+            sent_at,
+            received_at: Instant::now(),
+            left: left.unsigned_abs(),
+            rate: answer.rate.unsigned_abs(),
+            reset: answer.reset(),
+            interval,
+        })
+    }
+
+    /// For how long at the most it has been out of date.
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.sent_at)
+    }
+
+    /// What a denial says that came now.
+    pub(in crate::wait_queue) fn by_denial(decision: &Decision, sent_at: Instant) -> Option<Self> {
+        let &Decision::Denied {
+            limit,
+            remaining,
+            reset,
+            ..
+        } = decision
+        else {
+            return None;
+        };
+        Some(Self {
+            sent_at,
+            received_at: Instant::now(),
+            left: remaining,
+            rate: limit,
+            reset,
+            interval: None,
+        })
+    }
+}
+
+/// One or more requests that are denied while the store's last answer denies them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::wait_queue) struct Deniable {
+    pub(in crate::wait_queue) fewest: u32,
+    pub(in crate::wait_queue) most: u32,
+    pub(in crate::wait_queue) set_up: Option<SetUp>,
+    /// How old the answer may be.
+    pub(in crate::wait_queue) at_most: Duration,
+}
+
+impl Deniable {
+    pub(in crate::wait_queue) fn one(
+        permits: u32,
+        set_up: Option<SetUp>,
+        at_most: Duration,
+    ) -> Self {
+        Self {
+            fewest: permits,
+            most: permits,
+            set_up,
+            at_most,
+        }
+    }
+
+    /// What denies both.
+    pub(in crate::wait_queue) fn and(self, other: Self) -> Option<Self> {
+        (self.set_up == other.set_up).then(|| Self {
+            fewest: self.fewest.min(other.fewest),
+            most: self.most.max(other.most),
+            set_up: self.set_up,
+            at_most: self.at_most.min(other.at_most),
+        })
+    }
+}
+
+impl LastAnswer {
+    pub(in crate::wait_queue) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Permits may have come free.
+    pub(in crate::wait_queue) fn forget(&mut self) {
+        self.told = None;
+        self.epoch.0 += 1;
+    }
+
+    /// Notes an answer to a call with this set-up, sent in that epoch.
+    pub(in crate::wait_queue) fn note(&mut self, told: Told, set_up: Option<SetUp>, epoch: Epoch) {
+        let is_current = epoch == self.epoch;
+        if set_up.is_some() && set_up != self.set_up {
+            // The rate may be another one from here on: what calls in flight are about to be told holds no longer.
+            self.set_up = set_up;
+            self.forget();
+        }
+        if is_current
+            && self
+                .told
+                .is_none_or(|before| before.sent_at <= told.sent_at)
+        {
+            self.told = Some(told);
+        }
+    }
+
+    /// The denial of a request that would be denied now too.
+    pub(in crate::wait_queue) fn denial(
+        &self,
+        request: &Deniable,
+        now: Instant,
+    ) -> Option<Decision> {
+        let told = self.denies(request, now)?;
+        if told.age(now) >= request.at_most {
+            return None;
+        }
+        // Counted from the moment at which the first one was told.
+        let left = told
+            .reset
+            .saturating_sub(now.saturating_duration_since(told.received_at));
+        Some(Decision::denied(left, told.rate, told.left, left))
+    }
+
+    /// Whether a request would be denied, were the answer young enough.
+    pub(in crate::wait_queue) fn would_deny(&self, request: &Deniable, now: Instant) -> bool {
+        self.denies(request, now).is_some()
+    }
+
+    /// Whether it denies anything at that age.
+    pub(in crate::wait_queue) fn is_in_use(&self, at_most: Duration, now: Instant) -> bool {
+        self.told
+            .is_some_and(|told| told.age(now) < told.reset.min(at_most))
+    }
+
+    fn denies(&self, request: &Deniable, now: Instant) -> Option<&Told> {
+        let told = self.told.as_ref()?;
+        let is_as_set_up = request.set_up.is_none() || request.set_up == self.set_up;
+        // More than the rate is an error, which the store finds out.
+        let is_denied =
+            told.left < u64::from(request.fewest) && u64::from(request.most) <= told.rate;
+        (is_as_set_up && is_denied && told.age(now) < told.reset).then_some(told)
+    }
+
+    /// The shortest time in which so many permits can be granted, unless others give permits back or raise the rate. `None`
+    /// where the answer is older than what a waiter would go by. `interval` is that of a limiter with this rate, where it is
+    /// known otherwise.
+    pub(in crate::wait_queue) fn shortest_wait(
+        &self,
+        permits: u64,
+        now: Instant,
+        interval: &IntervalOf<'_>,
+    ) -> Option<Duration> {
+        let told = self.told.as_ref()?;
+        let age = told.age(now);
+        if age > LONGEST_WAIT {
+            return None;
+        }
+        let Some(beyond) = permits.checked_sub(told.left + 1) else {
+            return Some(Duration::ZERO);
+        };
+        let first_back = told.reset.saturating_sub(age);
+        // All permits may come back at once, and then again after each interval.
+        let windows = beyond.checked_div(told.rate).unwrap_or(0);
+        let set_up = || {
+            Some(Duration::from_millis(
+                self.set_up?.settings.interval.unsigned_abs(),
+            ))
+        };
+        let interval = told
+            .interval
+            .or_else(set_up)
+            .or_else(|| interval(told.rate));
+        let more = interval
+            .unwrap_or(Duration::ZERO)
+            .saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX));
+        Some(first_back.saturating_add(more))
+    }
+}
