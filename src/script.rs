@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 use smallvec::SmallVec;
 
+use crate::model::{BOUNDS, Bounds};
 use crate::store::redis::connection::Connection;
 use crate::store::redis::failure::Failure;
 use crate::store::redis::retry::Limits;
@@ -19,7 +20,27 @@ pub(crate) struct Script {
     source: String,
 }
 
-const LIMITS: &str = include_str!("../lua/limits.lua");
+/// In unit tests few grants are many.
+static LIMITS: LazyLock<String> = LazyLock::new(|| {
+    let text = include_str!("../lua/limits.lua").to_owned();
+    let [shipped, bounds] = [Bounds::SHIPPED, BOUNDS].map(|bounds| {
+        let Bounds {
+            few,
+            summed,
+            spare,
+            page,
+        } = bounds;
+        [
+            ("FEW", few),
+            ("SUMMED", summed),
+            ("SPARE", spare),
+            ("PAGE", page),
+        ]
+        .map(|(name, number)| format!("local {name} = {number} "))
+    });
+    let pairs = shipped.iter().zip(&bounds);
+    pairs.fold(text, |text, (shipped, bound)| text.replace(shipped, bound))
+});
 const WINDOW: &str = include_str!("../lua/window.lua");
 const ACQUIRE_STEPS: &str = include_str!("../lua/acquire_steps.lua");
 const WINDOW_HERE: &str = "  -- window.lua\n";
@@ -43,6 +64,8 @@ scripts! {
     TRY_SET_RATE = "try_set_rate.lua";
     SET_RATE = "set_rate.lua";
     UPDATE_RATE = "update_rate.lua";
+    AUDIT_READ = "audit_read.lua";
+    AUDIT_SETTLE = "audit_settle.lua";
     EXPIRE = "expire.lua";
     CLEAR_EXPIRE = "clear_expire.lua";
 }
@@ -51,12 +74,12 @@ scripts! {
 macro_rules! limiter_scripts {
     ($($name:ident = $file:literal;)*) => {
         $(pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
-            Script::of(&[LIMITS, SHARED, include_str!(concat!("../lua/limiters/", $file)), DECIDE])
+            Script::of(&[&LIMITS, SHARED, include_str!(concat!("../lua/limiters/", $file)), DECIDE])
         });)*
 
         pub(crate) static JOINT: LazyLock<Script> = LazyLock::new(|| {
             let others = concat!($(include_str!(concat!("../lua/limiters/", $file)), "\n",)*);
-            Script::of(&[LIMITS, WINDOW, SHARED, SHARED_RATE_STEPS, others, DECIDE])
+            Script::of(&[&LIMITS, WINDOW, SHARED, SHARED_RATE_STEPS, others, DECIDE])
         });
     };
 }
@@ -66,7 +89,7 @@ const SHARED_RATE_STEPS: &str = include_str!("../lua/limiters/shared_rate.lua");
 const DECIDE: &str = include_str!("../lua/limiters/decide.lua");
 
 pub(crate) static SHARED_RATE: LazyLock<Script> =
-    LazyLock::new(|| Script::of(&[LIMITS, WINDOW, SHARED, SHARED_RATE_STEPS, DECIDE]));
+    LazyLock::new(|| Script::of(&[&LIMITS, WINDOW, SHARED, SHARED_RATE_STEPS, DECIDE]));
 
 limiter_scripts! {
     FIXED_WINDOW = "fixed_window.lua";
@@ -160,9 +183,9 @@ impl Script {
     fn on_the_window(own: &str) -> Self {
         let own = own.replace(ACQUIRE_STEPS_HERE, ACQUIRE_STEPS);
         if own.contains(WINDOW_HERE) {
-            Self::of(&[LIMITS, &own.replace(WINDOW_HERE, WINDOW)])
+            Self::of(&[&LIMITS, &own.replace(WINDOW_HERE, WINDOW)])
         } else {
-            Self::of(&[LIMITS, WINDOW, &own])
+            Self::of(&[&LIMITS, WINDOW, &own])
         }
     }
 
@@ -215,6 +238,29 @@ fn command(name: &str, script: &str, keys: &[impl AsRef<[u8]>], args: &Args) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_scripts_and_the_model_have_the_same_bounds() {
+        let Bounds {
+            few,
+            summed,
+            spare,
+            page,
+        } = Bounds::SHIPPED;
+        for (name, number) in [
+            ("FEW", few),
+            ("SUMMED", summed),
+            ("SPARE", spare),
+            ("PAGE", page),
+        ] {
+            let shipped = include_str!("../lua/limits.lua");
+            assert!(
+                shipped.contains(&format!("local {name} = {number} ")),
+                "{name}"
+            );
+        }
+        assert!(LIMITS.contains(&format!("local PAGE = {} ", BOUNDS.page)));
+    }
 
     #[test]
     fn arguments_stand_in_their_order_and_empty_ones_at_the_end_are_left_out() {

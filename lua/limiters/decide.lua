@@ -16,7 +16,8 @@
 --            limit); the limit; what remains; ms until it is worth asking again; ms until all is back; ms that a granted
 --            request has to wait. A limiter that would have granted, where another did not, has 1 too: nothing was
 --            charged
---         Only 1 where the call came after its deadline
+--         Only 1 where the call came after its deadline. Only 1 and 2 where nothing was decided yet: so many grants have
+--         expired that their permits are counted in several calls. Ask again
 -- Errors  BADSTATE, UNINITIALIZED
 -- Writes  what the algorithms write; a lock, for the time of the penalty, where a request was denied
 
@@ -33,8 +34,20 @@ if deadline ~= '' and server_now > tonumber(deadline) then
 end
 local now = given_now == '' and server_now or tonumber(given_now)
 
+local first_cost = next_argument
+for _ = 1, limiter_count do
+  first_cost = first_cost + 4 + ARGV[first_cost + 3]
+end
+cost_of_all = function(place)
+  local all = 0
+  for i = first_cost + place - 1, #ARGV, limiter_count do
+    all = all + ARGV[i]
+  end
+  return all
+end
+
 -- All limiters are read before any is written.
-local limiters, next_key = {}, 1
+local limiters, next_key, is_unfinished = {}, 1, false
 for place = 1, limiter_count do
   local algorithm, penalty = ARGV[next_argument], tonumber(ARGV[next_argument + 1])
   local key_count, number_count = tonumber(ARGV[next_argument + 2]), tonumber(ARGV[next_argument + 3])
@@ -48,10 +61,11 @@ for place = 1, limiter_count do
     numbers[i] = tonumber(ARGV[next_argument])
     next_argument = next_argument + 1
   end
-  local limiter, failure = algorithms[algorithm](keys, numbers, now, random)
+  local limiter, failure = algorithms[algorithm](keys, numbers, now, random, place)
   if not limiter then
     return failure
   end
+  is_unfinished = is_unfinished or limiter.is_unfinished
   if penalty then
     limiter.lock = KEYS[next_key]
     next_key = next_key + 1
@@ -75,6 +89,9 @@ end
 
 local answer = { server_now, now }
 local size = 2
+if is_unfinished then
+  return answer
+end
 
 -- One limiter's answer to a request; whether it grants it.
 local function ask(limiter, cost)

@@ -1,8 +1,10 @@
 -- What the scripts of the other limiters share. script.rs puts this file behind limits.lua, then one file for each algorithm,
 -- then decide.lua.
 --
--- An algorithm is a function of its keys, its numbers and the time in ms. It reads its keys once, writes nothing, and
--- returns a table, or nil and an error:
+-- An algorithm is a function of its keys, its numbers, the time in ms, the call's random bytes and the limiter's place in the
+-- call. It reads its keys once, and returns a table, or nil and an error. It writes nothing, but shared_rate.lua may remove
+-- expired grants:
+--   is_unfinished  whether the call has to be made again before anything is decided
 --   limit         what a target has at most
 --   ask(cost)     whether a request is granted, then what remains (after it where it is granted), the ms until it is
 --                 worth asking again, the ms until all is back, the ms that a granted request has to wait. It changes
@@ -13,6 +15,7 @@
 -- src/policy/NAME.rs holds the same steps in Rust.
 
 local algorithms = {}
+local cost_of_all -- of all requests together, at the limiter at a place; decide.lua says how
 
 local LONGEST = 4503599627370496 -- 2^52: what times in ms, without a date, stay below
 

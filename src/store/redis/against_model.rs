@@ -523,6 +523,8 @@ impl Sides {
                 Outcome::Decided(answer) => break Some(Ok(answer)),
                 Outcome::Early(_) => break Some(Err(())),
                 Outcome::OtherType(rate_type) => limiter.learn_type(rate_type),
+                // What was looked for is not there; `retry` says so again.
+                Outcome::Again | Outcome::More(_) => {}
                 other => panic!("{other:?}"),
             }
         };
@@ -566,7 +568,7 @@ impl Sides {
             call.summed_rate,
             None,
         );
-        let all_keys = limiter.keys.in_order();
+        let all_keys = limiter.keys.of_refund();
         let answer =
             script::RECLAIM.run(&self.redis.connection, &all_keys, &args, Limits::for_test());
         let redis = match answer.await {

@@ -47,6 +47,8 @@ impl RedisStore {
                 self.server_time.learn(server_millis);
             }
             match numbers[..] {
+                // So many grants have expired that their permits are counted in several calls.
+                [_, _] if !call.costs.is_empty() => {}
                 [_, score, ref answers @ ..] => return read_answers(name, score, answers),
                 // The server got it after its deadline. Where that is not yet so here, its clock was misjudged.
                 _ if !attempts.remaining().is_zero() => {}
