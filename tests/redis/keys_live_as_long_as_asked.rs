@@ -140,10 +140,12 @@ async fn a_denial_that_finds_the_keys_as_they_should_be_writes_nothing() {
         .unwrap()
         .rate_limiter(NAME);
     limiter.set_rate(Rate::overall(50_000, HOUR)).await.unwrap();
-    // So many that a client has them summed only now and then.
+    // So many that a client has them audited only now and then.
     stage.fill(VALUE, PERMITS, 50_000, 0).await;
+    stage.prevent_audits().await;
     assert!(limiter.expire(HOUR).await.unwrap());
     assert!(!limiter.try_acquire(1).await.unwrap());
+    stage.audit_prevented().await;
     stage.run(&["CONFIG", "RESETSTAT"]).await;
     for _ in 0..10 {
         assert!(!limiter.try_acquire(1).await.unwrap());

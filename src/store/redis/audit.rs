@@ -10,7 +10,7 @@ use crate::model::Answer;
 /// Summing a grant takes the server less than a microsecond, so a client's audits take it a two-thousandth of its time.
 const PAUSE_PER_GRANT: Duration = Duration::from_millis(1);
 /// Before a limiter with too many grants is asked about again. An audit of it lasts longer, and is one client's at a time.
-const PAUSE_OF_LARGE: Duration = Duration::from_secs(1);
+const PAUSE_OF_LARGE: Duration = Duration::from_secs(5);
 
 /// A client has the grants of a limiter summed now and then, because only the sum shows what a peer's retry or release
 /// did to the permits left; not in each call, because it takes time on the server.
