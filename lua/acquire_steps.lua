@@ -94,7 +94,8 @@ if is_common and check and oldest then
   if counted > SUMMED then
     counted = -1
   else
-    local grants, used = call('zrange', permits_key, string.format('%d', gone), '-1'), 0
+    local last = string.format('%d', gone + counted - 1)
+    local grants, used = call('zrange', permits_key, string.format('%d', gone), last), 0
     for i = 1, counted do
       local grant = grants[i]
       if #grant == 5 + (string.byte(grant) or 0) then

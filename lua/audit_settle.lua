@@ -50,7 +50,7 @@ if number - 1 - last_place > PAGE or first_place >= 2 * PAGE then
 end
 
 local used = sum_between + books.sum(redis.call('zrange', permits, '0', books.digits(first_place)))
-  + books.sum(redis.call('zrange', permits, books.digits(last_place + 1), '-1'))
+  + books.sum(redis.call('zrange', permits, books.digits(last_place + 1), books.digits(number - 1)))
 local balance, excess = rate - used, 0
 if left then
   -- As `settle` in window.lua.

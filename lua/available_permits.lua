@@ -40,7 +40,7 @@ local expired = redis.call('zcount', key, '-inf', horizon)
 if expired == number then
   return answer(limiter.rate)
 elseif not oldest and expired > PAGE and number - expired <= PAGE then
-  return answer(limiter.rate - books.sum(redis.call('zrange', key, books.digits(expired), '-1')))
+  return answer(limiter.rate - books.sum(redis.call('zrange', key, books.digits(expired), books.digits(number - 1))))
 end
 
 local unread = expired

@@ -279,7 +279,7 @@ local function bookkeeping()
     if must_sum and number > SUMMED then
       limiter.counted = -1
     elseif must_sum then
-      local grants = redis.call('zrange', key, digits(limiter.gone), '-1')
+      local grants = redis.call('zrange', key, digits(limiter.gone), digits(limiter.gone + number - 1))
       local used = sum(grants)
       if value then
         -- What is left beside more grants than that leaves room for was raised by a peer's release. A peer that lowers
