@@ -13,7 +13,9 @@
 //!
 //! **Cancellation.** A request dropped while it is pending is skipped. One dropped in flight leaves its answer to
 //! [`Calls::unclaimed`]; where nobody waits for a call any more, [`Calls::abandon`] learns of it at once, because the
-//! runtime that would read the answer may not run again.
+//! runtime that would read the answer may not run again. Where others wait, [`Calls::abandon_overdue`] does.
+//!
+//! **Wakers** are code of others, which may make requests or panic: none is run, or dropped, under the lock.
 
 mod direct;
 mod flusher;
@@ -24,8 +26,9 @@ mod steps;
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
@@ -34,6 +37,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Error, Result};
+use crate::lock::Lock;
 use direct::DirectCall;
 use flusher::Flusher;
 use same_runtime::Home;
@@ -76,6 +80,10 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
     /// Nobody waits for this call any more, and its runtime may never read the answer.
     fn abandon(&self, call: &Self::Call);
 
+    /// Some no longer wait for this call, and others do: it is abandoned where its answer is not read by `deadline`. The
+    /// others are told [`Error::Indeterminate`] then.
+    fn abandon_overdue(&self, call: &Self::Call, deadline: Instant);
+
     /// These answers of one call had no recipient.
     fn unclaimed(&self, answers: Vec<Self::Answer>);
 }
@@ -84,7 +92,7 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
 pub(crate) struct Batcher<C: Calls> {
     calls: C,
     /// Those with a request or a task.
-    flights: Mutex<HashMap<FlightKey<C>, Flight<C>>>,
+    flights: Lock<HashMap<FlightKey<C>, Flight<C>>>,
 }
 
 type FlightKey<C> = (runtime::Id, <C as Calls>::Key);
@@ -105,8 +113,20 @@ struct InFlight<C: Calls> {
     /// The numbers of its requests start here.
     first_number: u64,
     end_number: u64,
+    deadline: Instant,
     /// How many of its requests still have a caller.
     live: usize,
+    /// Whether it is abandoned once it is overdue.
+    is_watched: bool,
+}
+
+/// What a request that has no caller any more leaves to do.
+enum Left<C: Calls> {
+    Nothing,
+    /// Nobody waits for the call.
+    Abandoned(C::Call),
+    /// Others wait for it, who may never be polled.
+    Unwatched(C::Call, Instant),
 }
 
 /// A pending request.
@@ -118,6 +138,20 @@ struct Entry<C: Calls> {
     answer: Option<oneshot::Sender<Result<C::Answer>>>,
 }
 
+/// Sends an answer; returns it where nobody receives it. A waker that panics keeps nothing from those who are answered
+/// after it.
+pub(crate) fn deliver<T>(sender: oneshot::Sender<T>, answer: T) -> Option<T> {
+    let sending = AssertUnwindSafe(|| sender.send(answer).err());
+    // The answer is there before the waker is run.
+    catch_unwind(sending).unwrap_or(None)
+}
+
+/// Tells a request that it has no answer, in the same way.
+pub(crate) fn drop_sender<T>(sender: oneshot::Sender<T>) {
+    // The panic has been reported by the panic hook.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(sender)));
+}
+
 impl<C: Calls> Entry<C> {
     /// Whether nobody waits for its answer.
     fn is_gone(&self) -> bool {
@@ -127,7 +161,7 @@ impl<C: Calls> Entry<C> {
     /// Answers the request; returns the answer where nobody receives it.
     fn answer(&mut self, answer: Result<C::Answer>) -> Option<Result<C::Answer>> {
         match self.answer.take() {
-            Some(sender) => sender.send(answer).err(),
+            Some(sender) => deliver(sender, answer),
             None => Some(answer),
         }
     }
@@ -164,7 +198,7 @@ impl<C: Calls> Batcher<C> {
     pub(crate) fn new(calls: C) -> Self {
         Self {
             calls,
-            flights: Mutex::default(),
+            flights: Lock::default(),
         }
     }
 
@@ -242,9 +276,13 @@ impl<C: Calls> Batcher<C> {
         }))
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flights().is_empty()
+    }
+
     fn flights(&self) -> MutexGuard<'_, HashMap<FlightKey<C>, Flight<C>>> {
-        // Nothing panics while the lock is held.
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flights.lock()
     }
 
     /// Changes a flight, which is removed once nothing is left of it.
@@ -260,14 +298,22 @@ impl<C: Calls> Batcher<C> {
 }
 
 impl<C: Calls> Flight<C> {
-    /// Notes that a request has no caller any more. Returns the call in flight where nobody waits for it now.
-    fn leave(&mut self, number: u64) -> Option<C::Call> {
-        let in_flight = self.in_flight.as_mut()?;
+    /// Notes that a request has no caller any more.
+    fn leave(&mut self, number: u64) -> Left<C> {
+        let Some(in_flight) = &mut self.in_flight else {
+            return Left::Nothing;
+        };
         if !(in_flight.first_number..in_flight.end_number).contains(&number) {
-            return None;
+            return Left::Nothing;
         }
         in_flight.live -= 1;
-        (in_flight.live == 0).then(|| in_flight.call.clone())
+        if in_flight.live == 0 {
+            Left::Abandoned(in_flight.call.clone())
+        } else if std::mem::replace(&mut in_flight.is_watched, true) {
+            Left::Nothing
+        } else {
+            Left::Unwatched(in_flight.call.clone(), in_flight.deadline)
+        }
     }
 }
 
@@ -309,10 +355,14 @@ impl<C: Calls> Drop for Ticket<C> {
             }
             Err(_) => {
                 let flight = flights.get_mut(&self.flight_key);
-                let abandoned = flight.and_then(|flight| flight.leave(self.number));
+                let left = flight.map_or(Left::Nothing, |flight| flight.leave(self.number));
                 drop(flights);
-                if let Some(call) = abandoned {
-                    batcher.calls.abandon(&call);
+                match left {
+                    Left::Nothing => {}
+                    Left::Abandoned(call) => batcher.calls.abandon(&call),
+                    Left::Unwatched(call, deadline) => {
+                        batcher.calls.abandon_overdue(&call, deadline);
+                    }
                 }
             }
         }

@@ -26,7 +26,11 @@ mod clock;
 mod decision;
 mod error;
 mod keys;
+mod lock;
 mod permit;
+
+#[cfg(test)]
+mod interleaving;
 
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]

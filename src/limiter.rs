@@ -197,6 +197,9 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
     /// # Cancel safety
     /// Dropping the future takes nothing: its place in line is given up, and what a call under way is granted goes to
     /// the next in line or back.
+    ///
+    /// A future that is kept and not polled keeps its place, and what it is granted: the permits are the caller's from
+    /// that moment on, and count in the window of that moment, however late the future is polled.
     #[doc(alias = "tryAcquire")]
     async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool>;
 

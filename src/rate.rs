@@ -93,6 +93,10 @@ impl Rate {
 
     /// Lets the limiter go away when nobody has asked it for `keep_alive` (whole milliseconds, not shorter than the
     /// interval).
+    ///
+    /// A waiter asks in time to keep it, unless `keep_alive` is shorter than a round trip and the timer's resolution of
+    /// 1 ms: a limiter that lives for a few milliseconds may be gone between any two calls, which then fail with
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized).
     #[doc(alias = "keepAliveTime")]
     #[must_use]
     pub fn keep_alive(self, keep_alive: Duration) -> Self {

@@ -6,6 +6,7 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -70,6 +71,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn call_deadline(&self) -> Instant;
 }
 
+/// What a store does without a caller's runtime.
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Runs once a background task is done: permits may be free.
 pub(crate) type OnDone = Box<dyn FnOnce() + Send>;
 
@@ -118,6 +122,9 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     /// Gives back what a call took whose caller is gone, once no attempt of it can arrive any more; does nothing where
     /// somebody else claims the call's outcome before.
     fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone);
+
+    /// Runs a task of the wait queue's that ends calls whose own runtime does not go on.
+    fn run_in_background(&self, task: Task);
 
     async fn refund(&self, grant: &Grant) -> Result<u32>;
     async fn release(&self, permits: u32) -> Result<()>;

@@ -18,6 +18,10 @@
 //! not received. All that needs no caller's runtime.
 
 mod driver;
+#[cfg(test)]
+mod interleavings;
+#[cfg(test)]
+mod ledger;
 mod plain;
 mod sharing;
 #[cfg(test)]
@@ -25,22 +29,23 @@ mod slow_store;
 mod state;
 mod waiter;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::batch::{Batcher, SameRuntime};
 use crate::decision::{Decision, Grant, decision_alone};
 use crate::error::{Error, Result};
+use crate::lock::Lock;
 use crate::model::{Answer, SetUp};
 use crate::store::{AcquireCall, LimiterStore};
 use driver::Driver;
 use plain::{Decided, Plain, Request};
-use state::{Known, State, Waiter};
+use state::{Known, Left, State, Waiter, Watched};
 use waiter::{FirstTry, Ticket};
 
 /// How long the line waits before it asks again, where permits come back much later: other processes may release permits or
@@ -61,9 +66,10 @@ pub(crate) struct WaitQueue {
 /// The waiters of one limiter in this process.
 struct Line {
     store: Arc<dyn LimiterStore>,
-    state: Mutex<State>,
+    state: Lock<State>,
     has_warned_of_skew: AtomicBool,
-    /// All permits that calls of this process were granted.
+    /// All permits that this process was granted, except those of [`LimiterStore::try_acquire_now`]: it would cost that
+    /// more than all else it does.
     own: AtomicU64,
 }
 
@@ -71,7 +77,7 @@ impl WaitQueue {
     pub(crate) fn new(store: Arc<dyn LimiterStore>) -> Self {
         let line = Arc::new(Line {
             store,
-            state: Mutex::default(),
+            state: Lock::new(State::default()),
             has_warned_of_skew: AtomicBool::new(false),
             own: AtomicU64::new(0),
         });
@@ -102,6 +108,9 @@ impl WaitQueue {
         let decided = self.store().acquire_now(permits, set_up)?;
         Some(decided.and_then(|(id, answer)| {
             let decision = decision_alone(self.line.name(), id, permits, &answer)?;
+            if decision.is_granted() {
+                self.line.note_own(i64::from(permits));
+            }
             let wait = answer.wait();
             Ok(Decided { decision, wait })
         }))
@@ -126,7 +135,7 @@ impl WaitQueue {
         until: Option<Instant>,
         set_up: Option<ReadSetUp>,
     ) -> Result<bool> {
-        let sequence = self.line.state().take_sequence();
+        let sequence = self.line.step(State::take_sequence);
         let mut denied = None;
         let mut first_try = FirstTry::start(&self.line, sequence);
         if first_try.is_some() {
@@ -187,9 +196,18 @@ async fn within<F: Future>(until: Option<Instant>, future: F) -> Option<F::Outpu
 }
 
 impl Line {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while the lock is held; were it so, the waiters would still be whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Makes a step of the state, and delivers what it has for others once the lock is released.
+    fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock();
+        let result = step(&mut state);
+        let outbox = state.take_outbox();
+        drop(state);
+        #[cfg(test)]
+        crate::interleaving::let_others_run();
+        for grant in outbox.deliver() {
+            self.give_back(grant);
+        }
+        result
     }
 
     fn name(&self) -> &str {
@@ -209,15 +227,54 @@ impl Line {
         let waiter = Waiter::new(permits, set_up, sequence, answer)
             .joined(Instant::now())
             .until(until);
-        let new_driver = self.state().join(waiter, runtime.id(), denied);
+        let new_driver = self.step(|state| state.join(waiter, runtime.id(), denied));
         if let Some(notify) = new_driver {
             runtime.spawn(Driver::new(Arc::clone(self), runtime.id(), notify).drive());
         }
         Ok(Ticket::new(Arc::clone(self), sequence, receiver))
     }
 
-    fn permits_freed(&self) {
-        self.state().permits_freed();
+    fn permits_freed(self: &Arc<Self>) {
+        self.step(State::permits_freed);
+    }
+
+    /// A waiter has left whose receiver `close` closes, under the lock: in each step of the state a waiter is there, or it
+    /// has left. `close` returns what it had been answered, if anything.
+    fn leave(self: &Arc<Self>, sequence: u64, close: impl FnOnce() -> Option<Result<Grant>>) {
+        let (answer, left) = self.step(|state| match close() {
+            Some(answer) => (Some(answer), Left::Nothing),
+            None => (None, state.leave(sequence)),
+        });
+        if let Some(Ok(grant)) = answer {
+            // Others may have waited for long: the store decides anew who gets it, and when.
+            self.give_back(grant);
+        }
+        match left {
+            Left::Nothing => {}
+            Left::Abandoned(call) => self.reclaim(call),
+            Left::Unwatched => self.watch(),
+        }
+    }
+
+    /// Takes a call that a waiter has left from its driver, where that has not ended it in the time that a call takes.
+    fn watch(self: &Arc<Self>) {
+        let line = Arc::clone(self);
+        let watching = async move {
+            loop {
+                let since = Instant::now();
+                sleep_until(line.store.call_deadline() + Duration::from_millis(1)).await;
+                match line.step(|state| state.withdraw_overdue(since)) {
+                    Watched::InTime => {}
+                    Watched::Ended => return,
+                    Watched::Withdrawn(call) => return line.reclaim(call),
+                }
+            }
+        };
+        self.store.run_in_background(Box::pin(watching));
+    }
+
+    fn note_own(&self, taken: i64) {
+        self.own.fetch_add(taken.unsigned_abs(), Ordering::Relaxed);
     }
 
     fn own(&self) -> u64 {
@@ -227,8 +284,7 @@ impl Line {
     /// Makes a call.
     async fn call(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
         let answer = self.store.acquire(call, deadline).await?;
-        let taken = call.requests.taken(&answer).unsigned_abs();
-        self.own.fetch_add(taken, Ordering::Relaxed);
+        self.note_own(call.requests.taken(&answer));
         if answer.ahead > 0 && !self.has_warned_of_skew.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 limiter = %self.name(),

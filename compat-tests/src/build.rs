@@ -8,7 +8,7 @@ use std::{
     sync::OnceLock,
 };
 
-use crate::redisson::Version;
+use crate::version::Version;
 
 /// The class path of the driver with one version of Redisson; builds what is not built yet.
 pub fn class_path(version: Version) -> String {

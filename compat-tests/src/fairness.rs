@@ -9,7 +9,7 @@ pub mod waiters;
 
 pub use scenario::{Outcome, SCENARIOS, Scenario, Side};
 
-use redis::aio::MultiplexedConnection;
+use redis::aio::ConnectionLike;
 
 /// The name of the limiter.
 const NAME: &str = "shared";
@@ -18,7 +18,7 @@ const NAME: &str = "shared";
 const REDISSON: crate::redisson::Version = crate::redisson::Version::V4_7_0;
 
 /// How often the server has run a script for a client.
-async fn script_calls(redis: &mut MultiplexedConnection) -> u64 {
+async fn script_calls(redis: &mut impl ConnectionLike) -> u64 {
     let stats: String = redis::cmd("INFO")
         .arg("commandstats")
         .query_async(redis)

@@ -2,8 +2,8 @@
 
 use std::{
     collections::HashMap,
-    env,
-    io::{BufRead, BufReader, Write},
+    env, fmt,
+    io::{self, BufRead, BufReader, Write},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{
@@ -15,12 +15,33 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::{
-    build,
-    redisson::{JavaError, Version},
-};
+use crate::{build, version::Version};
 
-type Answer = Result<Vec<String>, JavaError>;
+/// An exception of Redisson; or `Unsupported`, where the version lacks the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JavaError {
+    /// The exception's simple class name.
+    pub class: String,
+    pub message: String,
+}
+
+impl JavaError {
+    pub fn is_unsupported(&self) -> bool {
+        self.class == "Unsupported"
+    }
+}
+
+impl fmt::Display for JavaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.class, self.message)
+    }
+}
+
+impl std::error::Error for JavaError {}
+
+pub type Result<T> = std::result::Result<T, JavaError>;
+
+type Answer = Result<Vec<String>>;
 
 /// Who waits for which answer; `None` once the JVM has ended.
 type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>>;
@@ -111,7 +132,7 @@ impl Drop for Jvm {
 
 /// Gives each answer to the one who waits for it, until the JVM ends.
 fn dispatch(answers: ChildStdout, waiting: &Waiting) {
-    for line in BufReader::new(answers).lines().map_while(Result::ok) {
+    for line in BufReader::new(answers).lines().map_while(io::Result::ok) {
         let (seq, answer) = parse(&line).unwrap_or_else(|| panic!("not an answer: {line}"));
         let sender = waiting
             .lock()

@@ -31,6 +31,7 @@ pub mod record;
 pub mod redisson;
 #[path = "../../tests/support/mod.rs"]
 mod server;
+mod version;
 
 pub use both::{Both, Pair, Peer};
 pub use build::class_path;

@@ -15,87 +15,13 @@ use std::{
     time::Duration,
 };
 
+mod rate;
+
 use crate::jvm::Jvm;
 
-/// The versions of Redisson that the tests run, oldest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    /// The first whose state today's Redisson can read; 8 random bytes a member.
-    V3_17_0,
-    /// 16 random bytes a member.
-    V3_21_3,
-    /// When what comes back exceeds the rate, counts what is out by permits, no longer by members.
-    V3_36_0,
-    /// The first with `release`; keepAlive.
-    V3_52_0,
-    /// `updateRate` and `setRate(RateLimiterArgs)`.
-    V4_7_0,
-}
-
-impl Version {
-    pub const ALL: [Self; 5] = [
-        Self::V3_17_0,
-        Self::V3_21_3,
-        Self::V3_36_0,
-        Self::V3_52_0,
-        Self::V4_7_0,
-    ];
-
-    /// The random bytes of a member of the permits zset.
-    pub fn random_len(self) -> usize {
-        if self < Self::V3_21_3 { 8 } else { 16 }
-    }
-
-    /// `trySetRate` and `setRate` with a keepAlive, and the field `keepAliveTime`.
-    pub fn has_keep_alive(self) -> bool {
-        self >= Self::V3_52_0
-    }
-
-    pub fn has_release(self) -> bool {
-        self >= Self::V3_52_0
-    }
-
-    /// `updateRate` and `setRate(RateLimiterArgs)`.
-    pub fn has_update_rate(self) -> bool {
-        self >= Self::V4_7_0
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V3_17_0 => "3.17.0",
-            Self::V3_21_3 => "3.21.3",
-            Self::V3_36_0 => "3.36.0",
-            Self::V3_52_0 => "3.52.0",
-            Self::V4_7_0 => "4.7.0",
-        })
-    }
-}
-
-/// An exception of Redisson; or `Unsupported`, where the version lacks the call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JavaError {
-    /// The exception's simple class name.
-    pub class: String,
-    pub message: String,
-}
-
-impl JavaError {
-    pub fn is_unsupported(&self) -> bool {
-        self.class == "Unsupported"
-    }
-}
-
-impl fmt::Display for JavaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.class, self.message)
-    }
-}
-
-impl std::error::Error for JavaError {}
-
-pub type Result<T> = std::result::Result<T, JavaError>;
+pub use self::rate::{Config, Rate, RateType};
+pub use crate::jvm::{JavaError, Result};
+pub use crate::version::Version;
 
 /// `N` Redisson clients on one server, all in the JVM that the tests of this process share.
 pub async fn clients<const N: usize>(version: Version, url: &str) -> [Client; N] {
@@ -214,95 +140,6 @@ impl Client {
             name: name.into(),
         }
     }
-}
-
-/// Whose permits a limiter counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RateType {
-    Overall,
-    PerClient,
-}
-
-/// The arguments of `trySetRate`, `setRate` and `updateRate`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    pub rate_type: RateType,
-    pub rate: i64,
-    pub interval: i64,
-    /// Without one, the overload that has none is called.
-    pub keep_alive: Option<i64>,
-}
-
-impl Rate {
-    pub fn overall(rate: i64, interval: i64) -> Self {
-        Self {
-            rate_type: RateType::Overall,
-            rate,
-            interval,
-            keep_alive: None,
-        }
-    }
-
-    pub fn per_client(rate: i64, interval: i64) -> Self {
-        Self {
-            rate_type: RateType::PerClient,
-            ..Self::overall(rate, interval)
-        }
-    }
-
-    pub fn keep_alive(self, keep_alive: i64) -> Self {
-        Self {
-            keep_alive: Some(keep_alive),
-            ..self
-        }
-    }
-
-    /// The arguments that say in Java what `rate` says here. Without a keep alive it is the overload that has none.
-    pub fn of(rate: &redisson_rate_limiter::Rate) -> Self {
-        let millis = |time: Duration| time.as_millis().try_into().expect("a time of this era");
-        Self {
-            rate_type: match rate.rate_type() {
-                redisson_rate_limiter::RateType::Overall => RateType::Overall,
-                redisson_rate_limiter::RateType::PerClient => RateType::PerClient,
-            },
-            rate: rate.permits().try_into().expect("a Java long"),
-            interval: millis(rate.interval()),
-            keep_alive: rate.keep_alive_time().map(millis),
-        }
-    }
-
-    fn args(self) -> Vec<String> {
-        let rate_type = match self.rate_type {
-            RateType::Overall => "OVERALL",
-            RateType::PerClient => "PER_CLIENT",
-        };
-        vec![
-            rate_type.into(),
-            self.rate.to_string(),
-            self.interval.to_string(),
-        ]
-    }
-
-    fn overload(self) -> Vec<String> {
-        let mut args = self.args();
-        args.extend(self.keep_alive.map(|ms| ms.to_string()));
-        args
-    }
-
-    fn rate_limiter_args(self, keep_state: Option<bool>) -> Vec<String> {
-        let mut args = self.args();
-        args.push(self.keep_alive.map_or("-".into(), |ms| ms.to_string()));
-        args.push(keep_state.map_or("-".into(), |keep| keep.to_string()));
-        args
-    }
-}
-
-/// What `getConfig` returns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    pub rate_type: RateType,
-    pub rate: i64,
-    pub interval: i64,
 }
 
 /// What a load of many threads came to.

@@ -48,7 +48,7 @@ async fn in_memory() -> Result<Vec<Run>> {
 }
 
 fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
 fn file(run: &Run) -> String {

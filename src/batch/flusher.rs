@@ -20,6 +20,8 @@ pub(super) struct Flusher<C: Calls> {
 struct Batch<C: Calls> {
     call: C::Call,
     entries: Vec<Entry<C>>,
+    /// The last one of theirs.
+    deadline: Instant,
     /// How many of them, from the front, have been answered because their time was up.
     expired: usize,
 }
@@ -43,33 +45,42 @@ impl<C: Calls> Flusher<C> {
 
     /// The next call's requests; none where no request is pending.
     fn next_batch(&self) -> Option<Batch<C>> {
-        let batch = self.batcher.change(&self.flight_key, |flight| {
-            flight.fail_pending(Instant::now());
-            let entries = flight.take_pending();
+        let (batch, overdue, _gone) = self.batcher.change(&self.flight_key, |flight| {
+            let overdue = flight.take_overdue(Instant::now());
+            let (entries, gone) = flight.take_pending();
             flight.has_flusher = !entries.is_empty();
-            let (first, last) = (entries.first()?, entries.last()?);
-            let requests = entries.iter().map(|entry| &entry.request);
-            let call = self.batcher.calls.call(requests);
-            flight.in_flight = Some(InFlight {
-                call: call.clone(),
-                first_number: first.number,
-                end_number: last.number + 1,
-                live: entries.len(),
-            });
-            Some(Batch {
-                call,
-                entries,
-                expired: 0,
-            })
+            (self.compose(flight, entries), overdue, gone)
+        })?;
+        fail_unsent(overdue);
+        batch
+    }
+
+    fn compose(&self, flight: &mut Flight<C>, entries: Vec<Entry<C>>) -> Option<Batch<C>> {
+        let (first, last) = (entries.first()?, entries.last()?);
+        let requests = entries.iter().map(|entry| &entry.request);
+        let call = self.batcher.calls.call(requests);
+        let deadlines = entries.iter().map(|entry| entry.deadline);
+        let deadline = deadlines.max().unwrap_or_else(Instant::now);
+        flight.in_flight = Some(InFlight {
+            call: call.clone(),
+            first_number: first.number,
+            end_number: last.number + 1,
+            deadline,
+            live: entries.len(),
+            is_watched: false,
         });
-        batch.flatten()
+        Some(Batch {
+            call,
+            entries,
+            deadline,
+            expired: 0,
+        })
     }
 
     /// The call's answer; meanwhile requests whose time is up are answered.
     async fn run(&self, batch: &mut Batch<C>) -> Result<Answers<C>> {
-        let deadlines = batch.entries.iter().map(|entry| entry.deadline);
-        let deadline = deadlines.max().unwrap_or_else(Instant::now);
-        let mut running = pin!(self.batcher.calls.run(batch.call.clone(), deadline));
+        let running = self.batcher.calls.run(batch.call.clone(), batch.deadline);
+        let mut running = pin!(running);
         loop {
             let pending = self.batcher.change(&self.flight_key, |flight| {
                 flight.pending.front().map(|entry| entry.deadline)
@@ -89,8 +100,10 @@ impl<C: Calls> Flusher<C> {
 
     fn expire(&self, batch: &mut Batch<C>) {
         let now = Instant::now();
-        self.batcher
-            .change(&self.flight_key, |flight| flight.fail_pending(now));
+        let overdue = self
+            .batcher
+            .change(&self.flight_key, |flight| flight.take_overdue(now));
+        fail_unsent(overdue.into_iter().flatten());
         while let Some(entry) = batch.entries.get_mut(batch.expired)
             && entry.deadline <= now
         {
@@ -124,22 +137,18 @@ impl<C: Calls> Flusher<C> {
 }
 
 impl<C: Calls> Flight<C> {
-    /// Answers the pending requests whose time is up: they were not sent.
-    fn fail_pending(&mut self, now: Instant) {
-        while self
-            .pending
-            .front()
-            .is_some_and(|entry| entry.deadline <= now)
-        {
-            if let Some(mut entry) = self.pending.pop_front() {
-                entry.answer(Err(Error::not_sent()));
-            }
-        }
+    /// Takes the pending requests whose time is up.
+    fn take_overdue(&mut self, now: Instant) -> Vec<Entry<C>> {
+        let is_overdue = |entry: &Entry<C>| entry.deadline <= now;
+        let in_time = self.pending.iter().position(|entry| !is_overdue(entry));
+        let overdue = in_time.unwrap_or(self.pending.len());
+        self.pending.drain(..overdue).collect()
     }
 
-    /// Takes as many pending requests as one call carries.
-    fn take_pending(&mut self) -> Vec<Entry<C>> {
+    /// Takes as many pending requests as one call carries, and those before them that have no caller any more.
+    fn take_pending(&mut self) -> (Vec<Entry<C>>, Vec<Entry<C>>) {
         let mut entries = Vec::with_capacity(self.pending.len().min(C::CAPACITY));
+        let mut gone = Vec::new();
         let mut room = u32::MAX;
         while let Some(next) = self.pending.front() {
             let is_gone = next.is_gone();
@@ -148,12 +157,21 @@ impl<C: Calls> Flight<C> {
                 break;
             }
             let next = self.pending.pop_front();
-            if !is_gone {
+            if is_gone {
+                gone.extend(next);
+            } else {
                 room -= cost;
                 entries.extend(next);
             }
         }
-        entries
+        (entries, gone)
+    }
+}
+
+/// Answers requests whose time was up before they were sent.
+fn fail_unsent<C: Calls>(overdue: impl IntoIterator<Item = Entry<C>>) {
+    for mut entry in overdue {
+        entry.answer(Err(Error::not_sent()));
     }
 }
 

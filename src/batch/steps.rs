@@ -1,5 +1,6 @@
 //! What requests that share calls get, step by step, over a store that takes its time.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, yield_now};
@@ -15,6 +16,7 @@ struct Echo {
     takes: Duration,
     made: Mutex<Vec<Vec<u32>>>,
     abandoned: Mutex<Vec<Vec<u32>>>,
+    overdue: Mutex<Vec<(Vec<u32>, Instant)>>,
     unclaimed: Mutex<Vec<u32>>,
 }
 
@@ -58,6 +60,10 @@ impl Calls for Echo {
         self.abandoned.lock().unwrap().push(call.to_vec());
     }
 
+    fn abandon_overdue(&self, call: &Arc<Vec<u32>>, deadline: Instant) {
+        self.overdue.lock().unwrap().push((call.to_vec(), deadline));
+    }
+
     fn unclaimed(&self, answers: Vec<u32>) {
         self.unclaimed.lock().unwrap().extend(answers);
     }
@@ -73,6 +79,7 @@ impl Requests {
             takes,
             made: Mutex::default(),
             abandoned: Mutex::default(),
+            overdue: Mutex::default(),
             unclaimed: Mutex::default(),
         })))
     }
@@ -306,5 +313,44 @@ async fn each_request_of_a_call_has_its_own_deadline_and_one_never_sent_says_so(
             other => panic!("{cost}: {other:?}"),
         }
     }
+    requests.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_some_of_its_callers_have_left_is_watched_once_until_its_last_deadline() {
+    let requests = Requests::taking(TAKES);
+    let mut asked = three_in_flight(&requests).await;
+    let deadline = Instant::now() + TIMEOUT;
+    for _ in 0..2 {
+        drop_request(asked.remove(0)).await;
+        let overdue = requests.0.calls.overdue.lock().unwrap();
+        assert!(
+            matches!(&overdue[..], [(call, until)] if call == &[3, 4, 5] && *until <= deadline)
+        );
+    }
+    drop_request(asked.remove(0)).await;
+    requests.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_keeps_no_answer_from_the_others() {
+    struct Panics;
+    impl std::task::Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker of the test panics");
+        }
+    }
+    let requests = Requests::taking(TAKES);
+    let direct = requests.ask(1).await;
+    let mut woken = Box::pin(requests.0.ask((), 2));
+    let waker = std::task::Waker::from(Arc::new(Panics));
+    let poll = woken.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(poll.is_pending());
+    let mut other = Box::pin(requests.0.ask((), 3));
+    assert!(poll_once(other.as_mut()).is_pending());
+    assert_eq!(direct.await.unwrap().unwrap(), 1);
+    assert_eq!(other.await.unwrap(), 3);
+    assert_eq!(woken.await.unwrap(), 2);
+    assert_eq!(requests.made(), [vec![1], vec![2, 3]]);
     requests.end().await;
 }

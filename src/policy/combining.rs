@@ -86,5 +86,7 @@ impl Calls for TargetCalls {
 
     fn abandon(&self, _call: &Arc<Call>) {}
 
+    fn abandon_overdue(&self, _call: &Arc<Call>, _deadline: Instant) {}
+
     fn unclaimed(&self, _answers: Vec<Decision>) {}
 }

@@ -5,12 +5,13 @@
 //! is gone, whoever gives the permits back. [`AcquireCall::claim`] decides which.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{MutexGuard, OnceLock};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
+use crate::lock::Lock;
 use crate::model::{Requests, SetUp};
 use crate::permit::{Random, new_random};
 
@@ -25,7 +26,7 @@ pub(crate) struct AcquireCall {
     /// For how long its callers have waited for the answer to another call.
     pub(crate) held_up: Duration,
     /// Those that may have been executed, or may still be.
-    attempts: Mutex<SmallVec<[Attempt; 1]>>,
+    attempts: Lock<SmallVec<[Attempt; 1]>>,
     /// The score of the grant that was delivered.
     granted_at: OnceLock<i64>,
     is_claimed: AtomicBool,
@@ -57,7 +58,7 @@ impl AcquireCall {
             newer_than: None,
             set_up: None,
             held_up: Duration::ZERO,
-            attempts: Mutex::default(),
+            attempts: Lock::default(),
             granted_at: OnceLock::new(),
             is_claimed: AtomicBool::new(false),
         }
@@ -103,8 +104,7 @@ impl AcquireCall {
     }
 
     fn attempts(&self) -> MutexGuard<'_, SmallVec<[Attempt; 1]>> {
-        // Nothing panics while the lock is held.
-        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.attempts.lock()
     }
 
     /// Takes charge of the outcome; `false` where somebody else did. No attempt is noted from then on.

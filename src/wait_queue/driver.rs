@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::Line;
-use super::state::{Answered, Next, Rest};
+use super::state::{Answered, Next, Rest, State};
 use crate::decision::Grant;
 use crate::store::AcquireCall;
 
@@ -37,7 +37,8 @@ impl Driver {
         loop {
             let has_peers = self.line.store.may_have_peers();
             let now = Instant::now();
-            let next = self.line.state().next(self.runtime, now, has_peers);
+            let line = &self.line;
+            let next = line.step(|state| state.next(self.runtime, now, has_peers));
             match next {
                 Next::Call(call) => self.make(call).await,
                 Next::Sleep(until) => {
@@ -64,13 +65,14 @@ impl Driver {
         self.call = None;
         let (unclaimed, is_reclaimed) = match result {
             Ok(answer) => {
-                let rest = self.line.state().answered(&Answered {
+                let answered = Answered {
                     call: &call,
                     answer: &answer,
                     sent_at,
                     own: self.line.own(),
                     name: self.line.name(),
-                });
+                };
+                let rest = self.line.step(|state| state.answered(&answered));
                 let Rest {
                     permits,
                     is_reclaimed,
@@ -82,7 +84,11 @@ impl Driver {
                 };
                 ((permits > 0).then_some(grant), is_reclaimed)
             }
-            Err(error) => (None, self.line.state().failed(&call, &error)),
+            Err(error) => {
+                let now = Instant::now();
+                let failed = |state: &mut State| state.failed(&call, &error, now);
+                (None, self.line.step(failed))
+            }
         };
         // Where the call is reclaimed as well, that finds what another attempt takes later, and a grant goes back once.
         if let Some(grant) = unclaimed {
@@ -101,10 +107,10 @@ impl Drop for Driver {
             return;
         }
         // The runtime shuts down.
+        let (runtime, call, now) = (self.runtime, self.call.as_ref(), Instant::now());
         let abandoned = self
             .line
-            .state()
-            .driver_lost(self.runtime, self.call.as_ref());
+            .step(|state| state.driver_lost(runtime, call, now));
         if let Some(call) = abandoned {
             self.line.reclaim(call);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::Line;
 use crate::batch::{Answers, Calls};
@@ -77,6 +77,15 @@ impl Calls for Plain {
 
     fn abandon(&self, call: &Arc<AcquireCall>) {
         self.line.reclaim(Arc::clone(call));
+    }
+
+    fn abandon_overdue(&self, call: &Arc<AcquireCall>, deadline: Instant) {
+        let (line, call) = (Arc::clone(&self.line), Arc::clone(call));
+        // It is reclaimed only where nobody has claimed the answer by then.
+        self.line.store.run_in_background(Box::pin(async move {
+            sleep_until(deadline + Duration::from_millis(1)).await;
+            line.reclaim(call);
+        }));
     }
 
     fn unclaimed(&self, answers: Vec<Decided>) {

@@ -18,6 +18,8 @@
 //! five seconds, which is two and a half percent.
 
 #[cfg(test)]
+mod releases;
+#[cfg(test)]
 mod simulated;
 
 use std::time::Duration;
@@ -244,9 +246,12 @@ impl Sharing {
         last.map_or(ask_at, |last| last.min(ask_at))
     }
 
-    /// Permits were freed by this process: nothing is held back from its waiters.
-    pub(super) fn release_hold(&mut self) {
-        self.held = None;
+    /// Permits came free, of which the next call is to take what it may. A probe ends with it. Beside others, the hold
+    /// begins anew with what is there then: a process that releases often would never leave them the time to take it.
+    pub(super) fn permits_freed(&mut self) {
+        if self.others != Others::Unseen {
+            self.held = None;
+        }
     }
 
     fn random_up_to(&mut self, most: Duration) -> Duration {

@@ -18,7 +18,7 @@ use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry};
 use crate::rate::{Rate, ValidRate};
 use crate::store::memory::{MemoryClient, MemoryStore};
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Store, TimeToLive};
+use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Store, Task, TimeToLive};
 
 const TRAVEL: Duration = Duration::from_millis(2);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -94,6 +94,10 @@ impl LimiterStore for SlowStore {
 
     fn reclaim(self: Arc<Self>, _call: Arc<AcquireCall>, on_done: OnDone) {
         on_done();
+    }
+
+    fn run_in_background(&self, task: Task) {
+        tokio::spawn(task);
     }
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {

@@ -22,7 +22,7 @@ pub(super) struct FirstTry {
 impl FirstTry {
     /// `None` where others wait already.
     pub(super) fn start(line: &Arc<Line>, sequence: u64) -> Option<Self> {
-        let is_first = line.state().start_first_try(sequence, Instant::now());
+        let is_first = line.step(|state| state.start_first_try(sequence, Instant::now()));
         is_first.then(|| Self {
             line: Arc::clone(line),
             sequence,
@@ -32,7 +32,7 @@ impl FirstTry {
 
 impl Drop for FirstTry {
     fn drop(&mut self) {
-        self.line.state().end_first_try(self.sequence);
+        self.line.step(|state| state.end_first_try(self.sequence));
     }
 }
 
@@ -77,24 +77,10 @@ impl Drop for Ticket {
         if self.receiver.is_terminated() {
             return;
         }
-        // The receiver closes under the lock: in each step of the state a waiter is there, or it has left.
-        let mut state = self.line.state();
-        self.receiver.close();
-        match self.receiver.try_recv() {
-            Ok(answer) => {
-                drop(state);
-                if let Ok(grant) = answer {
-                    // Others may have waited for long: the store decides anew who gets it, and when.
-                    self.line.give_back(grant);
-                }
-            }
-            Err(_) => {
-                let abandoned = state.leave(self.sequence);
-                drop(state);
-                if let Some(call) = abandoned {
-                    self.line.reclaim(call);
-                }
-            }
-        }
+        let receiver = &mut self.receiver;
+        self.line.leave(self.sequence, || {
+            receiver.close();
+            receiver.try_recv().ok()
+        });
     }
 }

@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::{Builder, Runtime};
+
 use redisson_rate_limiter::{
     Clock, Decision, Limiter, MemoryStore, RRateLimiter, RateLimiter, RedissonClient,
     RedissonClientBuilder, TimeToLive,
 };
 
+use crate::peer::Peer;
+use crate::stopped_time::StoppedTime;
 use crate::support::Server;
 
 /// What a behaviour is shown on. Its clients score grants by its own clock, which starts at 1000 ms.
@@ -27,6 +31,11 @@ enum Store {
 
 pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+/// A runtime with one thread, as the tests run on.
+pub fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -75,17 +84,56 @@ impl Fixture {
 
     /// A client with this id.
     pub async fn client(&self, id: &str) -> RedissonClient {
-        self.build(RedissonClient::builder().client_id(id)).await
+        // A busy machine may keep an answer waiting.
+        let builder = RedissonClient::builder().response_timeout(Duration::from_secs(60));
+        self.build(builder.client_id(id)).await
     }
 
     /// A client with settings of the behaviour's own, and this fixture's clock.
     pub async fn build(&self, builder: RedissonClientBuilder) -> RedissonClient {
         let now = Arc::clone(&self.now);
-        let builder = builder.clock(Clock::from_fn(move || now.load(Ordering::SeqCst)));
+        let clock = Clock::from_fn(move || now.load(Ordering::SeqCst));
+        self.connect(builder.clock(clock)).await
+    }
+
+    /// A client with settings of the behaviour's own, and the store's clock where these say nothing else.
+    pub async fn connect(&self, builder: RedissonClientBuilder) -> RedissonClient {
         match &self.store {
             Store::Memory(store) => builder.in_memory(store),
             Store::Redis(server) => builder.connect(&server.url()).await.unwrap(),
             Store::Cluster(urls) => builder.connect(urls).await.unwrap(),
+        }
+    }
+
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.store, Store::Memory(_))
+    }
+
+    /// From here on tokio's time moves only with [`let_pass`](Self::let_pass), as long as the result lives. So what
+    /// happens without it needs no time, however busy the machine is.
+    pub fn stop_time(&self) -> StoppedTime {
+        if !self.is_in_memory() {
+            tokio::time::pause();
+        }
+        StoppedTime::begin()
+    }
+
+    /// Moves the clock and tokio's time on. Tokio's timers may be late by a millisecond, which has passed then too.
+    pub async fn let_pass(&self, time: Duration) {
+        self.pass(time);
+        tokio::time::advance(time + ms(1)).await;
+    }
+
+    /// Another program on the keys of this store.
+    pub async fn peer(&self) -> Peer {
+        match &self.store {
+            Store::Memory(_) => panic!("there are no keys in memory"),
+            Store::Redis(server) => Peer::OnRedis(server.connection().await),
+            Store::Cluster(urls) => {
+                let nodes: Vec<&str> = urls.split(',').collect();
+                let client = redis::cluster::ClusterClient::new(nodes).unwrap();
+                Peer::OnCluster(client.get_async_connection().await.unwrap())
+            }
         }
     }
 

@@ -202,3 +202,46 @@ pub async fn a_second_try_set_rate_does_not_renew_the_life(fixture: Fixture) {
     };
     assert!(left > HOUR && left + since.elapsed() <= 2 * HOUR + since.elapsed());
 }
+
+pub async fn a_limiter_that_expires_while_it_is_asked_leaves_nothing_to_the_next_one(
+    fixture: Fixture,
+) {
+    let limiter = fixture.limiter().await;
+    let name = fixture.name();
+    let keys = [
+        name,
+        &format!("{{{name}}}:value"),
+        &format!("{{{name}}}:permits"),
+    ];
+    for round in 0..30 {
+        limiter.set_rate(Rate::overall(5, ms(1))).await.unwrap();
+        assert!(limiter.expire(ms(4)).await.unwrap());
+        for time in 1_000.. {
+            fixture.at(time); // each call finds what the one before took over
+            let answer = match round % 3 {
+                0 => limiter.try_acquire(1).await.map(drop),
+                1 => limiter.try_acquire(5).await.map(drop),
+                _ => limiter.release(1).await,
+            };
+            if answer.is_err() {
+                break;
+            }
+            if fixture.is_in_memory() {
+                tokio::time::advance(ms(1)).await;
+            }
+        }
+        if !fixture.is_in_memory() {
+            let mut peer = fixture.peer().await;
+            for key in keys {
+                let life: i64 = peer.ask(&["PTTL", key]).await;
+                assert_ne!(life, -1, "round {round}: {key} stays");
+            }
+        }
+        assert_eq!(life(&limiter).await, TimeToLive::Missing);
+        let next = Rate::overall(10, HOUR);
+        assert!(limiter.try_set_rate(next).await.unwrap());
+        assert_eq!(limiter.available_permits().await.unwrap(), 10);
+        assert!(limiter.try_acquire(10).await.unwrap());
+        assert_eq!(life(&limiter).await, TimeToLive::Unlimited);
+    }
+}

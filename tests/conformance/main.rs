@@ -1,8 +1,11 @@
 //! What a limiter does, shown on every store: in memory, on a Redis server, on a Redis cluster.
 
+#[path = "../support/by_hand.rs"]
+mod by_hand;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod beside_scripts;
 mod decision;
 mod fixed_window;
 mod fixture;
@@ -12,6 +15,7 @@ mod kinds;
 mod leaky_bucket;
 mod life;
 mod name;
+mod peer;
 mod penalty;
 mod penalty_token_bucket;
 mod per_client;
@@ -20,23 +24,41 @@ mod rate;
 mod refund;
 mod release;
 mod rules;
+mod runtimes;
 mod sliding_log;
 mod sliding_window;
 mod sliding_window_of_periods;
+mod spoilt_keys;
+mod stopped_time;
 mod timed;
 mod token_bucket;
 mod untrusted_keys;
 mod update_rate;
+mod waiting;
+mod waiting_for_a_key;
 mod worked_example;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
 
 use fixture::Fixture;
 
-/// Makes each behaviour a test in memory and one on a Redis server of its own, and runs all on one cluster.
+/// Makes each behaviour a test in memory and one on a Redis server of its own, and runs all on one cluster. The first
+/// list is of behaviours that bring their runtimes with them, the last one of those that need a server.
 macro_rules! on_every_store {
-    ($($file:ident { $($behaviour:ident,)* })*) => {
+    (
+        with_their_own_runtimes { $($of_runtimes:ident { $($with_runtimes:ident,)* })* }
+        everywhere { $($file:ident { $($behaviour:ident,)* })* }
+        on_servers { $($of_servers:ident { $($on_servers:ident,)* })* }
+    ) => {
         mod in_memory {
+            $(mod $of_runtimes { $(
+                #[test]
+                fn $with_runtimes() {
+                    crate::$of_runtimes::$with_runtimes(crate::Fixture::in_memory());
+                }
+            )* })*
             $(mod $file { $(
                 #[tokio::test(start_paused = true)]
                 async fn $behaviour() {
@@ -46,16 +68,28 @@ macro_rules! on_every_store {
         }
 
         mod on_redis {
+            $(mod $of_runtimes { $(
+                #[test]
+                fn $with_runtimes() {
+                    crate::$of_runtimes::$with_runtimes(crate::Fixture::on_redis());
+                }
+            )* })*
             $(mod $file { $(
                 #[tokio::test]
                 async fn $behaviour() {
                     crate::$file::$behaviour(crate::Fixture::on_redis()).await;
                 }
             )* })*
+            $(mod $of_servers { $(
+                #[tokio::test]
+                async fn $on_servers() {
+                    crate::$of_servers::$on_servers(crate::Fixture::on_redis()).await;
+                }
+            )* })*
         }
 
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn on_a_cluster() {
+        #[test]
+        fn on_a_cluster() {
             let cluster = RedisCluster::new(RedisClusterConfiguration::default());
             let urls: Vec<String> = cluster
                 .iter_servers()
@@ -63,11 +97,22 @@ macro_rules! on_every_store {
                 .collect();
             let urls = urls.join(",");
             let mut failed = Vec::new();
-            $($(
-                let fixture = Fixture::on_cluster(&urls, stringify!($behaviour));
-                if tokio::spawn($file::$behaviour(fixture)).await.is_err() {
-                    failed.push(stringify!($behaviour));
+            let mut show = |name: &'static str, behaviour: &dyn Fn(Fixture)| {
+                let fixture = Fixture::on_cluster(&urls, name);
+                if catch_unwind(AssertUnwindSafe(|| behaviour(fixture))).is_err() {
+                    failed.push(name);
                 }
+            };
+            $($(show(stringify!($with_runtimes), &$of_runtimes::$with_runtimes);)*)*
+            $($(
+                show(stringify!($behaviour), &|fixture| {
+                    fixture::runtime().block_on($file::$behaviour(fixture));
+                });
+            )*)*
+            $($(
+                show(stringify!($on_servers), &|fixture| {
+                    fixture::runtime().block_on($of_servers::$on_servers(fixture));
+                });
             )*)*
             assert_eq!(failed, Vec::<&str>::new());
         }
@@ -75,230 +120,284 @@ macro_rules! on_every_store {
 }
 
 on_every_store! {
-    worked_example {
-        the_worked_example_is_answered_to_the_permit_and_the_millisecond,
-        the_worked_example_is_the_same_for_three_workers_with_clients_of_their_own,
+    with_their_own_runtimes {
+        runtimes {
+            others_proceed_where_the_runtime_that_connected_is_idle,
+            others_proceed_while_a_call_is_left_unpolled_on_an_idle_runtime,
+            what_is_dropped_on_an_idle_runtime_is_given_back_unless_it_was_granted,
+            a_policy_decides_while_a_call_on_its_target_is_left_unpolled_on_an_idle_runtime,
+            waiters_are_served_behind_one_that_is_left_unpolled_on_an_idle_runtime,
+            a_waiter_goes_on_when_another_runtime_polls_it_whether_its_first_one_is_idle_or_shut_down,
+            a_timeout_passes_on_the_runtime_that_polls,
+            a_call_goes_on_when_another_runtime_polls_it,
+            a_policys_call_ends_when_another_runtime_polls_it,
+            outside_of_a_runtime_a_call_that_would_wait_is_an_error,
+            a_call_that_began_on_a_runtime_is_an_error_when_it_is_polled_outside,
+            on_the_handle_of_a_runtime_that_has_shut_down_a_waiter_does_not_spin,
+        }
     }
-    decision {
-        a_grant_tells_its_permits_the_limit_what_remains_and_when_the_first_come_back,
-        a_denial_tells_the_limit_what_remains_and_that_when_the_oldest_is_back_is_time_to_ask,
-        a_denial_takes_nothing,
-        more_permits_than_the_rate_are_an_error_and_take_nothing,
-        a_limiter_without_a_rate_is_an_error_for_all_that_needs_one,
-        rates_up_to_2_to_the_53_count_exactly,
+    everywhere {
+        worked_example {
+            the_worked_example_is_answered_to_the_permit_and_the_millisecond,
+            the_worked_example_is_the_same_for_three_workers_with_clients_of_their_own,
+        }
+        decision {
+            a_grant_tells_its_permits_the_limit_what_remains_and_when_the_first_come_back,
+            a_denial_tells_the_limit_what_remains_and_that_when_the_oldest_is_back_is_time_to_ask,
+            a_denial_takes_nothing,
+            more_permits_than_the_rate_are_an_error_and_take_nothing,
+            a_limiter_without_a_rate_is_an_error_for_all_that_needs_one,
+            rates_up_to_2_to_the_53_count_exactly,
+        }
+        sliding_window {
+            a_permit_is_back_an_interval_after_it_was_taken_and_not_a_millisecond_before,
+            of_two_in_five_seconds_taken_at_0_4_and_5_05_the_next_is_denied,
+            ten_in_five_seconds_are_ten_again_six_seconds_after_one_was_taken,
+            with_no_timeout_five_are_granted_five_denied_and_again_a_second_later,
+            in_each_of_three_rounds_ten_are_granted_and_ten_denied,
+            of_a_thousand_grants_to_eight_clients_no_second_holds_more_than_the_eighteen_it_may,
+            with_eight_clients_polling_each_tenth_grant_is_a_second_after_the_tenth_before,
+        }
+        rate {
+            the_config_is_what_was_set_and_set_rate_changes_it,
+            a_limiter_that_was_never_set_has_no_config,
+            a_second_try_set_rate_is_false_and_changes_nothing,
+            a_rate_changed_from_10_to_20_leaves_9_then_19_for_all_clients,
+            a_rate_changed_from_10_to_20_leaves_9_then_19_for_each_client,
+            set_rate_forgets_what_is_in_use_also_where_the_rate_stays_the_same,
+            set_rate_with_makes_the_limiter_where_there_is_none,
+            set_rate_with_kept_state_leaves_17_of_20_where_3_were_used,
+            set_rate_with_reset_state_leaves_all_20_where_3_were_used,
+        }
+        update_rate {
+            updating_a_limiter_that_is_missing_is_false_and_makes_none,
+            updating_to_the_same_rate_with_kept_state_leaves_8_of_10_after_2,
+            updating_10_with_4_used_to_20_leaves_16,
+            updating_10_with_3_used_to_5_leaves_2,
+            updating_10_with_8_used_to_5_leaves_0_and_not_less,
+            below_a_rate_that_was_lowered_permits_come_free_once_less_than_it_is_in_use,
+            updating_after_the_window_has_passed_leaves_all_10,
+            updating_with_reset_state_leaves_the_whole_new_rate,
+            updating_to_another_type_clears_what_was_in_use,
+            a_keep_alive_below_the_interval_is_an_error_and_changes_nothing,
+            a_keep_alive_below_the_interval_is_an_error_also_where_the_limiter_is_missing,
+            updating_to_a_shorter_interval_drops_what_it_makes_old,
+            updating_to_a_longer_interval_keeps_what_is_in_use_for_longer,
+            updating_per_client_keeps_what_this_client_uses_and_leaves_it_17,
+            updating_with_a_keep_alive_stores_it_and_without_one_takes_it_off,
+        }
+        release {
+            what_was_taken_and_released_can_be_taken_at_once,
+            releasing_more_than_is_in_use_does_not_lift_the_permits_above_the_rate,
+            releasing_0_is_an_error_and_changes_nothing,
+            what_was_released_is_not_there_twice_once_its_window_has_passed,
+            released_permits_come_out_of_the_oldest_grants,
+            a_release_partly_of_what_is_over_gives_back_what_is_over_only_once,
+            a_release_by_another_client_counts_for_all,
+        }
+        refund {
+            a_refunded_grant_is_back_at_once_and_leaves_the_others_as_they_are,
+            a_refunded_grant_is_not_there_twice_once_its_window_has_passed,
+            a_grant_whose_window_has_passed_gives_nothing_back,
+            a_grant_of_which_part_was_released_gives_back_the_rest_only,
+            a_grant_that_was_released_as_a_whole_gives_nothing_back,
+            a_grant_of_before_the_state_was_reset_gives_nothing_back,
+            a_grant_outlives_a_change_of_the_rate_that_keeps_the_state,
+            a_refund_does_not_lift_the_permits_above_a_rate_that_was_lowered,
+            a_grant_can_be_refunded_through_another_handle_and_another_client,
+            of_many_grants_of_the_same_millisecond_each_is_found_by_itself,
+        }
+        per_client {
+            asking_for_20_of_1_is_an_error_and_1_is_granted_afterwards,
+            each_client_has_the_whole_rate_for_itself,
+            release_and_refund_touch_only_the_callers_permits,
+            set_rate_resets_the_caller_and_others_keep_what_they_use,
+            deleting_takes_the_limiter_from_all_and_the_use_of_the_caller_only,
+            a_client_that_keeps_its_id_over_a_restart_keeps_its_permits,
+            clients_without_an_id_of_their_own_get_different_ones,
+        }
+        life {
+            there_is_nothing_to_delete_before_the_rate_is_set_and_nothing_left_afterwards,
+            a_limiter_that_is_missing_has_no_life_to_set,
+            a_limiter_lives_for_ever_until_it_is_told_to_expire_and_again_when_that_is_cleared,
+            a_limiter_that_expires_at_a_time_that_has_passed_is_gone_at_once,
+            a_time_to_live_of_zero_deletes_the_limiter,
+            a_time_to_live_of_zero_deletes_the_limiter_only_where_its_condition_holds,
+            a_time_before_1970_or_below_a_millisecond_is_an_error_and_changes_nothing,
+            expire_if_set_and_if_not_set_ask_whether_there_is_a_time_to_live,
+            expire_if_greater_and_if_less_compare_with_the_time_to_live,
+            a_keep_alive_is_the_life_of_a_limiter_from_the_start,
+            a_second_try_set_rate_does_not_renew_the_life,
+            a_limiter_that_expires_while_it_is_asked_leaves_nothing_to_the_next_one,
+        }
+        name {
+            a_mapped_name_is_the_name_in_the_store,
+            names_that_a_mapper_makes_the_same_are_the_same_limiter,
+            limiters_of_different_names_know_nothing_of_each_other,
+            a_limiter_can_be_used_without_knowing_where_it_lives,
+        }
+        keyed {
+            three_in_ten_seconds_are_granted_the_fourth_is_not_and_after_ten_seconds_it_is,
+            each_key_has_the_whole_rate_for_itself,
+            a_decision_tells_limit_remaining_retry_after_and_reset,
+            the_limiter_of_a_key_is_an_rratelimiter_that_all_can_use,
+            a_grant_can_be_refunded_at_the_limiter_of_its_key,
+            a_limiter_that_nobody_set_up_before_has_what_an_earlier_one_left_cleared,
+            a_changed_rate_is_every_keys_with_its_next_request_and_what_is_in_use_counts_on,
+            a_changed_interval_gives_back_what_is_over_by_it,
+            a_change_of_the_type_forgets_what_is_in_use,
+            a_rate_that_cannot_be_is_refused_and_the_old_one_stays,
+            a_key_may_have_a_rate_of_its_own,
+            a_cost_of_0_or_above_the_rate_is_an_error_and_sets_nothing_up,
+            a_limiter_lives_an_interval_after_its_last_request_where_the_rate_says_nothing,
+            a_keep_alive_that_the_rate_does_not_name_is_left_as_it_is,
+        }
+        joint {
+            what_all_grant_is_charged_to_each,
+            what_one_denies_is_charged_to_none,
+            the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_left,
+            an_rratelimiter_in_it_slides_as_always,
+            a_grant_of_an_rratelimiter_in_it_can_be_refunded,
+            a_limiter_without_a_rate_or_a_cost_above_the_limit_charges_nobody,
+            shares_that_cannot_decide_together_are_refused,
+        }
+        rules {
+            all_rules_that_apply_grant_or_none_is_charged,
+            a_request_that_no_rule_applies_to_is_granted,
+            targets_together_are_one_target_and_no_two_of_them_meet,
+            a_request_costs_what_the_rule_says_and_its_rejection_knows_the_decision,
+            rules_are_replaced_while_requests_come_in,
+            a_limiter_of_ones_own_decides_alone_but_not_with_others,
+        }
+        fixed_window {
+            of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it,
+            the_next_window_is_there_when_the_denial_said,
+            what_would_exceed_the_limit_is_denied_and_not_counted,
+            a_natural_window_ends_with_the_largest_unit_that_it_is_a_whole_number_of,
+            a_changed_length_moves_the_end_of_a_window_by_the_difference_and_once,
+            a_window_with_nothing_left_after_the_change_of_its_length_is_over,
+            a_changed_limit_counts_what_the_window_has_had,
+            a_penalty_is_over_when_the_denial_said,
+        }
+        sliding_log {
+            a_request_counts_for_a_window_and_not_a_millisecond_longer,
+            a_request_of_cost_n_counts_n,
+            requests_of_the_same_millisecond_and_cost_each_count,
+            what_is_denied_is_not_logged,
+            no_two_clients_pass_between_the_count_and_the_entry,
+            a_changed_window_holds_at_once_for_what_is_logged,
+        }
+        sliding_window_of_periods {
+            the_current_period_and_those_before_it_in_the_window_count,
+            a_time_between_two_periods_belongs_to_the_one_that_ends,
+            with_one_period_it_is_a_fixed_window,
+            a_natural_first_period_begins_with_the_unit,
+            what_is_denied_is_not_counted,
+            no_time_of_a_window_less_a_period_holds_more_than_the_limit,
+            of_many_clients_at_once_no_more_pass_than_the_limit,
+            a_changed_window_of_the_same_periods_holds_at_once,
+            after_a_change_of_the_periods_what_was_counted_counts_on,
+        }
+        token_bucket {
+            a_new_bucket_is_full_and_fills_up_to_its_capacity_only,
+            only_whole_tokens_come_in_and_a_denial_tells_when,
+            however_often_it_is_asked_the_long_run_rate_is_exact,
+            a_grant_tells_what_remains_and_when_the_bucket_is_full,
+            a_changed_capacity_caps_at_once_and_a_changed_rate_holds_from_then_on,
+        }
+        quota_bucket {
+            of_100_with_30_a_minute_one_leaves_99,
+            of_10_a_minute_two_fives_are_granted_and_a_third_is_denied,
+            the_time_of_a_tokens_fraction_goes_on_counting,
+            a_token_that_takes_no_whole_number_of_seconds_comes_in_at_the_exact_rate,
+            a_denied_request_is_granted_after_the_time_it_was_told_and_not_before,
+            a_bucket_is_never_fuller_than_its_capacity,
+            a_clock_that_goes_back_takes_and_gives_nothing,
+            a_smaller_capacity_caps_what_is_left_at_once,
+            another_quota_and_period_count_from_the_next_request_on,
+            a_quantity_above_the_capacity_is_an_error_and_takes_nothing,
+        }
+        leaky_bucket {
+            what_goes_beyond_a_units_quantity_waits_its_batch_and_what_does_not_fit_is_denied,
+            with_each_whole_unit_a_quantity_flows_out,
+            in_the_long_run_the_pace_is_the_quantity_a_unit,
+            a_targets_first_request_goes_on_at_once_and_the_next_waits_for_it,
+            after_idle_units_the_capacity_is_checked_also_for_a_large_cost,
+            with_something_left_after_idle_units_the_capacity_is_checked_too,
+            from_a_natural_start_the_first_unit_is_the_one_that_runs,
+            who_decides_and_waits_goes_on_when_it_is_its_turn,
+            who_is_dropped_while_waiting_leaves_its_place_taken,
+            what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace,
+            a_bucket_that_nobody_asks_goes_away_when_it_has_flowed_out,
+        }
+        penalty_token_bucket {
+            a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over,
+            in_the_long_run_the_tokens_are_the_quantity_a_unit,
+            from_a_natural_start_the_first_unit_is_the_minute_that_runs,
+            a_cost_above_its_capacity_is_an_error_that_locks_nobody_out,
+            a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty,
+            a_lock_that_a_peer_set_lets_go_when_its_time_is_over,
+            a_smaller_capacity_caps_at_once_and_the_new_unit_counts_from_the_last_inflow,
+            a_bucket_that_nobody_asks_goes_away_and_is_full_then,
+            a_bucket_smaller_than_a_units_quantity_is_not_full_before_the_unit_is_over,
+        }
+        penalty {
+            whoever_is_denied_stays_denied_for_the_penalty_though_all_is_back,
+            whoever_was_locked_out_is_free_when_the_penalty_is_over,
+            a_lock_is_for_its_target_alone,
+            a_denial_tells_the_longer_of_the_penalty_and_its_own_time,
+            without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_not_looked_at,
+            of_several_limiters_one_that_grants_locks_nobody_out,
+            of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_charged,
+            a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused,
+        }
+        untrusted_keys {
+            no_two_keys_share_state_whatever_they_hold,
+            a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_else,
+            a_keys_limiter_is_the_one_that_decided,
+        }
+        kinds {
+            two_kinds_on_one_target_get_the_same_answers_on_every_store,
+            two_shares_of_one_name_are_refused_whatever_their_kinds,
+            an_rratelimiter_finds_another_kinds_state_a_bad_one_and_a_sliding_window_beside_it,
+            an_rratelimiters_state_is_none_for_the_others,
+        }
+        waiting {
+            after_a_waiter_gave_up_the_next_call_is_decided_at_once,
+            a_waiter_whose_permits_are_there_is_served_when_the_one_before_it_gives_up,
+            a_waiter_whose_permits_are_there_is_served_when_all_before_it_leave_in_any_order,
+            behind_one_that_is_served_by_a_grant_handed_on_the_next_one_is_asked_for,
+            one_that_is_not_polled_for_long_neither_waits_longer_nor_holds_up_others,
+            permits_released_while_a_waiters_first_call_is_under_way_are_not_forgotten,
+            grants_that_dropped_waiters_never_received_let_nobody_exceed_the_rate,
+            a_queue_with_a_backlog_leaves_permits_to_another_client,
+            a_timeout_ends_with_false_when_it_has_passed_and_not_before,
+            a_timeout_beyond_what_a_clock_counts_is_as_good_as_none,
+            an_endless_response_timeout_is_one,
+        }
+        waiting_for_a_key {
+            waiting_creates_the_limiter_of_a_key_also_where_it_is_lost_meanwhile,
+            a_timed_wait_for_a_key_is_false_where_its_permits_come_back_later,
+            a_limiter_whose_keep_alive_is_its_interval_is_kept_alive_by_who_waits,
+        }
     }
-    sliding_window {
-        a_permit_is_back_an_interval_after_it_was_taken_and_not_a_millisecond_before,
-        of_two_in_five_seconds_taken_at_0_4_and_5_05_the_next_is_denied,
-        ten_in_five_seconds_are_ten_again_six_seconds_after_one_was_taken,
-        with_no_timeout_five_are_granted_five_denied_and_again_a_second_later,
-        in_each_of_three_rounds_ten_are_granted_and_ten_denied,
-        of_a_thousand_grants_to_eight_clients_no_second_holds_more_than_the_eighteen_it_may,
-        with_eight_clients_polling_each_tenth_grant_is_a_second_after_the_tenth_before,
-    }
-    rate {
-        the_config_is_what_was_set_and_set_rate_changes_it,
-        a_limiter_that_was_never_set_has_no_config,
-        a_second_try_set_rate_is_false_and_changes_nothing,
-        a_rate_changed_from_10_to_20_leaves_9_then_19_for_all_clients,
-        a_rate_changed_from_10_to_20_leaves_9_then_19_for_each_client,
-        set_rate_forgets_what_is_in_use_also_where_the_rate_stays_the_same,
-        set_rate_with_makes_the_limiter_where_there_is_none,
-        set_rate_with_kept_state_leaves_17_of_20_where_3_were_used,
-        set_rate_with_reset_state_leaves_all_20_where_3_were_used,
-    }
-    update_rate {
-        updating_a_limiter_that_is_missing_is_false_and_makes_none,
-        updating_to_the_same_rate_with_kept_state_leaves_8_of_10_after_2,
-        updating_10_with_4_used_to_20_leaves_16,
-        updating_10_with_3_used_to_5_leaves_2,
-        updating_10_with_8_used_to_5_leaves_0_and_not_less,
-        below_a_rate_that_was_lowered_permits_come_free_once_less_than_it_is_in_use,
-        updating_after_the_window_has_passed_leaves_all_10,
-        updating_with_reset_state_leaves_the_whole_new_rate,
-        updating_to_another_type_clears_what_was_in_use,
-        a_keep_alive_below_the_interval_is_an_error_and_changes_nothing,
-        a_keep_alive_below_the_interval_is_an_error_also_where_the_limiter_is_missing,
-        updating_to_a_shorter_interval_drops_what_it_makes_old,
-        updating_to_a_longer_interval_keeps_what_is_in_use_for_longer,
-        updating_per_client_keeps_what_this_client_uses_and_leaves_it_17,
-        updating_with_a_keep_alive_stores_it_and_without_one_takes_it_off,
-    }
-    release {
-        what_was_taken_and_released_can_be_taken_at_once,
-        releasing_more_than_is_in_use_does_not_lift_the_permits_above_the_rate,
-        releasing_0_is_an_error_and_changes_nothing,
-        what_was_released_is_not_there_twice_once_its_window_has_passed,
-        released_permits_come_out_of_the_oldest_grants,
-        a_release_partly_of_what_is_over_gives_back_what_is_over_only_once,
-        a_release_by_another_client_counts_for_all,
-    }
-    refund {
-        a_refunded_grant_is_back_at_once_and_leaves_the_others_as_they_are,
-        a_refunded_grant_is_not_there_twice_once_its_window_has_passed,
-        a_grant_whose_window_has_passed_gives_nothing_back,
-        a_grant_of_which_part_was_released_gives_back_the_rest_only,
-        a_grant_that_was_released_as_a_whole_gives_nothing_back,
-        a_grant_of_before_the_state_was_reset_gives_nothing_back,
-        a_grant_outlives_a_change_of_the_rate_that_keeps_the_state,
-        a_refund_does_not_lift_the_permits_above_a_rate_that_was_lowered,
-        a_grant_can_be_refunded_through_another_handle_and_another_client,
-        of_many_grants_of_the_same_millisecond_each_is_found_by_itself,
-    }
-    per_client {
-        asking_for_20_of_1_is_an_error_and_1_is_granted_afterwards,
-        each_client_has_the_whole_rate_for_itself,
-        release_and_refund_touch_only_the_callers_permits,
-        set_rate_resets_the_caller_and_others_keep_what_they_use,
-        deleting_takes_the_limiter_from_all_and_the_use_of_the_caller_only,
-        a_client_that_keeps_its_id_over_a_restart_keeps_its_permits,
-        clients_without_an_id_of_their_own_get_different_ones,
-    }
-    life {
-        there_is_nothing_to_delete_before_the_rate_is_set_and_nothing_left_afterwards,
-        a_limiter_that_is_missing_has_no_life_to_set,
-        a_limiter_lives_for_ever_until_it_is_told_to_expire_and_again_when_that_is_cleared,
-        a_limiter_that_expires_at_a_time_that_has_passed_is_gone_at_once,
-        a_time_to_live_of_zero_deletes_the_limiter,
-        a_time_to_live_of_zero_deletes_the_limiter_only_where_its_condition_holds,
-        a_time_before_1970_or_below_a_millisecond_is_an_error_and_changes_nothing,
-        expire_if_set_and_if_not_set_ask_whether_there_is_a_time_to_live,
-        expire_if_greater_and_if_less_compare_with_the_time_to_live,
-        a_keep_alive_is_the_life_of_a_limiter_from_the_start,
-        a_second_try_set_rate_does_not_renew_the_life,
-    }
-    name {
-        a_mapped_name_is_the_name_in_the_store,
-        names_that_a_mapper_makes_the_same_are_the_same_limiter,
-        limiters_of_different_names_know_nothing_of_each_other,
-        a_limiter_can_be_used_without_knowing_where_it_lives,
-    }
-    keyed {
-        three_in_ten_seconds_are_granted_the_fourth_is_not_and_after_ten_seconds_it_is,
-        each_key_has_the_whole_rate_for_itself,
-        a_decision_tells_limit_remaining_retry_after_and_reset,
-        the_limiter_of_a_key_is_an_rratelimiter_that_all_can_use,
-        a_grant_can_be_refunded_at_the_limiter_of_its_key,
-        a_limiter_that_nobody_set_up_before_has_what_an_earlier_one_left_cleared,
-        a_changed_rate_is_every_keys_with_its_next_request_and_what_is_in_use_counts_on,
-        a_changed_interval_gives_back_what_is_over_by_it,
-        a_change_of_the_type_forgets_what_is_in_use,
-        a_rate_that_cannot_be_is_refused_and_the_old_one_stays,
-        a_key_may_have_a_rate_of_its_own,
-        a_cost_of_0_or_above_the_rate_is_an_error_and_sets_nothing_up,
-        a_limiter_lives_an_interval_after_its_last_request_where_the_rate_says_nothing,
-        a_keep_alive_that_the_rate_does_not_name_is_left_as_it_is,
-    }
-    joint {
-        what_all_grant_is_charged_to_each,
-        what_one_denies_is_charged_to_none,
-        the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_left,
-        an_rratelimiter_in_it_slides_as_always,
-        a_grant_of_an_rratelimiter_in_it_can_be_refunded,
-        a_limiter_without_a_rate_or_a_cost_above_the_limit_charges_nobody,
-        shares_that_cannot_decide_together_are_refused,
-    }
-    rules {
-        all_rules_that_apply_grant_or_none_is_charged,
-        a_request_that_no_rule_applies_to_is_granted,
-        targets_together_are_one_target_and_no_two_of_them_meet,
-        a_request_costs_what_the_rule_says_and_its_rejection_knows_the_decision,
-        rules_are_replaced_while_requests_come_in,
-        a_limiter_of_ones_own_decides_alone_but_not_with_others,
-    }
-    fixed_window {
-        of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it,
-        the_next_window_is_there_when_the_denial_said,
-        what_would_exceed_the_limit_is_denied_and_not_counted,
-        a_natural_window_ends_with_the_largest_unit_that_it_is_a_whole_number_of,
-        a_changed_length_moves_the_end_of_a_window_by_the_difference_and_once,
-        a_window_with_nothing_left_after_the_change_of_its_length_is_over,
-        a_changed_limit_counts_what_the_window_has_had,
-        a_penalty_is_over_when_the_denial_said,
-    }
-    sliding_log {
-        a_request_counts_for_a_window_and_not_a_millisecond_longer,
-        a_request_of_cost_n_counts_n,
-        requests_of_the_same_millisecond_and_cost_each_count,
-        what_is_denied_is_not_logged,
-        no_two_clients_pass_between_the_count_and_the_entry,
-        a_changed_window_holds_at_once_for_what_is_logged,
-    }
-    sliding_window_of_periods {
-        the_current_period_and_those_before_it_in_the_window_count,
-        a_time_between_two_periods_belongs_to_the_one_that_ends,
-        with_one_period_it_is_a_fixed_window,
-        a_natural_first_period_begins_with_the_unit,
-        what_is_denied_is_not_counted,
-        no_time_of_a_window_less_a_period_holds_more_than_the_limit,
-        of_many_clients_at_once_no_more_pass_than_the_limit,
-        a_changed_window_of_the_same_periods_holds_at_once,
-        after_a_change_of_the_periods_what_was_counted_counts_on,
-    }
-    token_bucket {
-        a_new_bucket_is_full_and_fills_up_to_its_capacity_only,
-        only_whole_tokens_come_in_and_a_denial_tells_when,
-        however_often_it_is_asked_the_long_run_rate_is_exact,
-        a_grant_tells_what_remains_and_when_the_bucket_is_full,
-        a_changed_capacity_caps_at_once_and_a_changed_rate_holds_from_then_on,
-    }
-    quota_bucket {
-        of_100_with_30_a_minute_one_leaves_99,
-        of_10_a_minute_two_fives_are_granted_and_a_third_is_denied,
-        the_time_of_a_tokens_fraction_goes_on_counting,
-        a_token_that_takes_no_whole_number_of_seconds_comes_in_at_the_exact_rate,
-        a_denied_request_is_granted_after_the_time_it_was_told_and_not_before,
-        a_bucket_is_never_fuller_than_its_capacity,
-        a_clock_that_goes_back_takes_and_gives_nothing,
-        a_smaller_capacity_caps_what_is_left_at_once,
-        another_quota_and_period_count_from_the_next_request_on,
-        a_quantity_above_the_capacity_is_an_error_and_takes_nothing,
-    }
-    leaky_bucket {
-        what_goes_beyond_a_units_quantity_waits_its_batch_and_what_does_not_fit_is_denied,
-        with_each_whole_unit_a_quantity_flows_out,
-        in_the_long_run_the_pace_is_the_quantity_a_unit,
-        a_targets_first_request_goes_on_at_once_and_the_next_waits_for_it,
-        after_idle_units_the_capacity_is_checked_also_for_a_large_cost,
-        with_something_left_after_idle_units_the_capacity_is_checked_too,
-        from_a_natural_start_the_first_unit_is_the_one_that_runs,
-        who_decides_and_waits_goes_on_when_it_is_its_turn,
-        who_is_dropped_while_waiting_leaves_its_place_taken,
-        what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace,
-        a_bucket_that_nobody_asks_goes_away_when_it_has_flowed_out,
-    }
-    penalty_token_bucket {
-        a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over,
-        in_the_long_run_the_tokens_are_the_quantity_a_unit,
-        from_a_natural_start_the_first_unit_is_the_minute_that_runs,
-        a_cost_above_its_capacity_is_an_error_that_locks_nobody_out,
-        a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty,
-        a_lock_that_a_peer_set_lets_go_when_its_time_is_over,
-        a_smaller_capacity_caps_at_once_and_the_new_unit_counts_from_the_last_inflow,
-        a_bucket_that_nobody_asks_goes_away_and_is_full_then,
-        a_bucket_smaller_than_a_units_quantity_is_not_full_before_the_unit_is_over,
-    }
-    penalty {
-        whoever_is_denied_stays_denied_for_the_penalty_though_all_is_back,
-        whoever_was_locked_out_is_free_when_the_penalty_is_over,
-        a_lock_is_for_its_target_alone,
-        a_denial_tells_the_longer_of_the_penalty_and_its_own_time,
-        without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_not_looked_at,
-        of_several_limiters_one_that_grants_locks_nobody_out,
-        of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_charged,
-        a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused,
-    }
-    timed {
-    }
-    untrusted_keys {
-        no_two_keys_share_state_whatever_they_hold,
-        a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_else,
-        a_keys_limiter_is_the_one_that_decided,
-    }
-    kinds {
-        two_kinds_on_one_target_get_the_same_answers_on_every_store,
-        two_shares_of_one_name_are_refused_whatever_their_kinds,
-        an_rratelimiter_finds_another_kinds_state_a_bad_one_and_a_sliding_window_beside_it,
-        an_rratelimiters_state_is_none_for_the_others,
+    on_servers {
+        beside_scripts {
+            a_script_that_counts_the_members_of_a_log_counts_each_unit_of_cost,
+            what_a_script_added_to_a_log_counts_here,
+            requests_that_share_a_call_are_counted_one_by_one_too,
+            a_large_cost_is_as_many_members,
+            a_member_with_a_cost_that_an_earlier_version_wrote_counts_it,
+            a_log_that_a_script_goes_on_using_lives_for_two_windows,
+            the_script_of_a_quota_answers_as_it_is_described,
+            a_bucket_of_a_quota_lives_for_twice_the_time_to_fill_so_what_a_script_took_is_not_forgotten,
+            what_a_script_left_in_a_bucket_of_a_quota_is_left_here,
+        }
+        spoilt_keys {
+            a_number_that_only_lua_reads_is_refused,
+            a_live_grant_whose_score_is_no_time_is_refused,
+            in_a_joint_decision_a_number_that_only_lua_reads_charges_no_limiter,
+            a_counter_that_only_lua_reads_is_refused_and_nobody_is_charged,
+        }
     }
 }

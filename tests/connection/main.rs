@@ -6,6 +6,8 @@ mod by_hand;
 mod load;
 #[path = "../support/proxy.rs"]
 mod proxy;
+#[path = "../support/silent.rs"]
+mod silent;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -2,41 +2,17 @@
 
 use std::time::Duration;
 
-use redis::aio::ConnectionLike;
-use redis::{Cmd, Pipeline, RedisFuture, Value};
 use redisson_rate_limiter::{Error, FixedWindow, Limiter, RRateLimiter, RedissonClient};
 
 use crate::load::{HOUR, ample, ms};
+use crate::silent::Silent;
 use crate::support::Server;
-
-/// A connection over which nothing comes back, and that has no timeout of its own.
-#[derive(Clone)]
-struct Silent;
-
-impl ConnectionLike for Silent {
-    fn req_packed_command<'a>(&'a mut self, _command: &'a Cmd) -> RedisFuture<'a, Value> {
-        Box::pin(std::future::pending())
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        _pipeline: &'a Pipeline,
-        _offset: usize,
-        _count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn get_db(&self) -> i64 {
-        0
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_call_over_a_silent_connection_of_the_application_ends_at_its_response_timeout() {
     let timeout = Duration::from_secs(3);
     let builder = RedissonClient::builder().response_timeout(timeout);
-    let client = builder.connection(Silent).unwrap();
+    let client = builder.connection(Silent::altogether()).unwrap();
     let limiter = client.rate_limiter("limiter");
     let start = tokio::time::Instant::now();
     // All that was sent is the question for the time.
@@ -74,7 +50,7 @@ async fn a_call_over_a_silent_connection_of_the_application_ends_at_its_response
 #[tokio::test]
 async fn a_response_timeout_of_zero_is_refused() {
     let builder = RedissonClient::builder().response_timeout(Duration::ZERO);
-    let error = builder.connection(Silent).unwrap_err();
+    let error = builder.connection(Silent::altogether()).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { .. }));
     let builder = RedissonClient::builder().response_timeout(Duration::ZERO);
     let error = builder.connect("redis://127.0.0.1").await.unwrap_err();

@@ -77,29 +77,6 @@ async fn a_limiter_whose_keep_alive_has_passed_leaves_no_key() {
 }
 
 #[tokio::test]
-async fn no_key_of_a_limiter_that_expires_while_it_is_asked_stays_behind() {
-    let mut stage = Stage::set().await;
-    for round in 0..60 {
-        let limiter = stage.limiter().await;
-        limiter.set_rate(Rate::overall(5, ms(1))).await.unwrap();
-        assert!(limiter.expire(ms(4)).await.unwrap());
-        for time in 1_000.. {
-            stage.at(time); // each call finds what the one before took over
-            let answer = match round % 3 {
-                0 => limiter.try_acquire(1).await.map(drop),
-                1 => limiter.try_acquire(5).await.map(drop),
-                _ => limiter.release(1).await,
-            };
-            if answer.is_err() {
-                break;
-            }
-        }
-        let lasting = expiries(&mut stage).await;
-        assert!(!lasting.contains(&-1), "round {round}: {lasting:?}");
-    }
-}
-
-#[tokio::test]
 async fn without_one_value_and_permits_get_the_time_to_live_that_the_hash_has() {
     let mut stage = Stage::set().await;
     let limiter = stage.with(Rate::overall(5, SECOND)).await;

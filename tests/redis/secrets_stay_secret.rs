@@ -63,7 +63,7 @@ async fn no_password_where_one_is_needed_is_refused_credentials() {
 async fn a_client_with_a_right_password_does_not_show_it() {
     let server = Server::start_with(&["--requirepass", SECRET]);
     let url = url("", &format!("127.0.0.1:{}", server.port()));
-    let builder = RedissonClient::builder().response_timeout(ms(200));
+    let builder = RedissonClient::builder().response_timeout(ms(2_000));
     assert!(!format!("{builder:?} {builder:#?}").contains(SECRET));
     let client = builder.connect(&url).await.unwrap();
     let limiter = client.rate_limiter(NAME);

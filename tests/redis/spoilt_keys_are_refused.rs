@@ -1,11 +1,9 @@
 //! Keys that hold something else than a limiter's state are told as such, and stay as they are.
 
-use redisson_rate_limiter::{
-    Error, FixedWindow, Limiter, RRateLimiter, Rate, RateLimiter, Result, State,
-};
+use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, Result, State};
 
 use crate::keys::member;
-use crate::stage::{HOUR, NAME, PERMITS, SECOND, Stage, VALUE};
+use crate::stage::{HOUR, NAME, PERMITS, Stage, VALUE};
 
 fn assert_bad_state<T: std::fmt::Debug>(method: &str, result: Result<T>) {
     assert!(
@@ -100,65 +98,6 @@ async fn a_value_that_is_no_whole_number() {
         let before = stage.everything().await;
         assert_all_that_count_are_refused(&limiter).await;
         assert_eq!(stage.everything().await, before, "{bad}");
-    }
-}
-
-/// What Lua reads as the number 6 and Redis's own commands do not.
-const ODD_SIXES: [&str; 8] = ["6.0", " 6", "6 ", "0x6", "6e0", "+6", "06", "-0"];
-
-#[tokio::test]
-async fn a_number_that_only_lua_reads() {
-    for odd in ODD_SIXES {
-        for key in ["value", "rate", "interval", "keepAliveTime"] {
-            let mut stage = Stage::set().await;
-            let limiter = in_use(&mut stage).await;
-            match key {
-                "value" => stage.run(&["SET", VALUE, odd]).await,
-                field => stage.run(&["HSET", NAME, field, odd]).await,
-            }
-            let before = stage.everything().await;
-            assert_all_that_count_are_refused(&limiter).await;
-            if key != "value" {
-                assert_bad_state("config", limiter.config().await);
-            }
-            // Also for a client that has audited the limiter, and one that has not.
-            assert_all_that_count_are_refused(&stage.limiter().await).await;
-            assert_eq!(stage.everything().await, before, "{key} {odd:?}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn in_a_joint_decision_a_number_that_only_lua_reads_charges_no_limiter() {
-    for odd in ODD_SIXES {
-        let mut stage = Stage::set().await;
-        in_use(&mut stage).await;
-        let client = stage.builder().connect(&stage.server.url()).await.unwrap();
-        let window = client.limiter(FixedWindow::new(5, SECOND)).unwrap();
-        stage.run(&["SET", VALUE, odd]).await;
-        let before = stage.everything().await;
-        let limiter = client.rate_limiter(NAME);
-        let shares = [window.share("{limiter}", 1), limiter.share(1)].map(Result::unwrap);
-        let both = client.decide_all(shares).await;
-        assert!(matches!(both, Err(Error::BadState { .. })), "{both:?}");
-        assert_eq!(stage.everything().await, before, "{odd:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_live_grant_whose_score_is_no_time() {
-    for score in ["inf", "1e300", "9007199254740992"] {
-        let mut stage = Stage::set().await;
-        let limiter = stage.with(Rate::overall(10, HOUR)).await;
-        let grant = member(&[7; 16], 10);
-        stage
-            .run_bytes(&[b"ZADD", PERMITS.as_bytes(), score.as_bytes(), &grant])
-            .await;
-        stage.run(&["SET", VALUE, "0"]).await;
-        let before = stage.everything().await;
-        assert_all_that_count_are_refused(&limiter).await;
-        assert_all_that_count_are_refused(&stage.limiter().await).await;
-        assert_eq!(stage.everything().await, before, "{score}");
     }
 }
 

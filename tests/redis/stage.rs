@@ -54,7 +54,11 @@ impl Stage {
     pub fn builder(&self) -> RedissonClientBuilder {
         let now = Arc::clone(&self.now);
         let clock = Clock::from_fn(move || now.load(Ordering::SeqCst));
-        RedissonClient::builder().client_id("client").clock(clock)
+        RedissonClient::builder()
+            .client_id("client")
+            .clock(clock)
+            // A busy machine may keep an answer waiting.
+            .response_timeout(Duration::from_secs(60))
     }
 
     /// The limiter, of a client of its own that knows nothing of what was before.

@@ -1,10 +1,9 @@
-//! Waiting for the permits of a key, on a limiter that expires soon or is lost meanwhile.
+//! Waiting for the permits of a key, on a limiter that expires soon.
 
 use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
 use tokio::time::Instant;
 
-use crate::in_memory::{HOUR, SECOND, let_others_work, ms};
-use crate::support::Server;
+use crate::in_memory::{SECOND, ms};
 
 #[tokio::test(start_paused = true)]
 async fn waiting_creates_the_limiter_and_goes_on_though_it_expires_before_permits_are_back() {
@@ -62,41 +61,4 @@ async fn a_limiter_whose_keep_alive_is_its_interval_lives_as_long_as_somebody_wa
             limiter.acquire(1).await.unwrap();
         }
     }
-}
-
-#[tokio::test]
-async fn on_a_server_waiting_goes_on_though_the_limiter_expires_before_permits_are_back() {
-    let server = Server::start();
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
-    let keyed = client
-        .keyed_rate_limiter("mail:", Rate::overall(1, ms(200)))
-        .unwrap();
-    for _ in 0..3 {
-        keyed.acquire("alice", 1).await.unwrap();
-    }
-    let limiter = client.rate_limiter("limiter");
-    let rate = Rate::overall(1, ms(500)).keep_alive(ms(500));
-    limiter.set_rate(rate).await.unwrap();
-    for _ in 0..3 {
-        limiter.acquire(1).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn a_limiter_that_is_lost_while_somebody_waits_for_a_key_is_created_again() {
-    let server = Server::start();
-    let mut raw = server.connection().await;
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
-    let keyed = client
-        .keyed_rate_limiter("mail:", Rate::overall(1, HOUR))
-        .unwrap();
-    keyed.acquire("alice", 1).await.unwrap();
-    let waiter = tokio::spawn({
-        let keyed = keyed.clone();
-        async move { keyed.acquire("alice", 1).await }
-    });
-    let_others_work().await;
-    redis::cmd("FLUSHALL").exec_async(&mut raw).await.unwrap();
-    waiter.await.unwrap().unwrap();
-    assert!(!keyed.try_acquire("alice", 1).await.unwrap());
 }

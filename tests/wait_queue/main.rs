@@ -10,19 +10,22 @@ mod keys;
 mod proxy;
 #[path = "../support/seeded.rs"]
 mod seeded;
+#[path = "../support/silent.rs"]
+mod silent;
 #[path = "../support/mod.rs"]
 mod support;
 
 mod batching;
 mod call_counts;
 mod cancellation;
+mod idle_runtime;
 mod late_polls;
 mod leaving;
 mod order;
 mod random_cancellation;
 mod rates_change_while_waiting;
 mod response_timeout;
-mod runtimes;
 mod shutdown;
 mod slow_server;
 mod timeouts;
+mod wakers;

@@ -2,11 +2,8 @@
 //! back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redis::aio::ConnectionLike;
-use redis::{Cmd, Pipeline, RedisFuture, Value};
 use redisson_rate_limiter::{
     Error, FixedWindow, Limiter, RRateLimiter, Rate, RedissonClient, Result,
 };
@@ -16,56 +13,19 @@ use tokio::time::{Instant, sleep};
 
 use crate::by_hand::{Pending, poll_once};
 use crate::in_memory::{HOUR, SECOND, ms};
+use crate::silent::Silent;
 use crate::support::Server;
 
 const TIMEOUT: Duration = SECOND;
 
-/// A connection to a server that tells the time, after a while, and answers nothing else.
-#[derive(Clone)]
-struct Silent {
-    tells_the_time_after: Duration,
-    scripts: Arc<AtomicUsize>,
+fn client(silent: &Silent) -> RedissonClient {
+    let builder = RedissonClient::builder().response_timeout(TIMEOUT);
+    builder.connection(silent.clone()).unwrap()
 }
 
-impl Silent {
-    fn new(tells_the_time_after: Duration) -> Self {
-        Self {
-            tells_the_time_after,
-            scripts: Arc::default(),
-        }
-    }
-
-    fn client(&self) -> RedissonClient {
-        let builder = RedissonClient::builder().response_timeout(TIMEOUT);
-        builder.connection(self.clone()).unwrap()
-    }
-}
-
-impl ConnectionLike for Silent {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        Box::pin(async move {
-            if command.get_packed_command().ends_with(b"TIME\r\n") {
-                sleep(self.tells_the_time_after).await;
-                let part = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-                return Ok(Value::Array(vec![part("1700000000"), part("0")]));
-            }
-            self.scripts.fetch_add(1, Ordering::Relaxed);
-            std::future::pending().await
-        })
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        _pipeline: &'a Pipeline,
-        _offset: usize,
-        _count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn get_db(&self) -> i64 {
-        0
-    }
+/// A client that knows the server's time.
+fn silent_client() -> RedissonClient {
+    client(&Silent::but_for_the_time(ms(0)))
 }
 
 /// Makes requests, each so many ms after the first, and asserts that each takes exactly its response timeout and may have
@@ -93,7 +53,7 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn each_request_on_a_limiter_whose_calls_stand_still_has_its_own_deadline() {
-    let limiter = Silent::new(ms(0)).client().rate_limiter("limiter");
+    let limiter = silent_client().rate_limiter("limiter");
     assert_each_has_its_own_deadline(|| {
         let limiter = limiter.clone();
         async move { limiter.try_acquire(1).await.map(drop) }
@@ -103,7 +63,7 @@ async fn each_request_on_a_limiter_whose_calls_stand_still_has_its_own_deadline(
 
 #[tokio::test(start_paused = true)]
 async fn each_request_on_a_target_whose_calls_stand_still_has_its_own_deadline() {
-    let client = Silent::new(ms(0)).client();
+    let client = silent_client();
     let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
     let policy = Arc::new(policy);
     assert_each_has_its_own_deadline(|| {
@@ -115,7 +75,7 @@ async fn each_request_on_a_target_whose_calls_stand_still_has_its_own_deadline()
 
 #[tokio::test(start_paused = true)]
 async fn requests_that_no_call_carried_in_time_were_not_sent() {
-    let limiter = Silent::new(ms(0)).client().rate_limiter("limiter");
+    let limiter = silent_client().rate_limiter("limiter");
     let mut requests = Vec::new();
     for _ in 0..5 {
         let limiter = limiter.clone();
@@ -141,12 +101,12 @@ async fn requests_that_no_call_carried_in_time_were_not_sent() {
 #[tokio::test(start_paused = true)]
 async fn the_first_call_of_a_client_takes_one_response_timeout_however_late_the_time_is_told() {
     for (tells_after, is_sent) in [(0, true), (900, true), (1_100, false)] {
-        let silent = Silent::new(ms(tells_after));
-        let limiter = silent.client().rate_limiter("limiter");
+        let silent = Silent::but_for_the_time(ms(tells_after));
+        let limiter = client(&silent).rate_limiter("limiter");
         let start = Instant::now();
         let result = limiter.try_acquire(1).await;
         assert_eq!(start.elapsed(), TIMEOUT, "{tells_after}: {result:?}");
-        assert_eq!(silent.scripts.load(Ordering::Relaxed) > 0, is_sent);
+        assert_eq!(silent.scripts() > 0, is_sent);
         let is_right = match is_sent {
             true => matches!(result, Err(Error::Indeterminate { .. })),
             false => matches!(result, Err(Error::StoreUnavailable { .. })),
@@ -158,7 +118,7 @@ async fn the_first_call_of_a_client_takes_one_response_timeout_however_late_the_
 #[tokio::test]
 async fn the_first_call_to_a_server_that_stops_takes_one_response_timeout() {
     let server = Server::start();
-    let builder = RedissonClient::builder().response_timeout(TIMEOUT);
+    let builder = RedissonClient::builder().response_timeout(3 * TIMEOUT);
     let client = builder.connect(&server.url()).await.unwrap();
     let limiter = client.rate_limiter("limiter");
     server.signal("STOP");
@@ -171,7 +131,8 @@ async fn the_first_call_to_a_server_that_stops_takes_one_response_timeout() {
     for result in requests.join_all().await {
         result.unwrap_err();
     }
-    assert!(start.elapsed() < ms(1_800), "{:?}", start.elapsed());
+    // Not two; the time between is for a busy machine.
+    assert!(start.elapsed() < 6 * TIMEOUT, "{:?}", start.elapsed());
 }
 
 /// Its runtime is idle, so it is made again on another one, behind younger requests.
@@ -184,7 +145,7 @@ fn a_request_that_moves_to_another_runtime_keeps_its_deadline() {
             .build()
             .unwrap()
     };
-    let limiter = Silent::new(ms(0)).client().rate_limiter("limiter");
+    let limiter = silent_client().rate_limiter("limiter");
     let (first, second) = (runtime(), runtime());
     let mut moved: Pending<'_, _> = limiter.try_acquire(1 << 31);
     let start = first.block_on(async {
@@ -236,7 +197,7 @@ async fn an_endless_response_timeout_is_one_for_any_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_behind_calls_that_stand_still_waits_for_no_more_than_one_response_timeout() {
-    let limiter = Silent::new(ms(0)).client().rate_limiter("limiter");
+    let limiter = silent_client().rate_limiter("limiter");
     let mut waiters = JoinSet::new();
     for after in [
         0, 0, 100, 250, 499, 501, 700, 999, 1_000, 1_001, 1_500, 2_700,

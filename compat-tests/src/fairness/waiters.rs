@@ -1,7 +1,8 @@
-//! A thousand waiters of one process, alone on 100 permits a second: how often they have the server asked.
+//! A thousand waiters of one process, alone on 100 permits an interval: how often they have the server asked.
 
 use std::time::{Duration, Instant};
 
+use redis::aio::ConnectionLike;
 use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
 use tokio::task::JoinSet;
 
@@ -9,7 +10,7 @@ use super::{NAME, script_calls};
 use crate::Server;
 
 pub const WAITERS: usize = 1000;
-const RATE: u32 = 100;
+pub const RATE: u32 = 100;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How the permits come back.
@@ -38,6 +39,18 @@ impl Spacing {
             Self::Spread => 1_100,
         }
     }
+
+    /// Has the permits of a fresh limiter come back so: one by one, where all were taken one by one.
+    pub async fn prepare(self, limiter: &RateLimiter, interval: Duration) {
+        if self == Self::Bunched {
+            return;
+        }
+        let mut ticks = tokio::time::interval(interval / RATE);
+        for _ in 0..RATE {
+            ticks.tick().await;
+            limiter.try_acquire(1).await.expect("a decision");
+        }
+    }
 }
 
 /// What it took until each waiter had its permit.
@@ -56,30 +69,28 @@ pub async fn measure(spacing: Spacing) -> Waited {
     let limiter = client.rate_limiter(NAME);
     let rate = Rate::overall(RATE.into(), INTERVAL);
     limiter.set_rate(rate).await.expect("the server");
-    if spacing == Spacing::Spread {
-        take_one_by_one(&limiter).await;
-    }
-
+    spacing.prepare(&limiter, INTERVAL).await;
     let mut redis = server.connection().await;
-    let calls_before = script_calls(&mut redis).await;
-    let start = Instant::now();
+    waited(&mut redis, wait(&limiter)).await
+}
+
+/// Lets each waiter have a permit.
+pub async fn wait(limiter: &RateLimiter) {
     let mut waiters = JoinSet::new();
     for _ in 0..WAITERS {
         let limiter = limiter.clone();
         waiters.spawn(async move { limiter.acquire(1).await.expect("a permit") });
     }
     waiters.join_all().await;
-    Waited {
-        elapsed: start.elapsed(),
-        script_calls: script_calls(&mut redis).await - calls_before,
-    }
 }
 
-/// Takes all permits, so that they come back one by one.
-async fn take_one_by_one(limiter: &RateLimiter) {
-    let mut ticks = tokio::time::interval(INTERVAL / RATE);
-    for _ in 0..RATE {
-        ticks.tick().await;
-        limiter.try_acquire(1).await.expect("a decision");
+/// What the waiting took, of which `redis` tells the script calls.
+pub async fn waited(redis: &mut impl ConnectionLike, waiting: impl Future) -> Waited {
+    let calls_before = script_calls(redis).await;
+    let start = Instant::now();
+    waiting.await;
+    Waited {
+        elapsed: start.elapsed(),
+        script_calls: script_calls(redis).await - calls_before,
     }
 }

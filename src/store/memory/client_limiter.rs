@@ -16,7 +16,7 @@ use crate::keys::Keys;
 use crate::model::{Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Window};
 use crate::permit::Random;
 use crate::rate::{Rate, ValidRate};
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, TimeToLive};
+use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Task, TimeToLive};
 
 #[derive(Debug)]
 pub(super) struct MemoryLimiter {
@@ -165,6 +165,10 @@ impl LimiterStore for MemoryLimiter {
     fn reclaim(self: Arc<Self>, _call: Arc<AcquireCall>, on_done: OnDone) {
         // A call here has no time between its decision and its answer.
         on_done();
+    }
+
+    fn run_in_background(&self, _task: Task) {
+        // For the same reason none is left to be ended.
     }
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {

@@ -3,7 +3,6 @@
 //! The thread starts with the first task. It ends once the [`Background`] is dropped and its tasks are done.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::{io, thread};
 
@@ -11,7 +10,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+use crate::store::Task;
 
 /// Runs tasks on a thread of its own.
 #[derive(Debug, Default)]

@@ -18,7 +18,7 @@ use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::script::{self, Args, Script};
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, TimeToLive};
+use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Task, TimeToLive};
 
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
@@ -218,6 +218,10 @@ impl LimiterStore for RedisLimiter {
             }
             on_done();
         });
+    }
+
+    fn run_in_background(&self, task: Task) {
+        self.store.background().spawn(task);
     }
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {

@@ -5,7 +5,6 @@
 //! `SCHEDULES` says how many are run of up to 400 steps each, without it 500. Each run has a random seed. A schedule that
 //! fails is printed with the seed of its run; `SCHEDULES_SEED` plays that run again.
 
-mod store;
 mod world;
 
 use proptest::prelude::*;

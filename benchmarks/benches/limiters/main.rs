@@ -1,0 +1,24 @@
+//! What a decision of each limiter costs, and what a target takes in Redis: a table, printed and written into
+//! `docs/which-limiter.md`.
+//!
+//! `cargo bench -p benchmarks --bench limiters`. It starts a `redis-server` of its own.
+
+mod measure;
+mod page;
+mod subject;
+
+use crate::subject::Subject;
+use compat_tests::Server;
+
+#[tokio::main]
+async fn main() {
+    let server = Server::start();
+    let mut rows = Vec::new();
+    for subject in Subject::all() {
+        eprintln!("limiters: {}", subject.name);
+        rows.push((subject, measure::measure(&server, subject).await));
+    }
+    let table = page::table(&rows, &page::machine(&server).await);
+    println!("{table}");
+    page::write(&table);
+}

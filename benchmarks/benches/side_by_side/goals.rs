@@ -1,0 +1,246 @@
+//! What this crate set out to reach, and whether it did in this run.
+
+use compat_tests::fairness::waiters::Spacing;
+
+use crate::{
+    contender::Contender,
+    in_memory::{InMemory, Limiter, Threads},
+    memory_use::MemoryUse,
+    numbers::{bytes, factor, micros, thousands},
+    sample::Sampled,
+    scripts_alone::ScriptsAlone,
+    waiting::Waiting,
+    workload::{LONE, MANY, Traffic, Workload},
+};
+
+pub struct Results {
+    pub sampled: Vec<Sampled>,
+    pub scripts_alone: Vec<ScriptsAlone>,
+    pub waiting: Vec<Waiting>,
+    pub memory: MemoryUse,
+    pub in_memory: Vec<InMemory>,
+}
+
+pub struct Goal {
+    pub text: String,
+    pub is_met: bool,
+    pub measured: String,
+}
+
+impl Results {
+    pub fn of(&self, workload: Workload) -> &Sampled {
+        let mut all = self.sampled.iter();
+        all.find(|sampled| sampled.workload == workload)
+            .expect("a workload of the run")
+    }
+
+    pub fn nanos(&self, traffic: Traffic, threads: Threads, limiter: Limiter) -> f64 {
+        let mut lines = self.in_memory.iter();
+        let line = lines.find(|line| {
+            line.traffic == traffic && line.threads == threads && line.limiter == limiter
+        });
+        line.expect("a limiter in memory").nanos
+    }
+
+    pub fn goals(&self) -> Vec<Goal> {
+        let mut goals = vec![
+            self.throughput_of_many_callers(),
+            self.p99_of_many_callers(),
+            self.p50_of_a_lone_caller(Contender::Redisson, 1.0),
+            self.p50_of_a_lone_caller(Contender::OurScript, 1.15),
+            self.denials_of_the_script(),
+            self.denials(),
+            self.many_limiters(Contender::ThisCrate),
+            self.many_limiters(Contender::ThisCrateByName),
+            self.memory(),
+            self.script_calls(Spacing::Bunched),
+            self.script_calls(Spacing::Spread),
+        ];
+        for traffic in [Traffic::Granted, Traffic::Denied] {
+            goals.push(self.one_thread_in_memory(traffic));
+            goals.push(self.two_threads_beside_one(traffic));
+            for threads in [Threads::TwoOnOneLimiter, Threads::TwoOnTheirOwn] {
+                goals.push(self.two_threads_beside_governor(traffic, threads));
+            }
+        }
+        goals
+    }
+
+    fn throughput_of_many_callers(&self) -> Goal {
+        let sampled = self.of(Workload::on_one_limiter(MANY, Traffic::Granted));
+        let best = f64::max(
+            sampled.of(Contender::Redisson).throughput,
+            sampled.of(Contender::RedissonAsync).throughput,
+        );
+        let ratio = sampled.of(Contender::ThisCrate).throughput / best;
+        Goal {
+            text: "256 callers on one limiter: at least 10 times Redisson's decisions a second, \
+                   the better of its two APIs"
+                .into(),
+            is_met: ratio >= 10.0,
+            measured: factor(ratio),
+        }
+    }
+
+    fn p99_of_many_callers(&self) -> Goal {
+        let sampled = self.of(Workload::on_one_limiter(MANY, Traffic::Granted));
+        let ours = sampled.of(Contender::ThisCrate).p99;
+        let theirs = f64::min(
+            sampled.of(Contender::Redisson).p99,
+            sampled.of(Contender::RedissonAsync).p99,
+        );
+        Goal {
+            text: "256 callers on one limiter: p99 below Redisson's, the better of its two APIs"
+                .into(),
+            is_met: ours < theirs,
+            measured: format!("{} to {}", micros(ours), micros(theirs)),
+        }
+    }
+
+    fn p50_of_a_lone_caller(&self, other: Contender, at_most: f64) -> Goal {
+        let sampled = self.of(Workload::on_one_limiter(LONE, Traffic::Granted));
+        let (ours, theirs) = (sampled.of(Contender::ThisCrate).p50, sampled.of(other).p50);
+        let text = match other {
+            Contender::OurScript => {
+                "a lone caller: p50 at most 1.15 times that of a bare EVALSHA of our script"
+            }
+            _ => "a lone caller: p50 at most Redisson's",
+        };
+        Goal {
+            text: text.into(),
+            is_met: ours <= at_most * theirs,
+            measured: format!(
+                "{} to {}: {}",
+                micros(ours),
+                micros(theirs),
+                factor(ours / theirs)
+            ),
+        }
+    }
+
+    fn denials_of_the_script(&self) -> Goal {
+        let mut scripts = self.scripts_alone.iter();
+        let denied = scripts.find(|scripts| scripts.traffic == Traffic::Denied);
+        let ScriptsAlone {
+            ours, redissons, ..
+        } = denied.expect("the scripts, mostly denied");
+        let ratio = ours / redissons;
+        Goal {
+            text: "256 calls in flight, mostly denied: our script alone at least 1.25 times the decisions a second of \
+                   Redisson's alone"
+                .into(),
+            is_met: ratio >= 1.25,
+            measured: factor(ratio),
+        }
+    }
+
+    fn denials(&self) -> Goal {
+        let sampled = self.of(Workload::on_one_limiter(MANY, Traffic::Denied));
+        let ratio = sampled.ratio_of_throughput(Contender::ThisCrate, Contender::RedissonScript);
+        Goal {
+            text: "256 callers, mostly denied: this crate at least 1.25 times the decisions a second of Redisson's \
+                   script alone"
+                .into(),
+            is_met: ratio >= 1.25,
+            measured: factor(ratio),
+        }
+    }
+
+    fn many_limiters(&self, ours: Contender) -> Goal {
+        let sampled = self.of(Workload::on_many_limiters());
+        let ratio = sampled.ratio_of_throughput(ours, Contender::OurScript);
+        let text = match ours {
+            Contender::ThisCrateByName => {
+                "10,000 limiters, 256 callers: the same with a new handle for each call"
+            }
+            _ => {
+                "10,000 limiters, 256 callers: at least the decisions a second of bare EVALSHA of our script on \
+                 one connection"
+            }
+        };
+        Goal {
+            text: text.into(),
+            is_met: ratio >= 1.0,
+            measured: factor(ratio),
+        }
+    }
+
+    fn memory(&self) -> Goal {
+        let MemoryUse {
+            this_crate,
+            redisson,
+        } = self.memory;
+        Goal {
+            text: "256 callers: at most a twentieth of Redisson's memory in Redis".into(),
+            is_met: this_crate * 20.0 <= redisson,
+            measured: format!(
+                "{} to {}: one {}th",
+                bytes(this_crate),
+                bytes(redisson),
+                (redisson / this_crate).floor(),
+            ),
+        }
+    }
+
+    fn script_calls(&self, spacing: Spacing) -> Goal {
+        let mut waiting = self.waiting.iter();
+        let waiting = waiting.find(|waiting| waiting.spacing == spacing);
+        let calls = waiting
+            .expect("a spacing of the run")
+            .this_crate
+            .script_calls;
+        let at_most = spacing.most_calls();
+        let come_back = match spacing {
+            Spacing::Bunched => "together",
+            Spacing::Spread => "one by one",
+        };
+        Goal {
+            text: format!(
+                "1,000 waiters on 100 permits a window that come back {come_back}: at most {} script calls",
+                thousands(at_most as f64)
+            ),
+            is_met: calls <= at_most,
+            measured: thousands(calls as f64),
+        }
+    }
+
+    fn one_thread_in_memory(&self, traffic: Traffic) -> Goal {
+        let of = |limiter| self.nanos(traffic, Threads::One, limiter);
+        let (ours, theirs) = (of(Limiter::ThisCrate), of(Limiter::Governor));
+        Goal {
+            text: format!(
+                "in memory, {traffic}, 1 thread: at most 3 times the time of governor's keyed limiter"
+            ),
+            is_met: ours <= 3.0 * theirs,
+            measured: nanos(ours, theirs),
+        }
+    }
+
+    fn two_threads_beside_one(&self, traffic: Traffic) -> Goal {
+        let of = |threads| self.nanos(traffic, threads, Limiter::ThisCrate);
+        let (two, one) = (of(Threads::TwoOnOneLimiter), of(Threads::One));
+        Goal {
+            text: format!(
+                "in memory, {traffic}, 2 threads on one limiter: not slower than 1 thread"
+            ),
+            is_met: two <= one,
+            measured: nanos(two, one),
+        }
+    }
+
+    fn two_threads_beside_governor(&self, traffic: Traffic, threads: Threads) -> Goal {
+        let of = |limiter| self.nanos(traffic, threads, limiter);
+        let (ours, theirs) = (of(Limiter::ThisCrate), of(Limiter::Governor));
+        Goal {
+            text: format!(
+                "in memory, {traffic}, {threads}: at most 3 times the time of governor's"
+            ),
+            is_met: ours <= 3.0 * theirs,
+            measured: nanos(ours, theirs),
+        }
+    }
+}
+
+fn nanos(ours: f64, theirs: f64) -> String {
+    format!("{ours:.0} ns to {theirs:.0} ns: {}", factor(ours / theirs))
+}

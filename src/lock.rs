@@ -1,0 +1,20 @@
+//! The mutex of the state that tasks and threads hand over to each other.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A mutex whose content is whole between any two of its changes, so that a panic meanwhile spoils nothing. In tests,
+/// taking it is a point at which another thread may run first ([`interleaving`](crate::interleaving)).
+#[derive(Debug, Default)]
+pub(crate) struct Lock<T>(Mutex<T>);
+
+impl<T> Lock<T> {
+    pub(crate) fn new(content: T) -> Self {
+        Self(Mutex::new(content))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(test)]
+        crate::interleaving::let_others_run();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,375 @@
+//! The handover points between threads, in many interleavings of the code as it is: whoever can be served is, and in
+//! order; who left keeps nothing; nobody sleeps on. Time stands still, so that only notifications lead on.
+
+mod ledger_store;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::task::yield_now;
+
+use super::WaitQueue;
+use crate::interleaving::{Participant, explore, let_others_run, run};
+use ledger_store::LedgerStore;
+
+type Asking = Pin<Box<dyn Future<Output = u32> + Send>>;
+
+/// A queue whose permits are all taken, and who is still at it.
+struct Scene {
+    store: Arc<LedgerStore>,
+    queue: Arc<WaitQueue>,
+    busy: AtomicUsize,
+    /// Permits that callers were granted and did not give back.
+    held: AtomicU32,
+}
+
+impl Scene {
+    fn new(threads: usize) -> Arc<Self> {
+        let store = LedgerStore::new();
+        Arc::new(Self {
+            queue: Arc::new(WaitQueue::new(Arc::clone(&store) as _)),
+            store,
+            busy: AtomicUsize::new(threads),
+            held: AtomicU32::new(0),
+        })
+    }
+
+    /// Asks for permits, and gives up after so many polls. Returns how many it holds.
+    fn waiting(self: &Arc<Self>, permits: u32, polls: Option<u32>) -> Asking {
+        let scene = Arc::clone(self);
+        Box::pin(async move {
+            let granted = tokio::select! {
+                biased;
+                () = after(polls) => false,
+                granted = scene.queue.wait(permits, None, None) => granted.unwrap(),
+            };
+            scene.hold(permits * u32::from(granted))
+        })
+    }
+
+    fn checking(self: &Arc<Self>, permits: u32, polls: Option<u32>) -> Asking {
+        let scene = Arc::clone(self);
+        Box::pin(async move {
+            let granted = tokio::select! {
+                biased;
+                () = after(polls) => false,
+                decision = scene.queue.check(permits, None) => decision.unwrap().is_granted(),
+            };
+            scene.hold(permits * u32::from(granted))
+        })
+    }
+
+    fn hold(&self, permits: u32) -> u32 {
+        self.held.fetch_add(permits, Ordering::Relaxed);
+        permits
+    }
+
+    /// Who holds permits gives back all that are held.
+    fn give_back(&self) {
+        self.held.store(0, Ordering::Relaxed);
+        self.store.release_own();
+        self.queue.permits_freed();
+    }
+
+    fn free_all(&self) {
+        self.store.free();
+        self.queue.permits_freed();
+    }
+
+    /// Keeps a runtime going until all is done: others may depend on calls that its driver makes.
+    fn see_it_out(&self, participant: &Participant) {
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+        participant.turn_until("the end", || self.is_over());
+    }
+
+    fn is_over(&self) -> bool {
+        self.store.run_a_job(); // the background thread may have ended
+        self.busy.load(Ordering::Relaxed) == 0
+            && self.store.is_idle()
+            && self.queue.line.step(|state| !state.has_drivers())
+            && self.queue.plain.is_idle()
+    }
+
+    /// The background thread of the store.
+    fn work_in_background(&self) {
+        while !self.is_over() {
+            let_others_run();
+        }
+    }
+
+    fn end(&self) {
+        let held = self.held.load(Ordering::Relaxed);
+        assert_eq!(self.store.in_use(), held, "what is in use is what is held");
+    }
+}
+
+async fn after(polls: Option<u32>) {
+    let Some(polls) = polls else {
+        return std::future::pending().await;
+    };
+    for _ in 0..polls {
+        yield_now().await;
+    }
+}
+
+/// A participant whose task runs until it is done.
+fn participate(scene: &Scene, task: Asking) {
+    let participant = Participant::new();
+    participant.join(participant.spawn(task));
+    scene.see_it_out(&participant);
+}
+
+#[test]
+fn a_waiter_that_leaves_while_its_answer_is_delivered_keeps_nothing_and_the_others_are_served() {
+    explore(|seed| {
+        let scene = Scene::new(4);
+        let polls = Some(1 + seed as u32 % 12);
+        run(
+            seed,
+            vec![
+                Box::new(|| participate(&scene, scene.waiting(2, None))),
+                Box::new(|| participate(&scene, scene.waiting(2, polls))),
+                Box::new(|| participate(&scene, scene.waiting(2, None))),
+                Box::new(|| {
+                    scene.free_all();
+                    scene.busy.fetch_sub(1, Ordering::Relaxed);
+                    scene.work_in_background();
+                }),
+            ],
+        );
+        let served = scene.held.load(Ordering::Relaxed);
+        assert!(served >= 4, "those who stayed have theirs");
+        scene.end();
+    });
+}
+
+#[test]
+fn what_one_that_leaves_was_granted_reaches_those_behind_it() {
+    explore(|seed| {
+        let scene = Scene::new(3);
+        let polls = Some(1 + seed as u32 % 16);
+        run(
+            seed,
+            vec![
+                Box::new(|| {
+                    let participant = Participant::new();
+                    let leaves = participant.spawn(scene.waiting(4, polls));
+                    let granted = participant.join(leaves);
+                    if granted > 0 {
+                        scene.give_back();
+                    }
+                    scene.see_it_out(&participant);
+                }),
+                Box::new(|| {
+                    let participant = Participant::new();
+                    let stays = scene.waiting(6, None);
+                    participant.join(participant.spawn(stays));
+                    scene.see_it_out(&participant);
+                }),
+                Box::new(|| {
+                    scene.free_all();
+                    scene.busy.fetch_sub(1, Ordering::Relaxed);
+                    scene.work_in_background();
+                }),
+            ],
+        );
+        assert_eq!(scene.store.in_use(), 6);
+    });
+}
+
+#[test]
+fn of_two_waiters_the_first_is_served_first_whether_its_first_try_or_the_line_gets_it() {
+    explore(|seed| {
+        let scene = Scene::new(3);
+        let has_arrived = AtomicBool::new(false);
+        let order = std::sync::Mutex::new(Vec::new());
+        let wait = |number: u32, has_arrived: &AtomicBool| {
+            let participant = Participant::new();
+            let mut waiting = scene.waiting(6, None);
+            let (polled, was_polled) = (Arc::new(AtomicBool::new(false)), has_arrived);
+            let mark = Arc::clone(&polled);
+            let task = participant.spawn(std::future::poll_fn(move |context| {
+                let poll = waiting.as_mut().poll(context);
+                mark.store(true, Ordering::Relaxed);
+                poll
+            }));
+            participant.turn_until("it is polled", || polled.load(Ordering::Relaxed));
+            was_polled.store(true, Ordering::Relaxed);
+            participant.join(task);
+            order.lock().unwrap().push(number);
+            scene.give_back();
+            scene.see_it_out(&participant);
+        };
+        run(
+            seed,
+            vec![
+                Box::new(|| wait(1, &has_arrived)),
+                Box::new(|| {
+                    while !has_arrived.load(Ordering::Relaxed) {
+                        let_others_run();
+                    }
+                    wait(2, &AtomicBool::new(false));
+                }),
+                Box::new(|| {
+                    scene.free_all();
+                    scene.busy.fetch_sub(1, Ordering::Relaxed);
+                    scene.work_in_background();
+                }),
+            ],
+        );
+        assert_eq!(*order.lock().unwrap(), [1, 2]);
+        scene.end();
+    });
+}
+
+#[test]
+fn a_call_that_drivers_of_two_runtimes_make_is_granted_once_and_all_are_notified_of_its_answer() {
+    explore(|seed| {
+        let scene = Scene::new(3);
+        let polls = (!seed.is_multiple_of(3)).then_some(2 + seed as u32 % 14);
+        run(
+            seed,
+            vec![
+                Box::new(|| participate(&scene, scene.waiting(2, None))),
+                Box::new(|| {
+                    // By its clock the other one's calls are overdue.
+                    let participant = Participant::new();
+                    participant.advance(Duration::from_millis(600));
+                    let first = participant.spawn(scene.waiting(1, polls));
+                    let second = participant.spawn(scene.waiting(2, None));
+                    participant.join(first);
+                    participant.join(second);
+                    scene.see_it_out(&participant);
+                }),
+                Box::new(|| {
+                    scene.free_all();
+                    scene.busy.fetch_sub(1, Ordering::Relaxed);
+                    scene.work_in_background();
+                }),
+            ],
+        );
+        scene.end();
+    });
+}
+
+#[test]
+fn where_a_runtime_shuts_down_its_calls_are_taken_over_or_given_back_and_its_waiters_wait_elsewhere()
+ {
+    explore(|seed| {
+        let scene = Scene::new(3);
+        run(
+            seed,
+            vec![
+                Box::new(|| {
+                    let mut first = Participant::new();
+                    drop(first.spawn(scene.waiting(1, None)));
+                    let mut moves = scene.waiting(2, None);
+                    let is_done = first.poll_once(moves.as_mut());
+                    for _ in 0..seed % 9 {
+                        first.turn();
+                    }
+                    first.shut_down();
+                    let second = Participant::new();
+                    if !is_done {
+                        second.join(second.spawn(moves));
+                    }
+                    scene.see_it_out(&second);
+                }),
+                Box::new(|| participate(&scene, scene.waiting(3, None))),
+                Box::new(|| {
+                    scene.free_all();
+                    scene.busy.fetch_sub(1, Ordering::Relaxed);
+                    scene.work_in_background();
+                }),
+            ],
+        );
+        assert!(scene.held.load(Ordering::Relaxed) >= 5);
+        scene.end();
+    });
+}
+
+#[test]
+fn a_direct_call_dropped_while_others_are_enqueued_keeps_nothing_and_they_have_their_answers() {
+    explore(|seed| {
+        let scene = Scene::new(3);
+        scene.store.free();
+        let polls = Some(1 + seed as u32 % 10);
+        let participant = Participant::new();
+        let handle = participant.handle();
+        run(
+            seed,
+            vec![
+                Box::new(|| {
+                    let others = [
+                        participant.spawn(scene.checking(1, None)),
+                        participant.spawn(scene.checking(1, polls)),
+                    ];
+                    for other in others {
+                        participant.join(other);
+                    }
+                    scene.see_it_out(&participant);
+                }),
+                Box::new(|| {
+                    // Another thread of the same runtime.
+                    let _entered = handle.enter();
+                    let mut dropped = scene.checking(1, None);
+                    let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
+                    for _ in 0..1 + seed % 5 {
+                        if dropped.as_mut().poll(context) != Poll::Pending {
+                            break;
+                        }
+                        let_others_run();
+                    }
+                    drop(dropped);
+                    let_others_run();
+                    scene.busy.fetch_sub(1, Ordering::Relaxed);
+                }),
+                Box::new(|| {
+                    scene.busy.fetch_sub(1, Ordering::Relaxed);
+                    scene.work_in_background();
+                }),
+            ],
+        );
+        scene.end();
+    });
+}
+
+#[test]
+fn an_answer_is_claimed_once_by_its_caller_or_by_who_takes_it_back() {
+    explore(|seed| {
+        let store = LedgerStore::new();
+        store.free();
+        let call = Arc::new(crate::store::AcquireCall::new(crate::model::Requests::one(
+            2,
+        )));
+        let held = AtomicU32::new(0);
+        run(
+            seed,
+            vec![
+                Box::new(|| {
+                    let participant = Participant::new();
+                    let (store, call) = (Arc::clone(&store), Arc::clone(&call));
+                    let task = participant.spawn(async move {
+                        use crate::store::LimiterStore;
+                        let deadline = store.call_deadline();
+                        let answer = store.acquire(&call, deadline).await;
+                        answer.is_ok() && call.claim()
+                    });
+                    held.store(2 * u32::from(participant.join(task)), Ordering::Relaxed);
+                }),
+                Box::new(|| {
+                    use crate::store::LimiterStore;
+                    for _ in 0..seed % 6 {
+                        let_others_run();
+                    }
+                    Arc::clone(&store).reclaim(Arc::clone(&call), Box::new(|| {}));
+                    store.run_a_job();
+                }),
+            ],
+        );
+        assert_eq!(store.in_use(), held.load(Ordering::Relaxed));
+    });
+}

@@ -1,0 +1,208 @@
+//! A store for interleavings: a [`Ledger`], with other threads in between each two of its steps. A thread of the test runs
+//! what it has to do in the background.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use tokio::task::yield_now;
+use tokio::time::Instant;
+
+use super::super::ledger::{Ledger, RATE};
+use super::*;
+use crate::decision::Grant;
+use crate::error::{Error, Result};
+use crate::interleaving::let_others_run;
+use crate::keys::Keys;
+use crate::lock::Lock;
+use crate::model::{Answer, Condition, Expiry};
+use crate::permit::Random;
+use crate::rate::{Rate, ValidRate};
+use crate::store::acquire_call::Attempt;
+use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Task, TimeToLive};
+
+/// The time stands still.
+const NOW: i64 = 0;
+
+pub(super) struct LedgerStore {
+    keys: Keys,
+    kept: Lock<Kept>,
+    jobs: Lock<Vec<Job>>,
+    /// How many jobs are not done.
+    unfinished: AtomicUsize,
+}
+
+struct Kept {
+    ledger: Ledger,
+    /// Calls whose attempts do nothing any more.
+    ended: Vec<Random>,
+}
+
+enum Job {
+    Refund(Grant, OnDone),
+    Reclaim(Arc<AcquireCall>, OnDone),
+}
+
+impl LedgerStore {
+    /// All permits are taken, by others.
+    pub(super) fn new() -> Arc<Self> {
+        let mut ledger = Ledger::new(3_600_000);
+        ledger.take_for_another(RATE as u32, NOW);
+        Arc::new(Self {
+            keys: Keys::new("limiter", "client"),
+            kept: Lock::new(Kept {
+                ledger,
+                ended: Vec::new(),
+            }),
+            jobs: Lock::default(),
+            unfinished: AtomicUsize::new(0),
+        })
+    }
+
+    /// The others give all back.
+    pub(super) fn free(&self) {
+        self.kept.lock().ledger.take_back_all_of_others();
+    }
+
+    /// Callers of this process do.
+    pub(super) fn release_own(&self) {
+        self.kept.lock().ledger.take_back_own();
+    }
+
+    pub(super) fn in_use(&self) -> u32 {
+        self.kept.lock().ledger.in_use().map(|it| it.2).sum()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.unfinished.load(Ordering::Relaxed) == 0
+    }
+
+    fn push(&self, job: Job) {
+        self.unfinished.fetch_add(1, Ordering::Relaxed);
+        self.jobs.lock().push(job);
+    }
+
+    pub(super) fn run_a_job(&self) {
+        let job = self.jobs.lock().pop();
+        let Some(job) = job else {
+            return;
+        };
+        match job {
+            Job::Refund(grant, on_done) => {
+                self.kept.lock().ledger.refund(&grant);
+                on_done();
+            }
+            Job::Reclaim(call, on_done) => {
+                if call.claim() {
+                    let mut kept = self.kept.lock();
+                    kept.ended.push(call.id);
+                    kept.ledger.reclaim(call.id, call.granted_at());
+                }
+                on_done();
+            }
+        }
+        self.unfinished.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl std::fmt::Debug for LedgerStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LedgerStore").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl LimiterStore for LedgerStore {
+    fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    fn is_cluster(&self) -> bool {
+        false
+    }
+
+    fn call_deadline(&self) -> Instant {
+        Instant::now() + Duration::from_secs(3)
+    }
+
+    fn may_have_peers(&self) -> bool {
+        false
+    }
+
+    async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Answer> {
+        call.note_attempt(Attempt {
+            deadline: NOW,
+            from: NOW,
+        })?;
+        yield_now().await;
+        let answer = {
+            let mut kept = self.kept.lock();
+            if kept.ended.contains(&call.id) {
+                return Err(Error::Indeterminate { source: None });
+            }
+            kept.ledger.execute(call, NOW)
+        };
+        yield_now().await;
+        let_others_run();
+        Ok(answer)
+    }
+
+    fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
+        self.push(Job::Refund(grant, on_done));
+    }
+
+    fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone) {
+        self.push(Job::Reclaim(call, on_done));
+    }
+
+    fn run_in_background(&self, _task: Task) {
+        // It would wait for time to pass.
+    }
+
+    async fn refund(&self, _grant: &Grant) -> Result<u32> {
+        unreachable!("no test asks for it")
+    }
+
+    async fn release(&self, _permits: u32) -> Result<()> {
+        unreachable!("no test asks for it")
+    }
+
+    async fn available_permits(&self) -> Result<i64> {
+        unreachable!("no test asks for it")
+    }
+
+    async fn try_set_rate(&self, _rate: ValidRate) -> Result<bool> {
+        unreachable!("no test asks for it")
+    }
+
+    async fn set_rate(&self, _rate: ValidRate) -> Result<()> {
+        unreachable!("no test asks for it")
+    }
+
+    async fn update_rate(&self, _: ValidRate, _: State, _: IfMissing) -> Result<bool> {
+        unreachable!("no test asks for it")
+    }
+
+    async fn config(&self) -> Result<Option<Rate>> {
+        unreachable!("no test asks for it")
+    }
+
+    async fn exists(&self) -> Result<bool> {
+        unreachable!("no test asks for it")
+    }
+
+    async fn delete(&self) -> Result<bool> {
+        unreachable!("no test asks for it")
+    }
+
+    async fn expire(&self, _: Expiry, _: Condition) -> Result<bool> {
+        unreachable!("no test asks for it")
+    }
+
+    async fn clear_expire(&self) -> Result<bool> {
+        unreachable!("no test asks for it")
+    }
+
+    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
+        unreachable!("no test asks for it")
+    }
+}

@@ -1,0 +1,159 @@
+//! What the answer to a call means for those it carries, and for the time to ask next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::sharing::Seen;
+use super::{Known, State};
+use crate::decision::check_fits;
+use crate::error::Error;
+use crate::model::Answer;
+use crate::store::AcquireCall;
+
+/// A call's answer, and what is known about it.
+pub(in crate::wait_queue) struct Answered<'a> {
+    pub(in crate::wait_queue) call: &'a Arc<AcquireCall>,
+    pub(in crate::wait_queue) answer: &'a Answer,
+    pub(in crate::wait_queue) sent_at: Instant,
+    /// All permits that this process has been granted, those of this call included.
+    pub(in crate::wait_queue) own: u64,
+    pub(in crate::wait_queue) name: &'a str,
+}
+
+/// What a call's answer leaves to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::wait_queue) struct Rest {
+    /// Permits that it granted and nobody holds.
+    pub(in crate::wait_queue) permits: u32,
+    /// Whether the store is to reclaim the call: other drivers make it as well, and what it is granted for them has no owner.
+    pub(in crate::wait_queue) is_reclaimed: bool,
+}
+
+impl State {
+    /// Answers those whom a call carried.
+    pub(in crate::wait_queue) fn answered(&mut self, answered: &Answered<'_>) -> Rest {
+        let Answered { call, answer, .. } = *answered;
+        // One call's grants fit a u32.
+        let taken = call.requests.taken(answer) as u32;
+        let Some(in_flight) = self.in_flight.take_if(|it| Arc::ptr_eq(&it.call, call)) else {
+            // It was answered by another driver, or all of its waiters have left. With the score of what was delivered, it
+            // is that grant. With another one, it was granted once more, after the first grant had come back.
+            let is_delivered = call.granted_at() == Some(answer.score);
+            return Rest {
+                permits: if is_delivered { 0 } else { taken },
+                is_reclaimed: false,
+            };
+        };
+        self.held_up = None;
+        let mut spare = 0;
+        let mut denied = Vec::new();
+        let mut waiters = in_flight.waiters.into_iter();
+        for (run, granted) in call.requests.served(answer) {
+            for (place, waiter) in (0..run.count).zip(&mut waiters) {
+                if place < granted {
+                    spare += waiter.grant(call, answer, &mut self.outbox);
+                } else if let Err(error) = check_fits(answered.name, run.permits, answer.rate) {
+                    self.outbox.answer(waiter, Err(error));
+                } else {
+                    denied.push(waiter);
+                }
+            }
+        }
+        if taken > 0 {
+            call.note_granted(answer.score);
+        }
+        let has_backlog = !denied.is_empty();
+        for waiter in denied.into_iter().rev() {
+            self.return_to_line(waiter);
+        }
+        spare -= self.hand_off(spare, call, answer);
+        let known = self.learn(answered, taken, has_backlog);
+        // What came free meanwhile may be missing in it.
+        self.known = known.filter(|_| in_flight.freed == self.freed);
+        if self.drivers.len() > 1 {
+            // The others sleep until they would take the call over; the next one may be due before that.
+            self.notify_drivers();
+        }
+        Rest {
+            permits: spare,
+            is_reclaimed: in_flight.drivers > 1,
+        }
+    }
+
+    /// What an answer says about the time to ask next.
+    fn learn(&mut self, answered: &Answered<'_>, taken: u32, has_backlog: bool) -> Option<Known> {
+        let Answered {
+            answer, sent_at, ..
+        } = *answered;
+        if answer.found {
+            return None; // it says what was granted, and not what is left
+        }
+        let taken = i64::from(taken);
+        let left = (answer.balance - taken).max(0);
+        let interval = answer
+            .interval
+            .map(|ms| Duration::from_millis(ms.unsigned_abs()));
+        let hold = self.sharing.note(Seen {
+            sent_at,
+            score: answer.score,
+            rate: answer.rate,
+            interval,
+            left,
+            taken,
+            newer: answer.newer,
+            own: answered.own,
+            has_backlog,
+        });
+        if answer.has_more && !has_backlog {
+            return None; // more may be left than the answer says
+        }
+        Some(match hold {
+            // What is left is for others.
+            Some(until) => Known {
+                left: 0,
+                ask_at: until,
+            },
+            None => {
+                let wait = answer.wait() + self.sharing.jitter(interval, taken > 0);
+                Known::new(left.unsigned_abs(), sent_at, wait)
+            }
+        })
+    }
+
+    /// Gives the front of the line what fits out of a grant made just now; returns how much that is.
+    fn hand_off(&mut self, spare: u32, call: &AcquireCall, answer: &Answer) -> u32 {
+        let mut used = 0;
+        loop {
+            self.remove_gone_head();
+            let Some(head) = self.waiters.pop_front() else {
+                return used;
+            };
+            if head.permits > spare - used {
+                self.waiters.push_front(head);
+                return used;
+            }
+            let permits = head.permits;
+            used += permits - head.grant(call, answer, &mut self.outbox);
+        }
+    }
+
+    /// A call has failed: those that it carried learn why. Returns whether the store is to reclaim it, as in [`Rest`].
+    pub(in crate::wait_queue) fn failed(
+        &mut self,
+        call: &Arc<AcquireCall>,
+        error: &Error,
+        now: Instant,
+    ) -> bool {
+        let Some(in_flight) = self.in_flight.take_if(|it| Arc::ptr_eq(&it.call, call)) else {
+            return false;
+        };
+        self.note_held_up(in_flight.sent_at, now);
+        for waiter in in_flight.waiters {
+            self.outbox.answer(waiter, Err(error.clone()));
+        }
+        self.known = None;
+        in_flight.drivers > 1
+    }
+}

@@ -1,0 +1,28 @@
+//! What the last answer says about the time to ask next.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::{LONGEST_SLEEP, LONGEST_WAIT};
+
+/// So many permits are left, and more of them not before the time.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::wait_queue) struct Known {
+    pub(super) left: i64,
+    pub(super) ask_at: Instant,
+}
+
+impl Known {
+    pub(in crate::wait_queue) fn new(left: u64, sent_at: Instant, wait: Duration) -> Self {
+        let wait = if wait > LONGEST_WAIT {
+            LONGEST_SLEEP
+        } else {
+            wait
+        };
+        Self {
+            left: i64::try_from(left).unwrap_or(i64::MAX),
+            ask_at: sent_at + wait,
+        }
+    }
+}

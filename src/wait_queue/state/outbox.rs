@@ -1,0 +1,56 @@
+//! What a step of the state has for others: answers to waiters, and notifications of drivers.
+//!
+//! A step only collects it, because delivering it runs code of others, the wakers, which may come back to the queue or
+//! panic. It is delivered after the lock is released.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tokio::sync::{Notify, oneshot};
+
+use super::Waiter;
+use crate::batch::{deliver, drop_sender};
+use crate::decision::Grant;
+use crate::error::Result;
+
+#[derive(Default)]
+#[must_use]
+pub(in crate::wait_queue) struct Outbox {
+    answers: Vec<(oneshot::Sender<Result<Grant>>, Result<Grant>)>,
+    drivers: SmallVec<[Arc<Notify>; 1]>,
+    /// Dropped with it: their wakers may run, and their settings are not this crate's alone.
+    removed: Vec<Waiter>,
+}
+
+impl Outbox {
+    pub(super) fn answer(&mut self, waiter: Waiter, answer: Result<Grant>) {
+        self.answers.push((waiter.answer, answer));
+    }
+
+    pub(super) fn notify<'a>(&mut self, drivers: impl Iterator<Item = &'a Arc<Notify>>) {
+        for driver in drivers {
+            if !self.drivers.iter().any(|it| Arc::ptr_eq(it, driver)) {
+                self.drivers.push(Arc::clone(driver));
+            }
+        }
+    }
+
+    /// Drops a waiter that is in line no longer. One that has not left learns of it.
+    pub(super) fn remove(&mut self, waiter: Waiter) {
+        self.removed.push(waiter);
+    }
+
+    /// Delivers all of it. Returns the grants whose waiters have left since the step.
+    #[must_use]
+    pub(in crate::wait_queue) fn deliver(self) -> Vec<Grant> {
+        for driver in self.drivers {
+            driver.notify_one();
+        }
+        for waiter in self.removed {
+            drop_sender(waiter.answer);
+        }
+        let answers = self.answers.into_iter();
+        let unreceived = answers.filter_map(|(sender, answer)| deliver(sender, answer)?.ok());
+        unreceived.collect()
+    }
+}

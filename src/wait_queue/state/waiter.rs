@@ -1,0 +1,85 @@
+//! One that waits in line.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::super::ReadSetUp;
+use super::outbox::Outbox;
+use crate::decision::Grant;
+use crate::error::Result;
+use crate::model::Answer;
+use crate::store::AcquireCall;
+
+/// What holds up a waiter ends so long before the waiter gives up.
+pub(super) const TIME_FOR_A_CALL: Duration = Duration::from_millis(10);
+
+pub(in crate::wait_queue) struct Waiter {
+    pub(super) permits: u32,
+    pub(super) set_up: Option<ReadSetUp>,
+    /// When it joined the line.
+    pub(super) joined: Option<Instant>,
+    /// When it gives up.
+    until: Option<Instant>,
+    /// Who came first has the lower one.
+    pub(super) sequence: u64,
+    pub(super) answer: oneshot::Sender<Result<Grant>>,
+    /// Whether it left while its call was in flight. The same request may wait again by then, at the same place.
+    pub(super) has_left: bool,
+}
+
+impl Waiter {
+    pub(in crate::wait_queue) fn new(
+        permits: u32,
+        set_up: Option<ReadSetUp>,
+        sequence: u64,
+        answer: oneshot::Sender<Result<Grant>>,
+    ) -> Self {
+        Self {
+            permits,
+            set_up,
+            joined: None,
+            until: None,
+            sequence,
+            answer,
+            has_left: false,
+        }
+    }
+
+    pub(in crate::wait_queue) fn joined(self, now: Instant) -> Self {
+        Self {
+            joined: Some(now),
+            ..self
+        }
+    }
+
+    pub(in crate::wait_queue) fn until(self, until: Option<Instant>) -> Self {
+        Self { until, ..self }
+    }
+
+    /// When to ask for it at the latest.
+    pub(super) fn last_chance(&self) -> Option<Instant> {
+        self.until?.checked_sub(TIME_FOR_A_CALL)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    /// Hands the waiter its part of a call's grant; returns the permits where it has left.
+    pub(super) fn grant(self, call: &AcquireCall, answer: &Answer, outbox: &mut Outbox) -> u32 {
+        let permits = self.permits;
+        if self.is_gone() {
+            outbox.remove(self);
+            return permits;
+        }
+        let grant = Grant {
+            score: answer.score,
+            random: call.id,
+            permits,
+        };
+        outbox.answer(self, Ok(grant));
+        0
+    }
+}

@@ -1,0 +1,148 @@
+//! Keys that hold what no limiter wrote are told as such before anything is written.
+
+use std::fmt::Debug;
+
+use redisson_rate_limiter::{
+    Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, RRateLimiter, Rate, RateLimiter,
+    Result, TokenBucket,
+};
+
+use crate::fixture::{Fixture, HOUR, SECOND};
+use crate::peer::Peer;
+
+/// What Lua reads as the number 6 and Redis's own commands do not.
+const ODD_SIXES: [&str; 8] = ["6.0", " 6", "6 ", "0x6", "6e0", "+6", "06", "-0"];
+
+/// A limiter in good order, of which 4 of 10 are in use, and a peer on its keys.
+struct InUse {
+    limiter: RateLimiter,
+    peer: Peer,
+    name: String,
+    value: String,
+    permits: String,
+}
+
+impl InUse {
+    async fn on(fixture: &Fixture) -> Self {
+        let limiter = fixture.limiter().await;
+        limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
+        assert!(limiter.try_acquire(4).await.unwrap());
+        let name = fixture.name().to_owned();
+        Self {
+            limiter,
+            peer: fixture.peer().await,
+            value: format!("{{{name}}}:value"),
+            permits: format!("{{{name}}}:permits"),
+            name,
+        }
+    }
+
+    async fn everything(&mut self) -> Vec<(Option<Vec<u8>>, i64)> {
+        let keys = [&*self.name, &*self.value, &*self.permits];
+        self.peer.everything(&keys).await
+    }
+}
+
+fn assert_bad_state<T: Debug>(method: &str, result: Result<T>) {
+    assert!(
+        matches!(&result, Err(Error::BadState { .. })),
+        "{method}: {result:?}"
+    );
+}
+
+/// All that decides or counts permits.
+async fn assert_all_that_count_are_refused(limiter: &RateLimiter) {
+    assert_bad_state("try_acquire", limiter.try_acquire(1).await);
+    assert_bad_state("acquire", limiter.acquire(1).await);
+    assert_bad_state("timed", limiter.try_acquire_timeout(1, HOUR).await);
+    assert_bad_state("check", limiter.check(1).await);
+    assert_bad_state("release", limiter.release(1).await);
+    assert_bad_state("available_permits", limiter.available_permits().await);
+}
+
+pub async fn a_number_that_only_lua_reads_is_refused(fixture: Fixture) {
+    for odd in ODD_SIXES {
+        for field in ["", "rate", "interval", "keepAliveTime"] {
+            let mut in_use = InUse::on(&fixture).await;
+            match field {
+                "" => in_use.peer.tell(&["SET", &in_use.value, odd]).await,
+                field => {
+                    let command = ["HSET", &in_use.name, field, odd];
+                    in_use.peer.tell(&command).await;
+                }
+            }
+            let before = in_use.everything().await;
+            assert_all_that_count_are_refused(&in_use.limiter).await;
+            // Also for a client that has not audited the limiter.
+            assert_all_that_count_are_refused(&fixture.limiter().await).await;
+            assert_eq!(in_use.everything().await, before, "{field} {odd:?}");
+        }
+    }
+}
+
+pub async fn a_live_grant_whose_score_is_no_time_is_refused(fixture: Fixture) {
+    for score in ["inf", "1e300", "9007199254740992"] {
+        let mut in_use = InUse::on(&fixture).await;
+        let mut member = vec![16];
+        member.extend([7; 16]);
+        member.extend(6_u32.to_le_bytes());
+        let mut command = redis::cmd("ZADD");
+        command.arg(&in_use.permits).arg(score).arg(member);
+        assert_eq!(in_use.peer.run::<u32>(&command).await, 1);
+        // The one that is a limiter's goes, so that the other one is the oldest.
+        let oldest = ["ZREMRANGEBYRANK", &in_use.permits, "0", "0"];
+        in_use.peer.tell(&oldest).await;
+        in_use.peer.tell(&["SET", &in_use.value, "0"]).await;
+        let before = in_use.everything().await;
+        assert_all_that_count_are_refused(&in_use.limiter).await;
+        assert_all_that_count_are_refused(&fixture.limiter().await).await;
+        assert_eq!(in_use.everything().await, before, "{score}");
+    }
+}
+
+pub async fn in_a_joint_decision_a_number_that_only_lua_reads_charges_no_limiter(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let window = client.limiter(FixedWindow::new(5, SECOND)).unwrap();
+    let limiter = client.rate_limiter(fixture.name());
+    let beside = format!("{{{}}}:beside", fixture.name());
+    for odd in ODD_SIXES {
+        let mut in_use = InUse::on(&fixture).await;
+        in_use.peer.tell(&["SET", &in_use.value, odd]).await;
+        let before = in_use.everything().await;
+        let shares = [window.share(&beside, 1), limiter.share(1)];
+        let both = client.decide_all(shares.map(Result::unwrap)).await;
+        assert_bad_state("decide_all", both);
+        assert_eq!(in_use.everything().await, before, "{odd:?}");
+        assert_eq!(in_use.peer.ask::<u32>(&["EXISTS", &beside]).await, 0);
+    }
+}
+
+pub async fn a_counter_that_only_lua_reads_is_refused_and_nobody_is_charged(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let mut peer = fixture.peer().await;
+    let leaky = LeakyBucket::new(9, 1, SECOND);
+    let penalty = PenaltyTokenBucket::new(9, 1, SECOND);
+    let limiters: [Box<dyn Limiter>; 3] = [
+        Box::new(client.limiter(FixedWindow::new(9, HOUR)).unwrap()),
+        Box::new(client.limiter(leaky).unwrap()),
+        Box::new(client.limiter(penalty).unwrap()),
+    ];
+    let other = client.limiter(TokenBucket::new(9, 1)).unwrap();
+    let key = format!("{{{}}}:key", fixture.name());
+    let (start, other_key) = (format!("{key}-st"), format!("{key}:other"));
+    for limiter in &limiters {
+        for odd in ODD_SIXES {
+            peer.tell(&["DEL", &key, &start, &other_key]).await;
+            // A start beside it, for those that have one.
+            peer.tell(&["SET", &start, "1000"]).await;
+            peer.tell(&["SET", &key, odd]).await;
+            let keys = [&*key, &*start, &*other_key];
+            let before = peer.everything(&keys).await;
+            assert_bad_state("decide", limiter.decide(&key, 1).await);
+            let shares = [other.share(&other_key, 1), limiter.share(&key, 1)];
+            let joint = client.decide_all(shares.map(Result::unwrap)).await;
+            assert_bad_state("decide_all", joint);
+            assert_eq!(peer.everything(&keys).await, before, "{odd:?}");
+        }
+    }
+}

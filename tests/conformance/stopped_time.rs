@@ -1,0 +1,52 @@
+//! Tokio's time stands still, also while a server is waited for.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use redisson_rate_limiter::{RRateLimiter, RateLimiter};
+use tokio::task::{spawn_blocking, yield_now};
+
+/// Far more than anything may take that needs no time on the test's clocks.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Tokio moves paused time on where all tasks wait, unless a blocking one runs. This is one, until it is dropped.
+pub struct StoppedTime {
+    // Never read: dropping it ends the blocking task.
+    _end: mpsc::Sender<()>,
+}
+
+impl StoppedTime {
+    pub(crate) fn begin() -> Self {
+        let (end, ended) = mpsc::channel();
+        // Beyond the limit time moves on, and what hangs fails.
+        spawn_blocking(move || ended.recv_timeout(LIMIT));
+        Self { _end: end }
+    }
+}
+
+/// Awaits what needs no time to pass.
+pub async fn at_once<T>(future: impl Future<Output = T>) -> T {
+    let start = tokio::time::Instant::now();
+    let answer = future.await;
+    assert_eq!(start.elapsed(), Duration::ZERO, "it waited");
+    answer
+}
+
+/// Waits for what needs no time to pass.
+pub async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let start = Instant::now();
+    while !is_so().await {
+        assert!(start.elapsed() < LIMIT, "{what}");
+        yield_now().await;
+    }
+}
+
+/// Waits until the store's answers to all that was asked are there and have been acted on.
+pub async fn settle(limiter: &RateLimiter) {
+    for _ in 0..5 {
+        limiter.exists().await.unwrap(); // answered after what was asked before
+        for _ in 0..20 {
+            yield_now().await;
+        }
+    }
+}
