@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 use smallvec::SmallVec;
 
+#[cfg(test)]
 use crate::model::{BOUNDS, Bounds};
 use crate::store::redis::connection::Connection;
 use crate::store::redis::failure::Failure;
@@ -20,27 +21,43 @@ pub(crate) struct Script {
     source: String,
 }
 
-/// In unit tests few grants are many.
-static LIMITS: LazyLock<String> = LazyLock::new(|| {
-    let text = include_str!("../lua/limits.lua").to_owned();
-    let [shipped, bounds] = [Bounds::SHIPPED, BOUNDS].map(|bounds| {
-        let Bounds {
-            few,
-            summed,
-            spare,
-            page,
-        } = bounds;
-        [
-            ("FEW", few),
-            ("SUMMED", summed),
-            ("SPARE", spare),
-            ("PAGE", page),
-        ]
-        .map(|(name, number)| format!("local {name} = {number} "))
+const SHIPPED_LIMITS: &str = include_str!("../lua/limits.lua");
+
+#[cfg(not(test))]
+fn limits() -> &'static str {
+    SHIPPED_LIMITS
+}
+
+/// With the bounds of unit tests, in which few grants are many.
+#[cfg(test)]
+fn limits() -> &'static str {
+    static LIMITS: LazyLock<String> = LazyLock::new(|| {
+        let bounds = lines(Bounds::SHIPPED).into_iter().zip(lines(BOUNDS));
+        bounds.fold(SHIPPED_LIMITS.to_owned(), |text, (shipped, bound)| {
+            text.replace(&shipped, &bound)
+        })
     });
-    let pairs = shipped.iter().zip(&bounds);
-    pairs.fold(text, |text, (shipped, bound)| text.replace(shipped, bound))
-});
+    &LIMITS
+}
+
+/// How `lua/limits.lua` states them.
+#[cfg(test)]
+fn lines(bounds: Bounds) -> [String; 4] {
+    let Bounds {
+        few,
+        summed,
+        spare,
+        page,
+    } = bounds;
+    let bounds = [
+        ("FEW", few),
+        ("SUMMED", summed),
+        ("SPARE", spare),
+        ("PAGE", page),
+    ];
+    bounds.map(|(name, number)| format!("\nlocal {name} = {number} "))
+}
+
 const WINDOW: &str = include_str!("../lua/window.lua");
 const ACQUIRE_STEPS: &str = include_str!("../lua/acquire_steps.lua");
 const WINDOW_HERE: &str = "  -- window.lua\n";
@@ -74,12 +91,12 @@ scripts! {
 macro_rules! limiter_scripts {
     ($($name:ident = $file:literal;)*) => {
         $(pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
-            Script::of(&[&LIMITS, SHARED, include_str!(concat!("../lua/limiters/", $file)), DECIDE])
+            Script::of(&[limits(), SHARED, include_str!(concat!("../lua/limiters/", $file)), DECIDE])
         });)*
 
         pub(crate) static JOINT: LazyLock<Script> = LazyLock::new(|| {
             let others = concat!($(include_str!(concat!("../lua/limiters/", $file)), "\n",)*);
-            Script::of(&[&LIMITS, WINDOW, SHARED, SHARED_RATE_STEPS, others, DECIDE])
+            Script::of(&[limits(), WINDOW, SHARED, SHARED_RATE_STEPS, others, DECIDE])
         });
     };
 }
@@ -89,7 +106,7 @@ const SHARED_RATE_STEPS: &str = include_str!("../lua/limiters/shared_rate.lua");
 const DECIDE: &str = include_str!("../lua/limiters/decide.lua");
 
 pub(crate) static SHARED_RATE: LazyLock<Script> =
-    LazyLock::new(|| Script::of(&[&LIMITS, WINDOW, SHARED, SHARED_RATE_STEPS, DECIDE]));
+    LazyLock::new(|| Script::of(&[limits(), WINDOW, SHARED, SHARED_RATE_STEPS, DECIDE]));
 
 limiter_scripts! {
     FIXED_WINDOW = "fixed_window.lua";
@@ -183,9 +200,9 @@ impl Script {
     fn on_the_window(own: &str) -> Self {
         let own = own.replace(ACQUIRE_STEPS_HERE, ACQUIRE_STEPS);
         if own.contains(WINDOW_HERE) {
-            Self::of(&[&LIMITS, &own.replace(WINDOW_HERE, WINDOW)])
+            Self::of(&[limits(), &own.replace(WINDOW_HERE, WINDOW)])
         } else {
-            Self::of(&[&LIMITS, WINDOW, &own])
+            Self::of(&[limits(), WINDOW, &own])
         }
     }
 
@@ -241,25 +258,9 @@ mod tests {
 
     #[test]
     fn the_scripts_and_the_model_have_the_same_bounds() {
-        let Bounds {
-            few,
-            summed,
-            spare,
-            page,
-        } = Bounds::SHIPPED;
-        for (name, number) in [
-            ("FEW", few),
-            ("SUMMED", summed),
-            ("SPARE", spare),
-            ("PAGE", page),
-        ] {
-            let shipped = include_str!("../lua/limits.lua");
-            assert!(
-                shipped.contains(&format!("local {name} = {number} ")),
-                "{name}"
-            );
+        for line in lines(Bounds::SHIPPED) {
+            assert!(SHIPPED_LIMITS.contains(&line), "{line}");
         }
-        assert!(LIMITS.contains(&format!("local PAGE = {} ", BOUNDS.page)));
     }
 
     #[test]
