@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 use crate::monitor::Monitor;
 use crate::stage::{HOUR, NAME, PERMITS, Stage, VALUE, ms};
 
-/// So many members a call may read and remove, each counted once for either: a page of them that have expired, and a few for
-/// each limiter of the call.
-const MOST: usize = 1_600;
+/// So many members a call may read and remove: a page of them that have expired, each counted as often as it is read or removed,
+/// and a few for each limiter of the call.
+const MOST: usize = 1_800;
 const NOW: i64 = 10_000_000;
 const INTERVAL: i64 = 100_000;
 

@@ -72,9 +72,6 @@ impl Stage {
             server: both.server,
         };
         stage
-            .run(&["CONFIG", "SET", "slowlog-log-slower-than", "0"])
-            .await;
-        stage
             .run(&["CONFIG", "SET", "slowlog-max-len", "1000000"])
             .await;
         stage
@@ -91,6 +88,7 @@ impl Stage {
     /// The limiter, with one permit left.
     async fn fill(&mut self, grants: u32, age: Age) {
         const CHUNK: u32 = 10_000;
+        self.log_from("-1").await;
         self.run(&["FLUSHALL"]).await;
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -142,6 +140,13 @@ impl Stage {
         .await;
         self.run(&["SET", &format!("{{{NAME}}}:value"), "1"]).await;
         self.run(&["SLOWLOG", "RESET"]).await;
+        self.log_from("10").await;
+    }
+
+    /// Has the server log what takes so many microseconds; -1 for nothing.
+    async fn log_from(&mut self, micros: &str) {
+        self.run(&["CONFIG", "SET", "slowlog-log-slower-than", micros])
+            .await;
     }
 
     async fn entries(&mut self) -> Vec<Entry> {
