@@ -104,29 +104,47 @@ async fn a_lost_value_is_as_if_nothing_were_left_until_the_audit() {
 
 #[tokio::test]
 async fn what_clients_do_during_an_audit_is_no_drift() {
+    const REFUNDED: u32 = 90;
     let mut stage = Stage::set().await;
-    let lost = 9;
-    let limiter = limiter(&mut stage, RATE as u32 - GRANTS - lost).await;
+    let limiter = client(&stage).await;
+    limiter
+        .try_set_rate(Rate::overall(RATE, HOUR))
+        .await
+        .unwrap();
     let mut grants = Vec::new();
-    for _ in 0..100 {
+    for _ in 0..REFUNDED {
         let Decision::Granted { grant, .. } = limiter.check(3).await.unwrap() else {
             panic!("it was denied");
         };
         grants.push(grant);
     }
-    // The first check started an audit; meanwhile some come back, and others are made.
-    loop {
-        let mut ended = redis::cmd("LINDEX");
-        ended.arg(AUDIT).arg(0);
-        let ended: Option<Vec<u8>> = ended.query_async(&mut stage.raw).await.unwrap();
-        if ended.is_some_and(|id| id.is_empty()) {
-            break;
-        }
-        let Some(grant) = grants.pop() else { continue };
+    // So many older ones that these are not on the first page, which an audit reads again at its end.
+    const OLDER: u32 = 600;
+    let score = keys::time(&mut stage.raw).await - 60_000;
+    for i in 0..OLDER {
+        let member = keys::member(&u128::from(i).to_le_bytes(), 1);
+        stage.add(score, &member).await;
+    }
+    let lost = 9;
+    let left = RATE as u32 - 3 * REFUNDED - OLDER - GRANTS - lost;
+    stage.fill(VALUE, PERMITS, GRANTS, left).await;
+    let other = client(&stage).await;
+    assert!(other.try_acquire(1).await.unwrap());
+    while keys::calls(&mut stage.raw, "ltrim").await < 2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    // The first two pages are read, and grants of the second one come back; others are made.
+    while let Some(grant) = grants.pop() {
         assert_eq!(limiter.refund(grant).await.unwrap(), 3);
         assert!(limiter.try_acquire(1).await.unwrap());
     }
+    audited(&mut stage).await;
     assert_eq!(all_permits(&mut stage).await, RATE as i64);
+    assert_eq!(
+        keys::calls(&mut stage.raw, "rpush").await,
+        1,
+        "one audit was enough"
+    );
 }
 
 #[tokio::test]
