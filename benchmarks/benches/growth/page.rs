@@ -73,7 +73,7 @@ calls the operation took where it is more than one.
   server mind 20 ms. For this crate alone the memory is the limit, some 100 bytes a grant. `acquire(n)` makes one grant, however
   many permits it is for, and so do all requests of a process that share a call.
 
-Redis 7.0, Redisson 4.7.0; the median of three runs, taken in turns. `cargo bench -p benchmarks --bench growth` writes this page.
+Redis 7.0, Redisson 4.7.0; the median of three runs, taken in turns, and one run with a million grants. `cargo bench -p benchmarks --bench growth` writes this page.
 ",
         clients = audits.clients,
         grants = number(u64::from(audits.grants)),
