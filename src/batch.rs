@@ -202,10 +202,6 @@ impl<C: Calls> Batcher<C> {
         }
     }
 
-    pub(crate) fn calls(&self) -> &C {
-        &self.calls
-    }
-
     /// Makes a request.
     pub(crate) async fn ask(
         self: &Arc<Self>,

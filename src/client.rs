@@ -1,5 +1,6 @@
 //! The client: one connection, or one store in memory, and the limiters in it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,6 +10,8 @@ use redis::aio::ConnectionLike;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::failure_policy::FailurePolicy;
+use crate::fallback::GuardedQueue;
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
 use crate::policy::{Policy, PolicyLimiter};
@@ -16,7 +19,6 @@ use crate::store::Store;
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::redis::RedisStore;
 use crate::store::redis::connection::{Connecting, Credentials, Provider, TlsConfig};
-use crate::wait_queue::WaitQueue;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -44,13 +46,16 @@ struct Inner {
     store: Arc<dyn Store>,
     id: String,
     name_mapper: Option<NameMapper>,
+    failure_policy: FailurePolicy,
+    /// The shares of limiters that are granted here while the store is away.
+    local_store: Arc<MemoryClient>,
     queues: Mutex<Queues>,
 }
 
 /// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when they are many.
 #[derive(Default)]
 struct Queues {
-    by_name: HashMap<String, Weak<WaitQueue>>,
+    by_name: HashMap<String, Weak<GuardedQueue>>,
     sweep_at: usize,
 }
 
@@ -80,8 +85,10 @@ impl RedissonClient {
             clock: Clock::server(),
             response_timeout: RESPONSE_TIMEOUT,
             credentials: None,
+            sentinel_credentials: None,
             tls: TlsConfig::default(),
             wait_for_server: Duration::ZERO,
+            failure_policy: FailurePolicy::Error,
         }
     }
 
@@ -95,10 +102,10 @@ impl RedissonClient {
     #[doc(alias = "getRateLimiter")]
     pub fn rate_limiter(&self, name: &str) -> RateLimiter {
         let inner = &*self.0;
-        let mapped = self.mapped_name(name);
+        let mapped = self.mapped_name(name).into_owned();
         // The map stays whole whatever panics elsewhere.
         let mut queues = inner.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        RateLimiter::new(queues.get(mapped, inner), Arc::clone(&inner.store))
+        RateLimiter::new(queues.get(mapped, inner), inner.failure_policy)
     }
 
     /// A limiter that decides by `policy`, for any number of targets. Sends nothing.
@@ -113,10 +120,19 @@ impl RedissonClient {
         &self.0.store
     }
 
-    pub(crate) fn mapped_name(&self, name: &str) -> String {
+    pub(crate) fn local_store(&self) -> &MemoryClient {
+        &self.0.local_store
+    }
+
+    /// What requests get while Redis is away, where a limiter has no policy of its own.
+    pub fn failure_policy(&self) -> FailurePolicy {
+        self.0.failure_policy
+    }
+
+    pub(crate) fn mapped_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
         match &self.0.name_mapper {
-            Some(map) => map(name),
-            None => name.to_owned(),
+            Some(map) => Cow::Owned(map(name)),
+            None => Cow::Borrowed(name),
         }
     }
 
@@ -128,7 +144,7 @@ impl RedissonClient {
 }
 
 impl Queues {
-    fn get(&mut self, name: String, client: &Inner) -> Arc<WaitQueue> {
+    fn get(&mut self, name: String, client: &Inner) -> Arc<GuardedQueue> {
         if let Some(queue) = self.by_name.get(&name).and_then(Weak::upgrade) {
             return queue;
         }
@@ -137,7 +153,8 @@ impl Queues {
             self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
         }
         let keys = Keys::new(&name, &client.id);
-        let queue = Arc::new(WaitQueue::new(client.store.limiter(keys)));
+        let (store, local) = (Arc::clone(&client.store), Arc::clone(&client.local_store));
+        let queue = Arc::new(GuardedQueue::new(store, local, keys));
         self.by_name.insert(name, Arc::downgrade(&queue));
         queue
     }
@@ -170,8 +187,10 @@ pub struct RedissonClientBuilder {
     clock: Clock,
     response_timeout: Duration,
     credentials: Option<Provider>,
+    sentinel_credentials: Option<Provider>,
     tls: TlsConfig,
     wait_for_server: Duration,
+    failure_policy: FailurePolicy,
 }
 
 impl RedissonClientBuilder {
@@ -208,6 +227,24 @@ impl RedissonClientBuilder {
         self
     }
 
+    /// What requests get while Redis is away. The default is [`FailurePolicy::Error`].
+    ///
+    /// [`connect`](Self::connect) itself needs a server, whatever the policy:
+    /// [`wait_for_server`](Self::wait_for_server) lets it wait for one.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{FailurePolicy, MemoryStore, RedissonClient};
+    ///
+    /// let builder = RedissonClient::builder().failure_policy(FailurePolicy::Allow);
+    /// let client = builder.in_memory(&MemoryStore::new());
+    /// assert_eq!(client.rate_limiter("orders").failure_policy(), FailurePolicy::Allow);
+    /// ```
+    #[must_use]
+    pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
+        self.failure_policy = policy;
+        self
+    }
+
     /// Asks `provide` for the credentials of each new connection, instead of taking them from the URL. So a password or a
     /// token may change while the client lives: the next connection logs in with the new one.
     ///
@@ -232,6 +269,30 @@ impl RedissonClientBuilder {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         self.credentials = Some(Provider::new(provide));
+        self
+    }
+
+    /// Asks `provide` for the credentials of each new connection to a Sentinel, where the Sentinels have other ones than
+    /// the servers. Without it, a Sentinel that asks for a login gets that of the servers.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use redisson_rate_limiter::{Credentials, RedissonClient};
+    ///
+    /// let builder = RedissonClient::builder()
+    ///     .sentinel_credentials(|| async { Ok::<_, Infallible>(Credentials::new("watcher", "s3cret")) });
+    /// # drop(builder);
+    /// ```
+    #[doc(alias = "setSentinelUsername")]
+    #[doc(alias = "setSentinelPassword")]
+    #[must_use]
+    pub fn sentinel_credentials<F, A, E>(mut self, provide: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.sentinel_credentials = Some(Provider::new(provide));
         self
     }
 
@@ -275,6 +336,7 @@ impl RedissonClientBuilder {
         self.check_response_timeout()?;
         let connecting = Connecting {
             credentials: self.credentials.clone(),
+            sentinel_credentials: self.sentinel_credentials.clone(),
             tls: self.tls.clone(),
             response_timeout: self.response_timeout,
             wait: self.wait_for_server,
@@ -318,11 +380,13 @@ impl RedissonClientBuilder {
         self.build(store)
     }
 
-    fn build(self, store: impl Store + 'static) -> RedissonClient {
+    pub(crate) fn build(self, store: impl Store + 'static) -> RedissonClient {
         RedissonClient(Arc::new(Inner {
             store: Arc::new(store),
             id: self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
             name_mapper: self.name_mapper,
+            failure_policy: self.failure_policy,
+            local_store: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
             queues: Mutex::default(),
         }))
     }

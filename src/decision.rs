@@ -37,6 +37,8 @@ pub enum Decision {
         reset: Duration,
         /// How long the request has to wait before it goes on: zero but from a [`LeakyBucket`](crate::LeakyBucket).
         delay: Duration,
+        /// Who decided.
+        source: DecisionSource,
     },
     /// There were not enough permits; nothing was taken.
     #[non_exhaustive]
@@ -50,7 +52,19 @@ pub enum Decision {
         remaining: u64,
         /// Until the first of the permits in use are back; of the other limiters, until all is.
         reset: Duration,
+        /// Who decided.
+        source: DecisionSource,
     },
+}
+
+/// Who made a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DecisionSource {
+    /// The store: Redis, or the memory of a client without Redis.
+    Store,
+    /// The [`FailurePolicy`](crate::FailurePolicy), because Redis was away.
+    FailurePolicy,
 }
 
 impl Decision {
@@ -62,6 +76,7 @@ impl Decision {
             remaining,
             reset,
             delay: Duration::ZERO,
+            source: DecisionSource::Store,
         }
     }
 
@@ -72,6 +87,7 @@ impl Decision {
             limit,
             remaining,
             reset,
+            source: DecisionSource::Store,
         }
     }
 
@@ -80,6 +96,40 @@ impl Decision {
             Self::Granted { grant, .. } => Some(grant),
             Self::Denied { .. } => None,
         }
+    }
+
+    /// The same decision, as one of the failure policy, with a grant that is found at `origin`.
+    pub(crate) fn by_failure_policy(mut self, origin: Origin) -> Self {
+        match &mut self {
+            Self::Granted { grant, source, .. } => {
+                grant.origin = origin;
+                *source = DecisionSource::FailurePolicy;
+            }
+            Self::Denied { source, .. } => *source = DecisionSource::FailurePolicy,
+        }
+        self
+    }
+
+    /// The same decision on a request that cost `factor` times as much as its caller knows.
+    pub(crate) fn divided_by(mut self, factor: u32) -> Self {
+        let (Self::Granted {
+            limit, remaining, ..
+        }
+        | Self::Denied {
+            limit, remaining, ..
+        }) = &mut self;
+        *limit /= u64::from(factor);
+        *remaining /= u64::from(factor);
+        if let Self::Granted { grant, .. } = &mut self {
+            grant.permits /= factor;
+        }
+        self
+    }
+
+    /// Whether the [`FailurePolicy`](crate::FailurePolicy) decided, because Redis was away.
+    pub fn is_by_failure_policy(&self) -> bool {
+        let (Self::Granted { source, .. } | Self::Denied { source, .. }) = self;
+        *source == DecisionSource::FailurePolicy
     }
 
     /// Whether the permits were taken.
@@ -97,6 +147,17 @@ pub struct Grant {
     pub(crate) score: i64,
     pub(crate) random: Random,
     pub(crate) permits: u32,
+    pub(crate) origin: Origin,
+}
+
+/// Where a grant is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Store,
+    /// The limiter that a failure policy has in this process.
+    Local,
+    /// Nothing was taken anywhere.
+    Nowhere,
 }
 
 impl Grant {
@@ -106,6 +167,7 @@ impl Grant {
             score: i64::MIN,
             random: Random::default(),
             permits,
+            origin: Origin::Store,
         }
     }
 
@@ -176,11 +238,13 @@ pub(crate) fn decision(
                 score: answer.score,
                 random: id,
                 permits,
+                origin: Origin::Store,
             },
             limit,
             remaining,
             reset,
             delay: Duration::ZERO,
+            source: DecisionSource::Store,
         }
     } else {
         Decision::denied(answer.retry_after(), limit, remaining, reset)

@@ -113,6 +113,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the store could not answer: a [`FailurePolicy`](crate::FailurePolicy) decides then.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        matches!(
+            self,
+            Self::StoreUnavailable { .. }
+                | Self::Indeterminate { .. }
+                | Self::AuthenticationFailed { .. }
+        )
+    }
+
     /// The time of a request was up before it could be sent.
     pub(crate) fn not_sent() -> Self {
         let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);

@@ -11,6 +11,8 @@ mod policy;
 
 mod rate;
 
+mod fallback;
+
 mod wait_queue;
 
 mod batch;
@@ -25,9 +27,14 @@ mod model;
 mod clock;
 mod decision;
 mod error;
+mod failure_policy;
 mod keys;
 mod lock;
 mod permit;
+
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 
 #[cfg(test)]
 mod interleaving;
@@ -38,8 +45,9 @@ mod support;
 
 pub use client::{RedissonClient, RedissonClientBuilder};
 pub use clock::Clock;
-pub use decision::{Decision, Grant};
+pub use decision::{Decision, DecisionSource, Grant};
 pub use error::{Error, Result};
+pub use failure_policy::{FailurePolicy, LocalShare};
 pub use limiter::{RRateLimiter, RateLimiter};
 pub use policy::{
     FixedWindow, JointDecision, KeyedRateLimiter, LeakyBucket, Limiter, PenaltyTokenBucket, Policy,

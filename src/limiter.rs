@@ -10,13 +10,15 @@ use tokio::time::Instant;
 
 use crate::decision::{Decision, Grant};
 use crate::error::{Error, Result};
+use crate::failure_policy::FailurePolicy;
+use crate::fallback::{GuardedQueue, Place};
 use crate::model::{Condition, Expiry, SetUp};
 use crate::policy::Share;
 use crate::policy::call::Target;
 use crate::policy::shared_rate::SharedRate;
 use crate::rate::{Rate, millis_from_zero};
-use crate::store::{IfMissing, LimiterStore, State, Store, TimeToLive};
-use crate::wait_queue::{ReadSetUp, WaitQueue};
+use crate::store::{IfMissing, LimiterStore, State, TimeToLive};
+use crate::wait_queue::ReadSetUp;
 
 /// A rate limiter as Redisson has it: permits of a sliding window, shared by all who name the same limiter.
 ///
@@ -464,16 +466,39 @@ pub trait RRateLimiter: fmt::Debug + Send + Sync {
 /// its methods are those of [`RRateLimiter`].
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
-    queue: Arc<WaitQueue>,
-    client_store: Arc<dyn Store>,
+    queue: Arc<GuardedQueue>,
+    failure_policy: FailurePolicy,
 }
 
 impl RateLimiter {
-    pub(crate) fn new(queue: Arc<WaitQueue>, client_store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(queue: Arc<GuardedQueue>, failure_policy: FailurePolicy) -> Self {
         Self {
             queue,
-            client_store,
+            failure_policy,
         }
+    }
+
+    /// This limiter with another [`FailurePolicy`] than its client has. Handles on it still share its queue.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{FailurePolicy, RedissonClient};
+    ///
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// let lenient = limiter.clone().with_failure_policy(FailurePolicy::Allow);
+    /// assert_eq!(lenient.failure_policy(), FailurePolicy::Allow);
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
+    /// ```
+    #[must_use]
+    pub fn with_failure_policy(self, policy: FailurePolicy) -> Self {
+        Self {
+            failure_policy: policy,
+            ..self
+        }
+    }
+
+    /// What requests get while Redis is away.
+    pub fn failure_policy(&self) -> FailurePolicy {
+        self.failure_policy
     }
 
     #[cfg(test)]
@@ -487,13 +512,19 @@ impl RateLimiter {
     /// # Errors
     /// [`Error::InvalidArgument`] for 0 permits, [`Error::InvalidName`] for a name that cannot be used.
     pub fn share(&self, permits: u32) -> Result<Share> {
-        let keys = self.asked_for(permits)?.store().keys();
-        let target = Target {
-            model: Arc::new(SharedRate::as_it_is(&keys.client_id)),
-            key: keys.name.clone(),
-            penalty: None,
+        let queue = self.asked_for(permits)?;
+        let keys = queue.store().keys();
+        let rate = SharedRate::as_it_is(&keys.client_id, queue.known_settings());
+        let place = Place {
+            target: Target {
+                model: Arc::new(rate),
+                key: keys.name.as_str().into(),
+                penalty: None,
+            },
+            cost: permits,
+            policy: self.failure_policy,
         };
-        Ok(Share::new(Arc::clone(&self.client_store), target, permits))
+        Ok(Share::new(Arc::clone(queue.client_store()), place))
     }
 
     /// As [`RRateLimiter::check`], and creates the limiter, or gives it these settings, in the same call.
@@ -502,7 +533,8 @@ impl RateLimiter {
         permits: u32,
         set_up: Option<SetUp>,
     ) -> Result<Decision> {
-        self.asked_for(permits)?.check(permits, set_up).await
+        let queue = self.asked_for(permits)?;
+        queue.check(permits, set_up, self.failure_policy).await
     }
 
     /// Waits until the permits are granted, or for the timeout; creates the limiter as
@@ -515,11 +547,14 @@ impl RateLimiter {
     ) -> Result<bool> {
         // A time beyond what the clock can count is as good as none.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.asked_for(permits)?.wait(permits, until, set_up).await
+        let queue = self.asked_for(permits)?;
+        queue
+            .wait(permits, until, set_up, self.failure_policy)
+            .await
     }
 
     /// The queue, once the name and the permits are found good.
-    fn asked_for(&self, permits: u32) -> Result<&Arc<WaitQueue>> {
+    fn asked_for(&self, permits: u32) -> Result<&GuardedQueue> {
         if permits == 0 {
             return Err(Error::InvalidArgument {
                 argument: "permits",
@@ -539,10 +574,20 @@ impl RateLimiter {
 
     async fn update(&self, rate: Rate, state: State, if_missing: IfMissing) -> Result<bool> {
         let store = self.checked()?;
-        let rate = rate.validate()?;
-        let answer = store.update_rate(rate, state, if_missing).await;
-        self.queue.permits_freed();
+        let valid = rate.validate()?;
+        let answer = store.update_rate(valid, state, if_missing).await;
+        self.learn(rate, matches!(answer, Ok(true)));
         answer
+    }
+
+    /// The limiter may have another rate: this one, where it `is_set`.
+    fn learn(&self, rate: Rate, is_set: bool) {
+        if is_set {
+            self.queue.learn(rate);
+        } else {
+            self.queue.forget_rate();
+        }
+        self.queue.permits_freed();
     }
 
     async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
@@ -562,7 +607,7 @@ impl RRateLimiter for RateLimiter {
         let store = self.checked()?;
         let answer = store.try_set_rate(rate.validate()?).await;
         if !matches!(answer, Ok(false)) {
-            self.queue.permits_freed();
+            self.learn(rate, answer.is_ok());
         }
         answer
     }
@@ -570,7 +615,7 @@ impl RRateLimiter for RateLimiter {
     async fn set_rate(&self, rate: Rate) -> Result<()> {
         let store = self.checked()?;
         let answer = store.set_rate(rate.validate()?).await;
-        self.queue.permits_freed();
+        self.learn(rate, answer.is_ok());
         answer
     }
 
@@ -585,11 +630,16 @@ impl RRateLimiter for RateLimiter {
 
     async fn config(&self) -> Result<Option<Rate>> {
         let store = self.checked()?;
-        store.config().await
+        let rate = store.config().await?;
+        if let Some(rate) = rate {
+            self.queue.learn(rate);
+        }
+        Ok(rate)
     }
 
     async fn try_acquire(&self, permits: u32) -> Result<bool> {
-        self.asked_for(permits)?.try_acquire(permits).await
+        let queue = self.asked_for(permits)?;
+        queue.try_acquire(permits, self.failure_policy).await
     }
 
     async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool> {
@@ -609,16 +659,15 @@ impl RRateLimiter for RateLimiter {
     }
 
     async fn refund(&self, grant: Grant) -> Result<u32> {
-        let store = self.checked()?;
-        let answer = store.refund(&grant).await;
+        self.checked()?;
+        let answer = self.queue.refund(&grant).await;
         self.queue.permits_freed();
         answer
     }
 
     async fn release(&self, permits: u32) -> Result<()> {
-        self.asked_for(permits)?;
-        let store = self.checked()?;
-        let answer = store.release(permits).await;
+        let queue = self.asked_for(permits)?;
+        let answer = queue.release(permits, self.failure_policy).await;
         self.queue.permits_freed();
         answer
     }

@@ -2,14 +2,17 @@
 //!
 //! A policy, such as [`TokenBucket`](crate::TokenBucket), holds its numbers and stands in a file of its own, a pure model
 //! beside a script of the same name in `lua/limiters/`. A [`PolicyLimiter`](crate::PolicyLimiter) applies it to
-//! targets. The way of a request: `PolicyLimiter -> combining -> Store::decide -> lua/limiters/decide.lua`.
+//! targets. The way of a request: `PolicyLimiter -> combining -> Store::decide -> lua/limiters/one_target.lua`.
 
 #[cfg(test)]
 mod against_model;
 pub(crate) mod algorithm;
 pub(crate) mod call;
 mod combining;
+mod counters;
 mod fixed_window;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod joint;
 mod keyed_rate_limiter;
 mod leaky_bucket;
@@ -24,6 +27,7 @@ mod starts;
 pub(crate) mod target_keys;
 mod target_name;
 mod token_bucket;
+pub(crate) mod told;
 
 use std::fmt;
 

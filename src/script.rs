@@ -87,35 +87,57 @@ scripts! {
     CLEAR_EXPIRE = "clear_expire.lua";
 }
 
-/// Each by itself, and all of them for a decision by several.
+const SHARED: &str = include_str!("../lua/limiters/shared.lua");
+const WHOLE: &str = include_str!("../lua/limiters/whole.lua");
+const FINITE: &str = include_str!("../lua/limiters/finite.lua");
+const ONE_TARGET: &str = include_str!("../lua/limiters/one_target.lua");
+const GRANT_RUNS: &str = include_str!("../lua/limiters/grant_runs.lua");
+const JOINT_CALL: &str = include_str!("../lua/limiters/joint.lua");
+const SHARED_RATE_STEPS: &str = include_str!("../lua/limiters/shared_rate.lua");
+const TIME: &str = include_str!("../lua/limiters/time.lua");
+const LOCK: &str = include_str!("../lua/limiters/lock.lua");
+const TIME_HERE: &str = "-- time.lua\n";
+const LOCK_HERE: &str = "  -- lock.lua\n";
+const GRANT_RUNS_HERE: &str = "-- grant_runs.lua\n";
+const ALGORITHMS_HERE: &str = "-- algorithms\n";
+
+/// Each by itself, with the function that reads its numbers, and all of them for a decision by several.
 macro_rules! limiter_scripts {
-    ($($name:ident = $file:literal;)*) => {
+    ($($name:ident = $file:literal, $reads:expr;)*) => {
         $(pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
-            Script::of(&[limits(), SHARED, include_str!(concat!("../lua/limiters/", $file)), DECIDE])
+            let steps = include_str!(concat!("../lua/limiters/", $file, ".lua"));
+            let steps = steps.replace(GRANT_RUNS_HERE, GRANT_RUNS);
+            Script::on_targets(&[limits(), SHARED, $reads, ONE_TARGET, &steps])
         });)*
 
+        /// Several limiters of any kind; one of RRateLimiter's where it decides by itself.
         pub(crate) static JOINT: LazyLock<Script> = LazyLock::new(|| {
-            let others = concat!($(include_str!(concat!("../lua/limiters/", $file)), "\n",)*);
-            Script::of(&[limits(), WINDOW, SHARED, SHARED_RATE_STEPS, others, DECIDE])
+            let functions = [$(joint_function(
+                $file,
+                include_str!(concat!("../lua/limiters/", $file, ".lua")),
+            )),*];
+            let algorithms = [WINDOW, SHARED_RATE_STEPS, &functions.concat()].join("\n");
+            let joint = JOINT_CALL.replace(ALGORITHMS_HERE, &algorithms);
+            Script::on_targets(&[limits(), SHARED, WHOLE, FINITE, &joint])
         });
     };
 }
 
-const SHARED: &str = include_str!("../lua/limiters/shared.lua");
-const SHARED_RATE_STEPS: &str = include_str!("../lua/limiters/shared_rate.lua");
-const DECIDE: &str = include_str!("../lua/limiters/decide.lua");
-
-pub(crate) static SHARED_RATE: LazyLock<Script> =
-    LazyLock::new(|| Script::of(&[limits(), WINDOW, SHARED, SHARED_RATE_STEPS, DECIDE]));
-
 limiter_scripts! {
-    FIXED_WINDOW = "fixed_window.lua";
-    SLIDING_LOG = "sliding_log.lua";
-    SLIDING_WINDOW = "sliding_window.lua";
-    TOKEN_BUCKET = "token_bucket.lua";
-    QUOTA_BUCKET = "quota_bucket.lua";
-    LEAKY_BUCKET = "leaky_bucket.lua";
-    PENALTY_TOKEN_BUCKET = "penalty_token_bucket.lua";
+    FIXED_WINDOW = "fixed_window", WHOLE;
+    SLIDING_LOG = "sliding_log", "";
+    SLIDING_WINDOW = "sliding_window", WHOLE;
+    TOKEN_BUCKET = "token_bucket", FINITE;
+    QUOTA_BUCKET = "quota_bucket", FINITE;
+    LEAKY_BUCKET = "leaky_bucket", WHOLE;
+    PENALTY_TOKEN_BUCKET = "penalty_token_bucket", WHOLE;
+}
+
+/// An algorithm's steps as a function that reads, and returns one that writes.
+fn joint_function(name: &str, steps: &str) -> String {
+    let decided = "return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)\n";
+    let steps = steps.replace(GRANT_RUNS_HERE, decided);
+    format!("algorithms.{name} = function(KEYS, numbers)\n{steps}end }}\nend\n")
 }
 
 /// Arguments of a script, in its order: one behind the other, so that a call makes no allocation for each.
@@ -204,6 +226,13 @@ impl Script {
         } else {
             Self::of(&[limits(), WINDOW, &own])
         }
+    }
+
+    /// A script on the targets of policies.
+    fn on_targets(parts: &[&str]) -> Self {
+        let source = parts.join("\n");
+        let source = source.replace(TIME_HERE, TIME).replace(LOCK_HERE, LOCK);
+        Self::of(&[&source])
     }
 
     fn of(parts: &[&str]) -> Self {

@@ -2,6 +2,7 @@
 //! is one atomic step.
 
 pub(crate) mod acquire_call;
+pub(crate) mod breaker;
 pub(crate) mod memory;
 pub(crate) mod redis;
 
@@ -13,13 +14,15 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 pub(crate) use acquire_call::AcquireCall;
+use breaker::Breaker;
 
 use crate::decision::Grant;
 use crate::error::Result;
 use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry, SetUp};
 use crate::permit::Random;
-use crate::policy::call::{Answers, Call};
+use crate::policy;
+use crate::policy::call::{Answers, Call, TargetRef};
 use crate::rate::{Rate, ValidRate};
 
 /// What happens to the permits in use when the rate changes.
@@ -56,14 +59,23 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Whether the keys of a limiter must share a hash slot.
     fn is_cluster(&self) -> bool;
 
+    /// The breaker in front of the server that has a key; `None` for a store that needs none.
+    fn breaker(&self, _key: &str) -> Option<Arc<Breaker>> {
+        None
+    }
+
     /// The limiter with these keys, there or not. Sends nothing.
     fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore>;
 
     /// Decides a list of requests by limiters with other policies. Returns by `deadline`.
     async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers>;
 
-    /// The same, from a store that has the answers without waiting.
-    fn decide_now(&self, _call: &Call) -> Option<Result<Answers>> {
+    /// Decides one request by one of them, from a store that has the answer without waiting.
+    fn decide_now(
+        &self,
+        _target: TargetRef<'_>,
+        _cost: u32,
+    ) -> Option<Result<policy::call::Answer>> {
         None
     }
 

@@ -102,6 +102,16 @@ impl WaitQueue {
         Ok(decided.decision)
     }
 
+    /// As [`check`](Self::check), from a store that has the decision without waiting.
+    pub(crate) fn check_now(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Option<Result<Decision>> {
+        let decided = self.decide_now(permits, set_up)?;
+        Some(decided.map(|decided| decided.decision))
+    }
+
     /// The decision of a store that has it without waiting.
     #[inline]
     fn decide_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<Decided>> {
@@ -116,28 +126,22 @@ impl WaitQueue {
         }))
     }
 
-    /// Whether the permits are granted now.
-    pub(crate) async fn try_acquire(&self, permits: u32) -> Result<bool> {
-        if let Some(is_granted) = self.store().try_acquire_now(permits) {
-            return is_granted;
-        }
-        // In its own box, so that a future that needs none of this is small.
-        let set_up = None;
-        let decided = Box::pin(self.plain.ask((), Request { permits, set_up })).await?;
-        Ok(decided.decision.is_granted())
+    /// The place in line of a request that comes now, however late or often it waits.
+    pub(crate) fn take_place(&self) -> u64 {
+        self.line.step(State::take_sequence)
     }
 
-    /// Waits in line until the permits are granted; `false` where `until` came first. `set_up` as for
+    /// Waits at its place in line until the permits are granted; `false` where `until` came first. `set_up` as for
     /// [`check`](Self::check).
     pub(crate) async fn wait(
         &self,
+        sequence: u64,
         permits: u32,
         until: Option<Instant>,
         set_up: Option<ReadSetUp>,
     ) -> Result<bool> {
-        let sequence = self.line.step(State::take_sequence);
         let mut denied = None;
-        let mut first_try = FirstTry::start(&self.line, sequence);
+        let first_try = FirstTry::start(&self.line, sequence);
         if first_try.is_some() {
             let sent_at = Instant::now();
             let set_up = set_up.as_ref().and_then(|read| read());
@@ -162,6 +166,40 @@ impl WaitQueue {
                 }
             }
         }
+        let tried = TriedFirst { denied, first_try };
+        self.wait_in_line(sequence, permits, until, set_up, tried)
+            .await
+    }
+
+    /// As [`wait`](Self::wait), for one that has waited elsewhere meanwhile: it does not try for itself first, so that others
+    /// who come back at the same moment are served in order.
+    pub(crate) async fn wait_again(
+        &self,
+        sequence: u64,
+        permits: u32,
+        until: Option<Instant>,
+        set_up: Option<ReadSetUp>,
+    ) -> Result<bool> {
+        let tried = TriedFirst {
+            denied: None,
+            first_try: None,
+        };
+        self.wait_in_line(sequence, permits, until, set_up, tried)
+            .await
+    }
+
+    async fn wait_in_line(
+        &self,
+        sequence: u64,
+        permits: u32,
+        until: Option<Instant>,
+        set_up: Option<ReadSetUp>,
+        tried: TriedFirst,
+    ) -> Result<bool> {
+        let TriedFirst {
+            mut denied,
+            mut first_try,
+        } = tried;
         loop {
             let mut ticket =
                 self.line
@@ -187,8 +225,14 @@ impl WaitQueue {
     }
 }
 
+/// What a waiter's own try leaves: what it was told, and the right to join before the line asks.
+struct TriedFirst {
+    denied: Option<Known>,
+    first_try: Option<FirstTry>,
+}
+
 /// Awaits a future; `None` where `until` comes first.
-async fn within<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
+pub(crate) async fn within<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
     match until {
         None => Some(future.await),
         Some(until) => timeout_at(until, future).await.ok(),

@@ -5,74 +5,54 @@
 --         2  window in ms
 --         3  ms of the unit whose start begins a window, 0 where the first request does
 --         4  length in ms that windows had before the rule was changed, 0 where it was not
+-- Returns 4  count, 0 in a new window
+--         5  ms until the window ends, -1 for a new one
 -- Writes  the counter, whose time to live is what is left of the window. Where the rule was changed, the length that
 --         the window has now, for as long: so that each window is moved once, whoever moves it
 
-algorithms.fixed_window = function(keys, numbers, now)
-  local counter, length = keys[1], keys[2]
-  local limit, window, unit, length_before = numbers[1], numbers[2], numbers[3], numbers[4]
+local counter, length = KEYS[1], KEYS[2]
+local limit, window, unit, length_before = unpack_numbers('<dddd', numbers)
 
-  local text = redis.call('get', counter)
-  local count, left = 0, nil -- left: ms to live, nil where there is no window
-  if text then
-    count = whole(text)
-    if not count then
-      return bad_state('the counter is not a whole number')
-    end
-    left = redis.call('pttl', counter)
+local text = call('get', counter)
+local count, left, is_new, expire = 0, 0, true, false
+if text then
+  count, left = whole(text), call('pttl', counter)
+  if not count then
+    return redis.error_reply('BADSTATE the counter is not a whole number')
   end
   -- In the last millisecond Redis still has the key, but the window is over.
-  local is_new = not text or left == 0
-  if is_new then
-    count, left = 0, nil
-  end
-  local new_left = window
-  if unit > 0 then
-    new_left = now - now % unit + window - now
-  end
-  local expire = false
-  if left == -1 then
-    -- A peer was interrupted between counting and expiring: nobody would ever end this window.
-    left, expire = new_left, true
-  elseif left and length_before > 0 then
-    local was = tonumber(redis.call('get', length)) or length_before
+  is_new = left == 0
+  if left > 0 and length_before > 0 then
+    local was = tonumber(call('get', length)) or length_before
     if was ~= window then
       left, expire = left + window - was, true
-      if left <= 0 then
-        is_new, count = true, 0
-      end
+      is_new = left <= 0
     end
   end
-  if is_new then
-    left = new_left
-  end
-
-  local taken = 0
-
-  return {
-    limit = limit,
-    ask = function(cost)
-      -- A counter that a peer took below 0 gives no more than the limit.
-      local remaining = math.min(limit - count - taken, limit)
-      local granted = cost <= remaining
-      return granted, math.max(granted and remaining - cost or remaining, 0), left, left, 0
-    end,
-    charge = function(cost)
-      taken = taken + cost
-    end,
-    deny = function() end, -- the window's end may have to be put right
-    write = function()
-      if is_new then
-        redis.call('set', counter, digits(taken), 'px', digits(left))
-      elseif taken > 0 then
-        redis.call('incrby', counter, digits(taken))
-      end
-      if expire and not is_new then
-        redis.call('pexpire', counter, digits(left))
-      end
-      if length_before > 0 and (expire or is_new) then
-        redis.call('set', length, digits(window), 'px', digits(left))
-      end
-    end,
-  }
 end
+if is_new then
+  count = 0
+end
+if is_new or left == -1 and not expire then
+  -- One without an end is of a peer that was interrupted between counting and expiring: nobody would ever end it.
+  left, expire = unit > 0 and window - now % unit or window, true
+end
+local room = limit - count
+
+-- grant_runs.lua
+
+if taken > 0 and is_new then
+  call('set', counter, format('%d', taken), 'px', format('%d', left))
+elseif taken > 0 then
+  call('incrby', counter, format('%d', taken))
+end
+if expire and (taken > 0 or denied_cost) then
+  -- A denied request puts the window's end right too.
+  if not is_new then
+    call('pexpire', counter, format('%d', left))
+  end
+  if length_before > 0 then
+    call('set', length, format('%d', window), 'px', format('%d', left))
+  end
+end
+return pack('<ddddd', server_now, now, 0, count, is_new and -1 or left)

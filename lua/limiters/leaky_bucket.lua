@@ -5,69 +5,52 @@
 --         2  quantity that flows out in a unit
 --         3  unit in ms
 --         4  ms of the natural unit at whose start a first unit begins, 0 where it begins with the first request
+-- Returns 4  requests in the bucket
+--         5  time of the last outflow in ms
+--         6  1 where the target has its first request, else 0
 -- Writes  at a grant the requests, and the time where it moved, each with the time to live that a full bucket takes to
 --         flow out
 
-algorithms.leaky_bucket = function(keys, numbers, now)
-  local bucket, started = keys[1], keys[2]
-  local capacity, quantity, unit, natural_unit = numbers[1], numbers[2], numbers[3], numbers[4]
-  local limit = capacity + quantity
+local bucket, started = KEYS[1], KEYS[2]
+local capacity, quantity, unit, natural_unit = unpack_numbers('<dddd', numbers)
+local limit = capacity + quantity
 
-  local value_text, start_text = redis.call('get', bucket), redis.call('get', started)
-  local value, start = whole(value_text or '0'), whole(start_text or digits(now))
-  if not (value and start) then
-    return bad_state('the requests or the time of the last outflow are not a whole number')
-  end
-  local is_first = not start_text
-  local start_moved = is_first
-  if is_first then
-    value = 0
-    if natural_unit > 0 then
-      start = now - now % natural_unit
-    end
-  else
-    value = math.max(value, 0)
-    local units = math.max(math.floor((now - start) / unit), 0)
-    if units >= math.ceil(value / quantity) then
-      value = 0
-    else
-      value = value - units * quantity
-    end
-    start, start_moved = start + units * unit, units > 0
-  end
-
-  -- Milliseconds until so many requests have flowed out.
-  local function until_out(count)
-    return math.max(math.min(math.ceil(count / quantity) * unit, LONGEST) + start - now, 0)
-  end
-
-  -- Milliseconds that a request waits which fills the bucket up to this.
-  local function delay(filled)
-    local batch = math.ceil(filled / quantity) - 1
-    if is_first or batch <= 0 then
-      return 0
-    end
-    return (batch - 1) * unit + start + unit - now
-  end
-
-  return {
-    limit = limit,
-    ask = function(cost)
-      local filled = value + cost
-      if filled > limit then
-        return false, math.max(limit - value, 0), until_out(filled - limit), until_out(value), 0
-      end
-      return true, limit - filled, 0, until_out(filled), delay(filled)
-    end,
-    charge = function(cost)
-      value, is_first = value + cost, false
-    end,
-    write = function()
-      local time_to_live = digits((math.ceil(capacity / quantity) + 1) * unit)
-      redis.call('set', bucket, digits(value), 'px', time_to_live)
-      if start_moved then
-        redis.call('set', started, digits(start), 'px', time_to_live)
-      end
-    end,
-  }
+local value_text, start_text = call('get', bucket), call('get', started)
+local value, start = 0, now
+if value_text then
+  value = whole(value_text)
 end
+if start_text then
+  start = whole(start_text)
+end
+if not (value and start) then
+  return redis.error_reply('BADSTATE the requests or the time of the last outflow are not a whole number')
+end
+local start_moved = true
+if not start_text then
+  value = 0
+  if natural_unit > 0 then
+    start = now - now % natural_unit
+  end
+else
+  value = max(value, 0)
+  local units = max(floor((now - start) / unit), 0)
+  if units >= ceil(value / quantity) then
+    value = 0
+  else
+    value = value - units * quantity
+  end
+  start, start_moved = start + units * unit, units > 0
+end
+local room = limit - value
+
+-- grant_runs.lua
+
+if taken > 0 then
+  local time_to_live = format('%d', (ceil(capacity / quantity) + 1) * unit)
+  call('set', bucket, format('%d', value + taken), 'px', time_to_live)
+  if start_moved then
+    call('set', started, format('%d', start), 'px', time_to_live)
+  end
+end
+return pack('<dddddd', server_now, now, 0, value, start, start_text and 0 or 1)

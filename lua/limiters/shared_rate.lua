@@ -10,7 +10,7 @@
 -- Writes  as acquire.lua does. Where the limiter is not there or has another rate, the hash: what is in use counts on,
 --         but a change of the type resets all, and what an earlier limiter of this name left goes
 
-algorithms.shared_rate = function(keys, numbers, now, random, place)
+algorithms.shared_rate = function(keys, numbers, now, random, cost)
   local books = bookkeeping()
   local name, value, client_value, permits, client_permits = unpack(keys)
   local set_up = numbers[1] > 0 and numbers or nil
@@ -21,7 +21,7 @@ algorithms.shared_rate = function(keys, numbers, now, random, place)
   end
   -- Where many grants have expired, a page of them is removed whatever is decided.
   if books.are_many_expired(limiter, now) then
-    local wanted = math.min(cost_of_all(place), limiter.rate)
+    local wanted = math.min(cost, limiter.rate)
     failure = books.settle(limiter, now, false, wanted)
     if failure then
       return nil, failure

@@ -3,96 +3,71 @@
 -- KEYS    log
 -- numbers 1  limit
 --         2  window in ms
+-- Returns 4  how many requests count
+--         5  score of the newest; now where that is not ahead and all requests were granted
+--         6  how many are ahead of now
+--         7… for each run of which a request was denied, unless one of this call's own is the last that has to be over
+--            before it fits: how many are newer than the one that is, and its score
 -- Writes  a member for each unit of cost, with the time as its score, so that a peer which counts the members counts the
---         same; members of windows that have passed go; the log's time to live, two windows: a peer that sets none may
+--         same; members of windows that have passed are removed; the log's time to live, two windows: a peer that sets none may
 --         have added to it until then
 --
--- A member that is written here holds the call's 16 random bytes and its number in the call, as a big-endian u32. One of 21
--- bytes whose first is 16 is of an earlier version and carries its cost: the length byte, 16 random bytes, the cost as a
--- little-endian u32. No text begins so: any other member, and one that carries 0, counts 1.
+-- A member that is written here holds the call's 16 random bytes and its number in the call, as a big-endian u32.
 
 local LARGEST_ADD = 1000 -- members; a Lua stack holds some thousand arguments
 
-algorithms.sliding_log = function(keys, numbers, now, random)
-  local log, limit, window = keys[1], numbers[1], numbers[2]
-  local horizon = digits(now - window) -- requests up to here are over
+local log = KEYS[1]
+local limit, window = unpack_numbers('<dd', numbers)
+local horizon = format('%d', now - window) -- requests up to here are over
 
-  -- The newest first. Each counts at least 1, so what stands before as many as the limit changes nothing.
-  local members = redis.call('zrevrangebyscore', log, '+inf', '(' .. horizon, 'limit', 0, digits(limit))
-  local costs, used = {}, 0
-  for i = 1, #members do
-    local member, cost = members[i], 1
-    if #member == 21 and string.byte(member) == 16 then
-      local a, b, c, d = string.byte(member, 18, 21)
-      cost = math.max(a + b * 256 + c * 65536 + d * 16777216, 1)
+local used = call('zcount', log, '(' .. horizon, '+inf')
+local newest, ahead = now, 0
+if used > 0 then
+  ahead = call('zcount', log, '(' .. format('%d', now), '+inf')
+  if ahead > 0 then
+    newest = ceil(tonumber(call('zrevrange', log, '0', '0', 'withscores')[2]))
+    if newest >= LARGEST then
+      return redis.error_reply('BADSTATE a score of the log is not a time')
     end
-    costs[i] = cost
-    used = used + cost
   end
-
-  local function score_of(member)
-    return math.ceil(tonumber(redis.call('zscore', log, member)))
-  end
-
-  local newest = members[1] and score_of(members[1]) or now
-  if newest >= LARGEST then
-    return bad_state('a score of the log is not a time')
-  end
-
-  -- So many of the first members are ahead of this call's time.
-  local ahead = newest > now and redis.call('zcount', log, '(' .. digits(now), '+inf') or 0
-
-  local taken = 0
-
-  -- Milliseconds until a request of this score is over.
-  local function until_over(score)
-    return score + window - now
-  end
-
-  -- The score of the request that has to be over for others to leave this room: the first, from the newest back, that
-  -- may not stay.
-  local function last_to_go(room)
-    local stays = 0
-    for i = 1, #members do
-      if i == ahead + 1 then
-        stays = stays + taken
-        if stays > room then
-          return now
-        end
-      end
-      stays = stays + costs[i]
-      if stays > room then
-        return score_of(members[i])
-      end
-    end
-    return now
-  end
-
-  return {
-    limit = limit,
-    ask = function(cost)
-      local remaining = limit - used - taken
-      if cost <= remaining then
-        return true, remaining - cost, 0, until_over(math.max(newest, now)), 0
-      end
-      local last = taken > 0 and math.max(newest, now) or newest
-      return false, math.max(remaining, 0), until_over(last_to_go(limit - cost)), until_over(last), 0
-    end,
-    charge = function(cost)
-      taken = taken + cost
-    end,
-    write = function()
-      local score = digits(now)
-      for first = 1, taken, LARGEST_ADD do
-        local members = {}
-        for unit = first, math.min(first + LARGEST_ADD - 1, taken) do
-          members[#members + 1] = score
-          members[#members + 1] = random .. struct.pack('>I4', unit)
-        end
-        redis.call('zadd', log, unpack(members))
-      end
-      redis.call('zremrangebyscore', log, '-inf', horizon)
-      redis.call('pexpire', log, digits(2 * window))
-    end,
-  }
 end
+local room = limit - used
+
+-- grant_runs.lua
+
+if denied_cost and used > 0 and ahead == 0 then
+  newest = ceil(tonumber(call('zrevrange', log, '0', '0', 'withscores')[2]))
+end
+-- Before it is written: from the newest back, the first one that may not stay.
+local last_to_go, next_denied = '', 1
+while denied_cost do
+  local stay = limit - denied_cost
+  local newer = stay < ahead and stay or stay - denied_taken -- what this call takes stands behind those ahead
+  if stay < ahead or newer >= ahead then
+    local place = format('%d', newer)
+    local score = call('zrevrange', log, place, place, 'withscores')[2]
+    last_to_go = last_to_go .. pack('<dd', newer, ceil(tonumber(score)))
+  end
+  denied_cost = more_denied and more_denied[next_denied]
+  denied_taken = more_denied and more_denied[next_denied + 1]
+  next_denied = next_denied + 2
+end
+
+if taken > 0 then
+  local score = format('%d', now)
+  if taken == 1 then
+    call('zadd', log, score, random .. '\0\0\0\1')
+  else
+    for first = 1, taken, LARGEST_ADD do
+      local members = {}
+      for unit = first, min(first + LARGEST_ADD - 1, taken) do
+        members[#members + 1] = score
+        members[#members + 1] = random .. pack('>I4', unit)
+      end
+      call('zadd', log, unpack(members))
+    end
+  end
+  call('zremrangebyscore', log, '-inf', horizon)
+  call('pexpire', log, format('%d', 2 * window))
+end
+return pack('<dddddd', server_now, now, 0, used, newest, ahead) .. last_to_go

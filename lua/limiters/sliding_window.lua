@@ -8,121 +8,87 @@
 --         4  ms of the unit whose start the first period begins at, 0 where it begins with the first request
 --         5  window in ms before the periods' length was changed, 0 where it was not
 --         6  period in ms before
+-- Returns 4  start of the first period in ms
+--         5… the counters that are not 0: the last ms of each one's period, and its count. Where all requests were granted,
+--            the newest one, with the sum of all
 -- Writes  the counter of the current period. With the first request in a period, the start and its time to live, two
 --         windows, and the counter's, 16 ms more
 
-algorithms.sliding_window = function(keys, numbers, now)
-  local start_key, counters = keys[1], keys[2]
-  local limit, window, period, unit = numbers[1], numbers[2], numbers[3], numbers[4]
-  local window_before, period_before = numbers[5], numbers[6]
+local start_key, counters = KEYS[1], KEYS[2]
+local limit, window, period, unit, window_before, period_before = unpack_numbers('<dddddd', numbers)
 
-  local text = redis.call('get', start_key)
-  local start = unit > 0 and now - now % unit or now
-  if text then
-    start = whole(text)
-    if not start or math.abs(start) > LARGEST / 2 then
-      return bad_state('the start of the first period is not a time')
-    end
+local text = call('get', start_key)
+local start = unit > 0 and now - now % unit or now
+if text then
+  start = whole(text)
+  if not start or start > LARGEST / 2 or start < -LARGEST / 2 then
+    return redis.error_reply('BADSTATE the start of the first period is not a time')
   end
-
-  -- The last millisecond of the period that now is in. A time between two belongs to the one that ends there.
-  local function current_end(period)
-    return start + math.max(math.ceil((now - start) / period), 1) * period - 1
-  end
-
-  -- The ends of the periods that the window holds, the oldest first.
-  local current, ends = current_end(period), {}
-  for last = current - window + period, current, period do
-    ends[#ends + 1] = last
-  end
-  local current_place = #ends
-  if period_before > 0 then
-    -- What was counted in periods of another length counts on. Its keys have gone after two windows of that rule.
-    local oldest = math.max(current - window, now - 2 * window_before - 17)
-    local last = current_end(period_before)
-    while last > oldest do
-      if last > current or (current - last) % period ~= 0 then
-        ends[#ends + 1] = last
-      end
-      last = last - period_before
-    end
-  end
-
-  local names = {}
-  for i, last in ipairs(ends) do
-    names[i] = counters .. digits(last)
-  end
-  local used, held, is_first, newest = 0, {}, not text, nil
-  local current_counter
-  local found = 0
-  for i, stored in ipairs(redis.call('mget', unpack(names))) do
-    local count = whole(stored or '0')
-    if not count then
-      return bad_state('a counter is not a whole number')
-    end
-    found = found + (stored and 1 or 0)
-    if stored or i == current_place then
-      held[#held + 1] = { last = ends[i], count = count }
-      used = used + count
-    end
-    if count ~= 0 then
-      newest = math.max(newest or ends[i], ends[i])
-    end
-    if i == current_place then
-      current_counter = held[#held]
-      is_first = is_first or not stored -- of its period
-    end
-  end
-
-  -- MGET passes over keys of another type.
-  if found < #names and redis.call('exists', unpack(names)) ~= found then
-    return bad_state('a counter is no string')
-  end
-
-  local taken = 0
-
-  -- Milliseconds until the window no longer holds the period that ends then: until the first one begins that is current
-  -- without it.
-  local function until_out(last)
-    local current_then = math.ceil((last + window + 1 - start) / period)
-    return start + (current_then - 1) * period + 1 - now
-  end
-
-  return {
-    limit = limit,
-    ask = function(cost)
-      -- Counters that a peer took below 0 give no more than the limit.
-      local remaining = math.min(limit - used, limit)
-      if cost <= remaining then
-        return true, remaining - cost, 0, until_out(math.max(newest or current, current)), 0
-      end
-      table.sort(held, function(a, b)
-        return a.last < b.last
-      end)
-      local left, retry_after = used, 0
-      for _, counter in ipairs(held) do
-        left = left - counter.count
-        retry_after = until_out(counter.last)
-        if cost <= limit - left then
-          break
-        end
-      end
-      return false, math.max(remaining, 0), retry_after, until_out(newest or current), 0
-    end,
-    charge = function(cost)
-      taken = taken + cost
-      used = used + cost
-      current_counter.count = current_counter.count + cost
-      newest = math.max(newest or current, current)
-    end,
-    write = function()
-      local counter = counters .. digits(current)
-      if is_first then
-        redis.call('set', counter, digits(current_counter.count), 'px', digits(2 * window + 16))
-        redis.call('set', start_key, digits(start), 'px', digits(2 * window))
-      else
-        redis.call('incrby', counter, digits(taken))
-      end
-    end,
-  }
 end
+
+-- The last millisecond of the period that now is in. A time between two belongs to the one that ends there.
+local current = start + max(ceil((now - start) / period), 1) * period - 1
+
+-- The counters that the window holds, the oldest first.
+local periods, before, names = window / period, 0, {}
+for place = 1, periods do
+  names[place] = counters .. format('%d', current - window + place * period)
+end
+local ends_before
+if period_before > 0 then
+  -- What was counted in periods of another length counts on. Its keys have gone after two windows of that rule.
+  ends_before = {}
+  local oldest = max(current - window, now - 2 * window_before - 17)
+  local last = start + max(ceil((now - start) / period_before), 1) * period_before - 1
+  while last > oldest do
+    if last > current or (current - last) % period ~= 0 then
+      before = before + 1
+      ends_before[before] = last
+      names[periods + before] = counters .. format('%d', last)
+    end
+    last = last - period_before
+  end
+end
+
+local stored = call('mget', unpack(names))
+local counts, used, found, newest = {}, 0, 0, nil
+for place = 1, periods + before do
+  local text = stored[place]
+  if text then
+    local count = whole(text)
+    if not count then
+      return redis.error_reply('BADSTATE a counter is not a whole number')
+    end
+    found = found + 1
+    if count ~= 0 then
+      local last = place <= periods and current - window + place * period or ends_before[place - periods]
+      counts[#counts + 1] = last
+      counts[#counts + 1] = count
+      used = used + count
+      newest = max(newest or last, last)
+    end
+  end
+end
+local is_first = not (text and stored[periods]) -- of its period
+
+-- MGET passes over keys of another type.
+if is_first and found < #names and call('exists', unpack(names)) ~= found then
+  return redis.error_reply('BADSTATE a counter is no string')
+end
+local room = limit - used
+
+-- grant_runs.lua
+
+if taken > 0 then
+  local counter = names[periods]
+  if is_first then
+    call('set', counter, format('%d', (tonumber(stored[periods]) or 0) + taken), 'px', format('%d', 2 * window + 16))
+    call('set', start_key, format('%d', start), 'px', format('%d', 2 * window))
+  else
+    call('incrby', counter, format('%d', taken))
+  end
+end
+if denied_cost or used <= 0 then
+  return pack('<dddd' .. string.rep('d', #counts), server_now, now, 0, start, unpack(counts))
+end
+return pack('<dddddd', server_now, now, 0, start, newest, used)

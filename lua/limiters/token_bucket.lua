@@ -3,57 +3,54 @@
 -- KEYS    bucket
 -- numbers 1  capacity
 --         2  rate, in tokens a second
+-- Returns 4  tokens left
+--         5  time of the last refill in ms
+--         6  its fraction, in parts of 1 / rate ms
 -- Writes  where tokens were taken, the bucket's fields and its time to live, twice what an empty bucket takes to fill:
 --         tokens; last_refill_timestamp in ms, moved by the time that the tokens which came in took; where that is no
 --         whole number of ms, the rest in last_refill_fraction, in parts of 1 / rate ms
 
-algorithms.token_bucket = function(keys, numbers, now)
-  local bucket, capacity, rate = keys[1], numbers[1], numbers[2]
+local bucket = KEYS[1]
+local limit, rate = unpack_numbers('<dd', numbers)
 
-  local fields = redis.call('hmget', bucket, 'tokens', 'last_refill_timestamp', 'last_refill_fraction')
-  local tokens, refilled_at, fraction = capacity, now, 0
-  if not (fields[1] or fields[2]) and redis.call('exists', bucket) == 1 then
-    return bad_state('the hash is no bucket of tokens')
+local fields = call('hmget', bucket, 'tokens', 'last_refill_timestamp', 'last_refill_fraction')
+local tokens, refilled_at, fraction = limit, now, 0
+if fields[1] and fields[2] then
+  tokens, refilled_at = finite(fields[1]), finite(fields[2])
+  if fields[3] then
+    fraction = finite(fields[3])
   end
-  if fields[1] and fields[2] then
-    tokens, refilled_at, fraction = finite(fields[1]), finite(fields[2]), finite(fields[3] or '0')
-    if not (tokens and refilled_at and fraction) then
-      return bad_state('a field of the bucket is not a number')
-    end
-    tokens = math.min(tokens, capacity)
-    fraction = math.min(math.max(fraction, 0), rate - 1)
-    local elapsed = math.max(now - refilled_at, 0)
-    if elapsed >= math.ceil(((capacity - tokens) * 1000 + fraction) / rate) then
-      tokens, refilled_at, fraction = capacity, now, 0
-    else
-      -- Only whole tokens come in, and the time of the rest goes on counting: in the long run the rate is exact.
-      local came_in = math.max(math.floor((elapsed * rate - fraction) / 1000), 0)
-      local took = fraction + came_in * 1000
-      tokens, refilled_at, fraction = tokens + came_in, refilled_at + math.floor(took / rate), took % rate
-    end
+  if not (tokens and refilled_at and fraction) then
+    return redis.error_reply('BADSTATE a field of the bucket is not a number')
   end
-
-  -- Milliseconds until there are so many tokens.
-  local function until_there_are(wanted)
-    return math.max(math.ceil(((wanted - tokens) * 1000 + fraction) / rate) + refilled_at - now, 0)
+  tokens = min(tokens, limit)
+  fraction = min(max(fraction, 0), rate - 1)
+  local elapsed = max(now - refilled_at, 0)
+  if elapsed >= ceil(((limit - tokens) * 1000 + fraction) / rate) then
+    tokens, refilled_at, fraction = limit, now, 0
+  else
+    -- Only whole tokens come in, and the time of the rest goes on counting: in the long run the rate is exact.
+    local came_in = max(floor((elapsed * rate - fraction) / 1000), 0)
+    local took = fraction + came_in * 1000
+    tokens, refilled_at, fraction = tokens + came_in, refilled_at + floor(took / rate), took % rate
   end
-
-  return {
-    limit = capacity,
-    ask = function(cost)
-      return ask_of_tokens(capacity, tokens, cost, until_there_are)
-    end,
-    charge = function(cost)
-      tokens = tokens - cost
-    end,
-    write = function()
-      redis.call('hset', bucket, 'tokens', digits(tokens), 'last_refill_timestamp', digits(refilled_at))
-      if fraction > 0 then
-        redis.call('hset', bucket, 'last_refill_fraction', digits(fraction))
-      elseif fields[3] then
-        redis.call('hdel', bucket, 'last_refill_fraction')
-      end
-      redis.call('pexpire', bucket, digits(math.ceil(2 * capacity * 1000 / rate)))
-    end,
-  }
+elseif not (fields[1] or fields[2]) and call('exists', bucket) == 1 then
+  return redis.error_reply('BADSTATE the hash is no bucket of tokens')
 end
+local room = tokens
+
+-- grant_runs.lua
+
+if taken > 0 then
+  if fraction > 0 then
+    call('hset', bucket, 'tokens', format('%d', tokens - taken), 'last_refill_timestamp', format('%d', refilled_at),
+      'last_refill_fraction', format('%d', fraction))
+  else
+    call('hset', bucket, 'tokens', format('%d', tokens - taken), 'last_refill_timestamp', format('%d', refilled_at))
+    if fields[3] then
+      call('hdel', bucket, 'last_refill_fraction')
+    end
+  end
+  call('pexpire', bucket, format('%d', ceil(2 * limit * 1000 / rate)))
+end
+return pack('<dddddd', server_now, now, 0, tokens, refilled_at, fraction)

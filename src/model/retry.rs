@@ -3,7 +3,7 @@
 
 use super::grants::Found;
 use super::{Acquire, Answer, At, Grants, NotInitialized, Pool, Retry, Settings, Window};
-use crate::decision::Grant;
+use crate::decision::{Grant, Origin};
 use crate::rate::RateType;
 
 /// The attempts before may still arrive: nothing was done. Ask again after so many ms.
@@ -66,6 +66,7 @@ impl Window {
             score: found.score,
             random: call.random,
             permits: found.permits,
+            origin: Origin::Store,
         };
         self.refund(at, client, &grant, call.summed_rate).map(Ok)
     }

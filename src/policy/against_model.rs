@@ -21,14 +21,17 @@ use redis::{Value, from_redis_value};
 use super::algorithm::{Model, State};
 use super::call::{Answer, Call, Opened, Outcome, Target, decide};
 use super::shared_rate::SharedRate;
-use super::{FixedWindow, TokenBucket};
+use super::{
+    FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingLog, SlidingWindow,
+    TokenBucket,
+};
 use crate::keys::beside;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::Rate;
-use crate::script::{self, Script};
+use crate::script;
 use crate::store::redis::connection::Connection;
-use crate::store::redis::decide::{args, read_answers};
+use crate::store::redis::decide::{Reply, joint_args, read_reply, script_and_args};
 use crate::store::redis::failure::Failure;
 use crate::store::redis::retry::Limits;
 use crate::support::Server;
@@ -106,6 +109,8 @@ enum Step<P, S> {
     Pass(i64),
     /// A list of requests.
     Ask(Vec<u32>),
+    /// One request, by the script that decides by several limiters.
+    AskJointly(u32),
     ChangePolicy(P),
     Put(S),
     PutLock(Option<Option<i64>>),
@@ -119,7 +124,8 @@ fn a_step<M: Compared>() -> impl Strategy<Value = Step<M, M::State>> {
     ];
     prop_oneof![
         4 => M::pauses().prop_map(Step::Pass),
-        10 => costs.prop_map(Step::Ask),
+        7 => costs.prop_map(Step::Ask),
+        3 => prop_oneof![9 => 1..6_u32, 1 => 1..300_u32].prop_map(Step::AskJointly),
         1 => M::policies().prop_map(Step::ChangePolicy),
         1 => M::states().prop_map(Step::Put),
         1 => prop::option::of(times_to_live()).prop_map(Step::PutLock),
@@ -140,7 +146,7 @@ impl Sides {
         Self {
             target: Target {
                 model: Arc::new(policy.clone()),
-                key: key.to_owned(),
+                key: key.into(),
                 penalty,
             },
             state: Box::new(M::State::default()),
@@ -181,6 +187,13 @@ pub(super) fn as_set(left: i64) -> Option<i64> {
     (left >= 0).then(|| (left + TTL_UNIT - 1) / TTL_UNIT * TTL_UNIT)
 }
 
+/// In which form of the scripts a call is made.
+#[derive(Clone, Copy)]
+enum Form {
+    Alone,
+    Joint,
+}
+
 /// The keys of one case, and the time.
 struct Stage {
     connection: MultiplexedConnection,
@@ -190,7 +203,7 @@ struct Stage {
 
 impl Stage {
     /// One call on both sides: the same answers, or neither takes it.
-    async fn ask(&mut self, sides: &mut [Sides], script: &Script, costs: &[u32]) {
+    async fn ask(&mut self, sides: &mut [Sides], form: Form, costs: &[u32]) {
         self.calls += 1;
         let mut random: Random = [0xa5; 16];
         random[..8].copy_from_slice(&self.calls.to_be_bytes());
@@ -206,7 +219,7 @@ impl Stage {
         let mut opened: Vec<_> = sides
             .iter_mut()
             .map(|side| Opened {
-                target: &side.target,
+                target: side.target.by_ref(),
                 state: &mut *side.state,
                 lock: &mut side.lock,
             })
@@ -215,23 +228,21 @@ impl Stage {
 
         let keys = sides.iter().flat_map(|side| side.target.all_keys());
         let keys: Vec<String> = keys.collect();
-        let args = args(&call, Some(self.now), None);
-        let connection = Connection::given(self.connection.clone());
-        let answer = loop {
-            let answer = script.run(&connection, &keys, &args, Limits::for_test());
-            match answer.await.map(from_redis_value::<Vec<i64>>) {
-                Ok(Ok(numbers)) if numbers.len() == 2 => {} // nothing was decided yet
-                Ok(numbers) => break Ok(numbers.unwrap()),
-                Err(failure) => break Err(failure),
+        let (script, args) = match form {
+            Form::Alone => script_and_args(&call, Some(self.now), None),
+            Form::Joint => (&*script::JOINT, joint_args(&call, Some(self.now), None)),
+        };
+        let connection = Connection::given(self.connection.clone(), Duration::from_secs(60));
+        let reply = loop {
+            let reply = script.run(&connection, &keys, &args, Limits::for_test());
+            match reply.await.map(|reply| read_reply(&call, &reply).unwrap()) {
+                Ok(Reply::Unfinished { .. }) => {}
+                other => break other,
             }
         };
-        let redis = match answer {
-            Ok(numbers) => {
-                let [_, score, answers @ ..] = &numbers[..] else {
-                    panic!("{numbers:?}");
-                };
-                Ok(read_answers("", *score, answers).unwrap().answers)
-            }
+        let redis = match reply {
+            Ok(Reply::Decided { answers, .. }) => Ok(answers.answers),
+            Ok(other) => panic!("{other:?}"),
             Err(error) => Err(error),
         };
         match (redis, model) {
@@ -348,7 +359,14 @@ pub(super) fn compare<M: Compared>() {
                 let before = side.shown();
                 match step {
                     Step::Pass(millis) => stage.now += millis,
-                    Step::Ask(costs) => stage.ask(&mut sides, M::script(), &costs).await,
+                    // The script of RRateLimiter's limiters decides single requests.
+                    Step::Ask(costs) if M::ON_THE_WINDOW => {
+                        stage.ask(&mut sides, Form::Alone, &costs[..1]).await;
+                    }
+                    Step::Ask(costs) => stage.ask(&mut sides, Form::Alone, &costs).await,
+                    Step::AskJointly(cost) => {
+                        stage.ask(&mut sides, Form::Joint, &[cost]).await;
+                    }
                     Step::ChangePolicy(to) => {
                         policy = to.after(&policy).0;
                         side.target.model = Arc::new(policy.clone());
@@ -386,12 +404,23 @@ fn joint_sides() -> Vec<Sides> {
     let kept = overall.keep_alive(Duration::from_millis(TTL_UNIT.unsigned_abs()));
     let rate = SharedRate::with_rate("client".into(), kept).unwrap();
     let window = Duration::from_millis(TTL_UNIT.unsigned_abs());
+    // Twice this is no whole number of them, so that the ms by which some keys outlive others are rounded away.
+    let uneven = window * 3 / 4;
     let penalty = Some(3 * TTL_UNIT);
     vec![
         Sides::new(&rate, "rate", None),
         Sides::new(&FixedWindow::new(30, window), "fixed", None),
         Sides::new(&TokenBucket::new(1_000, 2), "tokens", None),
         Sides::new(&TokenBucket::new(500, 1), "tokens and penalty", penalty),
+        Sides::new(&SlidingLog::new(40, window), "log", None),
+        Sides::new(&SlidingWindow::new(40, uneven, uneven / 6), "periods", None),
+        Sides::new(&QuotaBucket::new(600, 3, window / 200), "quota", None),
+        Sides::new(&LeakyBucket::new(30, 3, window), "leaky", None),
+        Sides::new(
+            &PenaltyTokenBucket::new(101, 1, uneven),
+            "inflow and penalty",
+            penalty,
+        ),
     ]
 }
 
@@ -412,7 +441,7 @@ fn several_limiters_decide_together_as_their_models_do() {
         let mut sides = joint_sides();
         for JointStep { pause, costs } in steps {
             stage.now += pause;
-            stage.ask(&mut sides, &script::JOINT, &costs).await;
+            stage.ask(&mut sides, Form::Joint, &costs).await;
             stage.compare(&sides).await;
         }
     });

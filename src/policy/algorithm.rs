@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
+use crate::failure_policy::LocalShare;
 use crate::model::At;
 use crate::permit::Random;
 use crate::script::Script;
@@ -63,10 +64,14 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     /// Whether its state is RRateLimiter's window, where a grant is found again by its random bytes.
     const ON_THE_WINDOW: bool = false;
 
+    /// Whether it stores bytes that name the call.
+    const WRITES_CALL_ID: bool = false;
+
     /// Whether a lock denies also where this limiter has no penalty: a peer set it.
     const MINDS_EVERY_LOCK: bool = false;
 
-    /// The script that decides by this algorithm alone.
+    /// The script that decides a list of requests by this algorithm alone; where it is [on the
+    /// window](Self::ON_THE_WINDOW), the one that decides one request by several.
     fn script() -> &'static Script;
 
     /// Refuses numbers that it cannot work with.
@@ -83,6 +88,15 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
 
     /// The numbers, in the script's order.
     fn numbers(&self) -> Vec<i64>;
+
+    /// A state that answers as the one does which the script found and tells of.
+    fn told(&self, at: At, numbers: &[i64]) -> Option<Self::State>;
+
+    /// What one request of `cost` got from the state that the script tells of.
+    fn asked_as_told(&self, at: At, numbers: &[i64], cost: i64) -> Option<Asked> {
+        let state = self.told(at, numbers)?;
+        self.ask(&state, at, cost).ok()
+    }
 
     /// This policy where it replaces `before` while requests come in, and for how long it has to know of that.
     fn after(&self, _before: &Self) -> (Self, Duration) {
@@ -101,14 +115,50 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
         Ok(false)
     }
 
+    /// What decides a client's share of this limit.
+    fn share_of(&self, _share: LocalShare) -> ShareOf {
+        ShareOf::Costs
+    }
+
     /// What a request of `cost` gets. It changes nothing. `cost` is at most [`Asked::limit`].
     fn ask(&self, state: &Self::State, at: At, cost: i64) -> Result<Asked, Unusable>;
 
     /// Takes the cost of a request that was granted.
     fn charge(&self, state: &mut Self::State, at: At, random: &Random, cost: i64);
 
+    /// Decides one request by this algorithm alone.
+    fn decide(
+        &self,
+        state: &mut Self::State,
+        at: At,
+        random: &Random,
+        cost: i64,
+    ) -> Result<Asked, Unusable> {
+        let asked = self.ask(state, at, cost)?;
+        if cost > asked.limit {
+            return Ok(asked);
+        }
+        if asked.granted {
+            self.charge(state, at, random, cost);
+        } else {
+            self.deny(state, at);
+        }
+        Ok(asked)
+    }
+
     /// What a denied request leaves behind.
     fn deny(&self, _state: &mut Self::State, _at: At) {}
+}
+
+/// What decides a client's share of a limit.
+#[derive(Debug)]
+pub(crate) enum ShareOf {
+    /// The same algorithm with the same numbers: a request costs so many times as much as there are clients.
+    Costs,
+    /// An algorithm with the numbers of the share.
+    Model(Arc<dyn AnyModel>),
+    /// The limit is not known.
+    Unknown,
 }
 
 /// What the keys of one target hold.
@@ -177,6 +227,7 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
     fn is_on_the_window(&self) -> bool;
     fn minds_every_lock(&self) -> bool;
+    fn writes_call_id(&self) -> bool;
     fn script(&self) -> &'static Script;
     fn limit(&self) -> Option<i64>;
     fn keys(&self, target: &str) -> Vec<String>;
@@ -191,9 +242,19 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
         cost: i64,
         most: &mut usize,
     ) -> Result<bool, Unusable>;
+    fn share_of(&self, share: LocalShare) -> ShareOf;
     fn ask(&self, state: &dyn State, at: At, cost: i64) -> Result<Asked, Unusable>;
     fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64);
     fn deny(&self, state: &mut dyn State, at: At);
+    fn decide(
+        &self,
+        state: &mut dyn State,
+        at: At,
+        random: &Random,
+        cost: i64,
+    ) -> Result<Asked, Unusable>;
+    fn told(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>>;
+    fn asked_as_told(&self, at: At, numbers: &[i64], cost: i64) -> Option<Asked>;
 }
 
 impl<M: Model> AnyModel for M {
@@ -207,6 +268,10 @@ impl<M: Model> AnyModel for M {
 
     fn minds_every_lock(&self) -> bool {
         M::MINDS_EVERY_LOCK
+    }
+
+    fn writes_call_id(&self) -> bool {
+        M::WRITES_CALL_ID
     }
 
     fn script(&self) -> &'static Script {
@@ -251,6 +316,10 @@ impl<M: Model> AnyModel for M {
         Model::prepare(self, state, at, cost, most)
     }
 
+    fn share_of(&self, share: LocalShare) -> ShareOf {
+        Model::share_of(self, share)
+    }
+
     fn ask(&self, state: &dyn State, at: At, cost: i64) -> Result<Asked, Unusable> {
         let state: &dyn Any = state;
         let state = state.downcast_ref().ok_or(Unusable::OtherKind)?;
@@ -269,6 +338,27 @@ impl<M: Model> AnyModel for M {
         if let Some(state) = state.downcast_mut() {
             Model::deny(self, state, at);
         }
+    }
+
+    fn decide(
+        &self,
+        state: &mut dyn State,
+        at: At,
+        random: &Random,
+        cost: i64,
+    ) -> Result<Asked, Unusable> {
+        let state: &mut dyn Any = state;
+        let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
+        Model::decide(self, state, at, random, cost)
+    }
+
+    fn told(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>> {
+        let state: Box<dyn State> = Box::new(Model::told(self, at, numbers)?);
+        Some(state)
+    }
+
+    fn asked_as_told(&self, at: At, numbers: &[i64], cost: i64) -> Option<Asked> {
+        Model::asked_as_told(self, at, numbers, cost)
     }
 }
 

@@ -1,16 +1,16 @@
 //! One call: a list of requests against one or several limiters, each granted by all of them or charged to none. The
-//! same steps as `lua/limiters/decide.lua`.
+//! same steps as `lua/limiters/one_target.lua` and `joint.lua`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::decision::{Decision, Grant};
+use crate::decision::{Decision, DecisionSource, Grant, Origin};
 use crate::error::{Error, Result};
 use crate::keys::{beside, share_a_slot};
 use crate::model::{At, BOUNDS, Timed};
 use crate::permit::{Random, new_random};
 
-use super::algorithm::{AnyModel, State, Unusable};
+use super::algorithm::{AnyModel, Asked, State, Unusable};
 
 /// One call to a store.
 #[derive(Debug, Clone)]
@@ -27,8 +27,16 @@ pub(crate) struct Call {
 pub(crate) struct Target {
     pub(crate) model: Arc<dyn AnyModel>,
     /// The target's name in the store.
-    pub(crate) key: String,
+    pub(crate) key: Arc<str>,
     /// For how long, in ms, a denial locks the target out.
+    pub(crate) penalty: Option<i64>,
+}
+
+/// The same, of a decision that keeps nothing of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TargetRef<'a> {
+    pub(crate) model: &'a dyn AnyModel,
+    pub(crate) key: &'a str,
     pub(crate) penalty: Option<i64>,
 }
 
@@ -65,7 +73,7 @@ pub(crate) enum Outcome {
 
 /// A target with its state.
 pub(crate) struct Opened<'a> {
-    pub(crate) target: &'a Target,
+    pub(crate) target: TargetRef<'a>,
     pub(crate) state: &'a mut dyn State,
     pub(crate) lock: &'a mut Timed<()>,
 }
@@ -114,34 +122,44 @@ impl Answers {
         let at = place * call.limiters.len() + limiter;
         let (Some(answer), Some(&cost)) = (self.answers.get(at), call.costs.get(at)) else {
             return Err(Error::BadState {
-                name: target.key.clone(),
+                name: target.key.to_string(),
                 source: None,
             });
         };
-        let (limit, remaining) = (answer.limit.unsigned_abs(), answer.remaining.unsigned_abs());
-        let (retry_after, reset) = (millis(answer.retry_after), millis(answer.reset));
-        match answer.outcome {
+        let grant = if target.model.is_on_the_window() {
+            Grant {
+                score: self.score,
+                random: call.random,
+                permits: cost,
+                origin: Origin::Store,
+            }
+        } else {
+            Grant::forgotten(cost)
+        };
+        answer.decision(&target.key, grant)
+    }
+}
+
+impl Answer {
+    /// The decision on the request that this answers; a grant is made of `grant`.
+    pub(crate) fn decision(&self, key: &str, grant: Grant) -> Result<Decision> {
+        let (limit, remaining) = (self.limit.unsigned_abs(), self.remaining.unsigned_abs());
+        let (retry_after, reset) = (millis(self.retry_after), millis(self.reset));
+        match self.outcome {
             Outcome::Granted => Ok(Decision::Granted {
-                grant: if target.model.is_on_the_window() {
-                    Grant {
-                        score: self.score,
-                        random: call.random,
-                        permits: cost,
-                    }
-                } else {
-                    Grant::forgotten(cost)
-                },
+                grant,
                 limit,
                 remaining,
                 reset,
-                delay: millis(answer.delay),
+                delay: millis(self.delay),
+                source: DecisionSource::Store,
             }),
             Outcome::Denied | Outcome::LockedOut => {
                 Ok(Decision::denied(retry_after, limit, remaining, reset))
             }
             Outcome::Never => Err(Error::CostExceedsLimit {
-                key: target.key.clone(),
-                cost,
+                key: key.to_owned(),
+                cost: grant.permits,
                 limit,
             }),
         }
@@ -153,11 +171,26 @@ fn millis(millis: i64) -> Duration {
 }
 
 impl Target {
+    pub(crate) fn by_ref(&self) -> TargetRef<'_> {
+        TargetRef {
+            model: &*self.model,
+            key: &self.key,
+            penalty: self.penalty,
+        }
+    }
+
+    /// The keys of its state, then its lock where that is looked at.
+    pub(crate) fn all_keys(&self) -> Vec<String> {
+        self.by_ref().all_keys()
+    }
+}
+
+impl TargetRef<'_> {
     /// Refuses a key that no server takes, and on a cluster one whose state would lie in different slots.
     pub(crate) fn check(&self, is_cluster: bool) -> Result<()> {
         let refuse = |reason| {
             Err(Error::InvalidName {
-                name: self.key.clone(),
+                name: self.key.to_owned(),
                 reason,
             })
         };
@@ -170,10 +203,9 @@ impl Target {
         Ok(())
     }
 
-    /// The keys of its state, then its lock where that is looked at.
-    pub(crate) fn all_keys(&self) -> Vec<String> {
-        let mut keys = self.model.keys(&self.key);
-        keys.extend(self.minded_lock().map(|_| lock_of(&self.key)));
+    fn all_keys(&self) -> Vec<String> {
+        let mut keys = self.model.keys(self.key);
+        keys.extend(self.minded_lock().map(|_| lock_of(self.key)));
         keys
     }
 
@@ -181,6 +213,34 @@ impl Target {
     pub(crate) fn minded_lock(&self) -> Option<i64> {
         self.penalty
             .or_else(|| self.model.minds_every_lock().then_some(0))
+    }
+
+    /// What a request of `cost` gets of which the algorithm says this.
+    pub(super) fn answer(&self, locked_for: Option<i64>, asked: &Asked, cost: i64) -> Answer {
+        let mut answer = Answer {
+            outcome: Outcome::Never,
+            limit: asked.limit,
+            remaining: 0,
+            retry_after: 0,
+            reset: 0,
+            delay: 0,
+        };
+        if let Some(left) = locked_for {
+            answer.outcome = Outcome::LockedOut;
+            (answer.retry_after, answer.reset) = (left, left);
+        } else if cost <= asked.limit {
+            let penalty = self.penalty.unwrap_or(0);
+            answer.remaining = asked.remaining;
+            if asked.granted {
+                answer.outcome = Outcome::Granted;
+                (answer.reset, answer.delay) = (asked.reset, asked.delay);
+            } else {
+                answer.outcome = Outcome::Denied;
+                answer.retry_after = asked.retry_after.max(penalty).max(1);
+                answer.reset = asked.reset.max(penalty);
+            }
+        }
+        answer
     }
 }
 
@@ -196,7 +256,19 @@ pub(crate) fn decide(
     random: &Random,
     costs: &[u32],
 ) -> Result<Answers, (usize, Unusable)> {
-    prepare(opened, at, costs)?;
+    if opened
+        .iter()
+        .any(|limiter| limiter.target.model.is_on_the_window())
+    {
+        prepare(opened, at, costs)?;
+    }
+    let score = at.now;
+    if let [only] = opened {
+        let answers = costs.iter().map(|&cost| only.decide(at, random, cost));
+        let answers = answers.collect::<Result<_, _>>();
+        let answers = answers.map_err(|unusable| (0, unusable))?;
+        return Ok(Answers { score, answers });
+    }
     let mut answers = Vec::with_capacity(costs.len());
     for costs in costs.chunks(opened.len()) {
         let first = answers.len();
@@ -208,7 +280,7 @@ pub(crate) fn decide(
             .iter()
             .all(|a| a.outcome == Outcome::Granted);
         for ((limiter, answer), &cost) in opened.iter_mut().zip(&answers[first..]).zip(costs) {
-            let model = &limiter.target.model;
+            let model = limiter.target.model;
             if all {
                 model.charge(limiter.state, at, random, i64::from(cost));
             } else if answer.outcome == Outcome::Denied {
@@ -217,7 +289,6 @@ pub(crate) fn decide(
             }
         }
     }
-    let score = at.now;
     Ok(Answers { score, answers })
 }
 
@@ -240,40 +311,53 @@ fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usiz
 }
 
 impl Opened<'_> {
-    fn ask(&mut self, at: At, cost: i64) -> Result<Answer, Unusable> {
-        let asked = self.target.model.ask(self.state, at, cost)?;
-        let mut answer = Answer {
-            outcome: Outcome::Never,
-            limit: asked.limit,
-            remaining: 0,
-            retry_after: 0,
-            reset: 0,
-            delay: 0,
+    /// Decides one request by this limiter alone.
+    pub(crate) fn decide(
+        &mut self,
+        at: At,
+        random: &Random,
+        cost: u32,
+    ) -> Result<Answer, Unusable> {
+        let (target, cost) = (self.target, i64::from(cost));
+        let locked_for = self.locked_for(at);
+        let asked = match locked_for {
+            None => target.model.decide(self.state, at, random, cost)?,
+            Some(_) => self.ask_locked(at, cost)?,
         };
-        // In the last millisecond the store still has the lock, but its time is over.
-        let is_over = self.lock.expires_at().is_some_and(|end| end <= at.server);
-        if self.target.minded_lock().is_some() && self.lock.get().is_some() && !is_over {
-            if self.lock.expires_at().is_none() {
-                // Nobody would ever unlock it.
-                self.lock_out(at);
-            }
-            let left = self.lock.expires_at().map_or(0, |end| end - at.server);
-            let left = left.max(1);
-            answer.outcome = Outcome::LockedOut;
-            (answer.retry_after, answer.reset) = (left, left);
-        } else if cost <= asked.limit {
-            let penalty = self.target.penalty.unwrap_or(0);
-            answer.remaining = asked.remaining;
-            if asked.granted {
-                answer.outcome = Outcome::Granted;
-                (answer.reset, answer.delay) = (asked.reset, asked.delay);
-            } else {
-                answer.outcome = Outcome::Denied;
-                answer.retry_after = asked.retry_after.max(penalty).max(1);
-                answer.reset = asked.reset.max(penalty);
-            }
+        let answer = target.answer(locked_for, &asked, cost);
+        if answer.outcome == Outcome::Denied {
+            self.lock_out(at);
         }
         Ok(answer)
+    }
+
+    fn ask(&mut self, at: At, cost: i64) -> Result<Answer, Unusable> {
+        let locked_for = self.locked_for(at);
+        let asked = match locked_for {
+            None => self.target.model.ask(self.state, at, cost)?,
+            Some(_) => self.ask_locked(at, cost)?,
+        };
+        Ok(self.target.answer(locked_for, &asked, cost))
+    }
+
+    fn ask_locked(&mut self, at: At, cost: i64) -> Result<Asked, Unusable> {
+        let asked = self.target.model.ask(self.state, at, cost)?;
+        if self.lock.expires_at().is_none() {
+            // Nobody would ever unlock it.
+            self.lock_out(at);
+        }
+        Ok(asked)
+    }
+
+    /// Milliseconds that the target is locked out.
+    fn locked_for(&self, at: At) -> Option<i64> {
+        let penalty = self.target.minded_lock()?;
+        self.lock.get()?;
+        let Some(end) = self.lock.expires_at() else {
+            return Some(penalty.max(1));
+        };
+        // In the last millisecond the store still has the lock, but its time is over.
+        (end > at.server).then(|| end - at.server)
     }
 
     fn lock_out(&mut self, at: At) {

@@ -34,19 +34,13 @@ pub(super) async fn decide(
     target: Target,
     cost: u32,
 ) -> Result<Decision> {
-    let call = Call::new(vec![target], vec![cost]);
-    if let Some(answers) = batcher.calls().store.decide_now(&call) {
-        return answers?.decision(&call, 0);
-    }
-    let target = call.limiters[0].clone();
-    batcher
-        .ask(target.key.clone(), Request { target, cost })
-        .await
+    let key = Arc::clone(&target.key);
+    batcher.ask(key, Request { target, cost }).await
 }
 
 impl Calls for TargetCalls {
     /// The target's key.
-    type Key = String;
+    type Key = Arc<str>;
     type Request = Request;
     type Answer = Decision;
     type Call = Arc<Call>;

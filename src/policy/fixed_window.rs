@@ -226,6 +226,18 @@ impl Model for FixedWindow {
         (moved, before.window)
     }
 
+    fn told(&self, at: At, numbers: &[i64]) -> Option<Counter> {
+        let &[count, left] = numbers else {
+            return None;
+        };
+        let mut state = Counter::default();
+        if left >= 0 {
+            state.count.set(count);
+            self.expire(&mut state, at.server + left);
+        }
+        Some(state)
+    }
+
     fn ask(&self, state: &Counter, at: At, cost: i64) -> Result<Asked, Unusable> {
         let open = self.open(state, at);
         let limit = i64::from(self.limit);

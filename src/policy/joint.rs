@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::call::{Call, Target};
+use super::call::Call;
 use crate::client::RedissonClient;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::fallback::{Place, check_together};
 use crate::keys::share_a_slot;
 use crate::store::Store;
 
@@ -14,17 +15,12 @@ use crate::store::Store;
 #[derive(Debug, Clone)]
 pub struct Share {
     store: Arc<dyn Store>,
-    target: Target,
-    cost: u32,
+    place: Place,
 }
 
 impl Share {
-    pub(crate) fn new(store: Arc<dyn Store>, target: Target, cost: u32) -> Self {
-        Self {
-            store,
-            target,
-            cost,
-        }
+    pub(crate) fn new(store: Arc<dyn Store>, place: Place) -> Self {
+        Self { store, place }
     }
 }
 
@@ -59,6 +55,9 @@ impl RedissonClient {
     ///
     /// [`RRateLimiter`](crate::RRateLimiter)s take part with [`RateLimiter::share`](crate::RateLimiter::share).
     ///
+    /// While Redis is away, the [`FailurePolicy`](crate::FailurePolicy) of each limiter counts: the request fails where one of
+    /// them is `Error`, and is denied where one is `Deny`. Local limiters decide together, and all are charged or none.
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] where there are no shares, two of the same name, whatever their kinds, or one of another client;
     /// [`Error::InvalidName`] on a cluster where the keys do not share a slot: give them one hash tag. What stands with
@@ -70,43 +69,47 @@ impl RedissonClient {
         &self,
         shares: impl IntoIterator<Item = Share> + Send,
     ) -> Result<JointDecision> {
-        let call = self.joint_call(shares)?;
-        let answers = match self.store().decide_now(&call) {
-            Some(answers) => answers,
-            None => {
-                let deadline = self.store().call_deadline();
-                self.store().decide(&call, deadline).await
-            }
+        let store = &**self.store();
+        let places = self.joint_places(shares)?;
+        let (limiters, costs) = places
+            .iter()
+            .map(|place| (place.target.clone(), place.cost))
+            .unzip();
+        let call = Call::new(limiters, costs);
+        let asking = async {
+            let deadline = store.call_deadline();
+            store.decide(&call, deadline).await?.decisions(&call)
         };
-        Ok(JointDecision::new(answers?.decisions(&call)?))
+        let decisions = check_together(store, self.local_store(), &places, asking).await?;
+        Ok(JointDecision::new(decisions))
     }
 
-    fn joint_call(&self, shares: impl IntoIterator<Item = Share>) -> Result<Call> {
+    /// The limiters of one decision, once they are found to go together.
+    fn joint_places(&self, shares: impl IntoIterator<Item = Share>) -> Result<Vec<Place>> {
         let refuse = |reason| {
             Err(Error::InvalidArgument {
                 argument: "shares",
                 reason,
             })
         };
-        let (mut limiters, mut costs, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut places, mut keys) = (Vec::new(), Vec::new());
         for share in shares {
             if !Arc::ptr_eq(&share.store, self.store()) {
                 return refuse("one is of another client");
             }
-            keys.extend(share.target.all_keys());
-            limiters.push(share.target);
-            costs.push(share.cost);
+            keys.extend(share.place.target.all_keys());
+            places.push(share.place);
         }
-        if limiters.is_empty() {
+        if places.is_empty() {
             return refuse("there are none");
         }
         if self.store().is_cluster() && !share_a_slot(&keys) {
             return Err(Error::InvalidName {
-                name: limiters.swap_remove(0).key,
+                name: places.swap_remove(0).target.key.to_string(),
                 reason: "the limiters of one decision lie in several slots of the cluster: give their keys one hash tag",
             });
         }
-        let mut names: Vec<&str> = limiters.iter().map(|it| it.key.as_str()).collect();
+        let mut names: Vec<&str> = places.iter().map(|it| &*it.target.key).collect();
         names.sort_unstable();
         if has_twins(&names) {
             return refuse("two are of the same name");
@@ -115,7 +118,7 @@ impl RedissonClient {
         if has_twins(&keys) {
             return refuse("two use the same key");
         }
-        Ok(Call::new(limiters, costs))
+        Ok(places)
     }
 }
 
@@ -148,6 +151,11 @@ impl JointDecision {
     /// Whether all granted, and were charged.
     pub fn is_granted(&self) -> bool {
         self.decisions.iter().all(Decision::is_granted)
+    }
+
+    /// Whether the [`FailurePolicy`](crate::FailurePolicy) of the limiters decided, because Redis was away.
+    pub fn is_by_failure_policy(&self) -> bool {
+        self.decisions.iter().any(Decision::is_by_failure_policy)
     }
 
     /// Each limiter's own answer, in the order of the shares. Where the whole is denied, a limiter that had enough is

@@ -14,6 +14,7 @@ use super::{Limiter, PolicyLimiter};
 use crate::client::RedissonClient;
 use crate::decision::Decision;
 use crate::error::Result;
+use crate::failure_policy::FailurePolicy;
 use crate::limiter::{RRateLimiter, RateLimiter};
 use crate::rate::Rate;
 use crate::wait_queue::ReadSetUp;
@@ -73,7 +74,36 @@ impl KeyedRateLimiter {
     /// The limiter of a key, for all that [`RRateLimiter`](crate::RRateLimiter) can do, waiting included. It is created by the
     /// first [`decide`](Limiter::decide) or [`acquire`](Self::acquire), not by this.
     pub fn limiter(&self, key: &str) -> RateLimiter {
-        self.client.rate_limiter(&self.limiter.name(key))
+        let limiter = self.client.rate_limiter(&self.limiter.name(key));
+        limiter.with_failure_policy(self.limiter.failure_policy())
+    }
+
+    /// Sets what requests get while Redis is away, instead of the client's setting. Clones made before keep theirs.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{FailurePolicy, LocalShare, Rate, RedissonClient};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> redisson_rate_limiter::Result<()> {
+    /// let half = FailurePolicy::Local(LocalShare::one_of(2)?);
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(10, Duration::from_secs(1)))?
+    ///     .with_failure_policy(half);
+    /// assert_eq!(limiter.failure_policy(), half);
+    /// assert_eq!(limiter.limiter("user:123").failure_policy(), half);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_failure_policy(self, policy: FailurePolicy) -> Self {
+        Self {
+            limiter: self.limiter.with_failure_policy(policy),
+            ..self
+        }
+    }
+
+    /// What requests get while Redis is away.
+    pub fn failure_policy(&self) -> FailurePolicy {
+        self.limiter.failure_policy()
     }
 
     /// Decides as [`decide`](Limiter::decide), with a rate of the key's own, such as its user's plan.

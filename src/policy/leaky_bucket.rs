@@ -238,6 +238,18 @@ impl Model for LeakyBucket {
         ]
     }
 
+    fn told(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+        let &[value, start, is_first] = numbers else {
+            return None;
+        };
+        let mut state = Bucket::default();
+        if is_first == 0 {
+            state.value.set(value);
+            state.start.set(start);
+        }
+        Some(state)
+    }
+
     fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {
         let open = self.open(state, at.now);
         let limit = self.largest_cost();

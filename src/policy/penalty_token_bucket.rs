@@ -203,6 +203,16 @@ impl Model for PenaltyTokenBucket {
         ]
     }
 
+    fn told(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+        let &[tokens, start] = numbers else {
+            return None;
+        };
+        let mut state = Bucket::default();
+        state.tokens.set(tokens);
+        state.start.set(start);
+        Some(state)
+    }
+
     fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {
         let open = self.open(state, at.now);
         let limit = i64::from(self.capacity);

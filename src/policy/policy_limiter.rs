@@ -1,5 +1,6 @@
 //! The handle that applies a policy to targets.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -9,14 +10,16 @@ use tokio::time::Instant;
 
 use super::Limiter;
 use super::algorithm::{AnyModel, Policy};
-use super::call::Target;
+use super::call::{Target, TargetRef};
 use super::combining::{self, TargetCalls};
 use super::joint::Share;
 use super::target_name::target_name;
 use crate::batch::Batcher;
 use crate::client::RedissonClient;
-use crate::decision::Decision;
+use crate::decision::{Decision, Grant};
 use crate::error::{Error, Result};
+use crate::failure_policy::FailurePolicy;
+use crate::fallback::{Place, check_target};
 use crate::rate::whole_millis;
 
 /// A policy, applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
@@ -57,6 +60,7 @@ pub struct PolicyLimiter<P> {
     batcher: Arc<Batcher<TargetCalls>>,
     prefix: Arc<str>,
     penalty: Option<i64>,
+    failure_policy: FailurePolicy,
 }
 
 /// The policy in force.
@@ -73,11 +77,21 @@ struct Moved<P> {
     until: Instant,
 }
 
+impl<P> InForce<P> {
+    fn algorithm(&self) -> &Arc<dyn AnyModel> {
+        match &self.moved {
+            Some(moved) if Instant::now() < moved.until => &moved.algorithm,
+            _ => &self.algorithm,
+        }
+    }
+}
+
 impl<P: Policy> PolicyLimiter<P> {
     pub(crate) fn new(client: RedissonClient, policy: P) -> Result<Self> {
         policy.validate()?;
         Ok(Self {
             batcher: combining::batcher(client.store()),
+            failure_policy: client.failure_policy(),
             client,
             in_force: Arc::new(RwLock::new(InForce {
                 algorithm: policy.algorithm().0,
@@ -130,6 +144,33 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
+    /// Sets what requests get while Redis is away, instead of the client's setting. Clones made before keep theirs.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{FailurePolicy, FixedWindow, RedissonClient};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> redisson_rate_limiter::Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
+    /// let limiter = limiter.with_failure_policy(FailurePolicy::Allow);
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Allow);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_failure_policy(self, policy: FailurePolicy) -> Self {
+        Self {
+            failure_policy: policy,
+            ..self
+        }
+    }
+
+    /// What requests get while Redis is away.
+    pub fn failure_policy(&self) -> FailurePolicy {
+        self.failure_policy
+    }
+
     /// The policy in force.
     pub fn policy(&self) -> P {
         self.read().policy.clone()
@@ -178,35 +219,59 @@ impl<P: Policy> PolicyLimiter<P> {
         read(&self.in_force)
     }
 
-    fn algorithm(&self) -> Arc<dyn AnyModel> {
-        let in_force = self.read();
-        match &in_force.moved {
-            Some(moved) if Instant::now() < moved.until => Arc::clone(&moved.algorithm),
-            _ => Arc::clone(&in_force.algorithm),
-        }
-    }
-
-    async fn decide_target(&self, target: Target, cost: u32) -> Result<Decision> {
-        combining::decide(&self.batcher, target, cost).await
-    }
-
     /// A key's name, before the name mapper.
-    pub(super) fn name(&self, key: &str) -> String {
+    pub(super) fn name<'a>(&self, key: &'a str) -> Cow<'a, str> {
         target_name(&self.prefix, key, |name| {
             self.client.mapped_name(name).contains('{')
         })
     }
 
-    fn target(&self, model: Arc<dyn AnyModel>, key: &str, cost: u32) -> Result<Target> {
-        let key = self.client.mapped_name(&self.name(key));
-        check_cost(cost, model.limit(), &key)?;
-        let target = Target {
+    fn mapped_name<'a>(&self, key: &'a str) -> Cow<'a, str> {
+        match self.name(key) {
+            Cow::Borrowed(name) => self.client.mapped_name(name),
+            Cow::Owned(name) => Cow::Owned(self.client.mapped_name(&name).into_owned()),
+        }
+    }
+
+    /// What a request is for, once it is found good.
+    fn checked<'a>(
+        &self,
+        model: &'a dyn AnyModel,
+        key: &'a str,
+        cost: u32,
+    ) -> Result<TargetRef<'a>> {
+        check_cost(cost, model.limit(), key)?;
+        let target = TargetRef {
             model,
             key,
             penalty: self.penalty,
         };
         target.check(self.client.store().is_cluster())?;
         Ok(target)
+    }
+
+    fn place(&self, model: &Arc<dyn AnyModel>, key: &str, cost: u32) -> Place {
+        Place {
+            target: Target {
+                model: Arc::clone(model),
+                key: key.into(),
+                penalty: self.penalty,
+            },
+            cost,
+            policy: self.failure_policy,
+        }
+    }
+
+    /// The decision of a store that has it without waiting; of another one the request to make.
+    fn decide_now(&self, key: &str, cost: u32) -> Result<std::result::Result<Decision, Place>> {
+        let key = self.mapped_name(key);
+        let in_force = self.read();
+        let model = in_force.algorithm();
+        let target = self.checked(&**model, &key, cost)?;
+        match self.client.store().decide_now(target, cost) {
+            Some(answer) => answer?.decision(&key, Grant::forgotten(cost)).map(Ok),
+            None => Ok(Err(self.place(model, &key, cost))),
+        }
     }
 }
 
@@ -236,13 +301,29 @@ pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()>
 #[async_trait]
 impl<P: Policy> Limiter for PolicyLimiter<P> {
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
-        let target = self.target(self.algorithm(), key, cost)?;
-        self.decide_target(target, cost).await
+        let place = match self.decide_now(key, cost)? {
+            Ok(decision) => return Ok(decision),
+            Err(place) => place,
+        };
+        let asking = combining::decide(&self.batcher, place.target.clone(), cost);
+        let store = &**self.client.store();
+        // In a box of its own, so that a request which is decided at once has a small one.
+        Box::pin(check_target(
+            store,
+            self.client.local_store(),
+            place,
+            asking,
+        ))
+        .await
     }
 
     fn share(&self, key: &str, cost: u32) -> Result<Share> {
-        let target = self.target(self.algorithm(), key, cost)?;
-        Ok(Share::new(Arc::clone(self.client.store()), target, cost))
+        let key = self.mapped_name(key);
+        let in_force = self.read();
+        let model = in_force.algorithm();
+        self.checked(&**model, &key, cost)?;
+        let place = self.place(model, &key, cost);
+        Ok(Share::new(Arc::clone(self.client.store()), place))
     }
 }
 
@@ -254,6 +335,7 @@ impl<P> Clone for PolicyLimiter<P> {
             batcher: Arc::clone(&self.batcher),
             prefix: Arc::clone(&self.prefix),
             penalty: self.penalty,
+            failure_policy: self.failure_policy,
         }
     }
 }

@@ -99,15 +99,19 @@ impl QuotaBucket {
         ((seconds + tokens.timestamp) * 1000 - now).max(0)
     }
 
-    fn write(&self, state: &mut Bucket, at: At, tokens: Tokens) {
-        let product = i64::from(self.capacity) * self.period_seconds();
-        let seconds_to_fill = div_ceil(product, i64::from(self.quota));
-        state.fields.set(Fields {
+    fn fields(&self, tokens: Tokens) -> Fields {
+        Fields {
             capacity: i64::from(self.capacity),
             quota: i64::from(self.quota),
             period: self.period_seconds(),
             tokens,
-        });
+        }
+    }
+
+    fn write(&self, state: &mut Bucket, at: At, tokens: Tokens) {
+        let product = i64::from(self.capacity) * self.period_seconds();
+        let seconds_to_fill = div_ceil(product, i64::from(self.quota));
+        state.fields.set(self.fields(tokens));
         state
             .fields
             .expire_at(at.server + 2 * seconds_to_fill * 1000);
@@ -202,6 +206,19 @@ impl Model for QuotaBucket {
             i64::from(self.quota),
             self.period_seconds(),
         ]
+    }
+
+    fn told(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+        let &[remain, timestamp, fraction] = numbers else {
+            return None;
+        };
+        let mut state = Bucket::default();
+        state.fields.set(self.fields(Tokens {
+            remain,
+            timestamp,
+            fraction,
+        }));
+        Some(state)
     }
 
     fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {

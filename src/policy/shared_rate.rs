@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::algorithm::{Asked, Model, State, Unusable};
+use super::algorithm::{Asked, Model, ShareOf, State, Unusable};
 use super::target_keys::TargetKeys;
 use crate::error::Result;
+use crate::failure_policy::LocalShare;
 use crate::keys::Keys;
 use crate::model::{At, NotInitialized, SetUp, Settings, Window};
 use crate::permit::Random;
@@ -18,15 +19,18 @@ pub(crate) struct SharedRate {
     /// The rate that a limiter gets with its first request; `None` where it must have one.
     rate: Option<Rate>,
     set_up: Option<SetUp>,
+    /// The settings that a limiter without a set-up has, where this client has seen them.
+    known: Option<Settings>,
 }
 
 impl SharedRate {
     /// The limiter as it is.
-    pub(crate) fn as_it_is(client_id: &str) -> Self {
+    pub(crate) fn as_it_is(client_id: &str, known: Option<Settings>) -> Self {
         Self {
             client_id: client_id.into(),
             rate: None,
             set_up: None,
+            known,
         }
     }
 
@@ -46,6 +50,7 @@ impl SharedRate {
                 settings,
                 keep_alive_counts,
             }),
+            known: None,
         })
     }
 
@@ -85,7 +90,7 @@ impl Model for SharedRate {
     const ON_THE_WINDOW: bool = true;
 
     fn script() -> &'static Script {
-        &script::SHARED_RATE
+        &script::JOINT
     }
 
     fn validate(&self) -> Result<()> {
@@ -132,6 +137,38 @@ impl Model for SharedRate {
         most: &mut usize,
     ) -> Result<bool, Unusable> {
         Ok(state.prepare(at, &self.client_id, self.set_up, cost, most)?)
+    }
+
+    /// Only the script of a joint decision tells of it, and that answers its one request.
+    fn told(&self, _at: At, _numbers: &[i64]) -> Option<Window> {
+        None
+    }
+
+    fn asked_as_told(&self, _at: At, numbers: &[i64], _cost: i64) -> Option<Asked> {
+        let &[limit, fits, remaining, retry_after, reset] = numbers else {
+            return None;
+        };
+        Some(Asked {
+            granted: fits == 1,
+            limit,
+            remaining,
+            retry_after,
+            reset,
+            delay: 0,
+        })
+    }
+
+    fn share_of(&self, share: LocalShare) -> ShareOf {
+        let settings = self.set_up.map(|set_up| set_up.settings).or(self.known);
+        let Some(settings) = settings else {
+            return ShareOf::Unknown;
+        };
+        ShareOf::Model(Arc::new(Self {
+            client_id: Arc::clone(&self.client_id),
+            rate: None,
+            set_up: Some(share.of(settings)),
+            known: None,
+        }))
     }
 
     fn ask(&self, state: &Window, at: At, cost: i64) -> Result<Asked, Unusable> {
@@ -233,6 +270,7 @@ mod tests {
                     client_id: CLIENT.into(),
                     rate: None,
                     set_up,
+                    known: None,
                 })
                 .boxed()
         }

@@ -1,8 +1,8 @@
 //! A log of the requests that were granted; each counts until the window has passed since.
 //!
-//! Exact, and for that it keeps every request: a decision reads as many as the log holds, though never more than the
-//! limit, since each counts at least 1.
+//! Exact, and for that it keeps every request.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::algorithm::{Asked, Model, State, Unusable, at_least_one};
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
-use crate::permit::{self, Random};
+use crate::permit::Random;
 use crate::rate::whole_millis;
 use crate::script::{self, Script};
 
@@ -20,11 +20,10 @@ use crate::script::{self, Script};
 ///
 /// State: the zset `key` with a member for each unit of cost that was granted, scored with its time in ms, so that a script
 /// which counts the members counts the same. It lives for two windows after the last one: a script that sets no time to live
-/// may have added to it meanwhile. Each member counts 1, whoever wrote it; one of 21 bytes that begins with the byte 16
-/// is of an earlier version of this crate and counts what its last four bytes say, a little-endian `u32`.
+/// may have added to it meanwhile. Each member counts 1, whoever wrote it.
 ///
-/// A decision reads the members of the window, at most as many as the limit, and a grant writes as many as it costs: where
-/// that is many thousands, a [`SlidingWindow`](crate::SlidingWindow) costs less.
+/// A grant writes as many members as it costs: where that is many thousands, a [`SlidingWindow`](crate::SlidingWindow) costs
+/// less.
 ///
 /// A [`change`](crate::PolicyLimiter::change) acts at once on what the log holds: a shorter window forgets what it makes old;
 /// a longer one counts what the shorter one has not dropped yet.
@@ -52,7 +51,7 @@ pub struct SlidingLog {
     window: Duration,
 }
 
-/// A decision touches as many members.
+/// A log has as many members.
 const LARGEST_LIMIT: u32 = 1_000_000;
 
 impl SlidingLog {
@@ -111,7 +110,7 @@ struct Entry {
 enum Members {
     /// All that a call wrote, one for each unit of cost.
     OfCall { random: Random, units: u32 },
-    /// One that a peer, or an earlier version, wrote.
+    /// One that a peer wrote.
     #[cfg_attr(not(test), expect(dead_code, reason = "in memory there is none"))]
     Other(Box<Bytes>),
 }
@@ -120,13 +119,7 @@ impl Members {
     fn cost(&self) -> i64 {
         match self {
             Self::OfCall { units, .. } => i64::from(*units),
-            Self::Other(member) => match permit::decode(member) {
-                // No text begins with this length, so a peer's id is not taken for a cost.
-                Some((random, cost)) if random.len() == size_of::<Random>() => {
-                    i64::from(cost).max(1)
-                }
-                _ => 1,
-            },
+            Self::Other(_) => 1,
         }
     }
 }
@@ -174,6 +167,7 @@ impl Model for SlidingLog {
     type State = Log;
 
     const NAME: &'static str = "sliding_log";
+    const WRITES_CALL_ID: bool = true;
 
     fn script() -> &'static Script {
         &script::SLIDING_LOG
@@ -207,6 +201,43 @@ impl Model for SlidingLog {
 
     fn numbers(&self) -> Vec<i64> {
         vec![i64::from(self.limit), self.window_millis()]
+    }
+
+    fn told(&self, at: At, numbers: &[i64]) -> Option<Log> {
+        let &[used, newest, ahead, ref last_to_go @ ..] = numbers else {
+            return None;
+        };
+        if used == 0 {
+            return Some(Log::default());
+        }
+        // Some requests by how many are newer, and when they were: what stands between two is no later than the one.
+        let mut known = vec![(0, newest)];
+        for place in last_to_go.chunks(2) {
+            let &[newer, score] = place else {
+                return None;
+            };
+            known.push((newer, score));
+        }
+        if ahead > 0 {
+            known.push((ahead - 1, at.now + 1));
+        }
+        known.sort_unstable_by_key(|&(newer, score)| (newer, Reverse(score)));
+        known.dedup_by_key(|&mut (newer, _)| newer);
+        // All others are not ahead, whatever is known of those before them.
+        known.push((used - 1, known.last()?.1.min(at.now)));
+        let mut requests = Requests::default();
+        let mut counted = 0;
+        for (newer, score) in known {
+            let units = u32::try_from(newer + 1 - counted).ok()?;
+            if units > 0 {
+                let random = Random::default();
+                requests.insert(score, Members::OfCall { random, units });
+            }
+            counted = newer + 1;
+        }
+        let mut state = Log::default();
+        state.requests.set(requests);
+        Some(state)
     }
 
     fn ask(&self, state: &Log, at: At, cost: i64) -> Result<Asked, Unusable> {
@@ -267,6 +298,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::permit;
     use crate::policy::against_model::{
         Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
     };

@@ -3,10 +3,10 @@
 //! The periods are counted on from the first one's start, and a counter is named by its period's last millisecond. A time
 //! between two periods belongs to the one that ends there, but the very first to the one that begins.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one, div_ceil};
+use super::counters::Counters;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
@@ -164,11 +164,8 @@ impl Open {
     /// The ends and counts of what the window holds, the oldest first.
     fn held<'a>(&'a self, state: &'a Periods) -> impl Iterator<Item = (i64, i64)> + 'a {
         let newest = self.before.as_ref().map_or(self.current, |b| b.newest);
-        let counters = state
-            .counters
-            .range(self.floor + 1..=newest.max(self.current));
-        counters
-            .filter_map(|(&last, count)| Some((last, *count.get()?)).filter(|_| self.holds(last)))
+        let counters = state.counters.between(self.floor, newest.max(self.current));
+        counters.filter(|&(last, _)| self.holds(last))
     }
 
     /// Milliseconds until the window no longer holds the period that ends then: until the first one begins that is
@@ -185,16 +182,13 @@ impl Open {
 pub(crate) struct Periods {
     start: Timed<i64>,
     /// By the periods' ends.
-    counters: BTreeMap<i64, Timed<i64>>,
+    counters: Counters,
 }
 
 impl State for Periods {
     fn drop_expired(&mut self, server: i64) -> bool {
         self.start.drop_expired(server);
-        self.counters.retain(|_, counter| {
-            counter.drop_expired(server);
-            counter.get().is_some()
-        });
+        self.counters.drop_expired(server);
         self.start.get().is_some() || !self.counters.is_empty()
     }
 
@@ -268,6 +262,19 @@ impl Model for SlidingWindow {
         (moved, self.window.saturating_add(before.window))
     }
 
+    fn told(&self, _at: At, numbers: &[i64]) -> Option<Periods> {
+        let (&start, counters) = numbers.split_first()?;
+        let mut state = Periods::default();
+        state.start.set(start);
+        for counter in counters.chunks(2) {
+            let &[last, count] = counter else {
+                return None;
+            };
+            state.counters.of(last).set(count);
+        }
+        Some(state)
+    }
+
     fn ask(&self, state: &Periods, at: At, cost: i64) -> Result<Asked, Unusable> {
         let open = self.open(state, at.now);
         let limit = i64::from(self.limit);
@@ -309,7 +316,7 @@ impl Model for SlidingWindow {
 
     fn charge(&self, state: &mut Periods, at: At, _random: &Random, cost: i64) {
         let open = self.open(state, at.now);
-        let counter = state.counters.entry(open.current).or_default();
+        let counter = state.counters.of(open.current);
         let is_first = state.start.get().is_none() || counter.get().is_none();
         *counter.get_or_set(|| 0) += cost;
         if is_first {
@@ -376,7 +383,7 @@ mod tests {
                     }
                     for (place, count, time_to_live) in counters {
                         let last = start + place * period - 1;
-                        state.counters.insert(last, timed(count, time_to_live));
+                        *state.counters.of(last) = timed(count, time_to_live);
                     }
                     state
                 })
@@ -387,7 +394,7 @@ mod tests {
             let number = |number: &i64| Content::Text(number.to_string());
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, beside(target, "-st"), &state.start, number);
-            for (last, counter) in &state.counters {
+            for (last, counter) in state.counters.iter() {
                 show_key(
                     &mut keyspace,
                     beside(target, &format!("-{last}")),

@@ -6,9 +6,9 @@
 //! alike is used, and kinds that have no key in common know nothing of each other.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt;
 
+use super::counters::Counters;
 use crate::model::Timed;
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct TargetKeys {
     /// The key with `-window`.
     pub(super) length: Timed<i64>,
     /// The keys with `-` and the last millisecond of a period.
-    pub(super) counters: BTreeMap<i64, Timed<i64>>,
+    pub(super) counters: Counters,
 }
 
 /// What one key holds, of whatever type.
@@ -67,10 +67,7 @@ impl TargetKeys {
         });
         self.start.drop_expired(server);
         self.length.drop_expired(server);
-        self.counters.retain(|_, counter| {
-            counter.drop_expired(server);
-            counter.get().is_some()
-        });
+        self.counters.drop_expired(server);
         self.is_left()
     }
 

@@ -15,11 +15,11 @@ use std::borrow::Cow;
 use crate::keys::{ENDS, FEWEST_DIGITS, SEGMENTS};
 
 /// Writes the key behind the prefix. `maps_to_tag` tells whether the name mapper makes a name with a `{` of this one.
-pub(super) fn target_name(
+pub(super) fn target_name<'a>(
     prefix: &str,
-    key: &str,
+    key: &'a str,
     maps_to_tag: impl FnOnce(&str) -> bool,
-) -> String {
+) -> Cow<'a, str> {
     let (tag, rest) = if prefix.is_empty() {
         split_hash_tag(key)
     } else {
@@ -28,12 +28,18 @@ pub(super) fn target_name(
     let rest = without_braces(rest);
     if !tag.is_empty() && rest.chars().all(|char| char == '%') {
         // The keys beside the name `a` begin with `{a}`.
-        return format!("{tag}{rest}%");
+        return Cow::Owned(format!("{tag}{rest}%"));
     }
-    let name = [prefix, tag, &rest].concat();
+    let name = match &rest {
+        Cow::Borrowed(_) if prefix.is_empty() => Cow::Borrowed(key),
+        rest => Cow::Owned([prefix, tag, rest].concat()),
+    };
+    if tag.is_empty() && !maps_to_tag(&name) {
+        return name;
+    }
     match without_suffixes(&rest) {
-        Cow::Owned(rest) if !tag.is_empty() || maps_to_tag(&name) => [prefix, tag, &rest].concat(),
-        _ => name,
+        Cow::Owned(rest) => Cow::Owned([prefix, tag, &rest].concat()),
+        Cow::Borrowed(_) => name,
     }
 }
 
@@ -51,7 +57,7 @@ fn split_hash_tag(key: &str) -> (&str, &str) {
 
 /// The key with each brace written in percent, so that it has none.
 fn without_braces(key: &str) -> Cow<'_, str> {
-    if !key.contains(['{', '}', '%']) {
+    if !key.bytes().any(|byte| matches!(byte, b'{' | b'}' | b'%')) {
         return Cow::Borrowed(key);
     }
     let mut written = String::with_capacity(key.len() + 8);
@@ -129,7 +135,7 @@ mod tests {
     use crate::keys::beside;
 
     fn name(prefix: &str, key: &str) -> String {
-        target_name(prefix, key, |name| name.contains('{'))
+        target_name(prefix, key, |name| name.contains('{')).into_owned()
     }
 
     #[test]
@@ -210,7 +216,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let window = FixedWindow::new(1, second);
         vec![
-            SharedRate::as_it_is(client).algorithm().0,
+            SharedRate::as_it_is(client, None).algorithm().0,
             Sealed::after(&FixedWindow::new(1, 2 * second), &window)
                 .0
                 .algorithm()
@@ -231,7 +237,7 @@ mod tests {
             for model in algorithms(client) {
                 let target = Target {
                     model,
-                    key: name.to_owned(),
+                    key: name.into(),
                     penalty: Some(1),
                 };
                 keys.extend(target.all_keys());

@@ -138,6 +138,19 @@ impl Model for TokenBucket {
         vec![i64::from(self.capacity), i64::from(self.rate)]
     }
 
+    fn told(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+        let &[left, refilled_at, fraction] = numbers else {
+            return None;
+        };
+        let mut state = Bucket::default();
+        state.tokens.set(Tokens {
+            left,
+            refilled_at,
+            fraction,
+        });
+        Some(state)
+    }
+
     fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {
         let tokens = self.refilled(state, at.now);
         let limit = i64::from(self.capacity);

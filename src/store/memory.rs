@@ -26,9 +26,11 @@ use sweep::{Part, Sweep};
 
 use super::{LimiterStore, Store};
 use crate::clock::{Clock, TokioClock};
+use crate::decision::Grant;
 use crate::error::Result;
 use crate::keys::Keys;
-use crate::policy::call::{Answers, Call};
+use crate::model::{At, SetUp};
+use crate::policy::call::{Answer, Answers, Call, TargetRef};
 
 /// Limiters in memory. Clones share them, so several clients can.
 ///
@@ -171,6 +173,25 @@ impl MemoryClient {
             clock,
         }
     }
+
+    /// The time that scores its grants, in ms.
+    pub(crate) fn now(&self) -> i64 {
+        self.clock.now().unwrap_or_else(|| self.store.0.clock.now())
+    }
+
+    /// Charges a limiter for what was granted elsewhere, though it may have less.
+    pub(crate) fn charge(&self, keys: &Keys, set_up: SetUp, grant: &Grant) {
+        let server = self.store.0.clock.now();
+        let limiter = self.store.limiter_at(&keys.name, server);
+        let mut held = limiter.held();
+        let at = At {
+            now: grant.score,
+            server: held.time(server),
+        };
+        let (client, permits) = (&keys.client_id, i64::from(grant.permits));
+        held.window
+            .take(at, client, Some(set_up), &grant.random, permits);
+    }
 }
 
 #[async_trait]
@@ -187,8 +208,9 @@ impl Store for MemoryClient {
         self.decide_call(call)
     }
 
-    fn decide_now(&self, call: &Call) -> Option<Result<Answers>> {
-        Some(self.decide_call(call))
+    fn decide_now(&self, target: TargetRef<'_>, cost: u32) -> Option<Result<Answer>> {
+        // A grant of RRateLimiter's has the name of its call.
+        (!target.model.is_on_the_window()).then(|| self.decide_one(target, cost))
     }
 
     fn call_deadline(&self) -> Instant {

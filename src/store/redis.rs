@@ -18,6 +18,8 @@ pub(crate) mod background;
 pub(crate) mod connection;
 pub(crate) mod decide;
 pub(crate) mod failure;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod hints;
 mod large_audit;
 mod limiter;
@@ -39,6 +41,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::policy::call::{Answers, Call};
+use crate::store::breaker::{Breaker, Patience, refused};
 use audit_budget::AuditBudget;
 use background::Background;
 use connection::{Connecting, Connection};
@@ -87,7 +90,7 @@ impl RedisStore {
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
         let server_time = Arc::new(ServerTime::unknown());
-        let connection = Connection::given(connection);
+        let connection = Connection::given(connection, response_timeout);
         Self::new(connection, server_time, clock, response_timeout)
     }
 
@@ -115,6 +118,29 @@ impl RedisStore {
     /// Where work runs that must not depend on a caller's runtime.
     pub(crate) fn background(&self) -> &Background {
         &self.background
+    }
+
+    /// Makes a call that nothing stands in for while the store is away; it ends by `deadline`.
+    async fn guarded<T>(
+        &self,
+        key: &str,
+        deadline: Instant,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let Some(breaker) = self.connection.breaker(key) else {
+            return call.await;
+        };
+        let admitted = match breaker.admit(Patience::ResponseTimeout) {
+            Ok(admitted) => admitted,
+            Err(cause) => {
+                refused().await;
+                return Err(cause);
+            }
+        };
+        let result = call.await;
+        breaker.note(&result, deadline);
+        admitted.end(&result);
+        result
     }
 
     fn deadline(&self) -> Instant {
@@ -147,8 +173,7 @@ impl RedisStore {
                 Err(error) => return Err(error),
             }
         };
-        let (seconds, micros): (i64, i64) = read(name, answer)?;
-        let server_millis = seconds * 1000 + micros / 1000;
+        let server_millis = server_time::millis(read(name, answer)?);
         self.server_time.learn(server_millis);
         Ok(server_millis)
     }
@@ -190,8 +215,17 @@ impl Store for RedisStore {
         Arc::new(RedisLimiter::new(self.clone(), keys))
     }
 
+    fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
+        self.connection.breaker(key)
+    }
+
     async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers> {
-        self.decide_call(call, deadline).await
+        let decided = self.decide_call(call, deadline).await;
+        let target = call.limiters.first();
+        if let Some(breaker) = target.and_then(|target| self.connection.breaker(&target.key)) {
+            breaker.note(&decided, deadline);
+        }
+        decided
     }
 
     fn call_deadline(&self) -> Instant {

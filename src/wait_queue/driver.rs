@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Line;
 use super::state::{Answered, Next, Rest, State};
-use crate::decision::Grant;
+use crate::decision::{Grant, Origin};
 use crate::store::AcquireCall;
 
 pub(super) struct Driver {
@@ -81,6 +81,7 @@ impl Driver {
                     score: answer.score,
                     random: call.id,
                     permits,
+                    origin: Origin::Store,
                 };
                 ((permits > 0).then_some(grant), is_reclaimed)
             }

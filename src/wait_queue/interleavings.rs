@@ -44,7 +44,7 @@ impl Scene {
             let granted = tokio::select! {
                 biased;
                 () = after(polls) => false,
-                granted = scene.queue.wait(permits, None, None) => granted.unwrap(),
+                granted = scene.queue.wait(scene.queue.take_place(), permits, None, None) => granted.unwrap(),
             };
             scene.hold(permits * u32::from(granted))
         })

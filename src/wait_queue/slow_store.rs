@@ -225,7 +225,7 @@ proptest! {
                     sleep(Duration::from_millis(after)).await;
                     // Those who never give up end when nothing is left for them.
                     let patience = Duration::from_millis(patience.unwrap_or(5_000));
-                    let granted = timeout(patience, queue.wait(permits, None, None)).await;
+                    let granted = timeout(patience, queue.wait(queue.take_place(), permits, None, None)).await;
                     match granted {
                         Ok(granted) => i64::from(permits) * i64::from(granted.unwrap()),
                         Err(_given_up) => 0,
@@ -256,10 +256,10 @@ proptest! {
                 asking.spawn(async move {
                     sleep(Duration::from_millis(after)).await;
                     match patience {
-                        None => assert!(queue.wait(permits, None, None).await.unwrap()),
+                        None => assert!(queue.wait(queue.take_place(), permits, None, None).await.unwrap()),
                         Some(patience) => {
                             let until = Instant::now() + Duration::from_millis(patience);
-                            queue.wait(permits, Some(until), None).await.unwrap();
+                            queue.wait(queue.take_place(), permits, Some(until), None).await.unwrap();
                         }
                     }
                 });
@@ -275,11 +275,11 @@ proptest! {
 async fn a_store_that_fails_is_told_to_all_who_wait_and_asked_again_by_the_next() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1, HOUR)).await;
-    assert!(queue.wait(1, None, None).await.unwrap());
+    assert!(queue.wait(queue.take_place(), 1, None, None).await.unwrap());
     let mut waiting = JoinSet::new();
     for _ in 0..10 {
         let queue = Arc::clone(&queue);
-        waiting.spawn(async move { queue.wait(1, None, None).await });
+        waiting.spawn(async move { queue.wait(queue.take_place(), 1, None, None).await });
     }
     sleep(Duration::from_millis(100)).await;
     store.is_away.store(true, Ordering::Relaxed);
@@ -294,8 +294,12 @@ async fn a_store_that_fails_is_told_to_all_who_wait_and_asked_again_by_the_next(
 async fn a_line_that_nobody_waits_in_any_more_lets_the_queue_go() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1, HOUR)).await;
-    assert!(queue.wait(1, None, None).await.unwrap());
-    let waited = timeout(Duration::from_millis(100), queue.wait(1, None, None)).await;
+    assert!(queue.wait(queue.take_place(), 1, None, None).await.unwrap());
+    let waited = timeout(
+        Duration::from_millis(100),
+        queue.wait(queue.take_place(), 1, None, None),
+    )
+    .await;
     assert!(waited.is_err(), "there is no permit for an hour");
     sleep(2 * super::LONGEST_SLEEP).await;
     let handles = Arc::strong_count(&queue);

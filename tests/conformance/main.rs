@@ -387,7 +387,7 @@ on_every_store! {
             what_a_script_added_to_a_log_counts_here,
             requests_that_share_a_call_are_counted_one_by_one_too,
             a_large_cost_is_as_many_members,
-            a_member_with_a_cost_that_an_earlier_version_wrote_counts_it,
+            a_member_of_a_log_counts_1_whatever_it_holds,
             a_log_that_a_script_goes_on_using_lives_for_two_windows,
             the_script_of_a_quota_answers_as_it_is_described,
             a_bucket_of_a_quota_lives_for_twice_the_time_to_fill_so_what_a_script_took_is_not_forgotten,

@@ -5,7 +5,9 @@ use std::process::Command;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult, Value};
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
-use redisson_rate_limiter::{FixedWindow, Limiter, RRateLimiter, Rate};
+use redisson_rate_limiter::{
+    FixedWindow, Limiter, PenaltyTokenBucket, RRateLimiter, Rate, SlidingWindow,
+};
 use tokio::time::sleep;
 
 use crate::load::{HOUR, Load, ample, ms, patient_client};
@@ -141,20 +143,42 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
     let migrating = format!("CLUSTER SETSLOT {slot} MIGRATING {to}");
     nodes[source].run(&migrating).await.unwrap();
 
-    // Limiters that are new are asked for at the target, and there their keys are missing.
-    let of_slot = client.rate_limiter("{limiter}:new");
-    let policy = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
+    // Limiters that are new are asked for at the target, and there their keys are missing: scripts with several keys have
+    // to try again until the slot has moved.
+    let [tried, set] = ["{limiter}:tried", "{limiter}:set"].map(|name| client.rate_limiter(name));
+    let window = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
+    let periods = SlidingWindow::new(10, HOUR, HOUR / 60);
+    let periods = client.limiter(periods).unwrap();
+    let bucket = client
+        .limiter(PenaltyTokenBucket::new(10, 1, HOUR))
+        .unwrap();
+    let bucket = bucket.penalty(HOUR).unwrap();
+    let shares = [
+        window.share("{limiter}:joint-window", 1).unwrap(),
+        periods.share("{limiter}:joint-periods", 1).unwrap(),
+    ];
+    let joint = client.clone();
     let meanwhile = tokio::spawn(async move {
         let rate = Rate::overall(10, HOUR);
-        let (set, released, decided) = tokio::join!(
-            of_slot.try_set_rate(rate),
+        let (is_set, was_set, released, counted, slid, drawn, joined) = tokio::join!(
+            tried.try_set_rate(rate),
+            set.set_rate(rate),
             limiter.release(1),
-            policy.decide("{limiter}:policy", 1),
+            window.decide("{limiter}:window", 1),
+            periods.decide("{limiter}:periods", 1),
+            bucket.decide("{limiter}:bucket", 1),
+            joint.decide_all(shares),
         );
-        assert!(set.unwrap());
+        assert!(is_set.unwrap());
+        was_set.unwrap();
         released.unwrap();
-        assert!(decided.unwrap().is_granted());
-        assert!(of_slot.try_acquire(1).await.unwrap());
+        for decision in [counted, slid, drawn] {
+            assert!(decision.unwrap().is_granted());
+        }
+        assert!(joined.unwrap().is_granted());
+        for limiter in [tried, set] {
+            assert!(limiter.try_acquire(1).await.unwrap());
+        }
     });
     sleep(ms(300)).await; // for so long the slot stands between the nodes
     loop {

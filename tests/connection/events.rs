@@ -1,55 +1,16 @@
 //! Each change of a connection's state is one tracing event, with its cause and without any secret.
 
-use std::fmt;
-use std::sync::{Arc, Mutex};
-
 use redisson_rate_limiter::{RRateLimiter, RedissonClient};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
 
+use crate::captured_events::Events;
 use crate::load::{PATIENT, ample, ms};
 use crate::support::Server;
 
 const SECRET: &str = "correct-horse-battery";
 
-/// Keeps the crate's events down to the level INFO.
-#[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<String>>>);
-
-struct Text(String);
-
-impl Subscriber for Events {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::INFO && metadata.target().starts_with("redisson_rate_limiter")
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut text = Text(event.metadata().level().to_string());
-        event.record(&mut text);
-        self.0.lock().unwrap().push(text.0);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0 += &format!(" {field}={value:?}");
-    }
-}
-
 #[tokio::test]
 async fn losing_and_finding_a_server_is_told_once_each() {
-    let events = Events::default();
-    let _guard = tracing::subscriber::set_default(events.clone());
+    let events = Events::start();
     let arguments = ["--requirepass", SECRET];
     let server = Server::start_with(&arguments);
     let port = server.port();
@@ -63,7 +24,7 @@ async fn losing_and_finding_a_server_is_told_once_each() {
     let _server = Server::start_at(port, &arguments).expect("the port is free again");
     assert!(!limiter.exists().await.unwrap());
 
-    let events = events.0.lock().unwrap();
+    let events = events.take();
     let expected = [
         ["INFO", "connected", ""],
         [
@@ -72,7 +33,10 @@ async fn losing_and_finding_a_server_is_told_once_each() {
             "the connection was closed",
         ],
         ["WARN", "cannot connect, trying again", "refused"],
+        ["WARN", "circuit breaker opened", "refused"],
         ["INFO", "connected", ""],
+        ["INFO", "circuit breaker half open", ""],
+        ["INFO", "circuit breaker closed", ""],
     ];
     assert_eq!(events.len(), expected.len(), "{events:#?}");
     for (event, parts) in events.iter().zip(expected) {

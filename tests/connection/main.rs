@@ -3,14 +3,22 @@
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[path = "../support/events.rs"]
+mod captured_events;
+#[path = "../support/keys.rs"]
+mod keys;
 mod load;
 #[path = "../support/proxy.rs"]
 mod proxy;
+mod sentinels;
 #[path = "../support/silent.rs"]
 mod silent;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "tls")]
+mod tls_server;
 
+mod black_hole;
 mod cluster;
 mod credentials;
 mod demoted_primary;
@@ -18,11 +26,19 @@ mod events;
 mod frozen_connection;
 mod idle_close;
 mod killed_connections;
+mod loading;
+mod lost_writes;
 mod runtimes;
 mod scripts;
 mod sentinel;
+mod sentinel_login;
 mod stopped_server;
+mod thousand_callers;
 mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_cluster;
+#[cfg(feature = "tls")]
+mod tls_sentinel;
 mod unready_server;

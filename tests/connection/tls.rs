@@ -1,94 +1,9 @@
 //! TLS: certificates that fit, and those that do not.
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use redis_test::utils::get_random_available_port;
-use redisson_rate_limiter::{Error, RRateLimiter, RedissonClient, TlsConfig};
-use tempfile::TempDir;
+use redisson_rate_limiter::{Error, RRateLimiter, TlsConfig};
 
-use crate::load::{Load, PATIENT, ample, ms};
-use crate::support::Server;
-
-/// A certificate authority.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "the authority of a test");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self {
-            issuer: Issuer::new(params, key),
-            pem,
-        }
-    }
-
-    /// A certificate for this name, and its key.
-    fn certificate(&self, name: &str) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        (certificate.pem(), key.serialize_pem())
-    }
-}
-
-/// A server that takes TLS connections beside plain ones.
-struct TlsServer {
-    server: Server,
-    authority: Authority,
-    port: u16,
-    _folder: TempDir,
-}
-
-impl TlsServer {
-    fn start(name: &str, auth_clients: &str) -> Self {
-        let authority = Authority::new();
-        let folder = tempfile::tempdir().unwrap();
-        let (certificate, key) = authority.certificate(name);
-        let file = |name: &str, text: &str| {
-            let file = folder.path().join(name);
-            std::fs::write(&file, text).unwrap();
-            file.to_str().unwrap().to_owned()
-        };
-        let certificate = file("server.pem", &certificate);
-        let key = file("server.key", &key);
-        let ca = file("ca.pem", &authority.pem);
-        let port = get_random_available_port();
-        let port_text = port.to_string();
-        let arguments = [
-            ["--tls-port", &port_text],
-            ["--tls-cert-file", &certificate],
-            ["--tls-key-file", &key],
-            ["--tls-ca-cert-file", &ca],
-            ["--tls-auth-clients", auth_clients],
-        ];
-        Self {
-            server: Server::start_with(&arguments.concat()),
-            authority,
-            port,
-            _folder: folder,
-        }
-    }
-
-    fn url(&self) -> String {
-        format!("rediss://127.0.0.1:{}", self.port)
-    }
-
-    fn trust(&self) -> TlsConfig {
-        TlsConfig::new().ca_pem(self.authority.pem.clone())
-    }
-}
-
-async fn connect(url: &str, tls: TlsConfig) -> redisson_rate_limiter::Result<RedissonClient> {
-    let builder = RedissonClient::builder().response_timeout(PATIENT);
-    builder.tls(tls).connect(url).await
-}
+use crate::load::{Load, ample, ms};
+use crate::tls_server::{Authority, TlsServer, assert_certificate_refused, connect};
 
 #[tokio::test]
 async fn a_connection_by_tls_works_and_comes_back() {
@@ -128,11 +43,7 @@ async fn a_server_that_wants_a_certificate_gets_the_clients() {
 
 async fn assert_refused(server: &TlsServer, tls: TlsConfig) {
     let error = connect(&server.url(), tls).await.unwrap_err();
-    let Error::StoreUnavailable { source } = &error else {
-        panic!("{error:?}");
-    };
-    let cause = source.to_string();
-    assert!(cause.contains("certificate"), "{cause}");
+    assert_certificate_refused(&error);
 }
 
 #[tokio::test]

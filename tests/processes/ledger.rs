@@ -1,5 +1,7 @@
 //! What a process holds, as far as its callers can know.
 
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
 use std::ops::AddAssign;
 
 use redisson_rate_limiter::Error;

@@ -71,6 +71,15 @@ impl ChildProcess {
         report.expect("a report of the child")
     }
 
+    /// Sends it a signal, such as `STOP`.
+    pub fn signal(&self, signal: &str) {
+        let id = self.child.id().expect("a child that runs").to_string();
+        let status = std::process::Command::new("kill")
+            .args(["-s", signal, &id])
+            .status();
+        assert!(status.expect("kill runs").success());
+    }
+
     /// Ends it with SIGKILL. It must not have ended by itself: then it has panicked.
     pub async fn kill(mut self) {
         let ended = self.child.try_wait().expect("the state of a child");

@@ -1,22 +1,33 @@
-//! Each method once, for what refuses them all.
+//! Each method once.
 
 use std::time::SystemTime;
 
 use redisson_rate_limiter::{
-    Decision, Error, RRateLimiter, Rate, RateLimiter, RedissonClient, State,
+    Decision, Error, RRateLimiter, Rate, RateLimiter, RedissonClient, Result, State,
 };
 
 use crate::stage::{HOUR, SECOND};
 
 /// The error of each method, all of which must fail.
 pub async fn errors(limiter: &RateLimiter) -> Vec<Error> {
+    let results = results(limiter).await.into_iter();
+    results
+        .map(|(method, result)| match result {
+            Err(error) => error,
+            Ok(()) => panic!("{method} did not fail"),
+        })
+        .collect()
+}
+
+/// What each method came to.
+pub async fn results(limiter: &RateLimiter) -> Vec<(&'static str, Result<()>)> {
     let elsewhere = RedissonClient::in_memory().rate_limiter("elsewhere");
     let rate = Rate::overall(5, SECOND);
     elsewhere.set_rate(rate).await.unwrap();
     let Decision::Granted { grant, .. } = elsewhere.check(1).await.unwrap() else {
         panic!("it was denied");
     };
-    let results = [
+    [
         ("try_set_rate", limiter.try_set_rate(rate).await.map(|_| ())),
         ("set_rate", limiter.set_rate(rate).await),
         (
@@ -42,7 +53,6 @@ pub async fn errors(limiter: &RateLimiter) -> Vec<Error> {
             limiter.available_permits().await.map(|_| ()),
         ),
         ("exists", limiter.exists().await.map(|_| ())),
-        ("delete", limiter.delete().await.map(|_| ())),
         ("expire", limiter.expire(HOUR).await.map(|_| ())),
         (
             "expire_at",
@@ -72,12 +82,7 @@ pub async fn errors(limiter: &RateLimiter) -> Vec<Error> {
             "remain_time_to_live",
             limiter.remain_time_to_live().await.map(|_| ()),
         ),
-    ];
-    let results = results.into_iter();
-    results
-        .map(|(method, result)| match result {
-            Err(error) => error,
-            Ok(()) => panic!("{method} did not fail"),
-        })
-        .collect()
+        ("delete", limiter.delete().await.map(|_| ())),
+    ]
+    .into()
 }

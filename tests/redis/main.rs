@@ -2,6 +2,8 @@
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[path = "../support/events.rs"]
+mod events;
 mod every_method;
 #[path = "../support/keys.rs"]
 mod keys;
@@ -48,4 +50,5 @@ mod missing_permissions_are_errors;
 mod names_that_spread_their_keys_are_refused_on_a_cluster;
 mod secrets_stay_secret;
 mod spoilt_keys_are_refused;
+mod the_readmes_acl_rule_is_enough;
 mod the_server_keeps_the_time;

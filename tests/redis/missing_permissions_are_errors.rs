@@ -92,3 +92,15 @@ async fn a_user_that_may_not_ask_what_the_server_is_can_use_it() {
     let limiter = as_user(&mut stage, &["~*", "+@all", "-info"]).await;
     assert!(limiter.try_acquire(6).await.unwrap());
 }
+
+#[tokio::test]
+async fn a_permission_that_is_taken_away_while_connected_and_given_back() {
+    let mut stage = Stage::set().await;
+    let limiter = as_user(&mut stage, &["~*", "+@all"]).await;
+    assert!(limiter.try_acquire(1).await.unwrap());
+    stage.run(&["ACL", "SETUSER", "worker", "-zadd"]).await;
+    assert_refused(&mut stage, &limiter).await;
+    stage.run(&["ACL", "SETUSER", "worker", "+zadd"]).await;
+    assert!(limiter.try_acquire(5).await.unwrap());
+    assert!(!limiter.try_acquire(1).await.unwrap());
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{
     Clock, Decision, Error, Limiter, Policy, PolicyLimiter, RRateLimiter, Rate, RateLimiter,
@@ -36,7 +37,12 @@ pub struct Stage {
 impl Stage {
     /// The clock shows 1000 ms.
     pub async fn set() -> Self {
-        let server = Server::start();
+        Self::with_arguments(&[]).await
+    }
+
+    /// With more arguments for the server.
+    pub async fn with_arguments(arguments: &[&str]) -> Self {
+        let server = Server::start_with(arguments);
         let raw = server.connection().await;
         Self {
             server,
@@ -136,6 +142,12 @@ impl Stage {
                 .collect::<Vec<_>>(),
         )
         .await;
+    }
+
+    /// The same, with its answer.
+    pub async fn ask<T: FromRedisValue>(&mut self, command: &[&str]) -> T {
+        let mut all = redis::Cmd::new();
+        all.arg(command).query_async(&mut self.raw).await.unwrap()
     }
 
     pub async fn run_bytes(&mut self, command: &[&[u8]]) {

@@ -4,7 +4,7 @@ use redisson_rate_limiter::{Clock, RRateLimiter, Rate, RedissonClient};
 
 use crate::keys;
 use crate::proxy::Proxy;
-use crate::stage::{HOUR, NAME, PERMITS, Stage};
+use crate::stage::{HOUR, NAME, PERMITS, Stage, ms};
 
 #[tokio::test]
 async fn by_default_grants_are_scored_with_the_servers_time_and_no_time_is_sent() {
@@ -68,4 +68,30 @@ async fn a_clock_that_is_passed_in_scores_with_what_it_shows_also_before_1970() 
         assert!(limiter.try_acquire(1).await.unwrap());
         assert_eq!(stage.grants().await.last(), Some(&(now, 1)), "{now}");
     }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_grants_nothing_before_the_last_grants_are_an_interval_old() {
+    let mut stage = Stage::set().await;
+    let limiter = stage.with(Rate::overall(10, ms(1_000))).await;
+    stage.at(50_000);
+    assert!(limiter.try_acquire(8).await.unwrap());
+    stage.at(20_000); // what is left can be taken, and the rest comes back by its score
+    assert!(limiter.try_acquire(2).await.unwrap());
+    for (now, is_granted) in [(20_999, false), (50_999, false), (51_000, true)] {
+        stage.at(now);
+        assert_eq!(limiter.try_acquire(8).await.unwrap(), is_granted, "{now}");
+    }
+    assert_eq!(stage.value().await.as_deref(), Some("2"));
+}
+
+#[tokio::test]
+async fn a_clock_that_is_moved_on_gives_back_all_at_once_and_no_more_than_the_rate() {
+    let mut stage = Stage::set().await;
+    let limiter = stage.with(Rate::overall(10, ms(1_000))).await;
+    assert!(limiter.try_acquire(10).await.unwrap());
+    stage.at(3_600_000);
+    assert!(limiter.try_acquire(10).await.unwrap());
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    assert_eq!(stage.grants().await, [(3_600_000, 10)]);
 }

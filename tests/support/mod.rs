@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
+use std::env;
+use std::ffi::OsString;
 use std::io;
 use std::process::{Child, Command, Stdio};
 use std::sync::{LazyLock, mpsc};
@@ -15,7 +17,12 @@ use redis_test::server::RedisServer;
 use redis_test::utils::get_random_available_port;
 use tempfile::TempDir;
 
-/// A running `redis-server`, or the program that `REDISRS_SERVER_BIN` names.
+/// The program that `REDISRS_SERVER_BIN` names, or `redis-server`. A cluster of `redis_test` takes it too.
+pub fn server_program() -> OsString {
+    env::var_os("REDISRS_SERVER_BIN").unwrap_or_else(|| "redis-server".into())
+}
+
+/// A running server.
 pub struct Server {
     process: RedisServer,
     port: u16,

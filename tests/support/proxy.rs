@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
+#[path = "resp.rs"]
+mod resp;
+
 use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -14,6 +17,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
+use resp::{answer_end, parse};
+
+pub use resp::Command;
+
 /// What becomes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
@@ -24,10 +31,6 @@ pub enum Fate {
     /// It waits, and all behind it, until the test lets it through.
     Held,
 }
-
-/// A command as the client sent it, its name first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command(pub Vec<Vec<u8>>);
 
 /// Listens on a free port and passes on what comes, as long as it lives.
 pub struct Proxy {
@@ -53,33 +56,6 @@ struct Shared {
     accepted: AtomicU64,
     refuses: AtomicBool,
     held: mpsc::UnboundedSender<Held>,
-}
-
-impl Command {
-    pub fn name(&self) -> String {
-        String::from_utf8_lossy(&self.0[0]).to_uppercase()
-    }
-
-    /// A script's argument, counted from 1 as in the script; empty where it was left out.
-    pub fn script_argument(&self, place: usize) -> &[u8] {
-        let keys: usize = std::str::from_utf8(&self.0[2]).unwrap().parse().unwrap();
-        self.0.get(2 + keys + place).map_or(b"", Vec::as_slice)
-    }
-
-    pub fn set_script_argument(&mut self, place: usize, argument: &[u8]) {
-        let keys: usize = std::str::from_utf8(&self.0[2]).unwrap().parse().unwrap();
-        self.0[2 + keys + place] = argument.to_vec();
-    }
-
-    fn wire_form(&self) -> Vec<u8> {
-        let mut bytes = format!("*{}\r\n", self.0.len()).into_bytes();
-        for part in &self.0 {
-            bytes.extend(format!("${}\r\n", part.len()).into_bytes());
-            bytes.extend(part);
-            bytes.extend(b"\r\n");
-        }
-        bytes
-    }
 }
 
 impl Held {
@@ -268,47 +244,4 @@ impl Shared {
         let place = fates.iter().position(|(name, _)| *name == command.name())?;
         fates.remove(place).map(|(_, fate)| fate)
     }
-}
-
-/// The first command in `bytes` and its length, once all of it is there.
-fn parse(bytes: &[u8]) -> Option<(Command, usize)> {
-    let mut at = 0;
-    let count = number_line(bytes, &mut at, b'*')?;
-    let mut parts = Vec::with_capacity(count);
-    for _ in 0..count {
-        let length = number_line(bytes, &mut at, b'$')?;
-        parts.push(bytes.get(at..at + length)?.to_vec());
-        at += length + 2;
-    }
-    (at <= bytes.len()).then_some((Command(parts), at))
-}
-
-/// Where the answer that starts at `at` ends, once all of it is there.
-fn answer_end(bytes: &[u8], at: usize) -> Option<usize> {
-    let rest = bytes.get(at..)?;
-    let line = rest.windows(2).position(|pair| pair == b"\r\n")?;
-    let after_line = at + line + 2;
-    let number = || -> i64 {
-        std::str::from_utf8(&rest[1..line])
-            .unwrap()
-            .parse()
-            .unwrap()
-    };
-    match rest[0] {
-        b'$' => {
-            let end =
-                usize::try_from(number()).map_or(after_line, |length| after_line + length + 2);
-            (end <= bytes.len()).then_some(end)
-        }
-        b'*' => (0..number()).try_fold(after_line, |at, _| answer_end(bytes, at)),
-        _ => Some(after_line),
-    }
-}
-
-fn number_line(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
-    let rest = bytes.get(*at..)?;
-    let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
-    assert_eq!(rest[0], kind, "the client sends arrays of bulk strings");
-    *at += end + 2;
-    Some(std::str::from_utf8(&rest[1..end]).unwrap().parse().unwrap())
 }

@@ -5,12 +5,30 @@ use std::sync::{Arc, MutexGuard};
 use super::{Held, Limiter, MemoryClient};
 use crate::error::{Error, Result};
 use crate::model::At;
+use crate::permit::Random;
 use crate::policy::algorithm::{AnyModel, State, Unusable};
-use crate::policy::call::{self, Answers, Call, Opened, Target};
+use crate::policy::call::{self, Answer, Answers, Call, Opened, TargetRef};
 use crate::policy::target_keys::TargetKeys;
 
 impl MemoryClient {
-    pub(super) fn decide_call(&self, call: &Call) -> Result<Answers> {
+    /// Decides one request by one limiter: one look into the map, and one lock after it.
+    pub(super) fn decide_one(&self, target: TargetRef<'_>, cost: u32) -> Result<Answer> {
+        // Before the lock, so that it is not held meanwhile.
+        let read = self.store.0.clock.now();
+        self.store.0.sweep(read);
+        let limiter = self.store.limiter_at(target.key, read);
+        let mut held = limiter.held();
+        let server = held.time(read);
+        let now = self.clock.now().unwrap_or(server);
+        // Nobody finds it again, so a log has one entry for all requests of a ms.
+        let random = Random::default();
+        let answer = held
+            .open(target, server)?
+            .decide(At { now, server }, &random, cost);
+        answer.map_err(|unusable| failure(unusable, target.key))
+    }
+
+    pub(crate) fn decide_call(&self, call: &Call) -> Result<Answers> {
         // Before the locks, so that they are not held meanwhile.
         let read = self.store.0.clock.now();
         self.store.0.sweep(read);
@@ -37,26 +55,20 @@ impl MemoryClient {
         let now = passed.unwrap_or(server);
         let at = At { now, server };
         let targets = call.limiters.iter().zip(&mut guards);
-        let opened = targets.map(|(target, (_, held))| held.open(target, server));
+        let opened = targets.map(|(target, (_, held))| held.open(target.by_ref(), server));
         let mut opened = opened.collect::<Result<Vec<_>>>()?;
         let answers = call::decide(&mut opened, at, &call.random, &call.costs);
-        answers.map_err(|(place, unusable)| {
-            let name = call.limiters[place].key.clone();
-            match unusable {
-                Unusable::OtherKind => bad_state(name),
-                Unusable::NotInitialized => Error::NotInitialized { name },
-            }
-        })
+        answers.map_err(|(place, unusable)| failure(unusable, &call.limiters[place].key))
     }
 }
 
 impl Held {
     /// The target with its state, made where there is none.
-    fn open<'a>(&'a mut self, target: &'a Target, server: i64) -> Result<Opened<'a>> {
+    fn open<'a>(&'a mut self, target: TargetRef<'a>, server: i64) -> Result<Opened<'a>> {
         self.lock.drop_expired(server);
         self.drop_others_expired(server);
-        let model = &target.model;
-        let refuse = || Err(bad_state(target.key.clone()));
+        let model = target.model;
+        let refuse = || Err(bad_state(target.key));
         if model.is_on_the_window() {
             self.window.is_gone(server); // drops what is expired
             if self.has_others_own_key() {
@@ -73,7 +85,7 @@ impl Held {
         }
         let state = match self.other.take_if(|other| model.is_of(&**other)) {
             Some(state) => state,
-            None => match self.open_another(&**model) {
+            None => match self.open_another(model) {
                 Some(state) => state,
                 None => return refuse(),
             },
@@ -121,14 +133,26 @@ impl Held {
     pub(super) fn check_kind(&mut self, name: &str, server: i64) -> Result<()> {
         self.drop_others_expired(server);
         if self.has_others_own_key() {
-            return Err(bad_state(name.to_owned()));
+            return Err(bad_state(name));
         }
         Ok(())
     }
 }
 
-fn bad_state(name: String) -> Error {
-    Error::BadState { name, source: None }
+fn failure(unusable: Unusable, name: &str) -> Error {
+    match unusable {
+        Unusable::OtherKind => bad_state(name),
+        Unusable::NotInitialized => Error::NotInitialized {
+            name: name.to_owned(),
+        },
+    }
+}
+
+fn bad_state(name: &str) -> Error {
+    Error::BadState {
+        name: name.to_owned(),
+        source: None,
+    }
 }
 
 #[cfg(test)]

@@ -184,7 +184,12 @@ impl RedisLimiter {
         let (mut look_from, mut is_ours) = (None, false);
         loop {
             let Some(made) = acquire.attempts_made() else {
-                return Ok(0);
+                // None was made, or none that ran. Between two attempts the call is not over: the claim ends it.
+                if is_ours || !acquire.claim() {
+                    return Ok(0);
+                }
+                is_ours = true;
+                continue; // another attempt may have been noted before the claim
             };
             let server_now = self.store.server_now(name, &mut attempts).await?;
             if made.deadline >= server_now {

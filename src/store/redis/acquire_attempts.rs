@@ -187,7 +187,14 @@ async fn of_a_call_that_was_never_sent_nothing_is_given_back() {
     let on_server = OnServer::without_limiter().await;
     let call = AcquireCall::new(Requests::one(3));
     assert_eq!(on_server.limiter.reclaim_call(&call).await.unwrap(), 0);
+    // It is not sent any more either: its caller is gone, and nobody would look for what it takes.
+    let result = on_server.acquire(&call).await;
+    assert!(
+        matches!(result, Err(Error::Indeterminate { .. })),
+        "{result:?}"
+    );
     // Nor where the limiter is gone.
+    let call = AcquireCall::new(Requests::one(3));
     call.note_attempt(Attempt {
         deadline: 1,
         from: 0,

@@ -20,7 +20,7 @@ use super::failure::Failure;
 use super::multi_acquire::Entered;
 use super::retry::Limits;
 use super::*;
-use crate::decision::Grant;
+use crate::decision::{Grant, Origin};
 use crate::model::{
     Acquire, At, Condition, Expiry, Pool, Requests, Retry, Run, SetUp, Settings, Share, Timed,
     Window,
@@ -542,6 +542,7 @@ impl Sides {
                     score: answer.score,
                     random: call.random,
                     permits: taken as u32,
+                    origin: Origin::Store,
                 });
             }
         }

@@ -7,6 +7,8 @@ mod address;
 mod backoff;
 mod cluster;
 mod credentials;
+#[cfg(fuzzing)]
+pub(super) mod fuzzing;
 mod given;
 mod link;
 mod open;
@@ -20,6 +22,7 @@ mod slots;
 mod stream;
 mod tls;
 mod traffic;
+mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,17 +30,16 @@ use std::time::Duration;
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Value, from_redis_value};
 use tokio::runtime::Handle;
-use tokio::time::Instant;
 
-use super::failure::{self, Failure};
-use super::retry::{Limits, Repeat};
+use super::failure::Failure;
+use super::retry::Limits;
 use super::server_time::ServerTime;
 use crate::error::{Error, Result};
+use crate::store::breaker::Breaker;
 use address::{Address, Server};
 use cluster::Cluster;
 pub use credentials::Credentials;
 pub(crate) use credentials::Provider;
-#[cfg(test)]
 pub(crate) use given::Given;
 use link::{Link, Patience, Request};
 use per_runtime::PerRuntime;
@@ -49,10 +51,12 @@ use tls::Tls;
 pub(crate) use tls::TlsConfig;
 #[cfg(feature = "tls")]
 pub use tls::TlsConfig;
+use wait::Wait;
 
 /// What a client connects with.
 pub(crate) struct Connecting {
     pub(crate) credentials: Option<Provider>,
+    pub(crate) sentinel_credentials: Option<Provider>,
     pub(crate) response_timeout: Duration,
     pub(crate) tls: TlsConfig,
     /// How long `connect` tries again where no server is ready.
@@ -69,20 +73,26 @@ enum Route {
         settings: Arc<Settings>,
     },
     Cluster(Cluster),
-    Given(Box<dyn given::Given>),
+    Given {
+        connection: Box<dyn Given>,
+        breaker: Arc<Breaker>,
+    },
 }
 
 impl Connection {
-    pub(crate) fn given<C>(connection: C) -> Self
+    pub(crate) fn given<C>(connection: C, response_timeout: Duration) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        Self(Route::Given(Box::new(given::Shared(connection))))
+        Self::over(given::Shared(connection), response_timeout)
     }
 
-    #[cfg(test)]
-    pub(super) fn over(connection: impl Given + 'static) -> Self {
-        Self(Route::Given(Box::new(connection)))
+    pub(super) fn over(connection: impl Given + 'static, response_timeout: Duration) -> Self {
+        let server = "the application's connection".to_owned();
+        Self(Route::Given {
+            connection: Box::new(connection),
+            breaker: Breaker::new(server, response_timeout),
+        })
     }
 
     /// Connects to one server or primary, or to a cluster where several URLs are given or the one server is part of one.
@@ -98,6 +108,7 @@ impl Connection {
         let name = address.to_string();
         let settings = Arc::new(Settings {
             credentials: connecting.credentials,
+            sentinel_credentials: connecting.sentinel_credentials,
             tls: Tls::new(&address, &connecting.tls)?,
             response_timeout: connecting.response_timeout,
             server_time: Arc::clone(server_time),
@@ -178,6 +189,23 @@ impl Connection {
             .await
     }
 
+    /// The breaker in front of the server that a key is on; `None` where no server is known, or outside a runtime.
+    pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
+        match &self.0 {
+            Route::Server {
+                links,
+                resolver,
+                settings,
+            } => {
+                let link =
+                    links.current(|| Link::start(Arc::clone(resolver), Arc::clone(settings)));
+                Some(Arc::clone(link.ok()?.breaker()))
+            }
+            Route::Cluster(cluster) => cluster.breaker(key),
+            Route::Given { breaker, .. } => Some(Arc::clone(breaker)),
+        }
+    }
+
     async fn send_with(
         &self,
         command: &Cmd,
@@ -199,62 +227,10 @@ impl Connection {
                 link.send(request, limits, patience).await
             }
             Route::Cluster(cluster) => cluster.send(command, limits).await,
-            Route::Given(connection) => {
+            Route::Given { connection, .. } => {
                 Handle::try_current().map_err(|_| Failure::NoRuntime)?;
                 given::send(&**connection, command, limits).await
             }
         }
-    }
-}
-
-/// How long the first connection is waited for.
-struct Wait {
-    until: Instant,
-    response_timeout: Duration,
-    waits_for_server: bool,
-    name: String,
-    last_cause: Option<String>,
-}
-
-impl Wait {
-    fn new(wait: Duration, response_timeout: Duration, name: String) -> Self {
-        let start = Instant::now();
-        Self {
-            until: super::after(start, wait.max(response_timeout)),
-            response_timeout,
-            waits_for_server: !wait.is_zero(),
-            name,
-            last_cause: None,
-        }
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            deadline: super::after(Instant::now(), self.response_timeout).min(self.until),
-            repeat: Repeat::Safe,
-        }
-    }
-
-    /// Waits before the next attempt, or returns the error that ends the connecting.
-    async fn again(&mut self, cause: Failure) -> Result<()> {
-        let cause = match cause {
-            Failure::NoRuntime => return Err(Error::NoRuntime),
-            Failure::NotSent(cause) | Failure::NotRun(cause) | Failure::Refused(cause) => cause,
-            Failure::Lost(cause) => cause.unwrap_or_else(failure::timed_out),
-        };
-        let error = failure::of_connecting(cause);
-        let may_pass = matches!(error, Error::StoreUnavailable { .. });
-        let pause = Duration::from_millis(200);
-        if !self.waits_for_server || !may_pass || Instant::now() + pause >= self.until {
-            return Err(error);
-        }
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
-        if cause != self.last_cause {
-            let left = self.until - Instant::now();
-            tracing::info!(server = %self.name, ?left, cause, "waiting for the server");
-            self.last_cause = cause;
-        }
-        tokio::time::sleep(pause).await;
-        Ok(())
     }
 }

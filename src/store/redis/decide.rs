@@ -1,110 +1,176 @@
 //! One call of the other limiters: as keys and arguments, sent, its answer typed.
 
+use redis::Value;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::RedisStore;
 use super::retry::{Attempts, Repeat};
-use super::{RedisStore, read};
 use crate::error::{Error, Result};
-use crate::policy::call::{Answer, Answers, Call, Outcome};
+use crate::policy::algorithm::AnyModel;
+use crate::policy::call::{Answers, Call};
+use crate::policy::told::{self, Told};
 use crate::script::{self, Args, Script};
 
 impl RedisStore {
     pub(super) async fn decide_call(&self, call: &Call, deadline: Instant) -> Result<Answers> {
-        let [first, others @ ..] = &call.limiters[..] else {
+        let Some(first) = call.limiters.first() else {
             return Ok(Answers {
                 score: 0,
                 answers: Vec::new(),
             });
         };
-        let script = if others.is_empty() {
-            first.model.script()
-        } else {
-            &script::JOINT
-        };
+        let name = &first.key;
         // The state knows no single requests: one that may have been charged is not sent again.
-        let attempts = Attempts::new(deadline, Repeat::Never);
-        self.send_call(script, call, &first.key, attempts).await
-    }
-
-    async fn send_call(
-        &self,
-        script: &Script,
-        call: &Call,
-        name: &str,
-        mut attempts: Attempts,
-    ) -> Result<Answers> {
+        let mut attempts = Attempts::new(deadline, Repeat::Never);
         let keys = call.limiters.iter().flat_map(|target| target.all_keys());
         let keys: Vec<String> = keys.collect();
         loop {
             let deadline = self.server_deadline(name, &mut attempts).await?;
-            let args = args(call, self.clock.now(), Some(deadline));
+            let (script, args) = script_and_args(call, self.clock.now(), Some(deadline));
             let sending = script.run(&self.connection, &keys, &args, attempts.limits());
-            let Some(answer) = attempts.step(name, sending).await? else {
+            let Some(reply) = attempts.step(name, sending).await? else {
                 continue;
             };
-            let numbers: Vec<i64> = read(name, answer)?;
-            if let Some(&server_millis) = numbers.first() {
-                self.server_time.learn(server_millis);
-            }
-            match numbers[..] {
-                // So many grants have expired that their permits are counted in several calls.
-                [_, _] if !call.costs.is_empty() => {}
-                [_, score, ref answers @ ..] => return read_answers(name, score, answers),
+            let reply = read_reply(call, &reply).ok_or_else(|| Error::BadState {
+                name: name.to_string(),
+                source: None,
+            })?;
+            self.server_time.learn(reply.server_millis());
+            match reply {
+                Reply::Decided { answers, .. } => return Ok(answers),
+                // Its permits are counted in several calls. What was done so far is kept.
+                Reply::Unfinished { .. } => {}
                 // The server got it after its deadline. Where that is not yet so here, its clock was misjudged.
-                _ if !attempts.remaining().is_zero() => {}
-                _ => return Err(Error::Indeterminate { source: None }),
+                Reply::Late { .. } if !attempts.remaining().is_zero() => {}
+                Reply::Late { .. } => return Err(Error::Indeterminate { source: None }),
             }
         }
     }
 }
 
-pub(crate) fn args(call: &Call, now: Option<i64>, deadline: Option<i64>) -> Args {
-    let mut args = Args::new()
-        .optional(now)
-        .optional(deadline)
-        .bytes(&call.random)
-        .number(call.limiters.len() as i64);
-    for target in &call.limiters {
-        let model = &target.model;
-        let numbers = model.numbers();
-        args = args
-            .bytes(model.name().as_bytes())
-            .optional(target.minded_lock())
-            .number(model.keys(&target.key).len() as i64)
-            .number(numbers.len() as i64);
-        for number in numbers {
-            args = args.number(number);
-        }
-    }
-    for &cost in &call.costs {
-        args = args.number(cost);
-    }
-    args
+/// What a script returned, with the server's clock in ms.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Decided {
+        server_millis: i64,
+        answers: Answers,
+    },
+    /// So many grants have expired that the call has to be made again before anything is decided.
+    Unfinished { server_millis: i64 },
+    /// The call came after its deadline.
+    Late { server_millis: i64 },
 }
 
-pub(crate) fn read_answers(name: &str, score: i64, numbers: &[i64]) -> Result<Answers> {
-    let answers = numbers.chunks(6).map(|numbers| match *numbers {
-        [outcome, limit, remaining, retry_after, reset, delay] => Some(Answer {
-            outcome: match outcome {
-                1 => Outcome::Granted,
-                0 => Outcome::Denied,
-                -1 => Outcome::LockedOut,
-                -2 => Outcome::Never,
-                _ => return None,
-            },
-            limit,
-            remaining,
-            retry_after,
-            reset,
-            delay,
-        }),
-        _ => None,
-    });
-    match answers.collect() {
-        Some(answers) => Ok(Answers { score, answers }),
-        None => Err(Error::BadState {
-            name: name.to_owned(),
-            source: None,
-        }),
+impl Reply {
+    fn server_millis(&self) -> i64 {
+        match *self {
+            Self::Decided { server_millis, .. }
+            | Self::Unfinished { server_millis }
+            | Self::Late { server_millis } => server_millis,
+        }
     }
+}
+
+/// The script that decides this call, and its arguments.
+pub(crate) fn script_and_args(
+    call: &Call,
+    now: Option<i64>,
+    deadline: Option<i64>,
+) -> (&'static Script, Args) {
+    match &call.limiters[..] {
+        [target] if !target.model.is_on_the_window() => {
+            let model = &*target.model;
+            let mut runs = runs(&call.costs);
+            let (cost, count) = runs.next().unwrap_or_default();
+            let numbers = [
+                deadline,
+                now,
+                target.by_ref().minded_lock(),
+                Some(cost),
+                Some(count),
+            ];
+            let args = Args::new()
+                .bytes(&doubles(numbers))
+                .bytes(&own_numbers(model))
+                .bytes(&doubles(
+                    runs.flat_map(|(cost, count)| [Some(cost), Some(count)]),
+                ));
+            let args = match model.writes_call_id() {
+                true => args.bytes(&call.random),
+                false => args.without_empty_end(),
+            };
+            (model.script(), args)
+        }
+        _ => (&script::JOINT, joint_args(call, now, deadline)),
+    }
+}
+
+/// The arguments of the script by which several limiters decide one request, or a single one does.
+pub(crate) fn joint_args(call: &Call, now: Option<i64>, deadline: Option<i64>) -> Args {
+    let args = Args::new()
+        .bytes(&doubles([deadline, now]))
+        .bytes(&call.random);
+    let each = call.limiters.iter().zip(&call.costs);
+    each.fold(args, |args, (target, &cost)| {
+        let key_count = target.model.keys(&target.key).len() as i64;
+        let numbers = [
+            target.by_ref().minded_lock(),
+            Some(key_count),
+            Some(cost.into()),
+        ];
+        args.bytes(target.model.name().as_bytes())
+            .bytes(&doubles(numbers))
+            .bytes(&own_numbers(&*target.model))
+    })
+}
+
+/// Equal costs that follow one another: the cost, and how many.
+fn runs(costs: &[u32]) -> impl Iterator<Item = (i64, i64)> {
+    let runs = costs.chunk_by(|one, next| one == next);
+    runs.map(|run| (run[0].into(), run.len() as i64))
+}
+
+fn own_numbers(model: &dyn AnyModel) -> Doubles {
+    doubles(model.numbers().into_iter().map(Some))
+}
+
+type Doubles = SmallVec<[u8; 64]>;
+
+/// Numbers as the scripts take them, one behind the other; NaN for none.
+fn doubles(numbers: impl IntoIterator<Item = Option<i64>>) -> Doubles {
+    let numbers = numbers.into_iter();
+    // All are exact as doubles: what is larger is refused before.
+    let doubles = numbers.map(|number| number.map_or(f64::NAN, |number| number as f64));
+    doubles.flat_map(f64::to_le_bytes).collect()
+}
+
+/// Reads what the script of a call returned; `None` where that is no answer to it.
+pub(crate) fn read_reply(call: &Call, reply: &Value) -> Option<Reply> {
+    let told = match reply {
+        Value::Array(each) => each.iter().map(numbers).collect::<Option<Vec<_>>>()?,
+        one => vec![numbers(one)?],
+    };
+    let server_millis = *told.first()?.first()?;
+    Some(match &told[..] {
+        [only] if only.len() == 1 => Reply::Late { server_millis },
+        [only] if only.len() == 2 => Reply::Unfinished { server_millis },
+        each => {
+            let told: Option<Vec<_>> = each.iter().map(|numbers| Told::new(numbers)).collect();
+            Reply::Decided {
+                server_millis,
+                answers: told::answers(call, &told?)?,
+            }
+        }
+    })
+}
+
+/// Little-endian doubles, all of them whole numbers.
+fn numbers(value: &Value) -> Option<SmallVec<[i64; 9]>> {
+    let Value::BulkString(bytes) = value else {
+        return None;
+    };
+    let doubles = bytes.chunks(8);
+    let number = |bytes: &[u8]| Some(f64::from_le_bytes(bytes.try_into().ok()?) as i64);
+    doubles.map(number).collect()
 }

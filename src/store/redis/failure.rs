@@ -53,6 +53,9 @@ pub(super) fn extract_error(answer: Value) -> RedisResult<Value> {
 /// Errors that redis-rs does not name, of a command that did not run.
 const PASSING: [&str; 4] = ["BUSY", "NOREPLICAS", "READONLY", "UNBLOCKED"];
 
+/// What Valkey and Redis 7, and Redis 6, say where the ACL refuses a command of a script, with a code that says nothing.
+const DENIED_IN_SCRIPT: [&str; 2] = ["ACL failure in script", "can't run this command"];
+
 /// Whether the server that answers with this error cannot serve this client any more, while another connection can.
 pub(super) fn wants_another_connection(error: &RedisError) -> bool {
     let codes = ["READONLY", "MASTERDOWN", "UNBLOCKED", "NOAUTH"];
@@ -103,7 +106,7 @@ pub(super) fn of_answer(name: &str, error: RedisError) -> Error {
         Error::AuthenticationFailed {
             source: Arc::new(error),
         }
-    } else if says("NOPERM") || text.contains("can't run this command") {
+    } else if says("NOPERM") || DENIED_IN_SCRIPT.iter().any(|denied| text.contains(denied)) {
         Error::PermissionDenied {
             source: Arc::new(error),
         }
@@ -144,6 +147,18 @@ mod tests {
         }
         let error = of_code("ERR", "unknown command");
         assert!(matches!(Failure::from(error), Failure::Refused(_)));
+    }
+
+    #[test]
+    fn a_command_that_the_acl_refuses_a_script_is_denied_whatever_the_server() {
+        let texts = [
+            "ACL failure in script: User app has no permissions to run the 'zadd' command script: 1f, on @user_script:1.",
+            "The user executing the script can't run this command or subcommand script: 1f, on @user_script:1.",
+        ];
+        for text in texts {
+            let error = of_answer("limiter", of_code("ERR", text));
+            assert!(matches!(error, Error::PermissionDenied { .. }), "{error:?}");
+        }
     }
 
     #[test]

@@ -91,12 +91,17 @@ impl RedisLimiter {
         deadline: Instant,
     ) -> Result<Value> {
         let mut attempts = Attempts::new(deadline, repeat);
-        loop {
-            let sending = script.run(&self.store.connection, keys, args, attempts.limits());
-            if let Some(answer) = attempts.step(&self.keys.name, sending).await? {
-                return Ok(answer);
+        let name = &self.keys.name;
+        let call = async {
+            loop {
+                let limits = attempts.limits();
+                let sending = script.run(&self.store.connection, keys, args, limits);
+                if let Some(answer) = attempts.step(name, sending).await? {
+                    return Ok(answer);
+                }
             }
-        }
+        };
+        self.store.guarded(name, deadline, call).await
     }
 
     /// `audited_rate` is the rate at which the grants were audited lately; without one they are summed now where they are few.
@@ -137,12 +142,16 @@ impl RedisLimiter {
 
     async fn send(&self, command: &Cmd, repeat: Repeat) -> Result<Value> {
         let mut attempts = Attempts::new(self.store.deadline(), repeat);
-        loop {
-            let sending = self.store.connection.send(command, attempts.limits());
-            if let Some(answer) = attempts.step(&self.keys.name, sending).await? {
-                return Ok(answer);
+        let (name, deadline) = (&self.keys.name, attempts.deadline);
+        let call = async {
+            loop {
+                let sending = self.store.connection.send(command, attempts.limits());
+                if let Some(answer) = attempts.step(name, sending).await? {
+                    return Ok(answer);
+                }
             }
-        }
+        };
+        self.store.guarded(name, deadline, call).await
     }
 }
 
@@ -188,7 +197,11 @@ impl LimiterStore for RedisLimiter {
     }
 
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
-        self.acquire_call(call, deadline).await
+        let result = self.acquire_call(call, deadline).await;
+        if let Some(breaker) = self.store.connection.breaker(&self.keys.name) {
+            breaker.note(&result, deadline);
+        }
+        result
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
@@ -293,34 +306,11 @@ impl LimiterStore for RedisLimiter {
         command
             .arg(&self.keys.name)
             .arg(&["rate", "interval", "type", "keepAliveTime"]);
-        let fields: [Option<String>; 4] =
-            read(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
-        let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
-            return Ok(None);
-        };
-        let bad_state = || Error::BadState {
-            name: self.keys.name.clone(),
-            source: None,
-        };
-        let number = |text: &str| {
-            let number: Option<u64> = text.parse().ok();
-            let number = number.filter(|number| *number <= LARGEST_RATE);
-            // As Redis writes it: `parse` alone reads `+5` and `05`.
-            let number = number.filter(|number| number.to_string() == text);
-            number.ok_or_else(bad_state)
-        };
-        let rate_type = match rate_type.as_str() {
-            "0" => RateType::Overall,
-            "1" => RateType::PerClient,
-            _ => return Err(bad_state()),
-        };
-        self.learn_type(rate_type);
-        Ok(Some(Rate::from_stored(
-            rate_type,
-            number(&rate)?,
-            number(&interval)?,
-            number(keep_alive.as_deref().unwrap_or("0"))?,
-        )))
+        let rate = read_config(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
+        if let Some(rate) = rate {
+            self.learn_type(rate.rate_type());
+        }
+        Ok(rate)
     }
 
     async fn exists(&self) -> Result<bool> {
@@ -374,4 +364,34 @@ impl LimiterStore for RedisLimiter {
             millis => TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64)),
         })
     }
+}
+
+/// The rate that the hash of a limiter holds, as the answer to HMGET of its four fields.
+pub(super) fn read_config(name: &str, answer: Value) -> Result<Option<Rate>> {
+    let fields: [Option<String>; 4] = read(name, answer)?;
+    let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
+        return Ok(None);
+    };
+    let bad_state = || Error::BadState {
+        name: name.to_owned(),
+        source: None,
+    };
+    let number = |text: &str| {
+        let number: Option<u64> = text.parse().ok();
+        let number = number.filter(|number| *number <= LARGEST_RATE);
+        // As Redis writes it: `parse` alone reads `+5` and `05`.
+        let number = number.filter(|number| number.to_string() == text);
+        number.ok_or_else(bad_state)
+    };
+    let rate_type = match rate_type.as_str() {
+        "0" => RateType::Overall,
+        "1" => RateType::PerClient,
+        _ => return Err(bad_state()),
+    };
+    Ok(Some(Rate::from_stored(
+        rate_type,
+        number(&rate)?,
+        number(&interval)?,
+        number(keep_alive.as_deref().unwrap_or("0"))?,
+    )))
 }

@@ -347,7 +347,7 @@ mod tests {
     }
 
     fn multi_acquires() -> Arc<MultiAcquires> {
-        let connection = Arc::new(Connection::over(Silent));
+        let connection = Arc::new(Connection::over(Silent, Duration::from_secs(60)));
         let server_time = Arc::new(ServerTime::unknown());
         server_time.learn(0);
         Arc::new(MultiAcquires::new(

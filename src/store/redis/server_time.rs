@@ -10,6 +10,15 @@ use std::time::{Duration, Instant};
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
+/// The latest time that an answer is taken to mean: the arithmetic of deadlines goes on from here without overflow.
+const LATEST: i64 = 1 << 54;
+
+/// The answer to TIME in ms.
+pub(super) fn millis((seconds, micros): (i64, i64)) -> i64 {
+    let millis = seconds.saturating_mul(1000).saturating_add(micros / 1000);
+    millis.clamp(0, LATEST)
+}
+
 fn local_millis() -> i64 {
     START.elapsed().as_millis() as i64
 }
@@ -38,7 +47,7 @@ impl ServerTime {
     /// earlier one by an eighth: a busy machine that reads one answer late does not set its next calls a deadline too
     /// early, and a server's clock that was set back is soon known.
     pub(super) fn learn(&self, server_millis: i64) {
-        let told = server_millis - local_millis();
+        let told = server_millis.clamp(0, LATEST) - local_millis();
         let known = self.offset.load(Ordering::Relaxed);
         let estimate = estimate(known, told);
         self.offset.store(estimate, Ordering::Relaxed);
@@ -67,6 +76,18 @@ mod tests {
         assert_eq!(estimate(UNKNOWN, -5_000), -5_000);
         assert_eq!(estimate(1_000, 1_001), 1_001);
         assert_eq!(ServerTime::unknown().after(Duration::ZERO), None);
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_is_taken_for_the_latest() {
+        assert_eq!(millis((1_700_000_000, 123_456)), 1_700_000_000_123);
+        assert_eq!(millis((i64::MAX, i64::MAX)), LATEST);
+        assert_eq!(millis((i64::MIN, 0)), 0);
+        let time = ServerTime::unknown();
+        for told in [i64::MAX, i64::MIN, i64::MAX] {
+            time.learn(told);
+            assert!(time.after(Duration::from_secs(1)).is_some());
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::super::ReadSetUp;
 use super::outbox::Outbox;
-use crate::decision::Grant;
+use crate::decision::{Grant, Origin};
 use crate::error::Result;
 use crate::model::Answer;
 use crate::store::AcquireCall;
@@ -78,6 +78,7 @@ impl Waiter {
             score: answer.score,
             random: call.id,
             permits,
+            origin: Origin::Store,
         };
         outbox.answer(self, Ok(grant));
         0

@@ -17,6 +17,7 @@ use super::per_runtime::PerRuntime;
 use super::resolver::Resolver;
 use super::settings::Settings;
 use super::slots::{self, SlotMap};
+use crate::store::breaker::Breaker;
 use crate::store::redis::failure::{Failure, timed_out};
 use crate::store::redis::retry::{Limits, Repeat};
 
@@ -89,6 +90,18 @@ impl Cluster {
         }
         let error = ServerErrorKind::TryAgain.into();
         Err(Failure::NotRun((error, "the slot is moving").into()))
+    }
+
+    /// The breaker in front of the node that a key is on, as far as is known.
+    pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
+        let nodes = self.0.nodes.current(Nodes::default).ok()?;
+        let node = self.0.node_for(Some(slots::slot_of_key(key.as_bytes())))?;
+        let breaker = Arc::clone(self.0.link(&nodes, &node).breaker());
+        if !breaker.is_calm() {
+            // The calls that it refuses do not notice that another node has the slot.
+            self.refresh_soon(&nodes);
+        }
+        Some(breaker)
     }
 
     /// Reads the slot map in the background, unless this runtime is about to.
@@ -227,8 +240,8 @@ impl Nodes {
 }
 
 /// The node that a redirection names.
-fn redirection(error: &RedisError, from: &Endpoint) -> Option<Endpoint> {
+pub(super) fn redirection(error: &RedisError, from: &Endpoint) -> Option<Endpoint> {
     let (address, _slot) = error.redirect_node()?;
     let (host, port) = address.rsplit_once(':')?;
-    Some(slots::beside(from, Some(host), port.parse().ok()?))
+    Some(slots::named_by(from, Some(host), port.parse().ok()?))
 }

@@ -17,7 +17,8 @@ use super::open::{Open, Retired};
 use super::resolver::Resolver;
 use super::round_trip::RoundTrip;
 use super::settings::Settings;
-use crate::store::redis::failure::{Failure, closed, timed_out};
+use crate::store::breaker::Breaker;
+use crate::store::redis::failure::{Failure, closed, of_connecting, timed_out};
 use crate::store::redis::retry::Limits;
 
 /// How long a step of the first attempt to connect may be silent. It doubles after each attempt that was.
@@ -29,6 +30,7 @@ const STABLE: Duration = Duration::from_secs(1);
 pub(super) struct Link {
     state: watch::Receiver<State>,
     round_trip: Arc<RoundTrip>,
+    breaker: Arc<Breaker>,
     task: AbortHandle,
 }
 
@@ -59,17 +61,24 @@ impl Link {
     pub(super) fn start(resolver: Arc<Resolver>, settings: Arc<Settings>) -> Self {
         let (sender, state) = watch::channel(State::Connecting(None));
         let round_trip = Arc::<RoundTrip>::default();
+        let breaker = Breaker::new(resolver.to_string(), settings.response_timeout);
         let keeper = Keeper {
             resolver,
             settings,
             round_trip: Arc::clone(&round_trip),
+            breaker: Arc::clone(&breaker),
             state: sender,
         };
         Self {
             state,
             round_trip,
+            breaker,
             task: tokio::spawn(keeper.run()).abort_handle(),
         }
+    }
+
+    pub(super) fn breaker(&self) -> &Arc<Breaker> {
+        &self.breaker
     }
 
     /// Sends a command once there is a connection, and waits for its answer, until the deadline at most.
@@ -140,9 +149,9 @@ fn is_silence(cause: &RedisError) -> bool {
     cause.is_timeout()
 }
 
-/// Whether a failure is one that the server gave its cause for before. A server that closes a connection as soon as it has
+/// Whether a failure only follows from the last one, for which the server gave its cause. A server that closes a connection as soon as it has
 /// refused it may be heard or not.
-fn hides(failure: &RedisError, last: &RedisError) -> bool {
+fn follows(failure: &RedisError, last: &RedisError) -> bool {
     failure.is_connection_dropped() && !failure.is_connection_refusal() && !last.is_io_error()
 }
 
@@ -151,6 +160,7 @@ struct Keeper {
     resolver: Arc<Resolver>,
     settings: Arc<Settings>,
     round_trip: Arc<RoundTrip>,
+    breaker: Arc<Breaker>,
     state: watch::Sender<State>,
 }
 
@@ -168,6 +178,7 @@ impl Keeper {
             match opened {
                 Ok((open, endpoint)) => {
                     tracing::info!(server = %endpoint, "connected");
+                    self.breaker.connected();
                     last_failure = None;
                     step = FIRST_STEP;
                     let since = Instant::now();
@@ -185,7 +196,7 @@ impl Keeper {
                 }
                 Err(error) => {
                     let error = match &last_failure {
-                        Some(last) if hides(&error, last) => last.clone(),
+                        Some(last) if follows(&error, last) => last.clone(),
                         _ => error,
                     };
                     let cause = error.to_string();
@@ -193,6 +204,7 @@ impl Keeper {
                         tracing::warn!(server = %self.resolver, %cause, "cannot connect, trying again");
                     }
                     last_failure = Some(error.clone());
+                    self.breaker.disconnected(&of_connecting(error.clone()));
                     if is_silence(&error) {
                         step = (step * 2).min(self.longest_step());
                     }

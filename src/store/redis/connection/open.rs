@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::round_trip::RoundTrip;
-use super::stream::Way;
+use super::stream::Transport;
 use super::traffic::Traffic;
 use crate::store::redis::failure::{self, Failure, closed, timed_out};
 use crate::store::redis::retry::{Limits, Repeat};
@@ -80,7 +80,12 @@ impl Request<'_> {
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(self.command.clone());
         let mut answers = connection.send_packed_commands(&both, 0, 2).await?;
-        Ok(answers.pop().unwrap_or_default())
+        let answer = answers.pop().unwrap_or_default();
+        match answers.pop() {
+            // Without it the node only redirects the command.
+            Some(Value::ServerError(refused)) => Err(refused.into()),
+            _ => Ok(answer),
+        }
     }
 }
 
@@ -111,13 +116,16 @@ impl Drop for DriverGuard {
 
 impl Open {
     /// Starts to read and write. Nothing is sent yet.
-    pub(super) async fn start(way: Way, traffic: Arc<Traffic>) -> Result<Self, RedisError> {
+    pub(super) async fn start(
+        transport: Transport,
+        traffic: Arc<Traffic>,
+    ) -> Result<Self, RedisError> {
         // Without a login, a database or a library name, redis-rs sends nothing by itself.
         let nothing = RedisConnectionInfo::default().set_skip_set_lib_name();
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None);
-        let opened = MultiplexedConnection::new_with_config(&nothing, way.stream, config);
+        let opened = MultiplexedConnection::new_with_config(&nothing, transport.stream, config);
         let (connection, driver) = opened.await?;
         let state = Arc::<State>::default();
         let guard = DriverGuard(Arc::clone(&state));
@@ -127,8 +135,8 @@ impl Open {
         });
         Ok(Self {
             connection,
-            socket: way.socket,
-            is_tls: way.is_tls,
+            socket: transport.socket,
+            is_tls: transport.is_tls,
             traffic,
             state,
             driver: driver.abort_handle(),
@@ -175,7 +183,7 @@ impl Open {
         !self.is_retired()
     }
 
-    /// Whether there is something that only TLS can read, such as a farewell, on a runtime that has not looked for a while.
+    /// Whether there is something that only TLS can read, such as the end of the session, on a runtime that has not looked for a while.
     pub(super) fn has_unread(&self) -> bool {
         self.is_tls && self.traffic.idle() >= FRESH && matches!(self.peek(), Peek::Data)
     }
@@ -268,4 +276,89 @@ enum Peek {
     Closed,
     Silent,
     Data,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use redis::cmd;
+    use redis::io::tcp::socket2::{Domain, Type};
+    use tokio::io::{AsyncWrite, duplex, join, sink};
+    use tokio::task::yield_now;
+
+    use super::super::traffic::Counted;
+    use super::*;
+
+    /// Takes nothing, as a socket whose send buffer is full, and says so.
+    struct Full(Arc<Notify>);
+
+    impl AsyncWrite for Full {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.0.notify_one();
+            Poll::Pending
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Why a call fails whose connection ends once `is_under_way` for it.
+    async fn failure_of_a_call(
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        is_under_way: impl AsyncFn(&Traffic),
+    ) -> Failure {
+        let (reader, server) = duplex(1);
+        let traffic = Arc::new(Traffic::new());
+        let transport = Transport {
+            stream: Box::new(Counted {
+                stream: join(reader, writer),
+                traffic: Arc::clone(&traffic),
+            }),
+            socket: Socket::new(Domain::IPV4, Type::STREAM, None).unwrap(),
+            is_tls: false,
+        };
+        let open = Open::start(transport, Arc::clone(&traffic)).await.unwrap();
+        let command = cmd("INCR").arg("key").take();
+        let request = Request {
+            command: &command,
+            asking: false,
+        };
+        let round_trip = RoundTrip::default();
+        let call = open.call(request, Limits::for_test(), &round_trip);
+        let (result, ()) = tokio::join!(call, async {
+            is_under_way(&traffic).await;
+            drop(server);
+        });
+        result.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_command_of_which_nothing_was_written_was_not_sent() {
+        let tried = Arc::<Notify>::default();
+        let writer = Full(Arc::clone(&tried));
+        let failure = failure_of_a_call(writer, async |_| tried.notified().await).await;
+        assert!(matches!(failure, Failure::NotSent(_)), "{failure:?}");
+    }
+
+    #[tokio::test]
+    async fn a_command_that_was_written_may_have_run() {
+        let written = async |traffic: &Traffic| {
+            while traffic.writes() == 0 {
+                yield_now().await;
+            }
+        };
+        let failure = failure_of_a_call(sink(), written).await;
+        assert!(matches!(failure, Failure::Lost(Some(_))), "{failure:?}");
+    }
 }

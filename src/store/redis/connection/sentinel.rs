@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redis::{ErrorKind, RedisError, cmd, from_redis_value};
-use tokio::time::timeout;
+use redis::{ErrorKind, RedisError, Value, cmd, from_redis_value};
+use tokio::time::{sleep, timeout};
 
 use super::address::{Endpoint, Options, SentinelSet, Server};
 use super::open::Open;
@@ -16,6 +16,9 @@ use super::round_trip::RoundTrip;
 use super::settings::Settings;
 use super::setup;
 use crate::store::redis::failure::timed_out;
+
+/// A Sentinel is asked again after this long where connecting to the primary takes longer.
+const WATCH: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) struct Sentinels {
@@ -75,30 +78,55 @@ impl Sentinels {
             endpoint,
             options: self.set.options.clone(),
         };
-        let open = setup::open(&server, settings, round_trip, step).await?;
-        setup::expect_primary(&open, step).await?;
-        Ok((open, server.endpoint))
+        let connecting = async {
+            let open = setup::open(&server, settings, round_trip, step).await?;
+            setup::expect_primary(&open, step).await?;
+            Ok::<Open, RedisError>(open)
+        };
+        tokio::select! {
+            opened = connecting => Ok((opened?, server.endpoint.clone())),
+            () = self.names_another(sentinel, &server.endpoint, settings, step) => {
+                Err((ErrorKind::Io, "another server has become the primary").into())
+            }
+        }
     }
 
-    /// Where the primary is by the word of one Sentinel. The login of the servers is sent to it only where it asks for one.
+    /// Waits until the Sentinel names another primary: one that is silent may take long to connect to, and a failover ends
+    /// meanwhile.
+    async fn names_another(
+        &self,
+        sentinel: &Endpoint,
+        named: &Endpoint,
+        settings: &Settings,
+        step: Duration,
+    ) {
+        loop {
+            sleep(WATCH).await;
+            if let Ok(primary) = self.primary(sentinel, settings, step).await
+                && primary != *named
+            {
+                return;
+            }
+        }
+    }
+
+    /// Where the primary is by the word of one Sentinel. Where the Sentinels have no login of their own, that of the servers
+    /// is sent to one that asks for a login.
     async fn primary(
         &self,
         sentinel: &Endpoint,
         settings: &Settings,
         step: Duration,
     ) -> Result<Endpoint, RedisError> {
-        let anonymous = settings.without_login();
-        match self
-            .ask(sentinel, &anonymous, Options::default(), step)
-            .await
-        {
-            Err(error) if error.code() == Some("NOAUTH") => {
+        let own = settings.of_sentinel(settings.sentinel_credentials.clone());
+        match self.ask(sentinel, &own, Options::default(), step).await {
+            Err(error) if own.credentials.is_none() && error.code() == Some("NOAUTH") => {
                 let options = Options {
                     credentials: self.set.options.credentials.clone(),
                     ..Options::default()
                 };
-                let settings = settings.apart();
-                self.ask(sentinel, &settings, options, step).await
+                let as_servers = settings.of_sentinel(settings.credentials.clone());
+                self.ask(sentinel, &as_servers, options, step).await
             }
             result => result,
         }
@@ -122,8 +150,7 @@ impl Sentinels {
             .arg(&self.set.primary_name);
         let answer = timeout(step, open.ask(&command));
         let answer = answer.await.map_err(|_| timed_out())??;
-        let address: Option<(String, u16)> = from_redis_value(answer)?;
-        let Some((host, port)) = address else {
+        let Some((host, port)) = read_address(answer)? else {
             return Err((
                 ErrorKind::MasterNameNotFoundBySentinel,
                 "the Sentinel knows no primary of this name",
@@ -134,4 +161,9 @@ impl Sentinels {
         let is_tls = matches!(sentinel, Endpoint::Tcp { is_tls: true, .. });
         Ok(Endpoint::Tcp { host, port, is_tls })
     }
+}
+
+/// Host and port, as a Sentinel tells them; `None` where it knows none.
+pub(super) fn read_address(answer: Value) -> Result<Option<(String, u16)>, RedisError> {
+    from_redis_value(answer).map_err(RedisError::from)
 }

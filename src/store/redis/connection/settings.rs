@@ -10,26 +10,21 @@ use crate::store::redis::server_time::ServerTime;
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) credentials: Option<Provider>,
+    pub(super) sentinel_credentials: Option<Provider>,
     pub(super) tls: Tls,
     pub(super) response_timeout: Duration,
     pub(super) server_time: Arc<ServerTime>,
 }
 
 impl Settings {
-    /// For a server whose clock is not that of the limiters.
-    pub(super) fn apart(&self) -> Self {
+    /// For a Sentinel, which is asked to log in with these credentials. Its clock is not that of the limiters.
+    pub(super) fn of_sentinel(&self, credentials: Option<Provider>) -> Self {
         Self {
-            credentials: self.credentials.clone(),
+            credentials,
+            sentinel_credentials: None,
             tls: self.tls.clone(),
             response_timeout: self.response_timeout,
             server_time: Arc::new(ServerTime::unknown()),
-        }
-    }
-
-    pub(super) fn without_login(&self) -> Self {
-        Self {
-            credentials: None,
-            ..self.apart()
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Setting up a connection: the way to the server, the login, and what a call must know of it.
+//! Setting up a connection: the transport, the login, and what a call must know of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use super::settings::Settings;
 use super::stream;
 use super::traffic::Traffic;
 use crate::store::redis::failure::timed_out;
+use crate::store::redis::server_time;
 
 /// Opens a connection and logs in. Each of its steps may be silent for `step`.
 pub(super) async fn open(
@@ -30,12 +31,12 @@ pub(super) async fn open(
     };
     let traffic = Arc::new(Traffic::new());
     let connecting = stream::connect(&server.endpoint, &settings.tls, &traffic);
-    let way = unless_silent(&traffic, step, async { Ok(connecting.await?) }).await?;
-    let open = Open::start(way, Arc::clone(&traffic)).await?;
-    let greeting = greet(&open, &server.options, credentials.as_ref());
-    let greeted = unless_silent(&traffic, step, greeting).await?;
-    round_trip.learn(greeted.took);
-    if let Some(server_millis) = greeted.server_millis {
+    let transport = unless_silent(&traffic, step, async { Ok(connecting.await?) }).await?;
+    let open = Open::start(transport, Arc::clone(&traffic)).await?;
+    let handshake = shake_hands(&open, &server.options, credentials.as_ref());
+    let done = unless_silent(&traffic, step, handshake).await?;
+    round_trip.learn(done.took);
+    if let Some(server_millis) = done.server_millis {
         settings.server_time.learn(server_millis);
     }
     Ok(open)
@@ -62,17 +63,17 @@ async fn unless_silent<T>(
     }
 }
 
-struct Greeted {
+struct Handshake {
     took: Duration,
     server_millis: Option<i64>,
 }
 
 /// Logs in, selects the database and asks for the time, all in one round trip.
-async fn greet(
+async fn shake_hands(
     open: &Open,
     options: &Options,
     credentials: Option<&Credentials>,
-) -> Result<Greeted, RedisError> {
+) -> Result<Handshake, RedisError> {
     let select = (options.db != 0).then(|| cmd("SELECT").arg(options.db).take());
     let name = cmd("CLIENT")
         .arg("SETINFO")
@@ -102,13 +103,13 @@ async fn greet(
         return Err(refusal.clone());
     }
     let server_millis = match time {
-        Ok(time) => Some(millis(time)?),
+        Ok(time) => Some(server_time::millis(from_redis_value(time)?)),
         Err(error) if error.is_io_error() || error.code() == Some("NOAUTH") => return Err(error),
         // Without the time a connection works too: a call that needs it asks again.
         Err(_) => None,
     };
     selected?;
-    Ok(Greeted {
+    Ok(Handshake {
         took,
         server_millis,
     })
@@ -180,15 +181,10 @@ pub(super) async fn expect_primary(open: &Open, step: Duration) -> Result<(), Re
     }
 }
 
-fn is_primary(role: &Value) -> bool {
+pub(super) fn is_primary(role: &Value) -> bool {
     let Value::Array(parts) = role else {
         return false;
     };
     let name = parts.first().cloned().unwrap_or_default();
     from_redis_value::<String>(name).is_ok_and(|name| name == "master")
-}
-
-pub(super) fn millis(time: Value) -> Result<i64, RedisError> {
-    let (seconds, micros): (i64, i64) = from_redis_value(time)?;
-    Ok(seconds * 1000 + micros / 1000)
 }

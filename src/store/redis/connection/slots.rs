@@ -36,7 +36,7 @@ fn crc16(bytes: &[u8]) -> u16 {
 }
 
 /// The slot of a key: of the part in its first braces, where there is one.
-fn slot_of_key(key: &[u8]) -> u16 {
+pub(super) fn slot_of_key(key: &[u8]) -> u16 {
     let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
         let close = rest.iter().position(|&byte| byte == b'}')?;
@@ -87,7 +87,7 @@ impl SlotMap {
                 from_redis_value(first.clone())?,
                 from_redis_value(last.clone())?,
             );
-            ranges.push((first, last, beside(asked, host.as_deref(), port)));
+            ranges.push((first, last, named_by(asked, host.as_deref(), port)));
         }
         ranges.sort_unstable_by_key(|&(first, _, _)| first);
         Ok(Self { ranges })
@@ -109,7 +109,7 @@ impl SlotMap {
 }
 
 /// A node that the node at `asked` names. It leaves its own host out where it does not know it.
-pub(super) fn beside(asked: &Endpoint, host: Option<&str>, port: u16) -> Endpoint {
+pub(super) fn named_by(asked: &Endpoint, host: Option<&str>, port: u16) -> Endpoint {
     match asked {
         Endpoint::Tcp {
             host: own, is_tls, ..
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
-        assert_eq!(beside(&node(1), None, 7), node(7));
-        assert_eq!(beside(&node(1), Some(""), 7), node(7));
+        assert_eq!(named_by(&node(1), None, 7), node(7));
+        assert_eq!(named_by(&node(1), Some(""), 7), node(7));
     }
 }

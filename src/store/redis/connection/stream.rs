@@ -1,4 +1,4 @@
-//! The way to a server: TCP, TLS over it, or a Unix socket.
+//! The transport to a server: TCP, TLS over it, or a Unix socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,8 +25,8 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// An open way, and the socket below it.
-pub(super) struct Way {
+/// An open stream, and the socket below it.
+pub(super) struct Transport {
     pub(super) stream: Box<dyn Stream>,
     pub(super) socket: Socket,
     pub(super) is_tls: bool,
@@ -36,7 +36,7 @@ pub(super) async fn connect(
     endpoint: &Endpoint,
     tls: &Tls,
     traffic: &Arc<Traffic>,
-) -> io::Result<Way> {
+) -> io::Result<Transport> {
     match endpoint {
         Endpoint::Tcp { host, port, is_tls } => {
             let stream = connect_tcp(host, *port).await?;
@@ -50,7 +50,7 @@ pub(super) async fn connect(
             } else {
                 Box::new(stream)
             };
-            Ok(Way {
+            Ok(Transport {
                 stream,
                 socket,
                 is_tls: *is_tls,
@@ -64,7 +64,7 @@ pub(super) async fn connect(
                 stream,
                 traffic: Arc::clone(traffic),
             });
-            Ok(Way {
+            Ok(Transport {
                 stream,
                 socket,
                 is_tls: false,

@@ -1,6 +1,7 @@
 //! What drivers do, and what the store makes of their calls.
 
 use super::*;
+use crate::decision::Origin;
 
 impl World {
     pub(super) fn run_driver(&mut self, choice: u16) {
@@ -76,6 +77,7 @@ impl World {
                         score: answer.score,
                         random: call.id,
                         permits,
+                        origin: Origin::Store,
                     });
                 }
                 if is_reclaimed {

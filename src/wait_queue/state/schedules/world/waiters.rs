@@ -1,6 +1,7 @@
 //! Waiters: they arrive, try, join, are polled, move to another runtime and leave.
 
 use super::*;
+use crate::decision::Origin;
 
 impl World {
     pub(super) fn arrive(&mut self, choice: u16) {
@@ -83,6 +84,7 @@ impl World {
                 score: answer.score,
                 random: call.id,
                 permits,
+                origin: Origin::Store,
             });
         } else {
             let left = answer.balance.unsigned_abs();
@@ -179,6 +181,7 @@ impl World {
                 score: answer.score,
                 random: call.id,
                 permits,
+                origin: Origin::Store,
             });
         }
     }

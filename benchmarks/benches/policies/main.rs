@@ -1,0 +1,82 @@
+//! What each policy costs beside the least that keeps the same promise: a minimal script by hand on the same state, bare
+//! calls of it, and in memory governor's keyed limiter. Prints a table.
+//!
+//! `cargo bench -p benchmarks --bench policies`. It starts a `redis-server` of its own.
+
+mod callers;
+mod in_memory;
+mod scripts;
+mod subject;
+
+use std::time::Duration;
+
+use compat_tests::Server;
+use redisson_rate_limiter::RedissonClient;
+
+/// A busy machine may keep the server waiting.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::main]
+async fn main() {
+    let only = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with('-'));
+    let server = Server::start();
+    let mut redis = server.connection().await;
+    let client = RedissonClient::builder()
+        .response_timeout(PATIENCE)
+        .connect(&server.url())
+        .await
+        .expect("a client");
+    println!(
+        "| limiter | server, granted | by hand | times | server, denied | by hand | times | {} callers | bare calls | times | \
+         in memory, one key | times governor | one of {} keys | times governor |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        callers::CALLERS,
+        in_memory::MANY,
+    );
+    let governor = in_memory::governors();
+    for subject in subject::all() {
+        if only
+            .as_ref()
+            .is_some_and(|only| !subject.name.contains(only.as_str()))
+        {
+            continue;
+        }
+        let script = subject.script();
+        let loaded = script.prepare_invoke().load_async(&mut redis).await;
+        loaded.expect("the script by hand on the server");
+        let scripts::Scripts { granted, denied } =
+            scripts::measure(&mut redis, &client, &subject).await;
+        let callers = callers::measure(&redis, &client, &subject).await;
+        let ours = in_memory::ours(&subject).await;
+        println!(
+            "| {} | {:.1} µs | {:.1} µs | {:.2} | {:.1} µs | {:.1} µs | {:.2} | {:.0}/s | {:.0}/s | {:.1} | {:.0} ns | {:.1} | {:.0} ns | {:.1} |",
+            subject.name,
+            granted.ours,
+            granted.by_hand,
+            granted.ours / granted.by_hand,
+            denied.ours,
+            denied.by_hand,
+            denied.ours / denied.by_hand,
+            callers.ours,
+            callers.bare,
+            callers.ours / callers.bare,
+            ours.one,
+            ours.one / governor.one,
+            ours.many,
+            ours.many / governor.many,
+        );
+    }
+    println!(
+        "\ngovernor, keyed: {:.0} ns on one key, {:.0} ns on one of {}",
+        governor.one,
+        governor.many,
+        in_memory::MANY
+    );
+}
+
+fn median(numbers: &mut [f64]) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}

@@ -1,0 +1,96 @@
+//! The server's time for a script of ours and for the one by hand, in rounds that take turns.
+
+use redis::aio::MultiplexedConnection;
+use redisson_rate_limiter::{Limiter, RedissonClient};
+
+use crate::{median, subject::Subject};
+
+/// Microseconds a call.
+#[derive(Default)]
+pub struct Micros {
+    pub ours: f64,
+    pub by_hand: f64,
+}
+
+pub struct Scripts {
+    pub granted: Micros,
+    pub denied: Micros,
+}
+
+const ROUNDS: usize = 15;
+const TARGETS: u64 = 5;
+/// Requests that fill a target, and as many that are denied.
+const LIMIT: u32 = 100;
+
+pub async fn measure(
+    redis: &mut MultiplexedConnection,
+    client: &RedissonClient,
+    subject: &Subject,
+) -> Scripts {
+    let limiter = subject.limiter(client, LIMIT);
+    let (mut ours, mut by_hand) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    for _ in 0..ROUNDS {
+        forget_all(redis).await;
+        // The first one loads the script.
+        limiter.decide("first", 1).await.expect("a decision");
+        for of in [0, 1] {
+            reset(redis).await;
+            for target in 0..TARGETS {
+                fill(&*limiter, &format!("user:{target}"), of == 0).await;
+            }
+            ours[of].push(micros_a_call(redis).await);
+        }
+        forget_all(redis).await;
+        for of in [0, 1] {
+            reset(redis).await;
+            for target in 0..TARGETS {
+                let script = subject.by_hand(&format!("user:{target}"), LIMIT);
+                for place in 0..LIMIT {
+                    let request = script.request(u64::from(place));
+                    let answer: Vec<i64> = request.query_async(redis).await.expect("an answer");
+                    assert!(answer[0] == 1 || of == 1, "{}", subject.name);
+                }
+            }
+            by_hand[of].push(micros_a_call(redis).await);
+        }
+    }
+    let [granted, denied] = [0, 1].map(|of| Micros {
+        ours: median(&mut ours[of]),
+        by_hand: median(&mut by_hand[of]),
+    });
+    Scripts { granted, denied }
+}
+
+async fn fill(limiter: &dyn Limiter, key: &str, is_granted: bool) {
+    for _ in 0..LIMIT {
+        let decision = limiter.decide(key, 1).await.expect("a decision");
+        // A token may have come in since.
+        assert!(decision.is_granted() || !is_granted, "{limiter:?}");
+    }
+}
+
+pub async fn forget_all(redis: &mut MultiplexedConnection) {
+    let forgotten: redis::RedisResult<()> = redis::cmd("FLUSHALL").query_async(redis).await;
+    forgotten.expect("an empty server");
+}
+
+async fn reset(redis: &mut MultiplexedConnection) {
+    let mut command = redis::cmd("CONFIG");
+    let reset: redis::RedisResult<()> = command.arg("RESETSTAT").query_async(redis).await;
+    reset.expect("the server's statistics at zero");
+}
+
+async fn micros_a_call(redis: &mut MultiplexedConnection) -> f64 {
+    let mut command = redis::cmd("INFO");
+    let statistics: String =
+        { command.arg("commandstats").query_async(redis).await }.expect("the server's statistics");
+    let scripts = { statistics.lines() }
+        .find_map(|line| line.strip_prefix("cmdstat_evalsha:"))
+        .expect("scripts that ran");
+    let number = |name: &str| -> f64 {
+        let mut fields = scripts.split(',');
+        let number = fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        number.and_then(|it| it.parse().ok()).expect("a number")
+    };
+    number("usec") / number("calls")
+}

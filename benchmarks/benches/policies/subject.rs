@@ -1,0 +1,140 @@
+//! The policies, each beside a minimal script that keeps the same promise on the same state.
+
+use std::{sync::Arc, time::Duration};
+
+use redis::{Cmd, Script, cmd};
+use redisson_rate_limiter::{
+    FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, RedissonClient,
+    Result, SlidingLog, SlidingWindow, TokenBucket,
+};
+
+pub struct Subject {
+    pub name: &'static str,
+    /// With a limit that is soon used up, or one that nobody reaches.
+    make: fn(&RedissonClient, limit: u32) -> Result<Arc<dyn Limiter>>,
+    by_hand: &'static str,
+    /// What follows the target's name in its keys.
+    keys: fn(target: &str) -> Vec<String>,
+    /// Behind the deadline and the cost.
+    numbers: fn(limit: u32) -> Vec<u64>,
+    /// Whether the last argument names the call.
+    names_calls: bool,
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE_MILLIS: u64 = 60_000;
+
+pub fn all() -> [Subject; 7] {
+    [
+        Subject {
+            name: "FixedWindow",
+            make: |client, limit| of(client, FixedWindow::new(limit, MINUTE)),
+            by_hand: include_str!("by_hand/fixed_window.lua"),
+            keys: |target| vec![target.to_owned()],
+            numbers: |limit| vec![limit.into(), MINUTE_MILLIS],
+            names_calls: false,
+        },
+        Subject {
+            name: "SlidingLog",
+            make: |client, limit| of(client, SlidingLog::new(limit, MINUTE)),
+            by_hand: include_str!("by_hand/sliding_log.lua"),
+            keys: |target| vec![target.to_owned()],
+            numbers: |limit| vec![limit.into(), MINUTE_MILLIS],
+            names_calls: true,
+        },
+        Subject {
+            name: "SlidingWindow, 10 periods",
+            make: |client, limit| of(client, SlidingWindow::new(limit, MINUTE, MINUTE / 10)),
+            by_hand: include_str!("by_hand/sliding_window.lua"),
+            keys: |target| vec![format!("{{{target}}}-st"), format!("{{{target}}}-")],
+            numbers: |limit| vec![limit.into(), MINUTE_MILLIS, MINUTE_MILLIS / 10],
+            names_calls: false,
+        },
+        Subject {
+            name: "TokenBucket",
+            make: |client, limit| of(client, TokenBucket::new(limit, 1)),
+            by_hand: include_str!("by_hand/token_bucket.lua"),
+            keys: |target| vec![target.to_owned()],
+            numbers: |limit| vec![limit.into(), 1],
+            names_calls: false,
+        },
+        Subject {
+            name: "QuotaBucket",
+            make: |client, limit| of(client, QuotaBucket::new(limit, 1, MINUTE)),
+            by_hand: include_str!("by_hand/quota_bucket.lua"),
+            keys: |target| vec![target.to_owned()],
+            numbers: |limit| vec![limit.into(), 1, 60],
+            names_calls: false,
+        },
+        Subject {
+            name: "LeakyBucket",
+            make: |client, limit| of(client, LeakyBucket::new(limit - 1, 1, MINUTE)),
+            by_hand: include_str!("by_hand/leaky_bucket.lua"),
+            keys: |target| vec![target.to_owned(), format!("{{{target}}}-st")],
+            numbers: |limit| vec![u64::from(limit) - 1, 1, MINUTE_MILLIS],
+            names_calls: false,
+        },
+        Subject {
+            name: "PenaltyTokenBucket",
+            make: |client, limit| {
+                let limiter = client.limiter(PenaltyTokenBucket::new(limit, 1, MINUTE))?;
+                Ok(Arc::new(limiter.penalty(MINUTE)?))
+            },
+            by_hand: include_str!("by_hand/penalty_token_bucket.lua"),
+            keys: |target| {
+                let beside = |suffix| format!("{{{target}}}-{suffix}");
+                vec![target.to_owned(), beside("st"), beside("lock")]
+            },
+            numbers: |limit| {
+                let time_to_live = 2 * u64::from(limit) * MINUTE_MILLIS;
+                vec![limit.into(), 1, MINUTE_MILLIS, time_to_live, MINUTE_MILLIS]
+            },
+            names_calls: false,
+        },
+    ]
+}
+
+fn of(client: &RedissonClient, policy: impl Policy) -> Result<Arc<dyn Limiter>> {
+    Ok(Arc::new(client.limiter(policy)?))
+}
+
+/// The script by hand on one target.
+pub struct ByHand {
+    hash: String,
+    keys: Vec<String>,
+    numbers: Vec<u64>,
+    names_calls: bool,
+}
+
+impl Subject {
+    pub fn limiter(&self, client: &RedissonClient, limit: u32) -> Arc<dyn Limiter> {
+        (self.make)(client, limit).expect("numbers in their ranges")
+    }
+
+    pub fn script(&self) -> Script {
+        Script::new(self.by_hand)
+    }
+
+    pub fn by_hand(&self, target: &str, limit: u32) -> ByHand {
+        ByHand {
+            hash: self.script().get_hash().to_owned(),
+            keys: (self.keys)(target),
+            numbers: (self.numbers)(limit),
+            names_calls: self.names_calls,
+        }
+    }
+}
+
+impl ByHand {
+    /// A request of 1, which the server knows the script of.
+    pub fn request(&self, call: u64) -> Cmd {
+        const FAR_AWAY: u64 = 1 << 52;
+        let mut command = cmd("EVALSHA");
+        command.arg(&self.hash).arg(self.keys.len()).arg(&self.keys);
+        command.arg(FAR_AWAY).arg(1).arg(&self.numbers);
+        if self.names_calls {
+            command.arg(&u128::from(call).to_be_bytes());
+        }
+        command
+    }
+}

@@ -1,0 +1,168 @@
+//! What a request gets while Redis is away.
+
+use std::num::NonZeroU32;
+
+use crate::error::{Error, Result};
+use crate::model::{SetUp, Settings};
+use crate::rate::RateType;
+
+/// What a request gets that Redis cannot decide: it cannot be reached, does not answer, or refuses the credentials.
+///
+/// Set it for all limiters of a client with
+/// [`failure_policy`](crate::RedissonClientBuilder::failure_policy), or for one limiter with its `with_failure_policy`.
+/// It is for requests only. What sets or reads a limiter's state fails with the error, whatever the policy. Mistakes
+/// of the caller are errors too: a limiter without a rate, an invalid argument, a cost above the limit, a missing
+/// permission.
+///
+/// A request waits for its answer until the response timeout, or until the circuit breaker opens: at once
+/// when the server cannot be connected to, else after three calls in a row without an answer. While the breaker is open,
+/// nothing is sent and the policy decides at once. A new connection half opens it: one request at a time is sent, the
+/// policy decides the others, and an answer closes it. Where there is a connection and calls are not answered, it half
+/// opens after a pause of 50 ms, which doubles up to 400 ms.
+///
+/// A request that was sent and got no answer may have taken its permits in Redis too. They come back when their window has
+/// passed; of a limiter with a [`Rate`](crate::Rate), as soon as Redis can be asked for them.
+///
+/// ```
+/// use redisson_rate_limiter::{FailurePolicy, LocalShare, RedissonClient};
+///
+/// # fn main() -> redisson_rate_limiter::Result<()> {
+/// let quarter = FailurePolicy::Local(LocalShare::one_of(4)?);
+/// let builder = RedissonClient::builder().failure_policy(quarter);
+/// # drop(builder);
+/// let limiter = RedissonClient::in_memory().rate_limiter("logins");
+/// let limiter = limiter.with_failure_policy(FailurePolicy::Deny);
+/// assert_eq!(limiter.failure_policy(), FailurePolicy::Deny);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum FailurePolicy {
+    /// It fails with the error. It waits for Redis until its response timeout; once Redis has been away for as long, it fails
+    /// at once with [`Error::StoreUnavailable`] or [`Error::AuthenticationFailed`], whose source is the cause.
+    #[default]
+    Error,
+    /// It is denied. One that waits goes on waiting, for Redis.
+    Deny,
+    /// It is granted, however many there are.
+    Allow,
+    /// A limiter in this process decides, with a share of the limit. One that waits, waits for that limiter, and returns to its
+    /// place in the queue when Redis is back.
+    Local(LocalShare),
+}
+
+/// Which part of a limit one client grants by itself while Redis is away.
+///
+/// The share of one in `n` clients is, with all divisions rounded down:
+///
+/// | limiter | share |
+/// |---|---|
+/// | [`Rate::overall`](crate::Rate::overall) of at least `n` permits | `permits / n` in each interval |
+/// | [`Rate::overall`](crate::Rate::overall) of fewer | 1 permit in each `interval * n / permits`, rounded up |
+/// | [`Rate::per_client`](crate::Rate::per_client) | all of it: it is each client's own |
+/// | a policy, such as a [`TokenBucket`](crate::TokenBucket) | each request costs `n` times as much; nothing, where that exceeds the limit |
+///
+/// # What it bounds
+/// `n` clients that are all without Redis grant no more than the limit together, in any window (where the rate has fewer
+/// than `n` permits, in any window of the longer interval, one each). Redis does not know what was granted without it,
+/// and is not told later. So a window in which Redis went away or came back holds at most twice the rate: what Redis
+/// granted in it, and what the clients did. A [`RateLimiter`](crate::RateLimiter) that is kept counts what Redis granted
+/// to it lately toward its share. So no window in which Redis goes away, and does not come back, holds more than
+/// `rate * (2 - 1/n)`, and no more than the rate where all clients were granted the same, or where there is one.
+///
+/// A limiter whose rate is unknown here denies: it was set elsewhere, and no request or `config` has told of it yet. A
+/// request for more than the share is denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LocalShare {
+    clients: NonZeroU32,
+}
+
+impl LocalShare {
+    /// The share of one of so many clients, usually one in each process. All have to say the same number.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::LocalShare;
+    ///
+    /// assert!(LocalShare::one_of(4).is_ok());
+    /// assert!(LocalShare::one_of(0).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for 0.
+    pub fn one_of(clients: u32) -> Result<Self> {
+        let clients = NonZeroU32::new(clients).ok_or(Error::InvalidArgument {
+            argument: "clients",
+            reason: "there are 0",
+        })?;
+        Ok(Self { clients })
+    }
+
+    /// One of how many.
+    pub fn clients(self) -> u32 {
+        self.clients.get()
+    }
+
+    /// The settings of the local limiter for a limiter with these.
+    pub(crate) fn of(self, settings: Settings) -> SetUp {
+        /// Added to a time of today, twice as much stays a number that Redis's Lua counts exactly, as the model does.
+        const LONGEST: i64 = 1 << 51;
+        let clients = i64::from(self.clients());
+        let Settings { rate, interval, .. } = settings;
+        let (rate, interval) = match settings.rate_type {
+            RateType::PerClient => (rate, interval),
+            RateType::Overall if rate >= clients => (rate / clients, interval),
+            RateType::Overall => {
+                let longer = i128::from(interval) * i128::from(clients);
+                let longer = (longer + i128::from(rate) - 1) / i128::from(rate);
+                (1, i64::try_from(longer).unwrap_or(LONGEST))
+            }
+        };
+        let interval = interval.min(LONGEST);
+        SetUp {
+            settings: Settings {
+                rate,
+                interval,
+                // Nothing is left of it then.
+                keep_alive: 2 * interval,
+                ..settings
+            },
+            keep_alive_counts: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(rate: i64, clients: u32, rate_type: RateType) -> (i64, i64) {
+        let settings = Settings {
+            rate,
+            interval: 1_000,
+            rate_type,
+            keep_alive: 0,
+        };
+        let set_up = LocalShare::one_of(clients).unwrap().of(settings);
+        (set_up.settings.rate, set_up.settings.interval)
+    }
+
+    #[test]
+    fn shares_of_a_rate_add_up_to_no_more_than_it() {
+        let overall = |rate, clients| share(rate, clients, RateType::Overall);
+        assert_eq!(overall(10, 1), (10, 1_000));
+        assert_eq!(overall(10, 4), (2, 1_000));
+        assert_eq!(overall(4, 4), (1, 1_000));
+        for (rate, clients) in [(1, 4), (3, 4), (3, 7), (2, 1_000_000)] {
+            let (permits, interval) = overall(rate, clients);
+            // In the time of the longer interval the rate has room for one of each client.
+            assert_eq!(permits, 1);
+            assert!(rate * interval >= i64::from(clients) * 1_000);
+            assert!(rate * (interval - 1) < i64::from(clients) * 1_000);
+        }
+    }
+
+    #[test]
+    fn a_rate_per_client_is_not_shared() {
+        assert_eq!(share(10, 4, RateType::PerClient), (10, 1_000));
+    }
+}

@@ -1,0 +1,110 @@
+//! Requests while the store is away: a [`FailurePolicy`](crate::FailurePolicy) decides those that the breaker in front of
+//! the store refuses, and those that it could not answer.
+//!
+//! This stands in front of the queues, which are the same for all policies: a request leaves its queue when the breaker
+//! opens, and a waiter comes back to its place.
+
+mod guarded_queue;
+mod local_limiter;
+mod recent_grants;
+mod targets;
+#[cfg(test)]
+mod without_redis;
+
+use std::time::Duration;
+
+pub(crate) use guarded_queue::GuardedQueue;
+pub(crate) use targets::{Place, check_target, check_together};
+
+use crate::decision::{Decision, Origin};
+use crate::error::{Error, Result};
+use crate::failure_policy::FailurePolicy;
+use crate::store::Store;
+use crate::store::breaker::{Patience, refused};
+
+/// When a request that was denied without the store is worth another try: attempts to connect are no further apart.
+const RETRY_AFTER: Duration = Duration::from_millis(400);
+
+/// How a request to the store ended.
+enum Outcome<T> {
+    Answered(T),
+    /// Why the policy decides.
+    Unanswered(Error),
+}
+
+/// Makes a request to the store, unless the breaker refuses it. `call` learns whether it is the breaker's probe.
+async fn over_store<T, F>(
+    store: &dyn Store,
+    key: &str,
+    policy: FailurePolicy,
+    call: impl FnOnce(bool) -> F,
+) -> Result<Outcome<T>>
+where
+    F: Future<Output = Result<T>>,
+{
+    let Some(breaker) = store.breaker(key) else {
+        return outcome(call(false).await);
+    };
+    let patience = match policy {
+        FailurePolicy::Error => Patience::ResponseTimeout,
+        _ => Patience::None,
+    };
+    let admitted = match breaker.admit(patience) {
+        Ok(admitted) => admitted,
+        Err(cause) => {
+            refused().await;
+            return Ok(Outcome::Unanswered(cause));
+        }
+    };
+    let call = call(admitted.is_probe());
+    let result = match policy {
+        FailurePolicy::Error => call.await,
+        _ => tokio::select! {
+            biased;
+            result = call => result,
+            cause = breaker.opened() => Err(cause),
+        },
+    };
+    admitted.end(&result);
+    outcome(result)
+}
+
+fn outcome<T>(result: Result<T>) -> Result<Outcome<T>> {
+    match result {
+        Ok(answer) => Ok(Outcome::Answered(answer)),
+        Err(error) if error.is_unavailable() => Ok(Outcome::Unanswered(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits until the store may be asked again.
+async fn recovered(store: &dyn Store, key: &str) {
+    /// A breaker that is not open lets a call out that may fail at once.
+    const PAUSE: Duration = Duration::from_millis(20);
+    /// On a cluster another node may have the key by then, with another breaker.
+    const LOOK: Duration = Duration::from_millis(250);
+    loop {
+        let Some(breaker) = store.breaker(key) else {
+            return tokio::time::sleep(PAUSE).await;
+        };
+        if breaker.is_calm() {
+            tokio::time::sleep(PAUSE).await;
+        }
+        if tokio::time::timeout(LOOK, breaker.recovered())
+            .await
+            .is_ok()
+        {
+            return;
+        }
+    }
+}
+
+/// A denial where nothing else is known. `limit` is 0 where that is not known either.
+fn denied(limit: u64) -> Decision {
+    Decision::denied(RETRY_AFTER, limit, 0, RETRY_AFTER).by_failure_policy(Origin::Nowhere)
+}
+
+/// A grant that takes nothing.
+fn allowed(cost: u32, limit: u64) -> Decision {
+    Decision::granted(cost, limit, 0, Duration::ZERO).by_failure_policy(Origin::Nowhere)
+}

@@ -1,0 +1,330 @@
+//! One limiter's requests in this process: in its queue while the store answers, else decided by the failure policy.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::local_limiter::LocalLimiter;
+use super::{Outcome, allowed, denied, over_store, recovered};
+use crate::batch::SameRuntime;
+use crate::decision::{Decision, Grant, Origin, check_fits};
+use crate::error::Result;
+use crate::failure_policy::{FailurePolicy, LocalShare};
+use crate::keys::Keys;
+use crate::model::{SetUp, Settings};
+use crate::rate::Rate;
+use crate::store::memory::MemoryClient;
+use crate::store::{LimiterStore, Store};
+use crate::wait_queue::{ReadSetUp, WaitQueue, within};
+
+#[derive(Debug)]
+pub(crate) struct GuardedQueue {
+    client_store: Arc<dyn Store>,
+    queue: WaitQueue,
+    local: LocalLimiter,
+}
+
+/// One that waits, wherever that is.
+struct Waiter {
+    place: u64,
+    permits: u32,
+    until: Option<Instant>,
+    set_up: Option<ReadSetUp>,
+    /// Whether it has left the queue for a while.
+    has_left: bool,
+}
+
+impl Waiter {
+    fn settings(&self) -> Option<SetUp> {
+        self.set_up.as_ref().and_then(|read| read())
+    }
+}
+
+impl GuardedQueue {
+    pub(crate) fn new(
+        client_store: Arc<dyn Store>,
+        local_store: Arc<MemoryClient>,
+        keys: Keys,
+    ) -> Self {
+        Self {
+            queue: WaitQueue::new(client_store.limiter(keys.clone())),
+            client_store,
+            local: LocalLimiter::new(local_store, keys),
+        }
+    }
+
+    pub(crate) fn client_store(&self) -> &Arc<dyn Store> {
+        &self.client_store
+    }
+
+    #[inline]
+    pub(crate) fn store(&self) -> &dyn LimiterStore {
+        self.queue.store()
+    }
+
+    fn name(&self) -> &str {
+        &self.store().keys().name
+    }
+
+    pub(crate) fn permits_freed(&self) {
+        self.queue.permits_freed();
+    }
+
+    /// Notes the limiter's rate in the store.
+    pub(crate) fn learn(&self, rate: Rate) {
+        self.local.learn(Some(rate));
+    }
+
+    /// The rate may have changed.
+    pub(crate) fn forget_rate(&self) {
+        self.local.forget();
+    }
+
+    /// The settings that the limiter has in the store, as far as is known.
+    pub(crate) fn known_settings(&self) -> Option<Settings> {
+        self.local.settings()
+    }
+
+    /// Whether the permits are granted now.
+    pub(crate) async fn try_acquire(&self, permits: u32, policy: FailurePolicy) -> Result<bool> {
+        if let Some(is_granted) = self.store().try_acquire_now(permits) {
+            return is_granted;
+        }
+        // In its own box, so that a future that needs none of this is small.
+        let decision = Box::pin(self.check(permits, None, policy)).await?;
+        Ok(decision.is_granted())
+    }
+
+    /// As [`WaitQueue::check`].
+    pub(crate) async fn check(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+        policy: FailurePolicy,
+    ) -> Result<Decision> {
+        if let Some(decision) = self.queue.check_now(permits, set_up) {
+            return decision;
+        }
+        let outcome = match self.read_settings(set_up, policy).await? {
+            Outcome::Answered(()) => {
+                let call = |_| self.queue.check(permits, set_up);
+                over_store(&*self.client_store, self.name(), policy, call).await?
+            }
+            Outcome::Unanswered(error) => Outcome::Unanswered(error),
+        };
+        match outcome {
+            Outcome::Answered(decision) => {
+                self.note(&decision, set_up, policy);
+                Ok(decision)
+            }
+            Outcome::Unanswered(error) => {
+                self.check_fits(permits, set_up)?;
+                let limit = self.settings(set_up).map_or(0, |it| it.rate.unsigned_abs());
+                match policy {
+                    FailurePolicy::Error => Err(error),
+                    FailurePolicy::Deny => Ok(denied(limit)),
+                    FailurePolicy::Allow => Ok(allowed(permits, limit)),
+                    FailurePolicy::Local(share) => match self.share(share, set_up) {
+                        Some(share) => self.local.check(permits, share).await,
+                        None => Ok(denied(limit)),
+                    },
+                }
+            }
+        }
+    }
+
+    /// As [`WaitQueue::wait`].
+    pub(crate) async fn wait(
+        &self,
+        permits: u32,
+        until: Option<Instant>,
+        set_up: Option<ReadSetUp>,
+        policy: FailurePolicy,
+    ) -> Result<bool> {
+        let mut waiter = Waiter {
+            place: self.queue.take_place(),
+            permits,
+            until,
+            set_up,
+            has_left: false,
+        };
+        if policy == FailurePolicy::Error || Handle::try_current().is_err() {
+            return match self.wait_for_store(&waiter, policy).await? {
+                Outcome::Answered(is_granted) => Ok(is_granted),
+                Outcome::Unanswered(error) => Err(error),
+            };
+        }
+        loop {
+            // Another runtime that polls it has another breaker, and timers of its own.
+            let waiting = SameRuntime::new(Box::pin(self.wait_under(policy, &waiter)))?;
+            if let Some(is_granted) = waiting.await.transpose()?.flatten() {
+                return Ok(is_granted);
+            }
+            waiter.has_left = true;
+        }
+    }
+
+    /// Waits for the store, or as the policy says while it is away; `None` once the store may be asked again.
+    async fn wait_under(&self, policy: FailurePolicy, waiter: &Waiter) -> Result<Option<bool>> {
+        let settings = waiter.settings();
+        let outcome = match self.read_settings(settings, policy).await? {
+            Outcome::Answered(()) => self.wait_for_store(waiter, policy).await?,
+            Outcome::Unanswered(error) => Outcome::Unanswered(error),
+        };
+        let error = match outcome {
+            Outcome::Answered(is_granted) => {
+                if is_granted {
+                    self.note_granted(waiter.permits, settings, policy);
+                }
+                return Ok(Some(is_granted));
+            }
+            Outcome::Unanswered(error) => error,
+        };
+        self.check_fits(waiter.permits, settings)?;
+        let share = match policy {
+            FailurePolicy::Error => return Err(error),
+            FailurePolicy::Allow => return Ok(Some(true)),
+            FailurePolicy::Deny => None,
+            FailurePolicy::Local(share) => self.share(share, settings),
+        };
+        let recovered = recovered(&*self.client_store, self.name());
+        let Some(share) = share else {
+            let is_back = within(waiter.until, recovered).await.is_some();
+            return Ok((!is_back).then_some(false));
+        };
+        let Waiter {
+            place,
+            permits,
+            until,
+            ..
+        } = *waiter;
+        tokio::select! {
+            biased;
+            waited = self.local.wait(place, permits, until, share) => waited.map(Some),
+            () = recovered => Ok(None),
+        }
+    }
+
+    async fn wait_for_store(
+        &self,
+        waiter: &Waiter,
+        policy: FailurePolicy,
+    ) -> Result<Outcome<bool>> {
+        let call = |is_probe| self.wait_in_queue(waiter, is_probe);
+        over_store(&*self.client_store, self.name(), policy, call).await
+    }
+
+    async fn wait_in_queue(&self, waiter: &Waiter, is_probe: bool) -> Result<bool> {
+        let Waiter {
+            place,
+            permits,
+            until,
+            ..
+        } = *waiter;
+        if is_probe {
+            // A waiter's call may be made on another runtime, whose breaker it would answer.
+            let asking = within(until, self.queue.check(permits, waiter.settings()));
+            if let Some(asked) = SameRuntime::new(Box::pin(asking))?.await {
+                let Some(decision) = asked else {
+                    return Ok(false);
+                };
+                if decision?.is_granted() {
+                    return Ok(true);
+                }
+            }
+        }
+        let set_up = waiter.set_up.clone();
+        if waiter.has_left {
+            return self.queue.wait_again(place, permits, until, set_up).await;
+        }
+        self.queue.wait(place, permits, until, set_up).await
+    }
+
+    /// Gives a grant back to where it was made.
+    pub(crate) async fn refund(&self, grant: &Grant) -> Result<u32> {
+        match grant.origin {
+            Origin::Store => self.store().refund(grant).await,
+            Origin::Local => self.local.refund(grant).await,
+            Origin::Nowhere => Ok(0),
+        }
+    }
+
+    pub(crate) async fn release(&self, permits: u32, policy: FailurePolicy) -> Result<()> {
+        let FailurePolicy::Local(_) = policy else {
+            return self.store().release(permits).await;
+        };
+        let breaker = self.client_store.breaker(self.name());
+        if breaker.is_none_or(|breaker| breaker.would_admit()) {
+            match self.store().release(permits).await {
+                Err(error) if error.is_unavailable() => {}
+                released => return released,
+            }
+        }
+        self.local.release(permits).await
+    }
+
+    /// Reads the limiter's settings for the local limiter, where they are not known and the store answers.
+    async fn read_settings(
+        &self,
+        set_up: Option<SetUp>,
+        policy: FailurePolicy,
+    ) -> Result<Outcome<()>> {
+        let FailurePolicy::Local(_) = policy else {
+            return Ok(Outcome::Answered(()));
+        };
+        let breaker = self.client_store.breaker(self.name());
+        let may_ask = breaker.is_some_and(|breaker| breaker.is_calm());
+        if set_up.is_some() || !may_ask || !self.local.is_stale() {
+            return Ok(Outcome::Answered(()));
+        }
+        self.local.start_reading();
+        let call = |_| self.store().config();
+        let rate = over_store(&*self.client_store, self.name(), policy, call).await;
+        match rate {
+            Ok(Outcome::Answered(rate)) => self.local.learn(rate),
+            Ok(Outcome::Unanswered(error)) => {
+                self.local.forget();
+                return Ok(Outcome::Unanswered(error));
+            }
+            // The request finds out what is wrong.
+            Err(_) => self.local.forget(),
+        }
+        Ok(Outcome::Answered(()))
+    }
+
+    fn settings(&self, set_up: Option<SetUp>) -> Option<Settings> {
+        set_up.map_or_else(|| self.local.settings(), |set_up| Some(set_up.settings))
+    }
+
+    fn share(&self, share: LocalShare, set_up: Option<SetUp>) -> Option<SetUp> {
+        self.settings(set_up).map(|settings| share.of(settings))
+    }
+
+    /// Refuses permits that the store would refuse, as far as is known.
+    fn check_fits(&self, permits: u32, set_up: Option<SetUp>) -> Result<()> {
+        match self.settings(set_up) {
+            Some(settings) => check_fits(self.name(), permits, settings.rate),
+            None => Ok(()),
+        }
+    }
+
+    fn note(&self, decision: &Decision, set_up: Option<SetUp>, policy: FailurePolicy) {
+        if policy == FailurePolicy::Error {
+            return;
+        }
+        let (Decision::Granted { limit, .. } | Decision::Denied { limit, .. }) = decision;
+        self.local.learn_limit(*limit);
+        if let Decision::Granted { grant, .. } = decision {
+            self.note_granted(grant.permits, set_up, policy);
+        }
+    }
+
+    fn note_granted(&self, permits: u32, set_up: Option<SetUp>, policy: FailurePolicy) {
+        if let FailurePolicy::Local(share) = policy
+            && let Some(share) = self.share(share, set_up)
+        {
+            self.local.note_granted(permits, share);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Decisions of the policies, one by one and several at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Outcome, allowed, denied, over_store};
+use crate::decision::{Decision, Origin};
+use crate::error::{Error, Result};
+use crate::failure_policy::{FailurePolicy, LocalShare};
+use crate::policy::algorithm::ShareOf;
+use crate::policy::call::{Call, Target};
+use crate::store::Store;
+use crate::store::memory::MemoryClient;
+
+/// A target, what a request costs it, and who decides while the store is away.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) target: Target,
+    pub(crate) cost: u32,
+    pub(crate) policy: FailurePolicy,
+}
+
+/// Decides one request by `call`, or by the failure policy.
+pub(crate) async fn check_target(
+    store: &dyn Store,
+    local: &MemoryClient,
+    place: Place,
+    call: impl Future<Output = Result<Decision>>,
+) -> Result<Decision> {
+    let key = &place.target.key;
+    match over_store(store, key, place.policy, |_| call).await? {
+        Outcome::Answered(decision) => Ok(decision),
+        Outcome::Unanswered(error) => {
+            let mut decisions = without_store(local, &[place], error)?;
+            // There is one for each place.
+            Ok(decisions.swap_remove(0))
+        }
+    }
+}
+
+/// Decides one request by several limiters: by `call`, or by their failure policies.
+pub(crate) async fn check_together(
+    store: &dyn Store,
+    local: &MemoryClient,
+    places: &[Place],
+    call: impl Future<Output = Result<Vec<Decision>>>,
+) -> Result<Vec<Decision>> {
+    let fails = places.iter().any(|it| it.policy == FailurePolicy::Error);
+    let policy = if fails {
+        FailurePolicy::Error
+    } else {
+        FailurePolicy::Deny
+    };
+    let key = places.first().map_or("", |first| &first.target.key);
+    match over_store(store, key, policy, |_| call).await? {
+        Outcome::Answered(decisions) => Ok(decisions),
+        Outcome::Unanswered(error) => without_store(local, places, error),
+    }
+}
+
+/// Decides a request without the store: all grant it, or nothing is charged.
+fn without_store(local: &MemoryClient, places: &[Place], error: Error) -> Result<Vec<Decision>> {
+    let mut shares = Vec::new();
+    let mut is_denied = false;
+    for place in places {
+        match place.policy {
+            FailurePolicy::Error => return Err(error),
+            FailurePolicy::Deny => is_denied = true,
+            FailurePolicy::Allow => {}
+            FailurePolicy::Local(share) => match LocalTarget::new(place, share) {
+                Some(target) => shares.push(target),
+                None => is_denied = true,
+            },
+        }
+    }
+    let deny_all = || Ok(places.iter().map(|it| denied(it.limit())).collect());
+    if is_denied {
+        return deny_all();
+    }
+    let mut decided = if shares.is_empty() {
+        Vec::new()
+    } else {
+        let (targets, costs) = shares.iter().map(|it| (it.target.clone(), it.cost)).unzip();
+        let call = Call::new(targets, costs);
+        match local.decide_call(&call)?.decisions(&call) {
+            Ok(decisions) => decisions,
+            // More than the share ever has.
+            Err(Error::CostExceedsLimit { .. }) => return deny_all(),
+            Err(error) => return Err(error),
+        }
+    };
+    let are_granted = decided.iter().all(Decision::is_granted);
+    let mut decided = decided.drain(..).zip(shares);
+    let decisions = places.iter().filter_map(|place| match place.policy {
+        FailurePolicy::Local(_) => {
+            let (decision, share) = decided.next()?;
+            let decision = decision.divided_by(share.factor);
+            Some(decision.by_failure_policy(Origin::Local))
+        }
+        _ if are_granted => Some(allowed(place.cost, place.limit())),
+        _ => {
+            let limit = place.limit();
+            let decision = Decision::denied(Duration::ZERO, limit, limit, Duration::ZERO);
+            Some(decision.by_failure_policy(Origin::Nowhere))
+        }
+    });
+    Ok(decisions.collect())
+}
+
+impl Place {
+    /// 0 where it is not known.
+    fn limit(&self) -> u64 {
+        self.target.model.limit().map_or(0, i64::unsigned_abs)
+    }
+}
+
+/// A target as the local limiter decides it.
+struct LocalTarget {
+    target: Target,
+    cost: u32,
+    /// How many times what the request costs.
+    factor: u32,
+}
+
+impl LocalTarget {
+    /// `None` where the share is unknown, or never has as much as the request costs.
+    fn new(place: &Place, share: LocalShare) -> Option<Self> {
+        let (model, factor) = match place.target.model.share_of(share) {
+            ShareOf::Costs => (Arc::clone(&place.target.model), share.clients()),
+            ShareOf::Model(model) => (model, 1),
+            ShareOf::Unknown => return None,
+        };
+        Some(Self {
+            target: Target {
+                model,
+                ..place.target.clone()
+            },
+            cost: place.cost.checked_mul(factor)?,
+            factor,
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! The answers to a call's requests, worked out from the state that a script tells of.
+//!
+//! A script decides how much is taken. What each request is told follows from the state that the script found, by the
+//! same steps that decide in memory.
+
+use smallvec::SmallVec;
+
+use super::algorithm::{AnyModel, State};
+use super::call::{Answers, Call, Opened, decide};
+use super::target_keys::TargetKeys;
+use crate::model::{At, Timed};
+
+/// What a script tells of one target, in ms.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// The server's clock, 0 where it was not read.
+    pub(crate) server: i64,
+    /// The time that grants are scored with.
+    pub(crate) now: i64,
+    /// For how long the target was locked out, 0 where it was not.
+    pub(crate) locked_for: i64,
+    /// What the algorithm tells; nothing where the target was locked out before it was read.
+    pub(crate) state: SmallVec<[i64; 6]>,
+}
+
+/// The answers to all requests of a call; `None` where it is not told what they need.
+pub(crate) fn answers(call: &Call, told: &[Told]) -> Option<Answers> {
+    let score = told.first()?.now;
+    if call.costs.len() > call.limiters.len() {
+        let [told] = told else {
+            return None;
+        };
+        return answers_to_list(call, told);
+    }
+    let each = call.limiters.iter().zip(&call.costs).zip(told);
+    let answers = each.map(|((target, &cost), told)| {
+        let (model, cost) = (&*target.model, i64::from(cost));
+        let asked = match &told.state[..] {
+            [] => model.ask(&*untouched(model)?, told.at(), cost).ok()?,
+            state => model.asked_as_told(told.at(), state, cost)?,
+        };
+        Some(target.by_ref().answer(told.locked_for(), &asked, cost))
+    });
+    let answers: Vec<_> = answers.collect::<Option<_>>()?;
+    (answers.len() == call.costs.len()).then_some(Answers { score, answers })
+}
+
+/// The answers to a list of requests on one target.
+fn answers_to_list(call: &Call, told: &Told) -> Option<Answers> {
+    let [target] = &call.limiters[..] else {
+        return None;
+    };
+    let at = told.at();
+    let mut lock = Timed::default();
+    let mut state = match told.locked_for() {
+        Some(left) => {
+            lock.set(());
+            lock.expire_at(at.server + left);
+            untouched(&*target.model)?
+        }
+        None => target.model.told(at, &told.state)?,
+    };
+    let mut opened = [Opened {
+        target: target.by_ref(),
+        state: &mut *state,
+        lock: &mut lock,
+    }];
+    decide(&mut opened, at, &call.random, &call.costs).ok()
+}
+
+/// The state of a target that nobody has asked for.
+fn untouched(model: &dyn AnyModel) -> Option<Box<dyn State>> {
+    model.open(&mut TargetKeys::default())
+}
+
+impl Told {
+    /// From the numbers that the script returns; `None` where they are too few.
+    pub(crate) fn new(numbers: &[i64]) -> Option<Self> {
+        match *numbers {
+            [server, now, locked_for, ref state @ ..] => Some(Self {
+                server,
+                now,
+                locked_for,
+                state: state.into(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn at(&self) -> At {
+        At {
+            now: self.now,
+            server: self.server,
+        }
+    }
+
+    fn locked_for(&self) -> Option<i64> {
+        (self.locked_for > 0).then_some(self.locked_for)
+    }
+}

@@ -1,0 +1,234 @@
+//! A circuit breaker: while a server is away, calls to it are refused at once instead of waiting for it.
+//!
+//! There is one for each connection, so for each runtime and each node of a cluster: no runtime waits for a probe that
+//! another one makes. It opens when the server cannot be connected to, or when calls in a row use up their time without an
+//! answer. A new connection, or else the end of a pause, half opens it: then one call at a time goes out, and its answer
+//! closes it.
+
+mod state;
+
+use std::error::Error as _;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::error::{Error, Result};
+use state::{Change, State, Verdict};
+
+pub(crate) struct Breaker {
+    /// What it guards, for those who read the log.
+    server: String,
+    response_timeout: Duration,
+    state: watch::Sender<State>,
+    /// Whether there is nothing to note: then a call costs no lock.
+    is_calm: AtomicBool,
+}
+
+/// How long an outage a call accepts before it is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    None,
+    /// One response timeout, counted from the start of the outage.
+    ResponseTimeout,
+}
+
+/// A call that may go out. Dropping a probe lets another call be the probe.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    probe: Option<(Arc<Breaker>, u64)>,
+}
+
+impl Breaker {
+    pub(crate) fn new(server: String, response_timeout: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            server,
+            response_timeout,
+            state: watch::Sender::new(State::default()),
+            is_calm: AtomicBool::new(true),
+        })
+    }
+
+    /// Lets a call go out, or refuses it with the error that it ends with: nothing was sent.
+    pub(crate) fn admit(self: &Arc<Self>, patience: Patience) -> Result<Admitted> {
+        if self.is_calm() {
+            return Ok(Admitted { probe: None });
+        }
+        let patience = match patience {
+            Patience::None => Duration::ZERO,
+            Patience::ResponseTimeout => self.response_timeout,
+        };
+        let (now, lease) = (Instant::now(), self.response_timeout);
+        let mut verdict = Verdict::Pass;
+        self.change(|state| {
+            let change;
+            (verdict, change) = state.admit(now, patience, lease);
+            change
+        });
+        match verdict {
+            Verdict::Pass => Ok(Admitted { probe: None }),
+            Verdict::Probe(number) => Ok(Admitted {
+                probe: Some((Arc::clone(self), number)),
+            }),
+            Verdict::Refuse(cause) => Err(cause),
+        }
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.is_calm.load(Ordering::Relaxed)
+    }
+
+    /// Notes how a call ended that had time until `deadline`.
+    pub(crate) fn note<T>(&self, result: &Result<T>, deadline: Instant) {
+        /// A call ends so long before its deadline where another attempt makes no sense.
+        const REST: Duration = Duration::from_millis(5);
+        match result {
+            Err(Error::NoRuntime) => {}
+            Err(error) if error.is_unavailable() => {
+                // One that failed earlier met the end of its connection, of which the connection tells.
+                if Instant::now() + REST >= deadline {
+                    let (now, cause, random) = (Instant::now(), not_sent(error), random());
+                    self.change(|state| state.timed_out(now, cause, random));
+                }
+            }
+            _ if self.is_calm() => {}
+            _ => self.change(State::answered),
+        }
+    }
+
+    /// An attempt to connect has failed.
+    pub(crate) fn disconnected(&self, cause: &Error) {
+        let now = Instant::now();
+        self.change(|state| state.disconnected(now, not_sent(cause)));
+    }
+
+    /// There is a connection.
+    pub(crate) fn connected(&self) {
+        self.change(State::connected);
+    }
+
+    /// Waits until the breaker is open, and returns why.
+    pub(crate) async fn opened(&self) -> Error {
+        let mut state = self.state.subscribe();
+        loop {
+            if let Some(cause) = state.borrow_and_update().open_cause() {
+                return cause.clone();
+            }
+            // The sender lives as long as this does.
+            let _ = state.changed().await;
+        }
+    }
+
+    /// Waits until a call without patience would go out.
+    pub(crate) async fn recovered(&self) {
+        /// Where the breaker half opens by itself, and not by a change that is told.
+        const LOOK: Duration = Duration::from_millis(50);
+        let mut state = self.state.subscribe();
+        while !state.borrow_and_update().would_admit(Instant::now()) {
+            let _ = tokio::time::timeout(LOOK, state.changed()).await;
+        }
+    }
+
+    /// Whether a call without patience would go out now.
+    pub(crate) fn would_admit(&self) -> bool {
+        self.is_calm() || self.state.borrow().would_admit(Instant::now())
+    }
+
+    fn change(&self, step: impl FnOnce(&mut State) -> Option<Change>) {
+        let mut event = None;
+        self.state.send_if_modified(|state| {
+            let change = step(state);
+            self.is_calm.store(state.is_calm(), Ordering::Relaxed);
+            event = change.map(|change| (change, state.open_cause().map(cause_of)));
+            change.is_some()
+        });
+        if let Some((change, cause)) = event {
+            self.tell(change, cause.unwrap_or_default());
+        }
+    }
+
+    /// Each change is an event. In a long outage the repeated ones are of a lower level.
+    fn tell(&self, change: Change, cause: String) {
+        let server = &self.server;
+        match change {
+            Change::Opened => tracing::warn!(%server, %cause, "circuit breaker opened"),
+            Change::OpenedAgain => tracing::debug!(%server, %cause, "circuit breaker opened again"),
+            Change::HalfOpened => tracing::info!(%server, "circuit breaker half open"),
+            Change::HalfOpenedAgain => tracing::debug!(%server, "circuit breaker half open again"),
+            Change::Closed => tracing::info!(%server, "circuit breaker closed"),
+        }
+    }
+}
+
+impl fmt::Debug for Breaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Breaker")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Admitted {
+    pub(crate) fn is_probe(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// Ends the call; a probe that failed opens the breaker again.
+    pub(crate) fn end<T>(mut self, result: &Result<T>) {
+        if let Some((breaker, number)) = self.probe.take() {
+            let failure = result.as_ref().err().filter(|error| error.is_unavailable());
+            breaker.end_probe(number, failure.map(not_sent));
+        }
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        if let Some((breaker, number)) = self.probe.take() {
+            breaker.end_probe(number, None);
+        }
+    }
+}
+
+impl Breaker {
+    fn end_probe(&self, number: u64, failure: Option<Error>) {
+        let (now, random) = (Instant::now(), random());
+        let is_dropped = failure.is_none();
+        self.change(|state| state.probe_ended(number, failure, now, random));
+        if is_dropped {
+            // Those who wait may be the next probe.
+            self.state.send_modify(|_| {});
+        }
+    }
+}
+
+/// What a refused call does before it ends: a caller that asks again and again must not keep its runtime from connecting.
+pub(crate) async fn refused() {
+    tokio::task::yield_now().await;
+}
+
+/// A call that is refused because of this was not sent.
+fn not_sent(cause: &Error) -> Error {
+    match cause {
+        Error::Indeterminate {
+            source: Some(source),
+        } => Error::StoreUnavailable {
+            source: Arc::clone(source),
+        },
+        Error::Indeterminate { source: None } => Error::not_sent(),
+        other => other.clone(),
+    }
+}
+
+fn cause_of(error: &Error) -> String {
+    let source = error.source();
+    source.map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// From 0 to 1.
+fn random() -> f64 {
+    f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
+}

@@ -1,0 +1,357 @@
+//! The breaker's state, with time and chance passed in.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::Error;
+
+/// So many calls in a row use up their time without an answer before the breaker opens.
+const FAILURES: u32 = 3;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+
+/// Closed while there is no outage.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Calls without an answer since the last one that had one.
+    failures: u32,
+    outage: Option<Outage>,
+    /// The number of the last probe.
+    probes: u64,
+}
+
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    cause: Error,
+    stage: Stage,
+    failed_probes: u32,
+    /// Whether the breaker has been half open in this outage.
+    was_half_open: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Open: there is no connection. The next one half opens the breaker.
+    Disconnected,
+    /// Open until then.
+    Paused(Instant),
+    /// Half open.
+    HalfOpen(Option<Probe>),
+}
+
+/// The one call that goes out while the breaker is half open.
+#[derive(Debug)]
+struct Probe {
+    number: u64,
+    /// Another call may take its place from then on: its runtime may not be polled any more.
+    until: Instant,
+}
+
+/// Whether a call goes out.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Pass,
+    /// It goes out as the probe of this number.
+    Probe(u64),
+    /// It does not, because of this.
+    Refuse(Error),
+}
+
+/// A change of state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Opened,
+    HalfOpened,
+    /// As `HalfOpened`, not for the first time in an outage.
+    HalfOpenedAgain,
+    OpenedAgain,
+    Closed,
+}
+
+impl State {
+    /// Whether there is nothing to note about a call that is answered, nor about one that starts.
+    pub(super) fn is_calm(&self) -> bool {
+        self.failures == 0 && self.outage.is_none()
+    }
+
+    /// Why calls are refused, while the breaker is open.
+    pub(super) fn open_cause(&self) -> Option<&Error> {
+        let outage = self.outage.as_ref()?;
+        let is_open = !matches!(outage.stage, Stage::HalfOpen(_));
+        is_open.then_some(&outage.cause)
+    }
+
+    /// Whether a call that has no patience would go out.
+    pub(super) fn would_admit(&self, now: Instant) -> bool {
+        self.outage
+            .as_ref()
+            .is_none_or(|outage| match &outage.stage {
+                Stage::Disconnected => false,
+                Stage::Paused(until) => now >= *until,
+                Stage::HalfOpen(probe) => probe.as_ref().is_none_or(|probe| now >= probe.until),
+            })
+    }
+
+    /// Decides whether a call goes out that starts now and accepts an outage of up to `patience`. A probe has to end
+    /// within `lease`.
+    pub(super) fn admit(
+        &mut self,
+        now: Instant,
+        patience: Duration,
+        lease: Duration,
+    ) -> (Verdict, Option<Change>) {
+        let may_probe = self.would_admit(now);
+        let Some(outage) = &mut self.outage else {
+            return (Verdict::Pass, None);
+        };
+        if now.saturating_duration_since(outage.since) < patience {
+            return (Verdict::Pass, None);
+        }
+        if !may_probe {
+            return (Verdict::Refuse(outage.cause.clone()), None);
+        }
+        let change = match outage.stage {
+            Stage::HalfOpen(_) => None,
+            _ => Some(outage.half_opened()),
+        };
+        self.probes += 1;
+        outage.stage = Stage::HalfOpen(Some(Probe {
+            number: self.probes,
+            until: now + lease,
+        }));
+        (Verdict::Probe(self.probes), change)
+    }
+
+    /// A call was answered, with whatever answer.
+    pub(super) fn answered(&mut self) -> Option<Change> {
+        self.failures = 0;
+        // Without a connection, it is a late answer on an old one.
+        let outage = self
+            .outage
+            .take_if(|it| !matches!(it.stage, Stage::Disconnected));
+        outage.map(|_| Change::Closed)
+    }
+
+    /// A call has used up its time without an answer.
+    pub(super) fn timed_out(&mut self, now: Instant, cause: Error, random: f64) -> Option<Change> {
+        if self.outage.is_some() {
+            return None; // the probe decides
+        }
+        self.failures += 1;
+        if self.failures < FAILURES {
+            return None;
+        }
+        self.open(now, cause, Stage::Paused(now + pause(0, random)))
+    }
+
+    /// A probe has ended; with `cause`, it failed.
+    pub(super) fn probe_ended(
+        &mut self,
+        number: u64,
+        cause: Option<Error>,
+        now: Instant,
+        random: f64,
+    ) -> Option<Change> {
+        let outage = self.outage.as_mut()?;
+        let Stage::HalfOpen(probe) = &mut outage.stage else {
+            return None;
+        };
+        probe.take_if(|probe| probe.number == number)?;
+        // One that was dropped says nothing: the next call is the probe.
+        let cause = cause?;
+        outage.failed_probes += 1;
+        outage.cause = cause;
+        outage.stage = Stage::Paused(now + pause(outage.failed_probes, random));
+        Some(Change::OpenedAgain)
+    }
+
+    /// An attempt to connect has failed.
+    pub(super) fn disconnected(&mut self, now: Instant, cause: Error) -> Option<Change> {
+        let Some(outage) = &mut self.outage else {
+            return self.open(now, cause, Stage::Disconnected);
+        };
+        outage.cause = cause;
+        let before = std::mem::replace(&mut outage.stage, Stage::Disconnected);
+        matches!(before, Stage::HalfOpen(_)).then_some(Change::OpenedAgain)
+    }
+
+    /// There is a connection.
+    pub(super) fn connected(&mut self) -> Option<Change> {
+        let outage = self.outage.as_mut()?;
+        if matches!(outage.stage, Stage::HalfOpen(_)) {
+            return None;
+        }
+        outage.stage = Stage::HalfOpen(None);
+        Some(outage.half_opened())
+    }
+
+    fn open(&mut self, since: Instant, cause: Error, stage: Stage) -> Option<Change> {
+        self.failures = 0;
+        self.outage = Some(Outage {
+            since,
+            cause,
+            stage,
+            failed_probes: 0,
+            was_half_open: false,
+        });
+        Some(Change::Opened)
+    }
+}
+
+impl Outage {
+    fn half_opened(&mut self) -> Change {
+        if std::mem::replace(&mut self.was_half_open, true) {
+            Change::HalfOpenedAgain
+        } else {
+            Change::HalfOpened
+        }
+    }
+}
+
+/// How long the breaker stays open after so many failed probes: between half of a time that doubles and all of it.
+fn pause(failed_probes: u32, random: f64) -> Duration {
+    let longest = FIRST_PAUSE * (1 << failed_probes.min(8));
+    longest.min(LONGEST_PAUSE).mul_f64(0.5 + random / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const NO_PATIENCE: Duration = Duration::ZERO;
+
+    fn cause() -> Error {
+        Error::not_sent()
+    }
+
+    fn after_failures(count: u32, now: Instant) -> State {
+        let mut state = State::default();
+        for _ in 0..count {
+            state.timed_out(now, cause(), 1.0);
+        }
+        state
+    }
+
+    fn admitted(state: &mut State, now: Instant) -> Verdict {
+        state.admit(now, NO_PATIENCE, SECOND).0
+    }
+
+    fn probe(state: &mut State, now: Instant) -> u64 {
+        match admitted(state, now) {
+            Verdict::Probe(number) => number,
+            verdict => panic!("{verdict:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn it_opens_after_three_failures_in_a_row() {
+        let now = Instant::now();
+        let mut state = after_failures(2, now);
+        assert!(matches!(admitted(&mut state, now), Verdict::Pass));
+        assert_eq!(state.answered(), None);
+        assert_eq!(state.timed_out(now, cause(), 1.0), None);
+        assert_eq!(state.timed_out(now, cause(), 1.0), None);
+        assert_eq!(state.timed_out(now, cause(), 1.0), Some(Change::Opened));
+        assert!(matches!(admitted(&mut state, now), Verdict::Refuse(_)));
+    }
+
+    #[tokio::test]
+    async fn it_opens_at_once_without_a_connection_and_only_a_connection_half_opens_it() {
+        let now = Instant::now();
+        let mut state = State::default();
+        assert_eq!(state.disconnected(now, cause()), Some(Change::Opened));
+        assert_eq!(state.disconnected(now, cause()), None);
+        assert_eq!(state.answered(), None);
+        assert!(matches!(
+            admitted(&mut state, now + 3600 * SECOND),
+            Verdict::Refuse(_)
+        ));
+        assert_eq!(state.connected(), Some(Change::HalfOpened));
+        probe(&mut state, now);
+        assert_eq!(state.answered(), Some(Change::Closed));
+        assert!(state.is_calm());
+    }
+
+    #[tokio::test]
+    async fn half_open_it_lets_one_call_through_at_a_time() {
+        let now = Instant::now();
+        let mut state = after_failures(3, now);
+        let due = now + FIRST_PAUSE;
+        assert!(!state.would_admit(due - Duration::from_millis(1)));
+        assert!(state.would_admit(due));
+        let first = probe(&mut state, due);
+        assert!(matches!(admitted(&mut state, due), Verdict::Refuse(_)));
+        // It was dropped: the next call is the probe.
+        assert_eq!(state.probe_ended(first, None, due, 1.0), None);
+        let second = probe(&mut state, due);
+        assert_eq!(state.probe_ended(first, Some(cause()), due, 1.0), None);
+        assert!(matches!(admitted(&mut state, due), Verdict::Refuse(_)));
+        assert_eq!(
+            state.probe_ended(second, Some(cause()), due, 1.0),
+            Some(Change::OpenedAgain)
+        );
+        assert!(matches!(admitted(&mut state, due), Verdict::Refuse(_)));
+    }
+
+    #[tokio::test]
+    async fn a_probe_that_nobody_polls_is_replaced_after_its_lease() {
+        let now = Instant::now();
+        let mut state = State::default();
+        state.disconnected(now, cause());
+        state.connected();
+        let stalled = probe(&mut state, now);
+        let late = now + SECOND;
+        assert!(!state.would_admit(late - Duration::from_millis(1)));
+        assert_ne!(probe(&mut state, late), stalled);
+    }
+
+    #[tokio::test]
+    async fn the_pauses_between_probes_double_up_to_a_bound_and_are_shortened_at_random() {
+        let now = Instant::now();
+        let mut state = after_failures(3, now);
+        let mut at = now + FIRST_PAUSE;
+        for expected in [100, 200, 400, 400, 400] {
+            let number = probe(&mut state, at);
+            state.probe_ended(number, Some(cause()), at, 1.0);
+            let pause = Duration::from_millis(expected);
+            assert!(!state.would_admit(at + pause - Duration::from_millis(1)));
+            at += pause;
+            assert!(state.would_admit(at));
+        }
+        assert_eq!(pause(0, 0.0), FIRST_PAUSE / 2);
+        assert_eq!(pause(99, 0.0), LONGEST_PAUSE / 2);
+    }
+
+    #[tokio::test]
+    async fn a_patient_call_goes_out_until_the_outage_has_lasted_for_its_patience() {
+        let now = Instant::now();
+        let mut state = State::default();
+        state.disconnected(now, cause());
+        let just_before = now + SECOND - Duration::from_millis(1);
+        let (verdict, _) = state.admit(just_before, SECOND, SECOND);
+        assert!(matches!(verdict, Verdict::Pass));
+        // It counts from the first failure, however the breaker changed since.
+        state.connected();
+        state.disconnected(just_before, cause());
+        let (verdict, _) = state.admit(now + SECOND, SECOND, SECOND);
+        assert!(matches!(verdict, Verdict::Refuse(_)));
+    }
+
+    #[tokio::test]
+    async fn changes_after_the_first_ones_of_an_outage_are_told_apart() {
+        let now = Instant::now();
+        let mut state = after_failures(3, now);
+        let due = now + SECOND;
+        assert_eq!(
+            state.admit(due, NO_PATIENCE, SECOND).1,
+            Some(Change::HalfOpened)
+        );
+        assert_eq!(state.disconnected(due, cause()), Some(Change::OpenedAgain));
+        assert_eq!(state.connected(), Some(Change::HalfOpenedAgain));
+        assert_eq!(state.answered(), Some(Change::Closed));
+    }
+}

@@ -1,0 +1,64 @@
+//! How long `connect` waits for a server that is not there or not ready yet, and what it says meanwhile.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::error::{Error, Result};
+use crate::store::redis::after;
+use crate::store::redis::failure::{self, Failure};
+use crate::store::redis::retry::{Limits, Repeat};
+
+/// The time between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+
+pub(super) struct Wait {
+    until: Instant,
+    response_timeout: Duration,
+    waits_for_server: bool,
+    name: String,
+    last_cause: Option<String>,
+}
+
+impl Wait {
+    pub(super) fn new(wait: Duration, response_timeout: Duration, name: String) -> Self {
+        let start = Instant::now();
+        Self {
+            until: after(start, wait.max(response_timeout)),
+            response_timeout,
+            waits_for_server: !wait.is_zero(),
+            name,
+            last_cause: None,
+        }
+    }
+
+    /// What an attempt to connect must keep to.
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            deadline: after(Instant::now(), self.response_timeout).min(self.until),
+            repeat: Repeat::Safe,
+        }
+    }
+
+    /// Waits before the next attempt, or returns the error that ends the connecting.
+    pub(super) async fn again(&mut self, cause: Failure) -> Result<()> {
+        let cause = match cause {
+            Failure::NoRuntime => return Err(Error::NoRuntime),
+            Failure::NotSent(cause) | Failure::NotRun(cause) | Failure::Refused(cause) => cause,
+            Failure::Lost(cause) => cause.unwrap_or_else(failure::timed_out),
+        };
+        let error = failure::of_connecting(cause);
+        let may_pass = matches!(error, Error::StoreUnavailable { .. });
+        if !self.waits_for_server || !may_pass || Instant::now() + PAUSE >= self.until {
+            return Err(error);
+        }
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        if cause != self.last_cause {
+            let left = self.until - Instant::now();
+            tracing::info!(server = %self.name, ?left, cause, "waiting for the server");
+            self.last_cause = cause;
+        }
+        sleep(PAUSE).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! A thousand callers while a Sentinel's primary is killed and its replica takes over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::load::{HOUR, PATIENT, ms};
+use crate::sentinels::{Sentinel, acknowledged_by_replica, replica_of};
+use crate::support::Server;
+
+const CALLERS: usize = 500;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// `try_acquire`
+    Plain,
+    /// `acquire`
+    Waiting,
+}
+
+/// Callers of one limiter that call one after another, and what came of it.
+struct Callers {
+    tasks: JoinSet<()>,
+    outcomes: Arc<Outcomes>,
+}
+
+#[derive(Default)]
+struct Outcomes {
+    granted: AtomicU64,
+    unavailable: AtomicU64,
+    indeterminate: AtomicU64,
+    shall_end: AtomicBool,
+}
+
+impl Outcomes {
+    fn count(&self, outcome: Result<bool, Error>) {
+        let counter = match outcome {
+            Ok(true) => &self.granted,
+            Ok(false) => return,
+            Err(Error::StoreUnavailable { .. }) => &self.unavailable,
+            Err(Error::Indeterminate { .. }) => &self.indeterminate,
+            Err(error) => panic!("not an error of an outage: {error:?}"),
+        };
+        counter.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Callers {
+    fn of(limiter: &RateLimiter, kind: Kind) -> Self {
+        let outcomes = Arc::<Outcomes>::default();
+        let mut tasks = JoinSet::new();
+        for _ in 0..CALLERS {
+            let (limiter, outcomes) = (limiter.clone(), Arc::clone(&outcomes));
+            tasks.spawn(async move {
+                while !outcomes.shall_end.load(Ordering::SeqCst) {
+                    outcomes.count(match kind {
+                        Kind::Plain => limiter.try_acquire(1).await,
+                        Kind::Waiting => limiter.acquire(1).await.map(|()| true),
+                    });
+                    sleep(ms(20)).await;
+                }
+            });
+        }
+        Self { tasks, outcomes }
+    }
+
+    fn granted(&self) -> u64 {
+        self.outcomes.granted.load(Ordering::SeqCst)
+    }
+
+    async fn until_granted(&self, more: u64) {
+        let goal = self.granted() + more;
+        while self.granted() < goal {
+            sleep(ms(1)).await;
+        }
+    }
+
+    /// Waits until every caller has returned.
+    async fn end(mut self) -> Arc<Outcomes> {
+        self.outcomes.shall_end.store(true, Ordering::SeqCst);
+        let all = async {
+            while let Some(ended) = self.tasks.join_next().await {
+                ended.unwrap();
+            }
+        };
+        timeout(PATIENT, all).await.expect("no caller hangs");
+        self.outcomes
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_that_outlast_the_failover_end_with_a_grant() {
+    let (plain, waiting) = through_a_failover(PATIENT).await;
+    for outcomes in [plain, waiting] {
+        assert_eq!(outcomes.unavailable.load(Ordering::SeqCst), 0);
+        assert_eq!(outcomes.indeterminate.load(Ordering::SeqCst), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_that_do_not_outlast_the_failover_end_with_an_error_of_the_outage() {
+    let (plain, waiting) = through_a_failover(ms(200)).await;
+    for outcomes in [plain, waiting] {
+        assert_ne!(outcomes.unavailable.load(Ordering::SeqCst), 0);
+    }
+}
+
+/// No caller hangs, and no permit is lost but those that the failover loses. Returns what became of the plain callers
+/// and of the waiting ones.
+async fn through_a_failover(response_timeout: Duration) -> (Arc<Outcomes>, Arc<Outcomes>) {
+    let primary = Server::start();
+    let _replica = replica_of(&primary).await;
+    let sentinel = Sentinel::of(&primary).await;
+    sentinel.knows_a_replica().await;
+    let builder = RedissonClient::builder().response_timeout(response_timeout);
+    let client = builder.connect(&sentinel.url()).await.unwrap();
+    let rate = 1_000_000_000;
+    let ample = client.rate_limiter("ample");
+    ample.set_rate(Rate::overall(rate, HOUR)).await.unwrap();
+    let scarce = client.rate_limiter("scarce");
+    scarce.set_rate(Rate::overall(100, ms(100))).await.unwrap();
+
+    let plain = Callers::of(&ample, Kind::Plain);
+    let waiting = Callers::of(&scarce, Kind::Waiting);
+    plain.until_granted(2_000).await;
+    waiting.until_granted(200).await;
+    // The failover keeps what the replica has, and may lose what is granted from here on.
+    let kept = plain.granted();
+    acknowledged_by_replica(&primary).await;
+    primary.signal("KILL");
+    sentinel.names_another_than(&primary).await;
+    let done = Instant::now();
+    let until_done = plain.granted();
+    plain.until_granted(1).await;
+    let plain_again = done.elapsed();
+    waiting.until_granted(1).await;
+    let waiting_again = done.elapsed();
+    plain.until_granted(2_000).await;
+    waiting.until_granted(200).await;
+
+    let (plain, waiting) = (plain.end().await, waiting.end().await);
+    for (name, outcomes, again) in [
+        ("plain", &plain, plain_again),
+        ("waiting", &waiting, waiting_again),
+    ] {
+        let [granted, unavailable, indeterminate] = [
+            &outcomes.granted,
+            &outcomes.unavailable,
+            &outcomes.indeterminate,
+        ]
+        .map(|counter| counter.load(Ordering::SeqCst));
+        println!(
+            "{name} callers: granted {granted}, unavailable {unavailable}, indeterminate {indeterminate}, \
+             again {again:?} after the failover"
+        );
+    }
+    let granted = plain.granted.load(Ordering::SeqCst);
+    let indeterminate = plain.indeterminate.load(Ordering::SeqCst);
+    let taken = rate - ample.available_permits().await.unwrap().unsigned_abs();
+    let at_least = kept + (granted - until_done);
+    assert!(
+        (at_least..=granted + indeterminate).contains(&taken),
+        "{at_least} <= {taken} <= {granted} + {indeterminate}"
+    );
+    // The scarce limiter is whole one interval after its last grant.
+    while scarce.available_permits().await.unwrap() < 100 {
+        sleep(ms(10)).await;
+    }
+    (plain, waiting)
+}

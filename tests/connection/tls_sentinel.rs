@@ -1,0 +1,86 @@
+//! TLS towards Sentinels, and towards the primary that they name.
+
+use redis_test::utils::get_random_available_port;
+use redisson_rate_limiter::TlsConfig;
+
+use crate::load::{Load, ample};
+use crate::sentinels::{Sentinel, acknowledged_by_replica};
+use crate::support::Server;
+use crate::tls_server::{Authority, Identity, assert_certificate_refused, connect, start};
+
+/// A primary, its replica and their Sentinel, which talk TLS to each other.
+struct TlsSentinels {
+    of_servers: Authority,
+    of_sentinels: Authority,
+    primary: Server,
+    _replica: Server,
+    _sentinel: Sentinel,
+    sentinel_port: u16,
+    _identities: [Identity; 3],
+}
+
+impl TlsSentinels {
+    async fn start() -> Self {
+        let (of_servers, of_sentinels) = (Authority::new(), Authority::new());
+        let all = [&of_servers, &of_sentinels];
+        let [of_primary, of_replica] =
+            [(); 2].map(|()| Identity::new(&of_servers, "127.0.0.1", &all));
+        let of_sentinel = Identity::new(&of_sentinels, "127.0.0.1", &all);
+        let by_tls = ["--tls-replication", "yes", "--tls-auth-clients", "no"];
+        let (primary, primary_port) = start(&of_primary, &by_tls);
+        let port = primary_port.to_string();
+        let mut arguments = by_tls.to_vec();
+        arguments.extend(["--replicaof", "127.0.0.1", &port]);
+        let (replica, _) = start(&of_replica, &arguments);
+
+        let sentinel_port = get_random_available_port();
+        let mut config = "tls-replication yes\ntls-auth-clients no\n".to_owned();
+        for (name, value) in of_sentinel.settings(sentinel_port) {
+            config += &format!("{name} {value}\n");
+        }
+        let sentinel = Sentinel::start(primary_port, &config, "").await;
+        sentinel.knows_a_replica().await;
+        Self {
+            of_servers,
+            of_sentinels,
+            primary,
+            _replica: replica,
+            _sentinel: sentinel,
+            sentinel_port,
+            _identities: [of_primary, of_replica, of_sentinel],
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("rediss-sentinel://127.0.0.1:{}/orders", self.sentinel_port)
+    }
+
+    fn trust(&self) -> TlsConfig {
+        TlsConfig::new().ca_pem(self.of_servers.pem.clone() + &self.of_sentinels.pem)
+    }
+}
+
+#[tokio::test]
+async fn a_failover_by_tls_costs_no_acquire() {
+    let sentinels = TlsSentinels::start().await;
+    let client = connect(&sentinels.url(), sentinels.trust()).await.unwrap();
+    let limiter = ample(&client, "limiter").await;
+    acknowledged_by_replica(&sentinels.primary).await;
+    let load = Load::on(&limiter);
+    load.until_granted(20).await;
+    sentinels.primary.signal("KILL");
+    load.until_granted(20).await;
+    load.end_without_errors().await;
+}
+
+#[tokio::test]
+async fn a_certificate_by_another_authority_is_refused() {
+    let sentinels = TlsSentinels::start().await;
+    // The Sentinel is trusted, the primary that it names is not; then the other way round.
+    for authority in [&sentinels.of_sentinels, &sentinels.of_servers] {
+        let error = connect(&sentinels.url(), authority.trust())
+            .await
+            .unwrap_err();
+        assert_certificate_refused(&error);
+    }
+}

@@ -1,0 +1,112 @@
+//! Each kind of limiter and each form of request, without Redis.
+
+use redisson_rate_limiter::{
+    FailurePolicy, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket,
+    RRateLimiter, Rate, RedissonClient, SlidingLog, SlidingWindow, TokenBucket,
+};
+use tokio::task::JoinSet;
+
+use crate::fixture::{HOUR, client, kill, limiter, ms, one_of, policies, until_by_policy};
+use crate::support::Server;
+
+#[tokio::test]
+async fn every_form_of_request_is_decided() {
+    for policy in policies() {
+        let server = Server::start();
+        let client = client(&server.url(), policy).await;
+        let limiter = limiter(&client, 1_000).await;
+        let keyed = client
+            .keyed_rate_limiter("keyed:", Rate::overall(1_000, HOUR))
+            .unwrap();
+        let port = kill(server);
+        until_by_policy(&limiter).await;
+        let is_granted = policy != FailurePolicy::Deny;
+        assert_eq!(limiter.try_acquire(1).await.unwrap(), is_granted);
+        let timed = limiter.try_acquire_timeout(1, ms(100)).await;
+        assert_eq!(timed.unwrap(), is_granted);
+        assert_eq!(keyed.try_acquire("key", 1).await.unwrap(), is_granted);
+        let timed = keyed.try_acquire_timeout("key", 1, ms(100)).await;
+        assert_eq!(timed.unwrap(), is_granted);
+        let shares = [limiter.share(1).unwrap(), keyed.share("key", 1).unwrap()];
+        let decision = client.decide_all(shares).await.unwrap();
+        assert!(decision.is_by_failure_policy());
+        assert_eq!(decision.is_granted(), is_granted);
+        // Those who wait get permits now, or where the policy denies once the server is back.
+        let mut waiting = JoinSet::new();
+        for _ in 0..20 {
+            let keyed = keyed.clone();
+            waiting.spawn(async move { keyed.acquire("key", 1).await });
+        }
+        if !is_granted {
+            tokio::time::sleep(ms(100)).await;
+            assert!(waiting.try_join_next().is_none());
+        }
+        let _server = (!is_granted).then(|| crate::fixture::restart(port));
+        while let Some(waited) = waiting.join_next().await {
+            waited.unwrap().unwrap();
+        }
+    }
+}
+
+/// A limiter of each policy.
+fn limiters(client: &RedissonClient) -> Vec<Box<dyn Limiter>> {
+    vec![
+        Box::new(client.limiter(FixedWindow::new(42, HOUR)).unwrap()),
+        Box::new(client.limiter(SlidingLog::new(42, HOUR)).unwrap()),
+        Box::new(
+            client
+                .limiter(SlidingWindow::new(42, HOUR, HOUR / 60))
+                .unwrap(),
+        ),
+        Box::new(client.limiter(TokenBucket::new(42, 1)).unwrap()),
+        Box::new(client.limiter(QuotaBucket::new(42, 1, HOUR)).unwrap()),
+        Box::new(client.limiter(LeakyBucket::new(42, 6, HOUR)).unwrap()),
+        Box::new(
+            client
+                .limiter(PenaltyTokenBucket::new(42, 1, HOUR))
+                .unwrap(),
+        ),
+    ]
+}
+
+/// How many requests of this cost are granted out of 50.
+async fn granted(limiter: &dyn Limiter, cost: u32) -> u32 {
+    let mut granted = 0;
+    for _ in 0..50 {
+        granted += u32::from(limiter.decide("key", cost).await.unwrap().is_granted());
+    }
+    granted
+}
+
+#[tokio::test]
+async fn every_policy_grants_a_quarter_as_if_requests_cost_four_times_as_much() {
+    let memory = RedissonClient::in_memory();
+    for place in 0..limiters(&memory).len() {
+        // Each kind of limiter has a server of its own, as the key is the same.
+        let server = Server::start();
+        let client = client(&server.url(), one_of(4)).await;
+        let limiter = limiter(&client, 1_000).await;
+        let each = limiters(&client).swap_remove(place);
+        let decision = each.decide("key", 1).await.unwrap();
+        assert!(decision.is_granted() && !decision.is_by_failure_policy());
+        kill(server);
+        until_by_policy(&limiter).await;
+        let memory = RedissonClient::in_memory();
+        let expected = granted(&*limiters(&memory).swap_remove(place), 4).await;
+        assert!((10..=12).contains(&expected), "{each:?}: {expected}");
+        assert_eq!(granted(&*each, 1).await, expected, "{each:?}");
+    }
+}
+
+#[tokio::test]
+async fn keys_have_a_quarter_of_their_rate() {
+    let server = Server::start();
+    let client = client(&server.url(), one_of(4)).await;
+    let limiter = limiter(&client, 1_000).await;
+    let keyed = client
+        .keyed_rate_limiter("keyed:", Rate::overall(43, HOUR))
+        .unwrap();
+    kill(server);
+    until_by_policy(&limiter).await;
+    assert_eq!(granted(&keyed, 1).await, 10);
+}

@@ -1,0 +1,72 @@
+//! Clients, limiters, and a server that goes away.
+
+use std::time::Duration;
+
+use redisson_rate_limiter::{
+    Decision, FailurePolicy, LocalShare, RRateLimiter, Rate, RateLimiter, RedissonClient,
+};
+use tokio::time::sleep;
+
+use crate::support::Server;
+
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+pub const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub fn one_of(clients: u32) -> FailurePolicy {
+    FailurePolicy::Local(LocalShare::one_of(clients).unwrap())
+}
+
+/// The policies that stand in for Redis.
+pub fn policies() -> [FailurePolicy; 3] {
+    [FailurePolicy::Deny, FailurePolicy::Allow, one_of(2)]
+}
+
+pub async fn client(url: &str, policy: FailurePolicy) -> RedissonClient {
+    let builder = RedissonClient::builder().failure_policy(policy);
+    builder.connect(url).await.unwrap()
+}
+
+/// A limiter of so many permits an hour, of which one is taken.
+pub async fn limiter(client: &RedissonClient, permits: u64) -> RateLimiter {
+    let limiter = client.rate_limiter("limiter");
+    let rate = Rate::overall(permits, HOUR);
+    limiter.try_set_rate(rate).await.unwrap();
+    let decision = limiter.check(1).await.unwrap();
+    assert!(decision.is_granted() && !decision.is_by_failure_policy());
+    limiter
+}
+
+/// Asks until the failure policy decides: then the breaker is open.
+pub async fn until_by_policy(limiter: &RateLimiter) -> Decision {
+    until(limiter, true).await
+}
+
+/// Asks until Redis decides.
+pub async fn until_by_redis(limiter: &RateLimiter) -> Decision {
+    until(limiter, false).await
+}
+
+async fn until(limiter: &RateLimiter, is_by_policy: bool) -> Decision {
+    loop {
+        let decision = limiter.check(1).await.unwrap();
+        if decision.is_by_failure_policy() == is_by_policy {
+            return decision;
+        }
+        sleep(ms(5)).await;
+    }
+}
+
+/// Kills a server, and returns its port.
+pub fn kill(server: Server) -> u16 {
+    let port = server.port();
+    server.signal("KILL"); // at once, so that nothing more is answered
+    drop(server);
+    port
+}
+
+pub fn restart(port: u16) -> Server {
+    Server::start_at(port, &[]).expect("the port is free again")
+}

@@ -1,0 +1,17 @@
+//! What requests get while Redis is away: each policy, each kind of limiter and each form of request, on a server that is
+//! killed, stopped, refuses or does not answer.
+
+#[path = "../support/events.rs"]
+mod events;
+mod fixture;
+#[path = "../support/proxy.rs"]
+mod proxy;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod away_and_back;
+mod breaker;
+mod each_limiter;
+mod many_callers;
+mod mistakes;
+mod runtimes;

@@ -1,0 +1,162 @@
+//! Decisions without an id are never sent again: each is charged once or, where its outcome is unknown, perhaps not at all;
+//! and a decision of several limiters is charged to all of them or to none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redisson_rate_limiter::{
+    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, RRateLimiter,
+    Rate, RedissonClient, SlidingLog, SlidingWindow,
+};
+
+use crate::decisions::{Charges, decide};
+use crate::fault::Replays;
+use crate::round::{Round, rounds};
+use crate::support::Server;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const AMPLE: u32 = 1_000_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_every_policy() {
+    let server = Server::start();
+    rounds("policies", 80, Replays::OfLateDecisions, &server, policies).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_several_limiters_together() {
+    let server = Server::start();
+    rounds("joint", 90, Replays::OfLateDecisions, &server, joint).await;
+}
+
+/// Limiters of which nothing flows back within a test.
+fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<Arc<dyn Limiter>> {
+    macro_rules! limiters {
+        ($($policy:expr),* $(,)?) => {
+            vec![$(Arc::new(client.limiter($policy).unwrap().prefix(format!(
+                "{prefix}:{}:",
+                stringify!($policy).split("::").next().unwrap()
+            ))),)*]
+        };
+    }
+    limiters![
+        FixedWindow::new(AMPLE, HOUR),
+        SlidingLog::new(AMPLE, HOUR),
+        SlidingWindow::new(AMPLE, DAY, HOUR),
+        QuotaBucket::new(AMPLE, 1, DAY),
+        LeakyBucket::new(AMPLE, 1, DAY),
+        PenaltyTokenBucket::new(AMPLE, 1, DAY),
+    ]
+}
+
+/// How much of a limiter's capacity is charged, which is asked with a cost of 1. The first unit of a leaky bucket flows out
+/// at once and is not.
+async fn charged(limiter: &dyn Limiter, key: &str) -> i64 {
+    match limiter.decide(key, 1).await.unwrap() {
+        Decision::Granted { remaining, .. } => i64::from(AMPLE) - remaining as i64,
+        denied => panic!("{denied:?}"),
+    }
+}
+
+async fn policies(mut round: Round) {
+    let prefix = round.name(0);
+    let limiters = every_policy(&round.client, &prefix);
+    let mut before = Vec::new();
+    for limiter in every_policy(&round.direct, &prefix) {
+        before.push(charged(&*limiter, "key").await);
+    }
+    let mut callers = Vec::new();
+    for (place, limiter) in limiters.iter().enumerate() {
+        for number in 0..2 {
+            let (limiter, plan) = (Arc::clone(limiter), Arc::clone(&round.plan));
+            let random = round.random(100 + place as u64 * 2 + number);
+            let watch = round.watch.clone();
+            callers.push(async move {
+                let ask = |cost| {
+                    let limiter = Arc::clone(&limiter);
+                    async move { Ok(limiter.decide("key", cost).await?.is_granted()) }
+                };
+                (place, decide(&plan, random, watch, ask).await)
+            });
+        }
+    }
+    let mut charges = vec![Charges::default(); limiters.len()];
+    for (place, one) in round.run(callers).await {
+        charges[place].add(one);
+    }
+    let direct = every_policy(&round.direct, &prefix);
+    for ((limiter, charges), before) in direct.iter().zip(charges).zip(before) {
+        let charged = charged(&**limiter, "key").await - before - 1;
+        assert!(
+            charges.explain(charged),
+            "{charged} charged, {charges:?}: {limiter:?}, {}",
+            round.watch.round
+        );
+    }
+}
+
+async fn joint(mut round: Round) {
+    let prefix = round.name(0);
+    let names: Vec<String> = (1..=3).map(|place| round.name(place)).collect();
+    for name in &names {
+        let rate = Rate::overall(u64::from(AMPLE), HOUR);
+        let limiter = round.direct.rate_limiter(name);
+        limiter.set_rate(rate).await.unwrap();
+    }
+    let client = round.client.clone();
+    let window = client.limiter(FixedWindow::new(AMPLE, HOUR)).unwrap();
+    let window = window.prefix(format!("{prefix}:window:"));
+    let bucket = client.limiter(QuotaBucket::new(AMPLE, 1, DAY)).unwrap();
+    let bucket = bucket.prefix(format!("{prefix}:bucket:"));
+    let mut callers = Vec::new();
+    for number in 0..8 {
+        let (client, plan) = (client.clone(), Arc::clone(&round.plan));
+        let (window, bucket) = (window.clone(), bucket.clone());
+        let rates = names.iter().map(|name| client.rate_limiter(name));
+        let rates: Vec<_> = rates.collect();
+        let random = round.random(100 + number);
+        let watch = round.watch.clone();
+        callers.push(async move {
+            let ask = |cost| {
+                let mut shares = vec![
+                    window.share("key", cost).unwrap(),
+                    bucket.share("key", cost).unwrap(),
+                ];
+                shares.extend(rates.iter().map(|rate| rate.share(cost).unwrap()));
+                let decision = client.decide_all(shares);
+                async move { Ok(decision.await?.is_granted()) }
+            };
+            decide(&plan, random, watch, ask).await
+        });
+    }
+    let mut charges = Charges::default();
+    for one in round.run(callers).await {
+        charges.add(one);
+    }
+
+    let window = round.direct.limiter(FixedWindow::new(AMPLE, HOUR)).unwrap();
+    let window = window.prefix(format!("{prefix}:window:"));
+    let bucket = round
+        .direct
+        .limiter(QuotaBucket::new(AMPLE, 1, DAY))
+        .unwrap();
+    let bucket = bucket.prefix(format!("{prefix}:bucket:"));
+    let mut charged = vec![
+        charged(&window, "key").await - 1,
+        charged(&bucket, "key").await - 1,
+    ];
+    for name in &names {
+        let left = round.direct.rate_limiter(name).available_permits().await;
+        charged.push(i64::from(AMPLE) - left.unwrap());
+    }
+    let round = &round.watch.round;
+    assert!(
+        charges.explain(charged[0]),
+        "{charged:?} charged, {charges:?}, {round}"
+    );
+    assert!(
+        charged.iter().all(|it| *it == charged[0]),
+        "{charged:?}, {round}"
+    );
+}

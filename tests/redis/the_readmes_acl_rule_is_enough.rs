@@ -1,0 +1,372 @@
+//! The rule that the README gives for a user of the server: each operation works under it, and each permission of it is
+//! needed.
+
+use std::collections::BTreeSet;
+
+use tempfile::TempDir;
+
+use redisson_rate_limiter::{
+    Decision, Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
+    RRateLimiter, Rate, RedissonClient, Result, SlidingLog, SlidingWindow, State, TokenBucket,
+};
+
+use crate::every_method;
+use crate::keys;
+use crate::stage::{HOUR, Stage, ms};
+
+const README: &str = include_str!("../../README.md");
+
+/// The arguments of the README's `ACL SETUSER` commands, in their order.
+fn rules() -> Vec<Vec<String>> {
+    let text = README.replace("\\\n", " ");
+    let commands = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("redis-cli ACL SETUSER "));
+    commands
+        .map(|rest| {
+            let parts = rest.split_whitespace();
+            parts
+                .map(|part| part.trim_matches('\'').to_owned())
+                .collect()
+        })
+        .collect()
+}
+
+async fn set_user(stage: &mut Stage, rule: &[String]) {
+    let mut command = vec!["ACL", "SETUSER"];
+    command.extend(rule.iter().map(String::as_str));
+    stage.run(&command).await;
+}
+
+/// What an operation came to, with its name.
+type Outcome = (String, Result<()>);
+
+/// Each operation of the library, on limiters that the operator has set up.
+async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
+    stage.run(&["FLUSHALL"]).await;
+    let operator = RedissonClient::connect(&stage.server.url()).await.unwrap();
+    let mut outcomes = Vec::new();
+    for (name, rate) in [
+        ("overall", Rate::overall(10, HOUR)),
+        ("per-client", Rate::per_client(10, HOUR)),
+        ("alive", Rate::overall(10, HOUR).keep_alive(2 * HOUR)),
+    ] {
+        let name = format!("orders:{name}");
+        operator.rate_limiter(&name).set_rate(rate).await.unwrap();
+        let limiter = app.rate_limiter(&name);
+        let taken_back = async {
+            if let Decision::Granted { grant, .. } = limiter.check(3).await? {
+                limiter.refund(grant).await?;
+            }
+            limiter.try_acquire(3).await?;
+            limiter.release(2).await?;
+            limiter
+                .update_rate(Rate::overall(20, HOUR), State::Keep)
+                .await?;
+            limiter
+                .update_rate(Rate::overall(20, HOUR), State::Reset)
+                .await?;
+            Ok(())
+        };
+        outcomes.push((format!("taken back on {name}"), taken_back.await));
+        let methods = every_method::results(&limiter).await;
+        outcomes.extend(
+            methods
+                .into_iter()
+                .map(|(method, result)| (format!("{method} on {name}"), result)),
+        );
+    }
+    outcomes.push((
+        "a window passes".to_owned(),
+        a_window_passes(&operator, app).await,
+    ));
+    outcomes.push((
+        "keys that are lost".to_owned(),
+        lost_keys(stage, &operator, app).await,
+    ));
+    let keyed = app
+        .keyed_rate_limiter("orders:", Rate::overall(2, HOUR))
+        .unwrap();
+    for i in 0..4 {
+        let decided = keyed.decide("keyed", 1).await.map(drop);
+        outcomes.push((format!("keyed {i}"), decided));
+    }
+    outcomes.push((
+        "FixedWindow".to_owned(),
+        by_policy(app, FixedWindow::new(2, HOUR)).await,
+    ));
+    outcomes.push((
+        "SlidingLog".to_owned(),
+        by_policy(app, SlidingLog::new(2, HOUR)).await,
+    ));
+    let periods = SlidingWindow::new(2, HOUR, HOUR / 60);
+    outcomes.push(("SlidingWindow".to_owned(), by_policy(app, periods).await));
+    outcomes.push((
+        "TokenBucket".to_owned(),
+        by_policy(app, TokenBucket::new(2, 1)).await,
+    ));
+    let quota = QuotaBucket::new(2, 2, HOUR);
+    outcomes.push(("QuotaBucket".to_owned(), by_policy(app, quota).await));
+    let leaky = LeakyBucket::new(2, 1, HOUR);
+    outcomes.push(("LeakyBucket".to_owned(), by_policy(app, leaky).await));
+    let penalty = PenaltyTokenBucket::new(2, 1, HOUR);
+    outcomes.push((
+        "PenaltyTokenBucket".to_owned(),
+        by_policy(app, penalty).await,
+    ));
+    outcomes.push(("a whole token".to_owned(), a_whole_token(stage, app).await));
+    let window = app.limiter(FixedWindow::new(2, HOUR)).unwrap();
+    for i in 0..2 {
+        let shares = [
+            window.share("orders:joint", 1).unwrap(),
+            keyed.share("joint-rate", 1).unwrap(),
+        ];
+        let decided = app.decide_all(shares).await.map(drop);
+        outcomes.push((format!("decide_all {i}"), decided));
+    }
+    outcomes
+}
+
+/// More than once, with grants and denials, locked out, and by another rule.
+async fn by_policy<P: Policy + Clone>(app: &RedissonClient, policy: P) -> Result<()> {
+    let limiter = app.limiter(policy.clone())?.prefix("orders:policy:");
+    let strict = app
+        .limiter(policy)?
+        .prefix("orders:strict:")
+        .penalty(HOUR)?;
+    let kind = std::any::type_name::<P>();
+    for _ in 0..4 {
+        limiter.decide(kind, 1).await?;
+        strict.decide(kind, 1).await?;
+    }
+    Ok(())
+}
+
+/// A bucket that held a part of a token, and holds whole ones by its new rule.
+async fn a_whole_token(stage: &mut Stage, app: &RedissonClient) -> Result<()> {
+    let now = keys::time(&mut stage.raw).await.to_string();
+    let mut command = vec!["HSET", "orders:whole", "tokens", "1"];
+    command.extend(["last_refill_timestamp", &now, "last_refill_fraction", "1"]);
+    stage.run(&command).await;
+    let limiter = app.limiter(TokenBucket::new(2, 1))?;
+    limiter.decide("orders:whole", 1).await.map(drop)
+}
+
+/// Grants expire, one call of several permits at once.
+async fn a_window_passes(operator: &RedissonClient, app: &RedissonClient) -> Result<()> {
+    let rate = Rate::overall(3, ms(50));
+    operator
+        .rate_limiter("orders:short")
+        .set_rate(rate)
+        .await
+        .unwrap();
+    let limiter = app.rate_limiter("orders:short");
+    for _ in 0..6 {
+        limiter.acquire(1).await?;
+    }
+    limiter.available_permits().await?;
+    limiter
+        .update_rate(Rate::overall(4, ms(60)), State::Keep)
+        .await?;
+    limiter.acquire(2).await
+}
+
+/// What an operator or an eviction has left broken.
+async fn lost_keys(
+    stage: &mut Stage,
+    operator: &RedissonClient,
+    app: &RedissonClient,
+) -> Result<()> {
+    for (lost, name) in [
+        ("value", "orders:valueless"),
+        ("permits", "orders:grantless"),
+    ] {
+        let rate = Rate::overall(10, HOUR);
+        let prepared = operator.rate_limiter(name);
+        prepared.set_rate(rate).await.unwrap();
+        assert!(prepared.try_acquire(4).await.unwrap());
+        stage.run(&["DEL", &format!("{{{name}}}:{lost}")]).await;
+        let limiter = app.rate_limiter(name);
+        limiter.try_acquire(1).await?;
+        limiter.release(1).await?;
+        limiter.available_permits().await?;
+    }
+    Ok(())
+}
+
+async fn connect(stage: &Stage, rule: &[String]) -> RedissonClient {
+    let password = rule.iter().find_map(|part| part.strip_prefix('>')).unwrap();
+    let url = format!(
+        "redis://{}:{password}@127.0.0.1:{}",
+        rule[0],
+        stage.server.port()
+    );
+    RedissonClient::connect(&url).await.unwrap()
+}
+
+fn permissions(rule: &[String]) -> Vec<String> {
+    rule.iter()
+        .filter_map(|part| part.strip_prefix('+'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn every_operation_works_under_it() {
+    let mut stage = Stage::set().await;
+    let rule = &rules()[0];
+    set_user(&mut stage, rule).await;
+    let app = connect(&stage, rule).await;
+    stage.run(&["SCRIPT", "FLUSH"]).await;
+    for (operation, result) in operations(&mut stage, &app).await {
+        result.unwrap_or_else(|error| panic!("{operation}: {error:?}"));
+    }
+    let denied = keys::errors(&mut stage.raw, "NOPERM").await;
+    // The name of the library, where the server knows such a command.
+    assert!(denied <= 1, "{denied}");
+}
+
+#[tokio::test]
+async fn without_one_of_its_permissions_operations_are_denied_and_no_other_way() {
+    let mut stage = Stage::set().await;
+    let rule = &rules()[0];
+    let mut needless = BTreeSet::new();
+    for permission in permissions(rule) {
+        set_user(&mut stage, rule).await;
+        stage
+            .run(&["ACL", "SETUSER", "app", &format!("-{permission}")])
+            .await;
+        let app = connect(&stage, rule).await;
+        stage.run(&["SCRIPT", "FLUSH"]).await;
+        let mut denied = 0;
+        for (operation, result) in operations(&mut stage, &app).await {
+            match result {
+                Ok(()) => {}
+                Err(Error::PermissionDenied { .. }) => denied += 1,
+                Err(error) => panic!("{operation} without {permission}: {error:?}"),
+            }
+        }
+        println!("without {permission}: {denied} denied");
+        if denied == 0 {
+            needless.insert(permission);
+        }
+    }
+    // What these two are for, the README says.
+    assert_eq!(needless, ["info", "role"].map(str::to_owned).into());
+}
+
+#[tokio::test]
+async fn without_one_of_its_key_patterns_operations_are_denied_and_no_other_way() {
+    let mut stage = Stage::set().await;
+    let rule = &rules()[0];
+    let patterns: Vec<_> = rule.iter().filter(|part| part.starts_with('~')).collect();
+    assert_eq!(patterns.len(), 2);
+    for pattern in patterns {
+        set_user(&mut stage, rule).await;
+        stage
+            .run(&["ACL", "SETUSER", "app", "resetkeys", pattern])
+            .await;
+        let app = connect(&stage, rule).await;
+        let mut denied = 0;
+        for (operation, result) in operations(&mut stage, &app).await {
+            match result {
+                Ok(()) => {}
+                Err(Error::PermissionDenied { .. }) => denied += 1,
+                Err(error) => panic!("{operation} with {pattern} alone: {error:?}"),
+            }
+        }
+        assert_ne!(denied, 0, "{pattern}");
+    }
+}
+
+/// A node with all slots but one that moves to another node, whose commands are answered with a redirection there.
+struct MovingSlot {
+    nodes: [Stage; 2],
+    _files: [TempDir; 2],
+}
+
+impl MovingSlot {
+    async fn of(name: &str) -> Self {
+        let files = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let mut nodes = Vec::new();
+        for folder in &files {
+            let file = folder.path().join("nodes.conf");
+            let file = file.to_str().unwrap();
+            nodes.push(
+                Stage::with_arguments(&["--cluster-enabled", "yes", "--cluster-config-file", file])
+                    .await,
+            );
+        }
+        let Ok(mut nodes) = <[Stage; 2]>::try_from(nodes) else {
+            unreachable!("two were started");
+        };
+        let [from, to] = &mut nodes;
+        from.run(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+        let port = from.server.port().to_string();
+        to.run(&["CLUSTER", "MEET", "127.0.0.1", &port]).await;
+        let slot: u16 = from.ask(&["CLUSTER", "KEYSLOT", name]).await;
+        let ids: [String; 2] = [
+            from.ask(&["CLUSTER", "MYID"]).await,
+            to.ask(&["CLUSTER", "MYID"]).await,
+        ];
+        for node in [&mut *from, &mut *to] {
+            while !node
+                .ask::<String>(&["CLUSTER", "NODES"])
+                .await
+                .lines()
+                .all(|line| !line.contains("handshake"))
+                || !node
+                    .ask::<String>(&["CLUSTER", "INFO"])
+                    .await
+                    .contains("cluster_state:ok")
+            {
+                tokio::time::sleep(ms(10)).await;
+            }
+        }
+        let slot = slot.to_string();
+        to.run(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &ids[0]])
+            .await;
+        from.run(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids[1]])
+            .await;
+        Self {
+            nodes,
+            _files: files,
+        }
+    }
+}
+
+#[tokio::test]
+async fn on_a_cluster_it_takes_two_permissions_more() {
+    let mut moving = MovingSlot::of("orders:moving").await;
+    let rules = rules();
+    for rule in &rules[..2] {
+        for node in &mut moving.nodes {
+            set_user(node, rule).await;
+        }
+    }
+    let app = connect(&moving.nodes[0], &rules[0]).await;
+    assert!(!app.rate_limiter("orders:moving").exists().await.unwrap());
+    let resting = app.rate_limiter("orders:resting");
+    resting.set_rate(Rate::overall(10, HOUR)).await.unwrap();
+    assert!(resting.try_acquire(1).await.unwrap());
+
+    for node in &mut moving.nodes {
+        node.run(&["ACL", "SETUSER", "app", "-asking"]).await;
+    }
+    let error = app
+        .rate_limiter("orders:moving")
+        .exists()
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::PermissionDenied { .. }), "{error:?}");
+    for node in &mut moving.nodes {
+        node.run(&["ACL", "SETUSER", "app", "+asking", "-cluster|slots"])
+            .await;
+    }
+    let url = format!(
+        "redis://app:secret@127.0.0.1:{}",
+        moving.nodes[0].server.port()
+    );
+    let error = RedissonClient::connect(&url).await.unwrap_err();
+    assert!(matches!(error, Error::PermissionDenied { .. }), "{error:?}");
+}

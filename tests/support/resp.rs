@@ -1,0 +1,77 @@
+//! Redis's protocol, as far as a proxy needs it: where a command and an answer end.
+
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
+/// A command as the client sent it, its name first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command(pub Vec<Vec<u8>>);
+
+impl Command {
+    pub fn name(&self) -> String {
+        String::from_utf8_lossy(&self.0[0]).to_uppercase()
+    }
+
+    /// A script's argument, counted from 1 as in the script; empty where it was left out.
+    pub fn script_argument(&self, place: usize) -> &[u8] {
+        let keys: usize = std::str::from_utf8(&self.0[2]).unwrap().parse().unwrap();
+        self.0.get(2 + keys + place).map_or(b"", Vec::as_slice)
+    }
+
+    pub fn set_script_argument(&mut self, place: usize, argument: &[u8]) {
+        let keys: usize = std::str::from_utf8(&self.0[2]).unwrap().parse().unwrap();
+        self.0[2 + keys + place] = argument.to_vec();
+    }
+
+    pub fn wire_form(&self) -> Vec<u8> {
+        let mut bytes = format!("*{}\r\n", self.0.len()).into_bytes();
+        for part in &self.0 {
+            bytes.extend(format!("${}\r\n", part.len()).into_bytes());
+            bytes.extend(part);
+            bytes.extend(b"\r\n");
+        }
+        bytes
+    }
+}
+
+/// The first command in `bytes` and its length, once all of it is there.
+pub fn parse(bytes: &[u8]) -> Option<(Command, usize)> {
+    let mut at = 0;
+    let count = number_line(bytes, &mut at, b'*')?;
+    let mut parts = Vec::with_capacity(count);
+    for _ in 0..count {
+        let length = number_line(bytes, &mut at, b'$')?;
+        parts.push(bytes.get(at..at + length)?.to_vec());
+        at += length + 2;
+    }
+    (at <= bytes.len()).then_some((Command(parts), at))
+}
+
+/// Where the answer that starts at `at` ends, once all of it is there.
+pub fn answer_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let rest = bytes.get(at..)?;
+    let line = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    let after_line = at + line + 2;
+    let number = || -> i64 {
+        std::str::from_utf8(&rest[1..line])
+            .unwrap()
+            .parse()
+            .unwrap()
+    };
+    match rest[0] {
+        b'$' => {
+            let end =
+                usize::try_from(number()).map_or(after_line, |length| after_line + length + 2);
+            (end <= bytes.len()).then_some(end)
+        }
+        b'*' => (0..number()).try_fold(after_line, |at, _| answer_end(bytes, at)),
+        _ => Some(after_line),
+    }
+}
+
+fn number_line(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
+    let rest = bytes.get(*at..)?;
+    let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    assert_eq!(rest[0], kind, "the client sends arrays of bulk strings");
+    *at += end + 2;
+    Some(std::str::from_utf8(&rest[1..end]).unwrap().parse().unwrap())
+}
