@@ -5,7 +5,7 @@
 -- ARGV    1  deadline in ms of the server's clock: a call that arrives later takes nothing; '' for none
 --         2  member of the grant where all is granted; its random bytes name this call, made once however often it is
 --            sent
---         3  the rate at which this caller had the live grants summed lately, '' where it did not
+--         3  the rate at which this caller had the grants audited lately, '' where it did not
 --         4  permits of all requests together
 --         5  now in ms, '' for the server's clock
 --         6  '1' where the keys are those of a limiter with a rate for each client, else ''
@@ -25,11 +25,13 @@
 --         What is '' at the end is left out. Each key and each argument has its price, two of them that of a look-up
 -- Returns little-endian doubles in one string, which takes the server half as long as an array
 --         1  server's clock in ms, 0 where it was not read
---         2  permits left before the list; with it and the rate the caller works out each request's answer
+--         2  permits left before the list, enough for all of it or else exact; with it and the rate the caller works out
+--            each request's answer
 --         3  ms until the first of the live grants before the list are back, the interval where there is none
 --         4  rate, left out where it is ARGV[3] and no more follows
 --         5  by how many ms the newest grant is ahead of now
---         6  how many live grants were summed
+--         6  how many grants were summed, -1 where they are too many and an audit is due; 2 less where more grants have
+--            expired than were removed, so that more permits may be there than 2 says
 --         7  1 where an earlier attempt was granted: then 2 is what its grant holds, and 8 its score; else 0
 --         8  score of the grants made
 --         9  the permits that `newer` asks about, before this call's grant; -1 where it was not asked
@@ -41,10 +43,11 @@
 --         'type'   the limiter's type, which is not the one that its keys are for
 --         'early'  the ms until the deadline of the attempts before has passed
 --         'more'   the score from which to look on for what the attempts before left
+--         'again'  0: so many grants have expired that their permits are counted in several calls. Ask again
 -- Errors  UNINITIALIZED, BADSTATE
--- Writes  one member for all that is granted, the permits left; grants that are over go; permits left that do not
---         agree with the grants are set right; the times to live; the hash where `setup` says so. Nothing where every
---         request is for more than the rate.
+-- Writes  one member for all that is granted, the permits left; expired grants go, 500 at most in a call; permits left that
+--         do not agree with the grants are set right where these are few; the times to live; the hash where `setup` says so.
+--         Nothing where every request is for more than the rate.
 
 local KEYS, ARGV, call, pack = KEYS, ARGV, redis.call, struct.pack
 local name, value_key, permits_key, other_value_key, other_permits_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

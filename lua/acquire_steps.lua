@@ -61,8 +61,13 @@ if is_common and oldest and oldest <= now - interval then
   local over, next = first, call('zrange', permits_key, '1', '1', 'withscores')
   gone = 1
   if next[1] and next[2] + 0 <= now - interval then
-    over = call('zrangebyscore', permits_key, '-inf', string.format('%d', now - interval))
+    local most = math.min(SPARE, to_remove)
+    over = call('zrangebyscore', permits_key, '-inf', string.format('%d', now - interval), 'limit', '0', most)
     gone = #over
+    is_common = gone < most -- else there may be more
+    if is_common then
+      to_remove = to_remove - gone
+    end
     local place = string.format('%d', gone)
     next = call('zrange', permits_key, place, place, 'withscores')
   end
@@ -77,7 +82,7 @@ if is_common and oldest and oldest <= now - interval then
   if not oldest then
     balance = rate -- nothing is out, so everything is here
   else
-    is_common = oldest % 1 == 0 and oldest < LARGEST
+    is_common = is_common and oldest % 1 == 0 and oldest < LARGEST
     if not check then
       local number, room = call('zcard', permits_key) - gone, rate - balance
       is_common = is_common and (number == room or (number > FEW and number < room))
@@ -85,17 +90,21 @@ if is_common and oldest and oldest <= now - interval then
   end
 end
 if is_common and check and oldest then
-  local live = call('zrangebyscore', permits_key, '(' .. string.format('%d', now - interval), '+inf')
-  counted = #live
-  local used = 0
-  for i = 1, counted do
-    local grant = live[i]
-    if #grant == 5 + (string.byte(grant) or 0) then
-      local a, b, c, d = string.byte(grant, -4, -1)
-      used = used + a + b * 256 + c * 65536 + d * 16777216
+  counted = call('zcard', permits_key) - gone
+  if counted > SUMMED then
+    counted = -1
+  else
+    local last = string.format('%d', gone + counted - 1)
+    local grants, used = call('zrange', permits_key, string.format('%d', gone), last), 0
+    for i = 1, counted do
+      local grant = grants[i]
+      if #grant == 5 + (string.byte(grant) or 0) then
+        local a, b, c, d = string.byte(grant, -4, -1)
+        used = used + a + b * 256 + c * 65536 + d * 16777216
+      end
     end
+    is_common = balance + used == rate
   end
-  is_common = balance + used == rate
 end
 
 local books, limiter
@@ -149,11 +158,31 @@ if total > rate then
 end
 
 if limiter then
-  local failure = books.settle(limiter, now, check)
+  local wanted, share = math.min(total, rate), options and options.share
+  if share then
+    local permille = ARGV[share + 1] + 0
+    wanted = rate
+    if permille > 0 and total <= SHARED then
+      wanted = math.max(math.min(math.ceil((total * 1000 - ARGV[share + 2]) / permille), rate), 0)
+    end
+  end
+  local failure = books.settle(limiter, now, check, wanted)
   if failure then
     return failure
   end
   balance, oldest = limiter.balance, limiter.oldest
+  if books.is_unfinished(limiter, wanted) then
+    if limiter.sets_rate then
+      books.store_set_up(limiter)
+    end
+    books.take_from_oldest(limiter, limiter.gone, limiter.excess)
+    books.write(limiter, 0)
+    books.renew(limiter)
+    if retry then
+      return pack('<dd', server_now, ARGV[retry + 3] + 1) .. 'more' -- what was looked for is not there
+    end
+    return pack('<dd', server_now, 0) .. 'again'
+  end
 end
 
 local newer, allowed = -1, balance
@@ -203,7 +232,10 @@ if limiter then
   if limiter.sets_rate then
     books.store_set_up(limiter, value_key, permits_key, other_value_key, other_permits_key)
   end
-  books.take_from_oldest(limiter, limiter.excess)
+  books.take_from_oldest(limiter, limiter.gone, limiter.excess)
+  if books.is_deleted(limiter) then
+    books.write(limiter, taken)
+  end
 end
 if taken > 0 then
   -- Before the permits left are written: a full server refuses this one, and then those must stay.
@@ -242,12 +274,17 @@ if not limiter then
     end
   end
 else
-  books.write(limiter, taken)
-  if taken > 0 or limiter.expired or limiter.excess > 0 or check or balance ~= limiter.value
+  if not books.is_deleted(limiter) then
+    books.write(limiter, taken)
+  end
+  if taken > 0 or limiter.gone > 0 or limiter.excess > 0 or check or balance ~= limiter.stored
       or limiter.sets_rate or limiter.keep_alive > 0 then
     books.renew(limiter)
   end
   counted = limiter.counted
+  if limiter.rest > 0 then
+    counted = math.min(counted, 0) - 2
+  end
   lives = limiter.keep_alive > 0 and limiter.keep_alive or -1
 end
 if taken == total or lives > reset + 3 then

@@ -2,10 +2,13 @@
 -- script.rs puts this file in front of each of them, or where one says that it wants it; src/model.rs holds the same
 -- steps in Rust.
 --
--- Two facts carry all of it. A permit taken at T is back at T + interval, inclusive. And permits left + permits of the
--- live grants = rate, also where the rate was lowered below what is in use: then the permits left are below zero. Every
--- function below that finds it violated, because a peer, an eviction or an operator touched one key and not the other,
--- restores it.
+-- Two facts carry all of it. A permit taken at T is back at T + interval, inclusive. And permits left + permits of all
+-- grants in the zset = rate, also where the rate was lowered below what is in use: then the permits left are below zero.
+-- The second one holds for grants that have expired too: they are removed, and their permits added to those left, from the
+-- oldest on, as far as a request needs them and a few more. So no call's work grows with the number of grants.
+--
+-- Where a peer, an eviction or an operator touched one key and not the other, the second one is violated. With few grants
+-- `settle` restores it, with many an audit (audit.lua).
 
 -- Returns the functions that read, settle and write a limiter.
 local function bookkeeping()
@@ -181,6 +184,7 @@ local function bookkeeping()
       value_key = value_key,
       permits_key = per_client and client_permits or permits,
       value = left, -- nil where the key is not there
+      stored = left,
     }
     if set_up and (rate ~= set_up[1] or interval ~= set_up[2] or (set_up[5] == 1 and keep_alive ~= set_up[4])) then
       limiter.sets_rate = true
@@ -188,7 +192,8 @@ local function bookkeeping()
       if set_up[5] == 1 then
         limiter.keep_alive = set_up[4]
       end
-      limiter.value = nil -- the new rate leaves what it has beyond the live grants
+      limiter.value = left and math.min(left + (limiter.rate - rate), limiter.rate)
+      limiter.stored = nil
     end
     return limiter
   end
@@ -203,22 +208,38 @@ local function bookkeeping()
     end
   end
 
-  -- What is left at `now`, once the grants whose window has passed are back: nil, or an error where a grant's score
-  -- cannot be used. Reads only, and adds to `limiter`:
-  --   horizon   grants up to this score are over
-  --   expired   whether there are any
-  --   balance   the permits left; below zero where more than the rate is in use
-  --   oldest    score of the oldest live grant, nil where there is none
-  --   used      permits of the live grants where they were summed, less `excess`; else nil
-  --   excess    permits that the live grants hold although a peer's release gave them back
-  --   counted   how many live grants were summed
-  -- Summing the live grants costs time, so it is done only where it is needed: to replace a lost value, when `check`
-  -- asks for it, and when others are over and the numbers may not agree: because there are few, so that it costs
+  -- Reads on through the expired grants, `most` of them at most, and counts what they hold as left.
+  local function read_expired(limiter, most)
+    local key, horizon = limiter.permits_key, digits(limiter.horizon)
+    local count = 0
+    if most > 0 then
+      local expired = redis.call('zrangebyscore', key, '-inf', horizon, 'limit', digits(limiter.gone), digits(most))
+      count = #expired
+      to_remove = to_remove - count
+      limiter.gone = limiter.gone + count
+      limiter.freed = limiter.freed + sum(expired)
+    end
+    limiter.rest = count < most and 0 or redis.call('zcount', key, '-inf', horizon) - limiter.gone
+  end
+
+  -- What is left at `now`, once expired grants are removed, at least until `wanted` permits are there: nil, or an error where
+  -- a grant's score cannot be used. Reads only, and adds to `limiter`:
+  --   horizon    grants up to this score have expired
+  --   gone       how many grants, the oldest, are to be removed
+  --   rest       how many more have expired
+  --   is_unused  whether all have
+  --   balance    the permits left; below zero where more than the rate is in use
+  --   oldest     score of the oldest live grant, nil where there is none
+  --   used       permits of the grants that stay, where they were summed, less `excess`; else nil
+  --   excess     permits that these grants hold although a peer's release gave them back
+  --   counted    how many grants were summed, -1 where they are too many
+  -- Summing grants costs time, so only few are summed, and only where it is needed: to replace a lost value, when `check`
+  -- asks for it, and when others have expired and the numbers may not agree: because there are few, so that it costs
   -- nothing, or because already their number is too large. Where each holds one permit, their number is their sum.
-  local function settle(limiter, now, check)
+  local function settle(limiter, now, check, wanted)
     local rate, value, key = limiter.rate, limiter.value, limiter.permits_key
     limiter.horizon = now - limiter.interval
-    limiter.expired = false
+    limiter.gone, limiter.rest, limiter.freed = 0, 0, 0
     limiter.excess = 0
     limiter.counted = 0
     limiter.balance = rate
@@ -226,34 +247,40 @@ local function bookkeeping()
       return
     end
 
-    local freed, gone = 0, 0
-    local oldest = redis.call('zrange', key, '0', '0', 'withscores')
-    if oldest[1] and tonumber(oldest[2]) <= limiter.horizon then
-      limiter.expired = true
-      oldest = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf', 'withscores', 'limit', 0, 1)
-      if oldest[1] then
-        local over = redis.call('zrangebyscore', key, '-inf', limiter.horizon)
-        freed, gone = sum(over), #over
+    local oldest = redis.call('zrange', key, '0', '0', 'withscores')[2]
+    if not oldest then
+      return -- nothing is in use
+    end
+    local number = redis.call('zcard', key)
+    if tonumber(oldest) <= limiter.horizon then
+      oldest = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf', 'withscores', 'limit', 0, 1)[2]
+      if not oldest then
+        limiter.gone, limiter.is_unused = number, true
+        return
+      end
+      read_expired(limiter, math.min(SPARE, to_remove))
+      if limiter.rest > 0 and (value or 0) + limiter.freed < wanted then
+        read_expired(limiter, to_remove)
       end
     end
-    if not oldest[1] then
-      return -- nothing is out, so everything is here
-    end
 
-    limiter.oldest = math.floor(tonumber(oldest[2]))
+    limiter.oldest = math.floor(tonumber(oldest))
     if limiter.oldest >= LARGEST then
       return redis.error_reply('BADSTATE the score of a grant is no time')
     end
+    local freed = limiter.freed
     limiter.balance = math.min((value or 0) + freed, rate)
+    number = number - limiter.gone
     local must_sum = not value or check
-    if limiter.expired and not must_sum then
-      local number = redis.call('zcard', key) - gone
+    if limiter.gone > 0 and not must_sum then
       local room = rate - value - freed
       must_sum = number > room or (number <= FEW and number ~= room)
     end
-    if must_sum then
-      local live = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf')
-      local used = sum(live)
+    if must_sum and number > SUMMED then
+      limiter.counted = -1
+    elseif must_sum then
+      local grants = redis.call('zrange', key, digits(limiter.gone), digits(limiter.gone + number - 1))
+      local used = sum(grants)
       if value then
         -- What is left beside more grants than that leaves room for was raised by a peer's release. A peer that lowers
         -- the rate below what is in use writes 0, so what is above that is all that can be a release.
@@ -265,36 +292,74 @@ local function bookkeeping()
       end
       limiter.used = used - limiter.excess
       limiter.balance = rate - limiter.used
-      limiter.counted = #live
+      limiter.counted = #grants
     end
   end
 
-  -- Takes `permits` out of the oldest live grants and returns how many it found. The shrunk one is added before its old
-  -- form goes, so that the key, and its time to live, stay.
-  local function take_from_oldest(limiter, permits)
-    local key, skipped = limiter.permits_key, 0
-    local wanted = permits
-    while permits > 0 do
-      local oldest = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf',
-        'withscores', 'limit', skipped, 64)
-      if not oldest[1] then
-        break
-      end
-      for i = 1, #oldest, 2 do
-        local member, score = oldest[i], oldest[i + 1]
+  -- Whether more grants have expired than any call removes, and others have not.
+  local function are_many_expired(limiter, now)
+    if limiter.starts_afresh then
+      return false
+    end
+    local expired = redis.call('zcount', limiter.permits_key, '-inf', digits(now - limiter.interval))
+    return expired > SPARE and expired < redis.call('zcard', limiter.permits_key)
+  end
+
+  -- Whether a call has to end so that the next one goes on: more permits are there than it may count.
+  local function is_unfinished(limiter, wanted)
+    return limiter.rest > 0 and limiter.balance < wanted
+  end
+
+  -- Takes `permits` out of the oldest grants from the one at `place` on. Reads a page of them at most; returns how many it
+  -- took, and whether there are more grants. The shrunk one is added before its old form goes, so that the key, and its time
+  -- to live, stay.
+  local function take_from_oldest(limiter, place, permits)
+    local key, wanted = limiter.permits_key, permits
+    local taken, without = {}, {}
+    local read, has_more = 0, true
+    while permits > 0 and has_more and read < PAGE do
+      local some = math.min(64, PAGE - read)
+      local from = place + read
+      local page = redis.call('zrange', key, digits(from), digits(from + some - 1), 'withscores')
+      for i = 1, #page, 2 do
+        local member = page[i]
         local held = permits_of(member) or 0
-        if held == 0 or permits == 0 then
-          skipped = skipped + 1
-        else
+        if held == 0 then
+          table.insert(without, member)
+        elseif permits > 0 then
           if held > permits then
-            redis.call('zadd', key, score, pack(string.sub(member, 2, -5), held - permits))
+            redis.call('zadd', key, page[i + 1], pack(string.sub(member, 2, -5), held - permits))
           end
-          redis.call('zrem', key, member)
+          table.insert(taken, member)
           permits = math.max(permits - held, 0)
         end
       end
+      read = read + #page / 2
+      has_more = #page == 2 * some
     end
-    return wanted - permits
+    if #without == PAGE then
+      taken = without -- they hold nothing, and would be in the way of every call
+    end
+    if #taken > 0 then
+      redis.call('zrem', key, unpack(taken))
+    end
+    return wanted - permits, has_more
+  end
+
+  -- Tells an audit that may be under way that `permits` were taken out of a grant that was not the oldest, all of them where
+  -- `is_gone`. Where it would be too much to keep, the audit ends.
+  local function note_change(audit, member, score, permits, is_gone)
+    local change = table.concat({ score, digits(permits), is_gone and '1' or '0', member }, ' ')
+    local kept = redis.pcall('rpushx', audit, change)
+    if type(kept) == 'number' and kept > PAGE then
+      redis.call('ltrim', audit, '0', '0')
+      redis.call('lset', audit, '0', '')
+    end
+  end
+
+  -- Ends an audit that may be under way.
+  local function end_audit(audit)
+    redis.pcall('lset', audit, '0', '')
   end
 
   -- Adds permits that came back out of live grants to the balance.
@@ -307,15 +372,23 @@ local function bookkeeping()
     end
   end
 
-  -- Writes what settle found: the permits left, after `taken` of them were, and the grants that are over.
+  -- Whether the zset is deleted as a whole, so that the new grant has to be added after that. The server frees what it held
+  -- beside its other work.
+  local function is_deleted(limiter)
+    return limiter.is_unused and limiter.gone > SPARE
+  end
+
+  -- Writes what settle found: the permits left, after `taken` of them were, and that expired grants are gone.
   local function write(limiter, taken)
-    if limiter.value == nil or limiter.balance ~= limiter.value then
+    if limiter.balance ~= limiter.stored then
       redis.call('set', limiter.value_key, digits(limiter.balance - taken))
     elseif taken > 0 then
       redis.call('decrby', limiter.value_key, digits(taken))
     end
-    if limiter.expired then
-      redis.call('zremrangebyscore', limiter.permits_key, '-inf', limiter.horizon)
+    if is_deleted(limiter) then
+      redis.call('unlink', limiter.permits_key)
+    elseif limiter.gone > 0 then
+      redis.call('zremrangebyrank', limiter.permits_key, '0', digits(limiter.gone - 1))
     end
   end
 
@@ -349,8 +422,13 @@ local function bookkeeping()
     open = open,
     store_set_up = store_set_up,
     settle = settle,
+    are_many_expired = are_many_expired,
+    is_unfinished = is_unfinished,
     take_from_oldest = take_from_oldest,
+    note_change = note_change,
+    end_audit = end_audit,
     credit = credit,
+    is_deleted = is_deleted,
     write = write,
     renew = renew,
   }

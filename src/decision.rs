@@ -30,7 +30,8 @@ pub enum Decision {
         grant: Grant,
         /// The permits of one interval.
         limit: u64,
-        /// The permits left after this grant.
+        /// The permits left after this grant. There may be more where hundreds of an RRateLimiter's grants have expired at
+        /// once: a call counts only as many of them as it needs.
         remaining: u64,
         /// Until the first of the permits in use are back; of the other limiters, until all is.
         reset: Duration,

@@ -18,6 +18,8 @@ pub(crate) struct Keys {
     pub(crate) client_value: String,
     pub(crate) permits: String,
     pub(crate) client_permits: String,
+    /// There while a client audits the limiter, and for a while after that.
+    pub(crate) audit: String,
 }
 
 impl Keys {
@@ -28,9 +30,29 @@ impl Keys {
             name: name.to_owned(),
             client_value: format!("{value}:{client_id}"),
             client_permits: format!("{permits}:{client_id}"),
+            audit: beside(name, ":audit"),
             value,
             permits,
         }
+    }
+
+    /// Those that an audit of a limiter of this type reads.
+    pub(crate) fn of_audit(&self, rate_type: RateType) -> [&str; 4] {
+        let [name, value, permits] = self.of_type(rate_type);
+        [name, value, permits, &self.audit]
+    }
+
+    /// Those that a script takes that gives permits of live grants back.
+    pub(crate) fn of_refund(&self) -> [&str; 6] {
+        let [name, value, client_value, permits, client_permits] = self.in_order();
+        [
+            name,
+            value,
+            client_value,
+            permits,
+            client_permits,
+            &self.audit,
+        ]
     }
 
     /// Those that an acquire of a limiter of this type touches.
@@ -52,7 +74,7 @@ impl Keys {
         keys
     }
 
-    /// All, in the order in which every other script takes them.
+    /// All that hold the limiter, in the order in which every other script takes them.
     pub(crate) fn in_order(&self) -> [&str; 5] {
         [
             &self.name,
@@ -90,7 +112,7 @@ impl Keys {
 /// a key. A client's id may follow these.
 pub(crate) const SEGMENTS: [&str; 2] = [":value", ":permits"];
 /// These end the key.
-pub(crate) const ENDS: [&str; 3] = ["-st", "-lock", "-window"];
+pub(crate) const ENDS: [&str; 4] = ["-st", "-lock", "-window", ":audit"];
 /// So does a `-` with the time in ms at which a period ends. Times since 2001 have this many digits at least.
 pub(crate) const FEWEST_DIGITS: usize = 13;
 

@@ -4,9 +4,10 @@
 //! and the same state. The in-memory backend is this model behind a lock.
 //!
 //! A limiter is a hash with its settings and, for all clients or for each one, a [`Pool`]: the permits left and the
-//! live grants. A permit taken at T is back at T + interval, inclusive. Permits left + permits of the live grants =
-//! rate, also where the rate was lowered below what is in use: then the permits left are below zero. Where a peer's
-//! call, or a key that was lost, left it otherwise, [`settle`](Pool::settle) finds it as the script's namesake does.
+//! grants. A permit taken at T is back at T + interval, inclusive. Permits left + permits of all grants = rate, also where
+//! the rate was lowered below what is in use: then the permits left are below zero. Expired grants are removed, and their
+//! permits added to those left, from the oldest on, as far as a request needs them and a few more. Where a peer's call, or
+//! a key that was lost, left few grants otherwise, [`settle`](Pool::settle) finds it as the script's namesake does.
 //!
 //! What an acquire runs through is inlined, so that its settings and sums stay in registers: else copying them through
 //! memory takes as long as deciding.
@@ -33,8 +34,39 @@ pub(crate) use joint::SetUp;
 pub(crate) use requests::Run;
 pub(crate) use requests::{Answer, Requests, Share};
 
-/// So many grants are summed without a thought.
-const FEW: i64 = 32;
+/// The bounds of a call's work, as in `lua/limits.lua`. In unit tests they are so small that few grants are many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// So many grants are summed in any call.
+    pub(crate) few: usize,
+    /// Of more grants none are summed.
+    pub(crate) summed: usize,
+    /// So many expired grants any call removes.
+    pub(crate) spare: usize,
+    /// So many it removes where a request needs their permits, and so many grants it reads.
+    pub(crate) page: usize,
+}
+
+impl Bounds {
+    pub(crate) const SHIPPED: Self = Self {
+        few: 32,
+        summed: 100,
+        spare: 64,
+        page: 500,
+    };
+    #[cfg(test)]
+    pub(crate) const OF_TESTS: Self = Self {
+        few: 2,
+        summed: 4,
+        spare: 2,
+        page: 5,
+    };
+}
+
+#[cfg(not(test))]
+pub(crate) const BOUNDS: Bounds = Bounds::SHIPPED;
+#[cfg(test)]
+pub(crate) const BOUNDS: Bounds = Bounds::OF_TESTS;
 
 /// The two clocks of a call, in ms since the epoch: `now` scores grants, `server` is the one that keys expire by.
 #[derive(Debug, Clone, Copy)]
@@ -96,18 +128,48 @@ pub(crate) struct Retry {
     pub(crate) to: i64,
 }
 
+/// Which expired grants a step may remove.
+#[derive(Debug, Clone, Copy)]
+struct Removal {
+    /// Until so many permits are left; any step removes a few.
+    wanted: i64,
+    /// So many at most.
+    most: usize,
+}
+
+impl Removal {
+    const NONE: Self = Self { wanted: 0, most: 0 };
+    /// The few that any step removes.
+    const SPARE: Self = Self {
+        wanted: 0,
+        most: BOUNDS.page,
+    };
+
+    const fn until(wanted: i64) -> Self {
+        Self {
+            wanted,
+            most: BOUNDS.page,
+        }
+    }
+}
+
 /// What `settle` found.
 struct Settled {
-    /// So many grants, the first ones, are over.
-    over: usize,
+    /// So many grants, the oldest, are to be removed.
+    gone: usize,
+    /// How many more have expired.
+    rest: usize,
     balance: i64,
+    /// The score of the oldest live grant.
     oldest: Option<i64>,
-    /// Permits of the live grants where they were summed, less `excess`.
+    /// Permits of the grants that stay, where they were summed, less `excess`.
     used: Option<i64>,
-    /// Permits that the live grants hold although a peer's release gave them back.
+    /// Permits that these grants hold although a peer's release gave them back.
     excess: i64,
-    /// How many live grants were summed.
+    /// How many grants were summed.
     counted: u64,
+    /// They were to be summed, and are too many.
+    audit_due: bool,
 }
 
 impl Settled {
@@ -120,6 +182,12 @@ impl Settled {
             }
             None => self.balance = (self.balance + permits).min(rate),
         }
+    }
+
+    /// Whether the step has to end so that the next one goes on: more permits are there than it may count.
+    #[inline]
+    fn is_unfinished(&self, wanted: i64) -> bool {
+        self.rest > 0 && self.balance < wanted
     }
 }
 
@@ -178,9 +246,17 @@ impl Window {
             return Ok(Answer::new(at.now, rate, 0, interval));
         }
 
-        let check = call.summed_rate.is_none()
-            || call.summed_rate != if sets_rate { stored_rate } else { Some(rate) };
-        let settled = open.settle(at.now, check);
+        let wanted = call.requests.wanted(rate);
+        let (settled, check) = loop {
+            let audited = if sets_rate { stored_rate } else { Some(rate) };
+            let check = call.summed_rate.is_none() || call.summed_rate != audited;
+            let settled = open.settle(at.now, check, Removal::until(wanted));
+            if !settled.is_unfinished(wanted) {
+                break (settled, check);
+            }
+            open.remove_expired(&settled, at.server);
+            sets_rate = false;
+        };
         let reset = settled
             .oldest
             .map_or(interval, |oldest| interval - at.now + oldest);
@@ -194,20 +270,17 @@ impl Window {
 
         if settled.excess > 0 {
             open.pool
-                .change_grants(|grants| grants.take_from_oldest(settled.over, settled.excess));
-        }
-        if taken > 0 {
-            // The list's permits fit a member: who makes the list sees to it.
-            let permits = taken as u32;
-            open.pool
-                .change_grants(|grants| grants.add(at.now, &call.random, permits));
+                .change_grants(|grants| grants.take_from_oldest(settled.gone, settled.excess));
         }
         // A denial that found the keys as they should be leaves them alone, unless keep alive counts from it.
         let is_changed = taken > 0
-            || settled.over > 0
+            || settled.gone > 0
             || settled.excess > 0
             || open.pool.value.get() != Some(&settled.balance);
-        open.write(&settled, taken);
+        open.write_with(&settled, taken, |grants| {
+            // The list's permits fit a member: who makes the list sees to it.
+            grants.add(at.now, &call.random, taken as u32);
+        });
         if is_changed || check || sets_rate || keep_alive > 0 {
             open.renew(at.server);
         }
@@ -215,7 +288,9 @@ impl Window {
         let newest = check.then(|| open.pool.grants().newest()).flatten();
         let answer = Answer {
             ahead: newest.map_or(0, |score| (score - at.now).max(0)),
-            counted: settled.counted,
+            counted: if settled.rest > 0 { 0 } else { settled.counted },
+            audit_due: settled.audit_due,
+            has_more: settled.rest > 0,
             ..answer
         };
         if keep_alive > 0 && taken < call.requests.total() {
@@ -232,18 +307,25 @@ impl Window {
         permits: u32,
         summed_rate: Option<i64>,
     ) -> Result<i64, NotInitialized> {
+        let mut rest = i64::from(permits);
         let mut open = self.open(client, at.server)?;
-        let rate = open.settings.rate;
-        let mut settled = open.settle(at.now, summed_rate != Some(rate));
-        let found = open.pool.change_grants(|grants| {
-            grants.take_from_oldest(settled.over, settled.excess);
-            grants.take_from_oldest(settled.over, i64::from(permits))
-        });
-        settled.credit(found, rate);
-        open.pool.value.remove(); // it is written anew in any case, as Redisson does
-        open.write(&settled, 0);
-        open.renew(at.server);
-        Ok(settled.balance)
+        let Settings { rate, interval, .. } = open.settings;
+        loop {
+            let mut settled = open.settle(at.now, summed_rate != Some(rate), Removal::SPARE);
+            let (found, has_more) = open.pool.change_grants(|grants| {
+                grants.take_from_oldest(settled.gone, settled.excess);
+                let expired = grants.expired(at.now - interval);
+                grants.take_from_oldest(expired, rest)
+            });
+            settled.credit(found, rate);
+            open.pool.value.remove(); // it is written anew in any case, as Redisson does
+            open.write(&settled, 0);
+            open.renew(at.server);
+            rest -= found;
+            if rest == 0 || !has_more {
+                return Ok(settled.balance);
+            }
+        }
     }
 
     /// Gives permits of one grant back and tells how many came back: none where its window has passed.
@@ -259,11 +341,11 @@ impl Window {
         if grant.score <= at.now - interval || !open.pool.grants().holds(grant) {
             return Ok(0);
         }
-        let mut settled = open.settle(at.now, summed_rate != Some(rate));
+        let mut settled = open.settle(at.now, summed_rate != Some(rate), Removal::SPARE);
         let back = open.pool.change_grants(|grants| {
             // The grant first: a peer's release is made good out of what remains.
             let back = grants.shrink(grant);
-            grants.take_from_oldest(settled.over, settled.excess);
+            grants.take_from_oldest(settled.gone, settled.excess);
             back
         });
         settled.credit(i64::from(back), rate);
@@ -278,17 +360,57 @@ impl Window {
         at: At,
         client: &str,
     ) -> Result<i64, NotInitialized> {
-        let settled = self.open(client, at.server)?.settle(at.now, true);
-        Ok(settled.balance.max(0))
+        let open = self.open(client, at.server)?;
+        let (rate, grants) = (open.settings.rate, open.pool.grants());
+        if grants.len() <= BOUNDS.summed {
+            return Ok(open
+                .settle(at.now, true, Removal::SPARE)
+                .balance
+                .clamp(0, rate));
+        }
+        let expired = grants.expired(at.now - open.settings.interval);
+        let live = grants.len() - expired;
+        let left = if live == 0 {
+            rate
+        } else if expired > BOUNDS.page && live <= BOUNDS.page {
+            rate - grants.permits_after(expired)
+        } else {
+            open.pool.value.get().unwrap_or(&0) + grants.permits_of_first(expired)
+        };
+        Ok(left.clamp(0, rate))
     }
 }
 
 impl Open<'_> {
     /// What is left at `now`, once the grants whose window has passed are back. Reads only.
     #[inline]
-    fn settle(&self, now: i64, check: bool) -> Settled {
+    fn settle(&self, now: i64, check: bool, removal: Removal) -> Settled {
         let value = self.pool.value.get().copied();
-        self.pool.settle(&self.settings, value, now, check)
+        self.pool.settle(&self.settings, value, now, check, removal)
+    }
+
+    /// Writes what `settle` found, and nothing else.
+    fn remove_expired(&mut self, settled: &Settled, server: i64) {
+        self.pool
+            .change_grants(|grants| grants.take_from_oldest(settled.gone, settled.excess));
+        self.write(settled, 0);
+        self.renew(server);
+    }
+
+    /// Writes what `settle` found, and adds a grant where permits are taken.
+    #[inline]
+    fn write_with(&mut self, settled: &Settled, taken: i64, add: impl FnOnce(&mut Grants)) {
+        // All grants go at once, and their time to live with them, or the new one keeps it.
+        let all_go_first = settled.oldest.is_none() && settled.gone > BOUNDS.spare;
+        if all_go_first {
+            self.write(settled, taken);
+        }
+        if taken > 0 {
+            self.pool.change_grants(add);
+        }
+        if !all_go_first {
+            self.write(settled, taken);
+        }
     }
 
     #[inline]
@@ -298,9 +420,9 @@ impl Open<'_> {
             Some(value) if *value == settled.balance => *value -= taken,
             _ => self.pool.value.set(settled.balance - taken),
         }
-        if settled.over > 0 {
+        if settled.gone > 0 {
             self.pool
-                .change_grants(|grants| grants.drop_first(settled.over));
+                .change_grants(|grants| grants.drop_first(settled.gone));
         }
     }
 
@@ -332,33 +454,59 @@ impl Pool {
 
     /// Whether there are so few grants that summing them costs nothing.
     fn is_small(&self) -> bool {
-        self.grants().len() as i64 <= FEW
+        self.grants().len() <= BOUNDS.few
     }
 
-    /// What is left at `now`, once the grants whose window has passed are back; without a `value` it is what the live
-    /// ones leave. Reads only.
-    fn settle(&self, settings: &Settings, value: Option<i64>, now: i64, check: bool) -> Settled {
+    /// Whether more grants have expired than any step removes, and others have not.
+    fn are_many_expired(&self, horizon: i64) -> bool {
+        let expired = self.grants().expired(horizon);
+        expired > BOUNDS.spare && expired < self.grants().len()
+    }
+
+    /// What is left at `now`, once expired grants are removed; without a `value` it is what the others leave. Reads only.
+    fn settle(
+        &self,
+        settings: &Settings,
+        value: Option<i64>,
+        now: i64,
+        check: bool,
+        removal: Removal,
+    ) -> Settled {
         let Settings { rate, interval, .. } = *settings;
         let grants = self.grants();
-        let over = grants.over(now - interval);
+        let expired = grants.expired(now - interval);
         let mut settled = Settled {
-            over,
+            gone: expired,
+            rest: 0,
             balance: rate,
-            oldest: grants.score_at(over),
+            oldest: grants.score_at(expired),
             used: None,
             excess: 0,
             counted: 0,
+            audit_due: false,
         };
         if settled.oldest.is_none() {
-            return settled; // nothing is out, so everything is here
+            return settled; // nothing is in use
         }
-        let balance = value.unwrap_or(0) + grants.permits_of_first(over);
-        let live = (grants.len() - over) as i64;
+        let gone = expired.min(BOUNDS.spare).min(removal.most);
+        let mut balance = value.unwrap_or(0) + grants.permits_of_first(gone);
+        settled.gone = gone;
+        if gone < expired && balance < removal.wanted {
+            settled.gone = expired.min(removal.most);
+            balance += grants.permits_between(gone, settled.gone);
+        }
+        settled.rest = expired - settled.gone;
         settled.balance = balance.min(rate);
-        let room = rate - balance;
-        if value.is_none() || check || (over > 0 && (live > room || (live <= FEW && live != room)))
-        {
-            let used = grants.permits_after(over);
+        let others = grants.len() - settled.gone;
+        let (number, room) = (others as i64, rate - balance);
+        let is_few = others <= BOUNDS.few;
+        let must_sum = value.is_none()
+            || check
+            || (settled.gone > 0 && (number > room || (is_few && number != room)));
+        if must_sum && others > BOUNDS.summed {
+            settled.audit_due = true;
+        } else if must_sum {
+            let used = grants.permits_after(settled.gone);
             if let Some(value) = value {
                 // What is left beside more grants than that leaves room for was raised by a peer's release. A peer that
                 // lowers the rate below what is in use writes 0, so what is above that is all that can be a release.
@@ -370,7 +518,7 @@ impl Pool {
             settled.used = Some(used);
             // Below zero where the rate was lowered below what is in use.
             settled.balance = rate - used;
-            settled.counted = live as u64;
+            settled.counted = others as u64;
         }
         settled
     }

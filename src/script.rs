@@ -9,6 +9,8 @@ use std::sync::LazyLock;
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 use smallvec::SmallVec;
 
+#[cfg(test)]
+use crate::model::{BOUNDS, Bounds};
 use crate::store::redis::connection::Connection;
 use crate::store::redis::failure::Failure;
 use crate::store::redis::retry::Limits;
@@ -19,7 +21,43 @@ pub(crate) struct Script {
     source: String,
 }
 
-const LIMITS: &str = include_str!("../lua/limits.lua");
+const SHIPPED_LIMITS: &str = include_str!("../lua/limits.lua");
+
+#[cfg(not(test))]
+fn limits() -> &'static str {
+    SHIPPED_LIMITS
+}
+
+/// With the bounds of unit tests, in which few grants are many.
+#[cfg(test)]
+fn limits() -> &'static str {
+    static LIMITS: LazyLock<String> = LazyLock::new(|| {
+        let bounds = lines(Bounds::SHIPPED).into_iter().zip(lines(BOUNDS));
+        bounds.fold(SHIPPED_LIMITS.to_owned(), |text, (shipped, bound)| {
+            text.replace(&shipped, &bound)
+        })
+    });
+    &LIMITS
+}
+
+/// How `lua/limits.lua` states them.
+#[cfg(test)]
+fn lines(bounds: Bounds) -> [String; 4] {
+    let Bounds {
+        few,
+        summed,
+        spare,
+        page,
+    } = bounds;
+    let bounds = [
+        ("FEW", few),
+        ("SUMMED", summed),
+        ("SPARE", spare),
+        ("PAGE", page),
+    ];
+    bounds.map(|(name, number)| format!("\nlocal {name} = {number} "))
+}
+
 const WINDOW: &str = include_str!("../lua/window.lua");
 const ACQUIRE_STEPS: &str = include_str!("../lua/acquire_steps.lua");
 const WINDOW_HERE: &str = "  -- window.lua\n";
@@ -43,6 +81,8 @@ scripts! {
     TRY_SET_RATE = "try_set_rate.lua";
     SET_RATE = "set_rate.lua";
     UPDATE_RATE = "update_rate.lua";
+    AUDIT_READ = "audit_read.lua";
+    AUDIT_SETTLE = "audit_settle.lua";
     EXPIRE = "expire.lua";
     CLEAR_EXPIRE = "clear_expire.lua";
 }
@@ -67,7 +107,7 @@ macro_rules! limiter_scripts {
         $(pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
             let steps = include_str!(concat!("../lua/limiters/", $file, ".lua"));
             let steps = steps.replace(GRANT_RUNS_HERE, GRANT_RUNS);
-            Script::on_targets(&[LIMITS, SHARED, $reads, ONE_TARGET, &steps])
+            Script::on_targets(&[limits(), SHARED, $reads, ONE_TARGET, &steps])
         });)*
 
         /// Several limiters of any kind; one of RRateLimiter's where it decides by itself.
@@ -78,7 +118,7 @@ macro_rules! limiter_scripts {
             )),*];
             let algorithms = [WINDOW, SHARED_RATE_STEPS, &functions.concat()].join("\n");
             let joint = JOINT_CALL.replace(ALGORITHMS_HERE, &algorithms);
-            Script::on_targets(&[LIMITS, SHARED, WHOLE, FINITE, &joint])
+            Script::on_targets(&[limits(), SHARED, WHOLE, FINITE, &joint])
         });
     };
 }
@@ -182,9 +222,9 @@ impl Script {
     fn on_the_window(own: &str) -> Self {
         let own = own.replace(ACQUIRE_STEPS_HERE, ACQUIRE_STEPS);
         if own.contains(WINDOW_HERE) {
-            Self::of(&[LIMITS, &own.replace(WINDOW_HERE, WINDOW)])
+            Self::of(&[limits(), &own.replace(WINDOW_HERE, WINDOW)])
         } else {
-            Self::of(&[LIMITS, WINDOW, &own])
+            Self::of(&[limits(), WINDOW, &own])
         }
     }
 
@@ -244,6 +284,13 @@ fn command(name: &str, script: &str, keys: &[impl AsRef<[u8]>], args: &Args) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_scripts_and_the_model_have_the_same_bounds() {
+        for line in lines(Bounds::SHIPPED) {
+            assert!(SHIPPED_LIMITS.contains(&line), "{line}");
+        }
+    }
 
     #[test]
     fn arguments_stand_in_their_order_and_empty_ones_at_the_end_are_left_out() {

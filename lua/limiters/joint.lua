@@ -10,7 +10,8 @@
 --            algorithm's numbers, likewise
 -- Returns an array with a string for each limiter, as one_target.lua returns it, with the state also where the target was locked
 --         out; of shared_rate that is the limit, 1 where the request fits, else 0, what remains, ms until it is worth asking again, ms until all is back
---         Only one, with the server's clock alone, where the call came after its deadline
+--         Only one, with the server's clock alone, where the call came after its deadline. Only one, with the server's clock and
+--         now, where nothing was decided yet: so many grants have expired that their permits are counted in several calls. Ask again
 -- Errors  BADSTATE, UNINITIALIZED
 -- Writes  what the algorithms write; a lock, for the time of the penalty, where its limiter denied the request
 
@@ -33,9 +34,11 @@ end
 local shared_rate = algorithms.shared_rate
 
 algorithms.shared_rate = function(keys, numbers, cost)
-  local limiter, failure = shared_rate(keys, { unpack_numbers('<ddddd', numbers) }, now, random)
+  local limiter, failure = shared_rate(keys, { unpack_numbers('<ddddd', numbers) }, now, random, cost)
   if failure then
     return failure
+  elseif limiter.is_unfinished then
+    return { is_unfinished = true, limit = 0, room = 0 }
   end
   local granted, remaining, retry_after, reset = limiter.ask(cost)
   return {
@@ -55,8 +58,8 @@ algorithms.shared_rate = function(keys, numbers, cost)
   }
 end
 
--- All limiters are read before any is written.
-local limiters, next_key, all_grant = {}, 1, true
+-- All limiters are read before any is written, but for expired grants, which shared_rate.lua may remove.
+local limiters, next_key, all_grant, is_unfinished = {}, 1, true, false
 for place = 1, (#ARGV - 2) / 3 do
   local penalty, key_count, cost = unpack_numbers('<ddd', ARGV[3 * place + 1])
   local keys = {}
@@ -68,6 +71,7 @@ for place = 1, (#ARGV - 2) / 3 do
   if limiter.err then
     return limiter
   end
+  is_unfinished = is_unfinished or limiter.is_unfinished
   limiter.cost, limiter.penalty, limiter.locked_for = cost, penalty, 0
   if penalty == penalty then
     local lock = KEYS[next_key]
@@ -82,6 +86,9 @@ for place = 1, (#ARGV - 2) / 3 do
   limiters[place] = limiter
 end
 
+if is_unfinished then
+  return { pack('<dd', server_now, now) }
+end
 local answer = {}
 for place, limiter in ipairs(limiters) do
   local told = limiter.finish(all_grant and limiter.cost or 0, limiter.denies and limiter.cost or nil, 0)

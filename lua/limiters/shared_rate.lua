@@ -10,7 +10,7 @@
 -- Writes  as acquire.lua does. Where the limiter is not there or has another rate, the hash: what is in use counts on,
 --         but a change of the type resets all, and what an earlier limiter of this name left goes
 
-algorithms.shared_rate = function(keys, numbers, now, random)
+algorithms.shared_rate = function(keys, numbers, now, random, cost)
   local books = bookkeeping()
   local name, value, client_value, permits, client_permits = unpack(keys)
   local set_up = numbers[1] > 0 and numbers or nil
@@ -19,7 +19,29 @@ algorithms.shared_rate = function(keys, numbers, now, random)
   if failure then
     return nil, failure
   end
-  failure = books.settle(limiter, now, not limiter.starts_afresh and redis.call('zcard', limiter.permits_key) <= FEW)
+  -- Where many grants have expired, a page of them is removed whatever is decided.
+  if books.are_many_expired(limiter, now) then
+    local wanted = math.min(cost, limiter.rate)
+    failure = books.settle(limiter, now, false, wanted)
+    if failure then
+      return nil, failure
+    end
+    if limiter.sets_rate then
+      books.store_set_up(limiter)
+    end
+    books.take_from_oldest(limiter, limiter.gone, limiter.excess)
+    books.write(limiter, 0)
+    books.renew(limiter)
+    if books.is_unfinished(limiter, wanted) then
+      return { is_unfinished = true }
+    end
+    limiter = books.open(name, value, client_value, permits, client_permits, nil, nil, set_up)
+  end
+
+  local others_may_remove = to_remove
+  to_remove = books.are_many_expired(limiter, now) and 0 or SPARE
+  failure = books.settle(limiter, now, not limiter.starts_afresh and redis.call('zcard', limiter.permits_key) <= FEW, 0)
+  to_remove = others_may_remove
   if failure then
     return nil, failure
   end
@@ -32,7 +54,7 @@ algorithms.shared_rate = function(keys, numbers, now, random)
     if limiter.excess == 0 then
       return
     end
-    books.take_from_oldest(limiter, limiter.excess)
+    books.take_from_oldest(limiter, limiter.gone, limiter.excess)
     limiter.excess = 0
     local oldest = redis.call('zrangebyscore', limiter.permits_key, '(' .. digits(limiter.horizon), '+inf',
       'withscores', 'limit', 0, 1)[2]
@@ -55,11 +77,16 @@ algorithms.shared_rate = function(keys, numbers, now, random)
       if limiter.sets_rate then
         books.store_set_up(limiter, value, client_value, permits, client_permits)
       end
+      if books.is_deleted(limiter) then
+        books.write(limiter, taken)
+      end
       if taken > 0
           and redis.call('zadd', limiter.permits_key, 'nx', digits(now), books.pack(random, taken)) == 0 then
         taken = 0 -- a connection below this client sent the call twice
       end
-      books.write(limiter, taken)
+      if not books.is_deleted(limiter) then
+        books.write(limiter, taken)
+      end
       books.renew(limiter)
     end,
   }

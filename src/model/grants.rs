@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use super::BOUNDS;
 use crate::decision::Grant;
 use crate::permit::{self, Random};
 
@@ -160,25 +161,36 @@ impl Grants {
         }
     }
 
-    /// How many grants are over, scored up to `horizon`. Each is dropped soon after it is counted here, so going
-    /// through them from the front costs a grant once.
+    /// How many grants have expired: those scored up to `horizon`.
     #[inline]
-    pub(super) fn over(&self, horizon: i64) -> usize {
-        self.entries
+    pub(super) fn expired(&self, horizon: i64) -> usize {
+        // Mostly none, or one.
+        match self
+            .entries
             .iter()
-            .take_while(|entry| entry.score <= horizon)
-            .count()
+            .take(2)
+            .position(|entry| entry.score > horizon)
+        {
+            Some(few) => few,
+            None => self.entries.partition_point(|entry| entry.score <= horizon),
+        }
     }
 
     /// Permits of the first so many grants.
     #[inline]
-    pub(super) fn permits_of_first(&self, over: usize) -> i64 {
-        self.entries.range(..over).map(Entry::permits).sum()
+    pub(super) fn permits_of_first(&self, count: usize) -> i64 {
+        self.permits_between(0, count)
+    }
+
+    /// Permits of the grants from one place to another.
+    #[inline]
+    pub(super) fn permits_between(&self, from: usize, to: usize) -> i64 {
+        self.entries.range(from..to).map(Entry::permits).sum()
     }
 
     /// Permits of all grants but the first so many.
-    pub(super) fn permits_after(&self, over: usize) -> i64 {
-        self.entries.range(over..).map(Entry::permits).sum()
+    pub(super) fn permits_after(&self, count: usize) -> i64 {
+        self.permits_between(count, self.entries.len())
     }
 
     /// The score of the grant at this place.
@@ -192,8 +204,8 @@ impl Grants {
     }
 
     #[inline]
-    pub(super) fn drop_first(&mut self, over: usize) {
-        self.entries.drain(..over);
+    pub(super) fn drop_first(&mut self, count: usize) {
+        self.entries.drain(..count);
     }
 
     /// What the grants with a higher score hold, of the newest at most.
@@ -213,11 +225,15 @@ impl Grants {
         })
     }
 
-    /// Takes permits out of the oldest grants but the first so many, whole ones first, and tells how many it found.
-    pub(super) fn take_from_oldest(&mut self, over: usize, permits: i64) -> i64 {
-        let mut at = over;
-        let mut wanted = permits;
-        while wanted > 0 && at < self.entries.len() {
+    /// Takes permits out of the oldest grants from the one at `place` on, whole ones first. It looks at a page of them at
+    /// most; tells how many permits it took, and whether there are more grants.
+    pub(super) fn take_from_oldest(&mut self, place: usize, permits: i64) -> (i64, bool) {
+        let page = BOUNDS.page.min(self.entries.len().saturating_sub(place));
+        let (mut at, mut wanted) = (place, permits);
+        for _ in 0..page {
+            if wanted == 0 {
+                break;
+            }
             let held = self.entries[at].permits();
             let taken = held.min(wanted);
             wanted -= taken;
@@ -226,7 +242,11 @@ impl Grants {
                 at += 1;
             }
         }
-        permits - wanted
+        if wanted > 0 && at - place == BOUNDS.page {
+            // They hold nothing, and would be in the way of every step.
+            self.entries.drain(place..at);
+        }
+        (permits - wanted, page == BOUNDS.page)
     }
 
     /// Where this grant stands.

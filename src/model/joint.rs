@@ -1,7 +1,7 @@
 //! The window as one of several limiters that decide together: looking and taking are two steps, and a limiter may be
 //! set up by its first request.
 
-use super::{At, NotInitialized, Pool, Settings, Window};
+use super::{At, NotInitialized, Pool, Removal, Settings, Settled, Window};
 use crate::permit::Random;
 use crate::rate::RateType;
 
@@ -66,9 +66,13 @@ impl Window {
         set_up: Option<SetUp>,
     ) -> Result<Found, NotInitialized> {
         let stored = self.settings.get();
-        let (settings, value_counts) = match SetUp::change(set_up, stored)? {
-            Change::None => (*stored.ok_or(NotInitialized)?, true),
-            Change::Settings(settings) => (settings, false),
+        let stored = stored.copied();
+        let (settings, rate) = match SetUp::change(set_up, stored.as_ref())? {
+            Change::None => {
+                let settings = stored.ok_or(NotInitialized)?;
+                (settings, settings.rate)
+            }
+            Change::Settings(settings) => (settings, stored.map_or(settings.rate, |it| it.rate)),
             Change::Afresh(settings) => {
                 return Ok(Found {
                     rate: settings.rate,
@@ -82,8 +86,9 @@ impl Window {
             RateType::Overall => &self.overall,
             RateType::PerClient => self.clients.get(client).unwrap_or(&nothing),
         };
-        let value = pool.value.get().copied().filter(|_| value_counts);
-        let settled = pool.settle(&settings, value, at.now, pool.is_small());
+        let value =
+            { pool.value.get() }.map(|value| (value + settings.rate - rate).min(settings.rate));
+        let settled = pool.settle_few(&settings, value, at.now);
         let interval = settings.interval;
         Ok(Found {
             rate: settings.rate,
@@ -92,6 +97,43 @@ impl Window {
                 .oldest
                 .map_or(interval, |oldest| interval - at.now + oldest),
         })
+    }
+
+    /// Where many grants have expired, removes a page of them, at most `most`, whatever is decided, and takes as many off `most`.
+    /// Tells whether it has to be done again before requests for `wanted` permits are decided.
+    pub(crate) fn prepare(
+        &mut self,
+        at: At,
+        client: &str,
+        set_up: Option<SetUp>,
+        wanted: i64,
+        most: &mut usize,
+    ) -> Result<bool, NotInitialized> {
+        self.drop_expired(client, at.server);
+        let change = SetUp::change(set_up, self.settings.get())?;
+        let settings = match change {
+            Change::None => *self.settings.get().ok_or(NotInitialized)?,
+            Change::Settings(settings) => settings,
+            Change::Afresh(_) => return Ok(false),
+        };
+        let pool = match settings.rate_type {
+            RateType::Overall => Some(&self.overall),
+            RateType::PerClient => self.clients.get(client),
+        };
+        if !pool.is_some_and(|pool| pool.are_many_expired(at.now - settings.interval)) {
+            return Ok(false);
+        }
+        self.apply(&change, at, client);
+        let mut open = self.open(client, at.server)?;
+        let wanted = wanted.min(settings.rate);
+        let removal = Removal {
+            wanted,
+            most: *most,
+        };
+        let settled = open.settle(at.now, false, removal);
+        open.remove_expired(&settled, at.server);
+        *most -= settled.gone;
+        Ok(settled.is_unfinished(wanted))
     }
 
     /// Takes what a look found, adding to the grant of the same call; with 0 permits only what a denial leaves behind.
@@ -110,15 +152,14 @@ impl Window {
         let Ok(mut open) = self.open(client, at.server) else {
             return;
         };
-        let settled = open.settle(at.now, open.pool.is_small());
+        let value = open.pool.value.get().copied();
+        let settled = open.pool.settle_few(&open.settings, value, at.now);
         // One after the other: where all grants go, so does their time to live.
         open.pool
-            .change_grants(|grants| grants.take_from_oldest(settled.over, settled.excess));
-        if permits > 0 {
-            open.pool
-                .change_grants(|grants| grants.add_to(at.now, random, permits as u32));
-        }
-        open.write(&settled, permits);
+            .change_grants(|grants| grants.take_from_oldest(settled.gone, settled.excess));
+        open.write_with(&settled, permits, |grants| {
+            grants.add_to(at.now, random, permits as u32);
+        });
         open.renew(at.server);
     }
 
@@ -127,9 +168,14 @@ impl Window {
         match *change {
             Change::None => {}
             Change::Settings(settings) => {
+                let rate_before = self.settings.get().map(|settings| settings.rate);
                 self.store(at, settings);
-                if let Ok(open) = self.open(client, at.server) {
-                    open.pool.value.remove(); // the new rate leaves what it has beyond the live grants
+                let rate = rate_before.unwrap_or(settings.rate);
+                if let Ok(open) = self.open(client, at.server)
+                    && let Some(value) = open.pool.value.get()
+                {
+                    let value = (value + settings.rate - rate).min(settings.rate);
+                    open.pool.value.set(value);
                 }
             }
             Change::Afresh(settings) => {
@@ -138,5 +184,17 @@ impl Window {
                 self.clients.remove(client);
             }
         }
+    }
+}
+
+impl Pool {
+    /// What a request finds: expired grants are removed where they are few.
+    fn settle_few(&self, settings: &Settings, value: Option<i64>, now: i64) -> Settled {
+        let removal = if self.are_many_expired(now - settings.interval) {
+            Removal::NONE
+        } else {
+            Removal::SPARE
+        };
+        self.settle(settings, value, now, self.is_small(), removal)
     }
 }

@@ -1,6 +1,6 @@
 //! Setting, changing and reading the rate.
 
-use super::{At, Pool, Settings, Window};
+use super::{At, BOUNDS, Pool, Settings, Window};
 use crate::rate::{RateType, ValidRate};
 
 impl From<ValidRate> for Settings {
@@ -51,7 +51,8 @@ impl Window {
         only_existing: bool,
     ) -> bool {
         self.drop_expired(client, at.server);
-        let type_before = self.settings.get().map(|settings| settings.rate_type);
+        let before = self.settings.get().copied();
+        let type_before = before.map(|settings| settings.rate_type);
         if only_existing && type_before.is_none() {
             return false;
         }
@@ -61,11 +62,18 @@ impl Window {
             self.clients.remove(client);
         } else if keep_state {
             if let Ok(open) = self.open(client, at.server) {
-                let horizon = at.now - rate.interval;
-                open.pool
-                    .change_grants(|grants| grants.drop_first(grants.over(horizon)));
-                let used = open.pool.grants().permits_after(0);
-                open.pool.value.set(rate.permits - used);
+                let expired = open.pool.grants().expired(at.now - rate.interval);
+                let number = open.pool.grants().len();
+                let left = if number <= BOUNDS.summed || expired == number {
+                    open.pool.change_grants(|grants| grants.drop_first(expired));
+                    rate.permits - open.pool.grants().permits_after(0)
+                } else {
+                    // Where the permits left are lost, as if there were none.
+                    let rate_before = before.map_or(rate.permits, |settings| settings.rate);
+                    let left = open.pool.value.get().unwrap_or(&0) + rate.permits - rate_before;
+                    left.min(rate.permits)
+                };
+                open.pool.value.set(left);
             }
         } else {
             self.clear_pool(rate.rate_type, client);

@@ -118,6 +118,21 @@ impl Requests {
             .sum()
     }
 
+    /// How many permits have to be left so that all requests are granted; at most the rate.
+    #[inline]
+    pub(crate) fn wanted(&self, rate: i64) -> i64 {
+        let total = self.total();
+        match self.share {
+            None => total.min(rate),
+            Some(Share { permille, credit }) if permille > 0 && total <= SHARED => {
+                let thousandths = total * 1000 - credit;
+                let wanted = -(-thousandths).div_euclid(permille); // rounded up
+                wanted.clamp(0, rate)
+            }
+            Some(_) => rate,
+        }
+    }
+
     /// Each run and how many of its requests are granted.
     #[inline]
     pub(crate) fn served(&self, answer: &Answer) -> impl Iterator<Item = (Run, u32)> {
@@ -203,14 +218,18 @@ pub(crate) struct Answer {
     pub(crate) score: i64,
     pub(crate) rate: i64,
     /// The permits left before the list, below zero where more than the rate is in use; what the grant holds where it
-    /// was `found`.
+    /// was `found`. Where there is more, see `has_more`, as many as the list takes, or more.
     pub(crate) balance: i64,
     /// Milliseconds until the first of the live grants before the list are back; the interval where there is none.
     pub(super) reset: i64,
     /// By how many ms the newest grant is ahead of the call's time; 0 where it was not looked at.
     pub(crate) ahead: i64,
-    /// How many live grants were summed.
+    /// How many grants were summed.
     pub(crate) counted: u64,
+    /// They were to be summed, and are too many.
+    pub(crate) audit_due: bool,
+    /// More grants have expired than were removed, so there may be more permits than `balance`.
+    pub(crate) has_more: bool,
     /// Whether an earlier attempt of the call was granted. Then nothing was decided.
     pub(crate) found: bool,
     /// The permits of the grants there were before with a higher score than the call asked about, of the newest 100.
@@ -234,6 +253,8 @@ impl Answer {
             reset,
             ahead: 0,
             counted: 0,
+            audit_due: false,
+            has_more: false,
             found: false,
             newer: None,
             interval: None,

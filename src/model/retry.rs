@@ -28,8 +28,8 @@ impl Window {
         {
             let (permits, interval) = (i64::from(found.permits), settings.interval);
             let oldest = { self.grants(settings, client) }.and_then(|grants| {
-                let over = grants.over(at.now - interval);
-                grants.score_at(over)
+                let expired = grants.expired(at.now - interval);
+                grants.score_at(expired)
             });
             let reset = oldest.map_or(interval, |oldest| {
                 (interval - at.now + oldest).min(interval)

@@ -31,7 +31,7 @@ use crate::permit::Random;
 use crate::rate::Rate;
 use crate::script;
 use crate::store::redis::connection::Connection;
-use crate::store::redis::decide::{joint_args, read_reply, script_and_args};
+use crate::store::redis::decide::{Reply, joint_args, read_reply, script_and_args};
 use crate::store::redis::failure::Failure;
 use crate::store::redis::retry::Limits;
 use crate::support::Server;
@@ -231,11 +231,16 @@ impl Stage {
             Form::Joint => (&*script::JOINT, joint_args(&call, Some(self.now), None)),
         };
         let connection = Connection::given(self.connection.clone(), Duration::from_secs(60));
-        let answer = script
-            .run(&connection, &keys, &args, Limits::for_test())
-            .await;
-        let redis = match answer {
-            Ok(reply) => Ok(read_reply(&call, &reply).unwrap().answers.unwrap().answers),
+        let reply = loop {
+            let reply = script.run(&connection, &keys, &args, Limits::for_test());
+            match reply.await.map(|reply| read_reply(&call, &reply).unwrap()) {
+                Ok(Reply::Unfinished { .. }) => {}
+                other => break other,
+            }
+        };
+        let redis = match reply {
+            Ok(Reply::Decided { answers, .. }) => Ok(answers.answers),
+            Ok(other) => panic!("{other:?}"),
             Err(error) => Err(error),
         };
         match (redis, model) {

@@ -103,6 +103,18 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
         (self.clone(), Duration::ZERO)
     }
 
+    /// Brings the state so far up to date that requests of `cost` together can be decided; `most` is how many grants it may
+    /// remove. Tells whether it has to be called again.
+    fn prepare(
+        &self,
+        _state: &mut Self::State,
+        _at: At,
+        _cost: i64,
+        _most: &mut usize,
+    ) -> Result<bool, Unusable> {
+        Ok(false)
+    }
+
     /// What decides a client's share of this limit.
     fn share_of(&self, _share: LocalShare) -> ShareOf {
         ShareOf::Costs
@@ -223,6 +235,13 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn has_own_key(&self) -> bool;
     fn is_of(&self, state: &dyn State) -> bool;
     fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>>;
+    fn prepare(
+        &self,
+        state: &mut dyn State,
+        at: At,
+        cost: i64,
+        most: &mut usize,
+    ) -> Result<bool, Unusable>;
     fn share_of(&self, share: LocalShare) -> ShareOf;
     fn ask(&self, state: &dyn State, at: At, cost: i64) -> Result<Asked, Unusable>;
     fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64);
@@ -283,6 +302,18 @@ impl<M: Model> AnyModel for M {
     fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>> {
         let state: Box<dyn State> = Box::new(M::open(keys)?);
         Some(state)
+    }
+
+    fn prepare(
+        &self,
+        state: &mut dyn State,
+        at: At,
+        cost: i64,
+        most: &mut usize,
+    ) -> Result<bool, Unusable> {
+        let state: &mut dyn Any = state;
+        let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
+        Model::prepare(self, state, at, cost, most)
     }
 
     fn share_of(&self, share: LocalShare) -> ShareOf {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::decision::{Decision, DecisionSource, Grant, Origin};
 use crate::error::{Error, Result};
 use crate::keys::{beside, share_a_slot};
-use crate::model::{At, Timed};
+use crate::model::{At, BOUNDS, Timed};
 use crate::permit::{Random, new_random};
 
 use super::algorithm::{AnyModel, Asked, State, Unusable};
@@ -268,6 +268,12 @@ pub(crate) fn decide(
     random: &Random,
     costs: &[u32],
 ) -> Result<Answers, (usize, Unusable)> {
+    if opened
+        .iter()
+        .any(|limiter| limiter.target.model.is_on_the_window())
+    {
+        prepare(opened, at, costs)?;
+    }
     let score = at.now;
     if let [only] = opened {
         let answers = costs.iter().map(|&cost| only.decide(at, random, cost));
@@ -296,6 +302,24 @@ pub(crate) fn decide(
         }
     }
     Ok(Answers { score, answers })
+}
+
+/// Brings the states so far up to date that the requests can be decided, in as many steps as the scripts take calls.
+fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usize, Unusable)> {
+    let limiters = opened.len();
+    loop {
+        let (mut most, mut is_unfinished) = (BOUNDS.page, false);
+        for (place, limiter) in opened.iter_mut().enumerate() {
+            let cost = costs.iter().skip(place).step_by(limiters);
+            let cost = cost.map(|&cost| i64::from(cost)).sum();
+            let model = &limiter.target.model;
+            let step = model.prepare(limiter.state, at, cost, &mut most);
+            is_unfinished |= step.map_err(|unusable| (place, unusable))?;
+        }
+        if !is_unfinished {
+            return Ok(());
+        }
+    }
 }
 
 impl Opened<'_> {

@@ -129,6 +129,16 @@ impl Model for SharedRate {
         ]
     }
 
+    fn prepare(
+        &self,
+        state: &mut Window,
+        at: At,
+        cost: i64,
+        most: &mut usize,
+    ) -> Result<bool, Unusable> {
+        Ok(state.prepare(at, &self.client_id, self.set_up, cost, most)?)
+    }
+
     /// Only the script of a joint decision tells of it, and that answers its one request.
     fn told(&self, _at: At, _numbers: &[i64]) -> Option<Window> {
         None
@@ -227,7 +237,7 @@ mod tests {
             .prop_map(|(age, random, permits)| (START - age, permit::encode(&random, permits)));
         let members = prop_oneof![
             6 => prop::collection::vec(member.clone(), 0..4),
-            1 => prop::collection::vec(member, 30..36),
+            2 => prop::collection::vec(member, 4..14),
         ];
         (prop::option::of(-3..30_i64), members, times_to_live()).prop_map(
             |(value, members, time_to_live)| {

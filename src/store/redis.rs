@@ -13,6 +13,7 @@ mod acquire_attempts;
 mod against_model;
 mod audit;
 mod audit_budget;
+mod audit_pages;
 pub(crate) mod background;
 pub(crate) mod connection;
 pub(crate) mod decide;
@@ -20,12 +21,14 @@ pub(crate) mod failure;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod hints;
+mod large_audit;
 mod limiter;
 mod multi_acquire;
 pub(crate) mod retry;
 mod server_time;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -60,6 +63,8 @@ pub(crate) struct Shared {
     server_time: Arc<ServerTime>,
     multi_acquires: MultiAcquires,
     audit_budget: AuditBudget,
+    /// Whether this client audits a limiter in pages.
+    is_auditing: AtomicBool,
     hints: HintCache,
     background: Background,
 }
@@ -104,6 +109,7 @@ impl RedisStore {
             server_time,
             multi_acquires,
             audit_budget: AuditBudget::default(),
+            is_auditing: AtomicBool::new(false),
             hints: HintCache::default(),
             background: Background::default(),
         }))

@@ -119,12 +119,14 @@ async fn a_new_handle_for_each_request_knows_what_the_last_one_knew() {
     let peer = stage.limiter().await;
     let rate = Rate::per_client(1_000_000, HOUR);
     peer.set_rate(rate).await.unwrap();
-    // So many that a client has them summed only now and then.
+    // So many that a client has them audited only now and then.
     let (value, permits) = ("{limiter}:value:client", "{limiter}:permits:client");
     stage.fill(value, permits, 50_000, 950_000).await;
+    stage.prevent_audits().await;
 
     let acquire = async || assert!(client.rate_limiter(NAME).try_acquire(1).await.unwrap());
     acquire().await;
+    stage.audit_prevented().await;
     proxy.take_seen();
     acquire().await;
     let seen = proxy.take_seen();

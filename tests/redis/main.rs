@@ -29,6 +29,8 @@ mod bad_arguments_are_refused;
 mod books_out_of_balance_are_settled;
 mod keys_are_as_redisson_has_them;
 mod keys_live_as_long_as_asked;
+mod large_limiters;
+mod large_limiters_are_audited;
 mod limiters_combine_requests;
 mod limiters_fixed_window;
 mod limiters_in_one_round_trip;

@@ -18,6 +18,7 @@ use crate::support::Server;
 pub const NAME: &str = "limiter";
 pub const VALUE: &str = "{limiter}:value";
 pub const PERMITS: &str = "{limiter}:permits";
+pub const AUDIT: &str = "{limiter}:audit";
 
 pub const SECOND: Duration = Duration::from_secs(1);
 pub const HOUR: Duration = Duration::from_secs(3600);
@@ -168,6 +169,18 @@ impl Stage {
         let [now, grants, left] = &args;
         self.run(&["EVAL", script, "2", value, permits, now, grants, left])
             .await;
+    }
+
+    /// Keeps clients from auditing a limiter with many grants: their first call for it fails.
+    pub async fn prevent_audits(&mut self) {
+        self.run(&["SET", AUDIT, "no list"]).await;
+    }
+
+    /// Waits until a client has tried to.
+    pub async fn audit_prevented(&mut self) {
+        while keys::calls(&mut self.raw, "lindex").await == 0 {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Adds a member to PERMITS.

@@ -29,6 +29,14 @@ impl Monitor {
 
     /// The names of the commands that ran since the last time, those of scripts in lower case after `lua `.
     pub async fn commands(&mut self, server: &Server) -> Vec<String> {
+        let mut commands = self.commands_and_arguments(server).await;
+        { commands.iter_mut() }
+            .map(|words| words.swap_remove(0))
+            .collect()
+    }
+
+    /// The same with their arguments, as MONITOR writes them.
+    pub async fn commands_and_arguments(&mut self, server: &Server) -> Vec<Vec<String>> {
         let mut mark = server.connection().await;
         let _: String = redis::cmd("ECHO")
             .arg(END)
@@ -44,15 +52,18 @@ impl Monitor {
             }
             let (_, rest) = line.split_once('[').unwrap();
             let (from, command) = rest.split_once("] \"").unwrap();
-            let name = command.split('"').next().unwrap();
+            let command = command.strip_suffix('"').unwrap();
+            let mut words: Vec<_> = command.split("\" \"").map(str::to_owned).collect();
+            let name = &mut words[0];
             if name.eq_ignore_ascii_case("client") || name.eq_ignore_ascii_case("hello") {
                 continue; // what connecting takes
             }
-            commands.push(if from.ends_with("lua") {
+            *name = if from.ends_with("lua") {
                 format!("lua {}", name.to_lowercase())
             } else {
                 name.to_uppercase()
-            });
+            };
+            commands.push(words);
         }
     }
 }

@@ -143,7 +143,7 @@ impl Held {
     #[inline]
     fn acquire(&mut self, at: At, client: &str, call: Acquire) -> Result<Answer, NotInitialized> {
         let answer = self.window.acquire(at, client, &call)?;
-        if answer.counted > 0 {
+        if answer.counted > 0 || answer.audit_due {
             self.summed_rate = Some(answer.rate);
         }
         Ok(answer)
@@ -174,8 +174,9 @@ impl Held {
         }
         let settings = self.window.settings.get();
         let is_shared = settings.is_some_and(|it| it.rate_type == RateType::Overall);
-        // Of a request above the rate the answer does not tell what is there.
-        if is_shared && at.now == at.server && i64::from(permits) <= answer.rate {
+        // Of a request above the rate, or where more grants have expired, the answer does not tell what is there.
+        let is_exact = !answer.has_more && i64::from(permits) <= answer.rate;
+        if is_shared && at.now == at.server && is_exact {
             let taken = Requests::one(permits).taken(answer);
             self.offered = Offered::new(at.now, answer.balance - taken);
         }

@@ -143,6 +143,7 @@ impl RedisLimiter {
                 Outcome::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
                 Outcome::Early(_) => return indeterminate(),
                 Outcome::More(from) => look_from = Some(from),
+                Outcome::Again => {}
                 // The server got it after its deadline. Where the call still has time, it was held up on its way, or the
                 // server's clock was misjudged.
                 Outcome::Late if !attempts.remaining().is_zero() => {}
@@ -223,7 +224,7 @@ impl RedisLimiter {
                 self.audited_rate(),
                 acquire.granted_at(),
             );
-            let all_keys = self.keys.in_order();
+            let all_keys = self.keys.of_refund();
             let sending =
                 script::RECLAIM.run(&self.store.connection, &all_keys, &args, attempts.limits());
             let answer = match attempts.step(name, sending).await {
@@ -238,7 +239,7 @@ impl RedisLimiter {
                 Outcome::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
                 Outcome::Early(_) => return indeterminate(),
                 Outcome::More(from) => look_from = Some(from),
-                Outcome::OtherType(_) | Outcome::Late => return Ok(0),
+                Outcome::OtherType(_) | Outcome::Again | Outcome::Late => return Ok(0),
             }
         }
     }

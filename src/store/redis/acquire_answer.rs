@@ -26,8 +26,10 @@ pub(super) enum Outcome<T> {
     OtherType(RateType),
     /// An earlier attempt may still arrive, so it did nothing: ask again after this time.
     Early(Duration),
-    /// It did not find what an earlier attempt left, and did nothing: look on from this score.
+    /// It did not find what an earlier attempt left, and decided nothing: look on from this score.
     More(i64),
+    /// So many grants have expired that their permits are counted in several calls. It decided nothing: ask again.
+    Again,
 }
 
 /// What the doubles of an answer lie between: up to here they are exact integers.
@@ -65,6 +67,7 @@ fn undecided<T>(numbers: &[i64], word: &[u8]) -> Option<AcquireAnswer<T>> {
             (millis, Outcome::Early(wait))
         }
         (&[millis, from], b"more") => (millis, Outcome::More(from)),
+        (&[millis, 0], b"again") => (millis, Outcome::Again),
         _ => return None,
     };
     Some(AcquireAnswer {
@@ -101,11 +104,11 @@ impl AcquireAnswer {
             [] | [_] => {}
             [_, ahead, counted] => {
                 answer.ahead = ahead.max(0);
-                answer.counted = counted.unsigned_abs();
+                note_counted(&mut answer, counted);
             }
             [_, ahead, counted, found, score, newer, lives, interval] => {
                 answer.ahead = ahead.max(0);
-                answer.counted = counted.unsigned_abs();
+                note_counted(&mut answer, counted);
                 answer.found = found == 1;
                 answer.score = score;
                 answer.newer = (newer >= 0).then_some(newer);
@@ -119,6 +122,13 @@ impl AcquireAnswer {
             outcome: Outcome::Decided(answer),
         })
     }
+}
+
+/// How many grants were summed, as `lua/acquire.lua` says it.
+fn note_counted(answer: &mut Answer, counted: i64) {
+    answer.counted = counted.max(0).unsigned_abs();
+    answer.audit_due = matches!(counted, -1 | -3);
+    answer.has_more = matches!(counted, -2 | -3);
 }
 
 impl AcquireAnswer<u32> {

@@ -120,6 +120,7 @@ async fn where_no_attempt_was_granted_among_many_grants_the_next_one_decides() {
         let mut on_server = OnServer::start().await;
         let from = on_server.now().await - 5_000;
         on_server.fill(from, step, 2_600).await;
+        on_server.run(&["SET", "{l}:value", "7400"]).await;
         let call = AcquireCall::new(Requests::one(3));
         call.note_attempt(Attempt {
             deadline: from + 3_000,

@@ -491,6 +491,7 @@ impl Sides {
         retry: Option<Retry>,
     ) {
         let keys = &limiter.keys;
+        let mut sent_retry = retry;
         let redis = loop {
             let rate_type = limiter.rate_type_for(&call);
             let is_plain = retry.is_none() && call.set_up.is_none();
@@ -503,7 +504,7 @@ impl Sides {
                 None => {
                     let deadline = retry.map(|_| NEVER);
                     let now = Some(at.now);
-                    let args = acquire_args(&call, retry.as_ref(), rate_type, now, deadline);
+                    let args = acquire_args(&call, sent_retry.as_ref(), rate_type, now, deadline);
                     let keys = keys.of_acquire(rate_type, call.set_up.is_some());
                     script::ACQUIRE
                         .run(&self.redis.connection, &keys, &args, Limits::for_test())
@@ -523,6 +524,8 @@ impl Sides {
                 Outcome::Decided(answer) => break Some(Ok(answer)),
                 Outcome::Early(_) => break Some(Err(())),
                 Outcome::OtherType(rate_type) => limiter.learn_type(rate_type),
+                Outcome::Again => {}
+                Outcome::More(from) => sent_retry = retry.map(|retry| Retry { from, ..retry }),
                 other => panic!("{other:?}"),
             }
         };
@@ -559,25 +562,26 @@ impl Sides {
         made: &Retry,
     ) {
         let name = &limiter.keys.name;
-        let args = reclaim_args(
-            &call.random,
-            &call.requests,
-            made,
-            Some(at.now),
-            call.summed_rate,
-            None,
-        );
-        let all_keys = limiter.keys.in_order();
-        let answer =
-            script::RECLAIM.run(&self.redis.connection, &all_keys, &args, Limits::for_test());
-        let redis = match answer.await {
-            Ok(answer) => match AcquireAnswer::read_reclaim(name, answer).unwrap().outcome {
-                Outcome::Decided(permits) => Some(Ok(permits)),
-                Outcome::Early(_) => Some(Err(())),
-                other => panic!("{other:?}"),
-            },
-            Err(Failure::Refused(error)) => initialized(Err(failure::of_answer(name, error))),
-            Err(failure) => panic!("{failure:?}"),
+        let all_keys = limiter.keys.of_refund();
+        let mut sent = *made;
+        let redis = loop {
+            let (random, requests) = (&call.random, &call.requests);
+            let now = Some(at.now);
+            let args = reclaim_args(random, requests, &sent, now, call.summed_rate, None);
+            let answer =
+                script::RECLAIM.run(&self.redis.connection, &all_keys, &args, Limits::for_test());
+            match answer.await {
+                Ok(answer) => match AcquireAnswer::read_reclaim(name, answer).unwrap().outcome {
+                    Outcome::Decided(permits) => break Some(Ok(permits)),
+                    Outcome::Early(_) => break Some(Err(())),
+                    Outcome::More(from) => sent.from = from,
+                    other => panic!("{other:?}"),
+                },
+                Err(Failure::Refused(error)) => {
+                    break initialized(Err(failure::of_answer(name, error)));
+                }
+                Err(failure) => panic!("{failure:?}"),
+            }
         };
         let model = self.model.reclaim(at, client, call, made).ok();
         assert_eq!(redis, model.map(|answer| answer.map_err(drop)));

@@ -1,4 +1,4 @@
-//! When the live grants of a limiter were summed last.
+//! When the grants of a limiter were audited last.
 
 use std::time::Duration;
 
@@ -6,6 +6,11 @@ use tokio::time::Instant;
 
 use super::audit_budget::AuditBudget;
 use crate::model::Answer;
+
+/// Summing a grant takes the server less than a microsecond, so a client's audits take it a two-thousandth of its time.
+const PAUSE_PER_GRANT: Duration = Duration::from_millis(1);
+/// Before a limiter with too many grants is asked about again. An audit of it lasts longer, and is one client's at a time.
+const PAUSE_OF_LARGE: Duration = Duration::from_secs(5);
 
 /// A client has the grants of a limiter summed now and then, because only the sum shows what a peer's retry or release
 /// did to the permits left; not in each call, because it takes time on the server.
@@ -33,14 +38,12 @@ impl Audit {
             return; // nothing was summed
         }
         self.rate = Some(answer.rate);
-        if answer.counted == 0 && answer.balance < answer.rate {
-            // More than the rate is in use, which each call has to sum.
-            self.due = None;
-            return;
-        }
-        // Summing a grant takes the server less than a microsecond, so this is a five-hundredth of its time.
-        let grants = answer.counted.clamp(1, u64::from(u32::MAX)) as u32;
-        let pause = Duration::from_micros(100) * grants;
+        let pause = if answer.audit_due {
+            PAUSE_OF_LARGE
+        } else {
+            // Few are summed, 100 at most.
+            PAUSE_PER_GRANT * answer.counted.clamp(1, 1_000) as u32
+        };
         self.due = Some(Instant::now() + pause);
     }
 }

@@ -46,22 +46,40 @@ impl RedisStore {
                 name: name.to_string(),
                 source: None,
             })?;
-            self.server_time.learn(reply.server_millis);
-            match reply.answers {
-                Some(answers) => return Ok(answers),
+            self.server_time.learn(reply.server_millis());
+            match reply {
+                Reply::Decided { answers, .. } => return Ok(answers),
+                // Its permits are counted in several calls. What was done so far is kept.
+                Reply::Unfinished { .. } => {}
                 // The server got it after its deadline. Where that is not yet so here, its clock was misjudged.
-                None if !attempts.remaining().is_zero() => {}
-                None => return Err(Error::Indeterminate { source: None }),
+                Reply::Late { .. } if !attempts.remaining().is_zero() => {}
+                Reply::Late { .. } => return Err(Error::Indeterminate { source: None }),
             }
         }
     }
 }
 
-/// What a script returned.
-pub(crate) struct Reply {
-    server_millis: i64,
-    /// `None` where the call came after its deadline.
-    pub(crate) answers: Option<Answers>,
+/// What a script returned, with the server's clock in ms.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Decided {
+        server_millis: i64,
+        answers: Answers,
+    },
+    /// So many grants have expired that the call has to be made again before anything is decided.
+    Unfinished { server_millis: i64 },
+    /// The call came after its deadline.
+    Late { server_millis: i64 },
+}
+
+impl Reply {
+    fn server_millis(&self) -> i64 {
+        match *self {
+            Self::Decided { server_millis, .. }
+            | Self::Unfinished { server_millis }
+            | Self::Late { server_millis } => server_millis,
+        }
+    }
 }
 
 /// The script that decides this call, and its arguments.
@@ -144,16 +162,16 @@ pub(crate) fn read_reply(call: &Call, reply: &Value) -> Option<Reply> {
         one => vec![numbers(one)?],
     };
     let server_millis = *told.first()?.first()?;
-    let answers = match &told[..] {
-        [only] if only.len() == 1 => None,
+    Some(match &told[..] {
+        [only] if only.len() == 1 => Reply::Late { server_millis },
+        [only] if only.len() == 2 => Reply::Unfinished { server_millis },
         each => {
             let told: Option<Vec<_>> = each.iter().map(|numbers| Told::new(numbers)).collect();
-            Some(told::answers(call, &told?)?)
+            Reply::Decided {
+                server_millis,
+                answers: told::answers(call, &told?)?,
+            }
         }
-    };
-    Some(Reply {
-        server_millis,
-        answers,
     })
 }
 

@@ -63,7 +63,7 @@ impl RedisLimiter {
         self.audit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rate at which the grants were summed lately; `None` has the next call sum them.
+    /// The rate at which the grants were audited lately; `None` has the next call do so.
     pub(super) fn audited_rate(&self) -> Option<i64> {
         let audit = *self.audit();
         audit.audited_rate(&self.store.audit_budget)
@@ -71,16 +71,31 @@ impl RedisLimiter {
 
     pub(super) fn note_audit(&self, audited_rate: Option<i64>, answer: &Answer) {
         self.audit().note(audited_rate, answer);
+        if answer.audit_due {
+            self.store.start_audit(&self.keys, self.rate_type());
+        }
     }
 
     async fn run(&self, script: &Script, args: &Args, repeat: Repeat) -> Result<Value> {
-        let mut attempts = Attempts::new(self.store.deadline(), repeat);
-        let all_keys = self.keys.in_order();
-        let (name, deadline) = (&self.keys.name, attempts.deadline);
+        let keys = self.keys.in_order();
+        self.run_on(&keys, script, args, repeat, self.store.deadline())
+            .await
+    }
+
+    async fn run_on(
+        &self,
+        keys: &[&str],
+        script: &Script,
+        args: &Args,
+        repeat: Repeat,
+        deadline: Instant,
+    ) -> Result<Value> {
+        let mut attempts = Attempts::new(deadline, repeat);
+        let name = &self.keys.name;
         let call = async {
             loop {
                 let limits = attempts.limits();
-                let sending = script.run(&self.store.connection, &all_keys, args, limits);
+                let sending = script.run(&self.store.connection, keys, args, limits);
                 if let Some(answer) = attempts.step(name, sending).await? {
                     return Ok(answer);
                 }
@@ -89,7 +104,7 @@ impl RedisLimiter {
         self.store.guarded(name, deadline, call).await
     }
 
-    /// `audited_rate` is the rate at which the live grants were summed lately; without one they are summed now.
+    /// `audited_rate` is the rate at which the grants were audited lately; without one they are summed now where they are few.
     pub(super) async fn refund_audited(
         &self,
         grant: &Grant,
@@ -101,8 +116,9 @@ impl RedisLimiter {
             .bytes(&grant.random)
             .number(grant.permits)
             .optional(audited_rate);
-        let answer = self.run(&script::REFUND, &args, Repeat::Never).await;
-        read(&self.keys.name, answer?)
+        let (keys, deadline) = (self.keys.of_refund(), self.store.deadline());
+        let answer = self.run_on(&keys, &script::REFUND, &args, Repeat::Never, deadline);
+        read(&self.keys.name, answer.await?)
     }
 
     pub(super) async fn release_audited(
@@ -110,11 +126,17 @@ impl RedisLimiter {
         permits: u32,
         audited_rate: Option<i64>,
     ) -> Result<()> {
-        let args = Args::new()
-            .optional(self.store.clock.now())
-            .number(permits)
-            .optional(audited_rate);
-        self.run(&script::RELEASE, &args, Repeat::Never).await?;
+        let deadline = self.store.deadline();
+        let mut rest = i64::from(permits);
+        while rest > 0 {
+            let args = Args::new()
+                .optional(self.store.clock.now())
+                .number(rest)
+                .optional(audited_rate);
+            let keys = self.keys.of_refund();
+            let answer = self.run_on(&keys, &script::RELEASE, &args, Repeat::Never, deadline);
+            rest = read(&self.keys.name, answer.await?)?;
+        }
         Ok(())
     }
 
@@ -224,11 +246,23 @@ impl LimiterStore for RedisLimiter {
     }
 
     async fn available_permits(&self) -> Result<i64> {
-        let args = Args::new().optional(self.store.clock.now());
-        let answer = self
-            .run(&script::AVAILABLE_PERMITS, &args, Repeat::Safe)
-            .await?;
-        read(&self.keys.name, answer)
+        let deadline = self.store.deadline();
+        let now = self.store.clock.now();
+        // Where a call did not read all, what the next one has to know.
+        let mut progress: Vec<Vec<u8>> = Vec::new();
+        loop {
+            let args = Args::new().optional(now);
+            let args = progress.iter().fold(args, |args, word| args.bytes(word));
+            let script = &script::AVAILABLE_PERMITS;
+            let keys = self.keys.in_order();
+            let answer = self.run_on(&keys, script, &args, Repeat::Safe, deadline);
+            let answer = answer.await?;
+            progress = read(&self.keys.name, answer.clone())?;
+            if progress.len() == 1 {
+                let [permits]: [i64; 1] = read(&self.keys.name, answer)?;
+                return Ok(permits);
+            }
+        }
     }
 
     async fn try_set_rate(&self, rate: ValidRate) -> Result<bool> {

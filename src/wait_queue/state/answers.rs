@@ -109,6 +109,9 @@ impl State {
             own: answered.own,
             has_backlog,
         });
+        if answer.has_more && !has_backlog {
+            return None; // more may be left than the answer says
+        }
         Some(match hold {
             // What is left is for others.
             Some(until) => Known {

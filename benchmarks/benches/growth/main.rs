@@ -1,0 +1,49 @@
+//! What an operation costs the server as a limiter's grants grow in number: the longest call, ours and Redisson's in one run.
+//!
+//! `cargo bench -p benchmarks --bench growth` writes `docs/growth.md` and its picture; with `-- --quick` it takes fewer grants
+//! and leaves the page in the target directory.
+
+mod operation;
+mod page;
+mod picture;
+mod stage;
+
+use std::{env, fs, path::Path};
+
+use operation::OPERATIONS;
+use stage::Stage;
+
+#[tokio::main]
+async fn main() {
+    let quick = env::args().any(|argument| argument == "--quick");
+    let sizes: &[u32] = if quick {
+        &[10, 1_000, 10_000]
+    } else {
+        &[10, 1_000, 100_000, 1_000_000]
+    };
+    let mut stage = Stage::start().await;
+    let mut rows = Vec::new();
+    for operation in OPERATIONS {
+        eprintln!("growth: {}", operation.name);
+        let mut costs = Vec::new();
+        for &grants in sizes {
+            costs.push(stage.measure(&operation, grants).await);
+        }
+        rows.push((operation.name, costs));
+    }
+    let mut memory = Vec::new();
+    for &grants in sizes {
+        memory.push(stage.memory(grants).await);
+    }
+    eprintln!("growth: twenty clients");
+    let audits = stage.audits(20, sizes[sizes.len() - 2].max(1_000)).await;
+    let page = page::write(sizes, &rows, &memory, &audits);
+    let directory = if quick {
+        Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned()
+    } else {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
+    };
+    fs::write(directory.join("growth.md"), &page).expect("the page");
+    fs::write(directory.join("growth.svg"), picture::draw(sizes, &rows)).expect("the picture");
+    println!("{page}");
+}

@@ -1,0 +1,205 @@
+//! The audit of a limiter with so many grants that no call sums them: in pages, with pauses, on the client's own thread.
+//!
+//! Permits left and permits of all grants are the rate, and what clients do to the one they do to the other, except where a
+//! peer's retry or release touches only one of them. So their sum shows what was lost that way, whatever happens meanwhile,
+//! once all grants are known at one time: see [`AuditPages`].
+//!
+//! One client at a time audits a limiter, and a client audits one limiter at a time. An audit reads at most
+//! [`PAUSE_PER_GRANT`]'s share of the time, so all clients together cost the server no more than that.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redis::{Value, from_redis_value};
+use tokio::time::sleep;
+
+use super::audit_pages::{AuditPages, Change, Position};
+use super::retry::{Limits, Repeat};
+use super::{RedisStore, Shared};
+use crate::keys::Keys;
+use crate::permit::{Random, new_random};
+use crate::rate::RateType;
+use crate::script::{self, Args, Script};
+
+/// To read a grant takes the server less than a microsecond, so this leaves it 99 % of its time.
+const PAUSE_PER_GRANT: Duration = Duration::from_micros(100);
+/// After an audit no other one begins for a tenth of the time that it took.
+const REST_PER_GRANT: Duration = Duration::from_micros(10);
+const SHORTEST_REST: Duration = Duration::from_secs(1);
+/// The limiter is free for another client so long after the last call of one that is gone.
+const LIFE: Duration = Duration::from_secs(10);
+
+/// What a call did.
+enum Step {
+    /// The next call is made after this time.
+    Pause(Duration),
+    Over,
+}
+
+/// One audit.
+struct LargeAudit {
+    keys: Keys,
+    rate_type: RateType,
+    id: Random,
+    pages: AuditPages,
+    read: u32,
+}
+
+impl RedisStore {
+    /// Starts to audit a limiter, unless this client audits one already.
+    pub(super) fn start_audit(&self, keys: &Keys, rate_type: RateType) {
+        if self.is_auditing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let store = Arc::downgrade(&self.0);
+        let flag = Auditing(Weak::clone(&store));
+        let mut audit = LargeAudit {
+            keys: keys.clone(),
+            rate_type,
+            id: new_random(),
+            pages: AuditPages::default(),
+            read: 0,
+        };
+        self.background().spawn(async move {
+            let _flag = flag;
+            // The store is not kept alive during a pause.
+            while let Some(shared) = store.upgrade() {
+                let step = audit.step(&RedisStore(shared)).await;
+                match step {
+                    Some(Step::Pause(pause)) => sleep(pause).await,
+                    Some(Step::Over) | None => break,
+                }
+            }
+        });
+    }
+}
+
+/// Set while an audit is under way.
+struct Auditing(Weak<Shared>);
+
+impl Drop for Auditing {
+    fn drop(&mut self) {
+        if let Some(store) = self.0.upgrade() {
+            store.is_auditing.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl LargeAudit {
+    /// One call; `None` where it failed: a later audit makes up for this one.
+    async fn step(&mut self, store: &RedisStore) -> Option<Step> {
+        let answer = self.read_page(store).await?;
+        let (word, fields) = answer.split_first()?;
+        if word != b"read" {
+            return None; // another client audits it, or what was read is gone
+        }
+        let [place, count, permits, last, score, changes @ ..] = fields else {
+            return None;
+        };
+        let count = number(count)?;
+        self.note_changes(changes)?;
+        self.pages.note_place(number(place)?);
+        if count > 0 {
+            let last = Position::new(score, last)?;
+            self.pages.push(last, count, number(permits)?);
+        }
+        let count = u32::try_from(count).ok()?;
+        self.read += count;
+        if count == page() {
+            return Some(Step::Pause(PAUSE_PER_GRANT * count));
+        }
+        self.settle(store).await
+    }
+
+    async fn read_page(&self, store: &RedisStore) -> Option<Vec<Vec<u8>>> {
+        let [_name, _value, permits, audit] = self.keys.of_audit(self.rate_type);
+        let args = Args::new()
+            .bytes(&self.id)
+            .number(LIFE.as_millis() as i64)
+            .bytes(self.pages.last().unwrap_or_default());
+        run(store, &script::AUDIT_READ, &[permits, audit], &args).await
+    }
+
+    fn note_changes(&mut self, changes: &[Vec<u8>]) -> Option<()> {
+        for change in changes {
+            if !self.pages.change(&Change::read(change)?) {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// Tries to end the audit.
+    async fn settle(&mut self, store: &RedisStore) -> Option<Step> {
+        let rest = (REST_PER_GRANT * self.read).max(SHORTEST_REST);
+        loop {
+            let known = self.pages.known()?;
+            let args = Args::new()
+                .bytes(&self.id)
+                .number(rest.as_millis() as i64)
+                .bytes(known.first)
+                .number(known.count)
+                .number(known.permits)
+                .bytes(known.last);
+            let keys = self.keys.of_audit(self.rate_type);
+            let answer = run(store, &script::AUDIT_SETTLE, &keys, &args).await?;
+            let (word, fields) = answer.split_first()?;
+            match (&word[..], fields) {
+                (b"changed", changes) => self.note_changes(changes)?,
+                (b"first", _) => self.pages.drop_first().then_some(())?,
+                (b"more", _) => return Some(Step::Pause(PAUSE_PER_GRANT * page())),
+                (b"done", [drift, released]) => {
+                    let (drift, released) = (number(drift)?, number(released)?);
+                    if drift != 0 {
+                        tracing::debug!(limiter = %self.keys.name, drift, "permits left set right");
+                    }
+                    return self.release(store, released).await;
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// Takes what a peer's release gave back out of the oldest grants.
+    async fn release(&self, store: &RedisStore, mut rest: i64) -> Option<Step> {
+        while rest > 0 {
+            sleep(PAUSE_PER_GRANT * page()).await;
+            let args = Args::new()
+                .optional(store.clock.now())
+                .number(rest)
+                .optional(None);
+            let (keys, limits) = (self.keys.of_refund(), limits(store, Repeat::Never));
+            let sending = script::RELEASE.run(&store.connection, &keys, &args, limits);
+            rest = from_redis_value(sending.await.ok()?).ok()?;
+        }
+        Some(Step::Over)
+    }
+}
+
+fn page() -> u32 {
+    crate::model::BOUNDS.page as u32
+}
+
+fn limits(store: &RedisStore, repeat: Repeat) -> Limits {
+    Limits {
+        deadline: store.deadline(),
+        repeat,
+    }
+}
+
+async fn run(
+    store: &RedisStore,
+    script: &Script,
+    keys: &[&str],
+    args: &Args,
+) -> Option<Vec<Vec<u8>>> {
+    // A call whose answer was lost is not made again: the changes that it told are lost with it.
+    let sending = script.run(&store.connection, keys, args, limits(store, Repeat::Never));
+    let answer: Value = sending.await.ok()?;
+    from_redis_value(answer).ok()
+}
+
+fn number(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
