@@ -182,10 +182,7 @@ fn page() -> u32 {
 }
 
 fn limits(store: &RedisStore, repeat: Repeat) -> Limits {
-    Limits {
-        deadline: store.deadline(),
-        repeat,
-    }
+    Limits::new(store.deadline(), repeat)
 }
 
 async fn run(
