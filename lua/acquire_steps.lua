@@ -48,7 +48,7 @@ end
 if is_common then
   -- Lua makes the same text of an integer only where the text is in Redis's form, and the integer not too large.
   is_common = rate < LARGEST and interval % 1 == 0 and interval > 0 and interval .. '' == fields[2]
-    and (not stored or stored % 1 == 0 and stored <= rate and stored .. '' == text)
+    and (not stored or stored % 1 == 0 and stored <= rate and stored .. '' == text and text ~= '-0')
   if first[1] then
     oldest = first[2] + 0
     is_common = is_common and oldest % 1 == 0 and oldest < LARGEST

@@ -87,6 +87,9 @@ impl Fault {
 pub enum Replays {
     /// Acquires, at any time: their id tells the second one.
     OfAcquires,
+    /// Acquires, but only after the response timeout. A list that is granted in part has another grant where more permits are
+    /// there when it arrives again, so within its deadline it can take twice (docs/faults.md).
+    OfLateAcquires,
     /// All, but only after the response timeout: their deadline has passed. A decision has no id.
     OfLateDecisions,
 }
@@ -156,8 +159,10 @@ impl Plan {
     fn may_happen(&self, fault: Fault, command: &Command) -> bool {
         match (fault, self.replays) {
             (Fault::ReplayedAtOnce, Replays::OfAcquires) => is_acquire(command),
-            (Fault::ReplayedAtOnce, Replays::OfLateDecisions) => false,
-            (Fault::ReplayedLate(_), Replays::OfAcquires) => is_acquire(command),
+            (Fault::ReplayedAtOnce, Replays::OfLateAcquires | Replays::OfLateDecisions) => false,
+            (Fault::ReplayedLate(_), Replays::OfAcquires | Replays::OfLateAcquires) => {
+                is_acquire(command)
+            }
             (Fault::ReplayedLate(_), Replays::OfLateDecisions) => is_script(command),
             _ => true,
         }

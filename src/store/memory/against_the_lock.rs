@@ -63,6 +63,7 @@ async fn answer(limiter: &RateLimiter, grants: &mut Vec<Grant>, step: &Step) -> 
         Step::Pass(_) => String::new(),
         Step::TryAcquire(permits) => format!("{:?}", limiter.try_acquire(*permits).await),
         Step::Check(permits) => match limiter.check(*permits).await {
+            // What remains is a lower bound where expired grants have not been removed, and a side may have removed more.
             Ok(Decision::Granted {
                 grant,
                 remaining,
@@ -70,7 +71,10 @@ async fn answer(limiter: &RateLimiter, grants: &mut Vec<Grant>, step: &Step) -> 
                 ..
             }) => {
                 grants.push(grant);
-                format!("{remaining} {reset:?}")
+                let available = limiter.available_permits().await;
+                let available = available.expect("a limiter that has just granted");
+                assert!(remaining as i64 <= available, "{remaining} of {available}");
+                format!("{available} {reset:?}")
             }
             other => format!("{other:?}"),
         },
