@@ -31,7 +31,7 @@ async fn by_lone_calls() {
             },
         )
     };
-    rounds("lone", 130, Replays::OfAcquires, &server, round).await;
+    rounds("lone", 130, Replays::Acquires, &server, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,7 +48,7 @@ async fn by_calls_for_many_callers() {
             },
         )
     };
-    rounds("list", 130, Replays::OfAcquires, &server, round).await;
+    rounds("list", 130, Replays::Acquires, &server, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,7 +65,7 @@ async fn by_calls_that_are_granted_in_part() {
             },
         )
     };
-    rounds("part", 130, Replays::OfLateAcquires, &server, round).await;
+    rounds("part", 130, Replays::LateAcquires, &server, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,7 +82,7 @@ async fn by_waiting_callers_that_leave() {
             },
         )
     };
-    rounds("waiting", 130, Replays::OfLateAcquires, &server, round).await;
+    rounds("waiting", 130, Replays::LateAcquires, &server, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -99,7 +99,7 @@ async fn by_calls_for_many_limiters() {
             },
         )
     };
-    rounds("many", 130, Replays::OfAcquires, &server, round).await;
+    rounds("many", 130, Replays::Acquires, &server, round).await;
 }
 
 /// The limiters of a round.
@@ -149,7 +149,7 @@ async fn limiters(mut round: Round, form: Form) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_limiters_for_each_key() {
     let server = Server::start();
-    rounds("keyed", 130, Replays::OfAcquires, &server, keyed).await;
+    rounds("keyed", 130, Replays::Acquires, &server, keyed).await;
 }
 
 async fn keyed(mut round: Round) {

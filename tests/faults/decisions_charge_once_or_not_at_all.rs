@@ -21,13 +21,13 @@ const AMPLE: u32 = 1_000_000;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_every_policy() {
     let server = Server::start();
-    rounds("policies", 80, Replays::OfLateDecisions, &server, policies).await;
+    rounds("policies", 80, Replays::LateDecisions, &server, policies).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_several_limiters_together() {
     let server = Server::start();
-    rounds("joint", 90, Replays::OfLateDecisions, &server, joint).await;
+    rounds("joint", 90, Replays::LateDecisions, &server, joint).await;
 }
 
 /// Limiters of which nothing flows back within a test.

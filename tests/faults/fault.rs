@@ -86,12 +86,12 @@ impl Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replays {
     /// Acquires, at any time: their id tells the second one.
-    OfAcquires,
+    Acquires,
     /// Acquires, but only after the response timeout. A list that is granted in part has another grant where more permits are
     /// there when it arrives again, so within its deadline it can take twice (docs/faults.md).
-    OfLateAcquires,
+    LateAcquires,
     /// All, but only after the response timeout: their deadline has passed. A decision has no id.
-    OfLateDecisions,
+    LateDecisions,
 }
 
 /// The faults of one round.
@@ -158,12 +158,12 @@ impl Plan {
 
     fn may_happen(&self, fault: Fault, command: &Command) -> bool {
         match (fault, self.replays) {
-            (Fault::ReplayedAtOnce, Replays::OfAcquires) => is_acquire(command),
-            (Fault::ReplayedAtOnce, Replays::OfLateAcquires | Replays::OfLateDecisions) => false,
-            (Fault::ReplayedLate(_), Replays::OfAcquires | Replays::OfLateAcquires) => {
+            (Fault::ReplayedAtOnce, Replays::Acquires) => is_acquire(command),
+            (Fault::ReplayedAtOnce, Replays::LateAcquires | Replays::LateDecisions) => false,
+            (Fault::ReplayedLate(_), Replays::Acquires | Replays::LateAcquires) => {
                 is_acquire(command)
             }
-            (Fault::ReplayedLate(_), Replays::OfLateDecisions) => is_script(command),
+            (Fault::ReplayedLate(_), Replays::LateDecisions) => is_script(command),
             _ => true,
         }
     }

@@ -25,7 +25,7 @@ static LEDGERS: Mutex<Vec<(String, Ledger, String)>> = Mutex::new(Vec::new());
 async fn and_all_permits_are_there_one_interval_later() {
     let server = Server::start();
     let windows = Windows::of(&server, INTERVAL.as_millis() as i64).await;
-    rounds("windows", 50, Replays::OfAcquires, &server, round).await;
+    rounds("windows", 50, Replays::Acquires, &server, round).await;
     let mut redis = server.connection().await;
     let windows = windows.until_now(&mut redis).await;
     let ledgers = std::mem::take(&mut *LEDGERS.lock().unwrap());
