@@ -6,7 +6,7 @@ use crate::keys::Keys;
 /// No two keys behind one prefix share a key in Redis.
 pub fn name_keys(prefix: &str, one: &str, other: &str) {
     let names = [one, other].map(|key| target_name(prefix, key, |name| name.contains('{')));
-    if one == other || names.iter().any(String::is_empty) {
+    if one == other || names.iter().any(|name| name.is_empty()) {
         return;
     }
     let keys = names.map(|name| Keys::new(&name, "client"));

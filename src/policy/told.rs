@@ -26,6 +26,10 @@ pub(crate) struct Told {
 /// The answers to all requests of a call; `None` where it is not told what they need.
 pub(crate) fn answers(call: &Call, told: &[Told]) -> Option<Answers> {
     let score = told.first()?.now;
+    let mut each = call.limiters.iter().zip(told);
+    if !each.all(|(target, told)| told.can_be_counted_with(&*target.model)) {
+        return None;
+    }
     if call.costs.len() > call.limiters.len() {
         let [told] = told else {
             return None;
@@ -85,6 +89,18 @@ impl Told {
             }),
             _ => None,
         }
+    }
+
+    /// Whether sums of these numbers, and a thousand times one of them, do not overflow. What an RRateLimiter tells is not
+    /// counted with.
+    fn can_be_counted_with(&self, model: &dyn AnyModel) -> bool {
+        const LARGEST: u64 = 1 << 50;
+        let times = [self.server, self.now, self.locked_for];
+        let state = self.state.iter().filter(|_| !model.is_on_the_window());
+        times
+            .iter()
+            .chain(state)
+            .all(|number| number.unsigned_abs() <= LARGEST)
     }
 
     fn at(&self) -> At {

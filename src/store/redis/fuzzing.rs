@@ -1,14 +1,20 @@
 //! What a server answers, whatever it is, read as each of the answers that are expected.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use redis::Value;
 
 use super::acquire_answer::{AcquireAnswer, Outcome};
+use super::connection;
 pub use super::connection::fuzzing::read_url;
-use super::decide::read_answers;
+use super::decide::{Reply, read_reply};
 use super::limiter::read_config;
-use super::{connection, read};
 use crate::decision::decision_alone;
 use crate::model::Requests;
+use crate::policy::algorithm::AnyModel;
+use crate::policy::call::{Call, Target};
+use crate::policy::{FixedWindow, LeakyBucket, SlidingLog, TokenBucket};
 
 const NAME: &str = "limiter";
 
@@ -33,11 +39,31 @@ pub fn read_answer(answer: Value) {
         }
     }
     let _ = AcquireAnswer::read_reclaim(NAME, answer.clone());
-    if let Ok(numbers) = read::<Vec<i64>>(NAME, answer.clone())
-        && let [_, score, answers @ ..] = &numbers[..]
-    {
-        let _ = read_answers(NAME, *score, answers);
+    for call in decisions() {
+        if let Some(Reply::Decided { answers, .. }) = read_reply(&call, &answer) {
+            let _ = answers.decision(&call, 0);
+            let _ = answers.decisions(&call);
+        }
     }
     let _ = read_config(NAME, answer.clone());
     connection::fuzzing::read_answer(answer);
+}
+
+/// By one limiter of several kinds each, and by all of them together.
+fn decisions() -> Vec<Call> {
+    let second = Duration::from_secs(1);
+    let models: [Arc<dyn AnyModel>; 4] = [
+        Arc::new(FixedWindow::new(5, second)),
+        Arc::new(SlidingLog::new(5, second)),
+        Arc::new(TokenBucket::new(5, 2)),
+        Arc::new(LeakyBucket::new(5, 1, second)),
+    ];
+    let targets = models.map(|model| Target {
+        model,
+        key: NAME.into(),
+        penalty: None,
+    });
+    let mut calls = vec![Call::new(targets.to_vec(), vec![1; targets.len()])];
+    calls.extend(targets.map(|target| Call::new(vec![target], vec![3, 3, 1])));
+    calls
 }
