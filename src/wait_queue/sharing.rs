@@ -246,12 +246,10 @@ impl Sharing {
         last.map_or(ask_at, |last| last.min(ask_at))
     }
 
-    /// Permits came free, of which the next call is to take what it may. A probe ends with it. Beside others, the hold
-    /// begins anew with what is there then: a process that releases often would never leave them the time to take it.
+    /// Permits came free: the hold begins anew with what is there then. A process that releases often would else never leave
+    /// others the time to take it.
     pub(super) fn permits_freed(&mut self) {
-        if self.others != Others::Unseen {
-            self.held = None;
-        }
+        self.held = None;
     }
 
     fn random_up_to(&mut self, most: Duration) -> Duration {

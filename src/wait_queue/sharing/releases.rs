@@ -27,18 +27,6 @@ fn probing() -> Sharing {
 }
 
 #[test]
-fn permits_that_come_free_end_a_probe() {
-    let mut sharing = probing();
-    sharing.permits_freed();
-    let now = Instant::now();
-    assert_eq!(sharing.plan(now).share, None);
-    // It does not begin anew with each release.
-    assert!(sharing.note(seen(1, 2, 0, Some(0), 11)).is_none());
-    sharing.permits_freed();
-    assert_eq!(sharing.plan(now).share, None);
-}
-
-#[test]
 fn permits_that_come_free_do_not_cut_short_the_time_of_others() {
     let mut sharing = probing();
     // Somebody took the permit.
