@@ -98,15 +98,13 @@ impl WaitQueue {
     /// Decides now, without waiting for permits. With `set_up` the limiter is created, or gets these settings, in the same
     /// call.
     pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
-        let decided = match self.decide_now(permits, set_up) {
-            Some(decided) => decided?,
+        match self.check_now(permits, set_up) {
+            Some(decision) => decision,
             None => {
-                return self
-                    .check_remembering(permits, set_up, Duration::ZERO)
-                    .await;
+                self.check_remembering(permits, set_up, Duration::ZERO)
+                    .await
             }
-        };
-        Ok(decided.decision)
+        }
     }
 
     /// As [`check`](Self::check), from a store that has the decision without waiting.

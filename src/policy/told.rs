@@ -91,10 +91,11 @@ impl Told {
         }
     }
 
-    /// Whether sums of these numbers, and a thousand times one of them, do not overflow. What an RRateLimiter tells is not
+    /// Whether sums of these numbers, and a thousand times one of them, do not overflow: scripts read numbers up to 2^53, the
+    /// largest up to which Lua counts exactly. What an RRateLimiter tells is not
     /// counted with.
     fn can_be_counted_with(&self, model: &dyn AnyModel) -> bool {
-        const LARGEST: u64 = 1 << 50;
+        const LARGEST: u64 = 1 << 53;
         let times = [self.server, self.now, self.locked_for];
         let state = self.state.iter().filter(|_| !model.is_on_the_window());
         times

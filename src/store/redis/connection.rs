@@ -68,16 +68,27 @@ pub(crate) struct Connecting {
 pub(crate) struct Connection(Route);
 
 enum Route {
-    Server {
-        links: PerRuntime<Link>,
-        resolver: Arc<Resolver>,
-        settings: Arc<Settings>,
-    },
+    Server(Single),
     Cluster(Cluster),
     Given {
         connection: Box<dyn Given>,
         breaker: Arc<Breaker>,
     },
+}
+
+/// One server or primary.
+struct Single {
+    links: PerRuntime<Link>,
+    resolver: Arc<Resolver>,
+    settings: Arc<Settings>,
+}
+
+impl Single {
+    /// The link of the current runtime.
+    fn link(&self) -> Result<Arc<Link>, Failure> {
+        let start = || Link::start(Arc::clone(&self.resolver), Arc::clone(&self.settings));
+        self.links.current(start)
+    }
 }
 
 impl Connection {
@@ -136,11 +147,11 @@ impl Connection {
     }
 
     fn server(resolver: Resolver, settings: &Arc<Settings>) -> Self {
-        Self(Route::Server {
+        Self(Route::Server(Single {
             links: PerRuntime::new(),
             resolver: Arc::new(resolver),
             settings: Arc::clone(settings),
-        })
+        }))
     }
 
     async fn cluster(
@@ -193,13 +204,8 @@ impl Connection {
     /// Waits until a command on a key can be sent, as far as is known.
     pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<(), Failure> {
         match &self.0 {
-            Route::Server {
-                links,
-                resolver,
-                settings,
-            } => {
-                let link =
-                    links.current(|| Link::start(Arc::clone(resolver), Arc::clone(settings)))?;
+            Route::Server(server) => {
+                let link = server.link()?;
                 link.ready(deadline, Patience::UntilDeadline).await
             }
             Route::Cluster(cluster) => cluster.ready(key, deadline).await,
@@ -210,15 +216,7 @@ impl Connection {
     /// The breaker in front of the server that a key is on; `None` where no server is known, or outside a runtime.
     pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
         match &self.0 {
-            Route::Server {
-                links,
-                resolver,
-                settings,
-            } => {
-                let link =
-                    links.current(|| Link::start(Arc::clone(resolver), Arc::clone(settings)));
-                Some(Arc::clone(link.ok()?.breaker()))
-            }
+            Route::Server(server) => Some(Arc::clone(server.link().ok()?.breaker())),
             Route::Cluster(cluster) => cluster.breaker(key),
             Route::Given { breaker, .. } => Some(Arc::clone(breaker)),
         }
@@ -231,13 +229,8 @@ impl Connection {
         patience: Patience,
     ) -> Result<Value, Failure> {
         match &self.0 {
-            Route::Server {
-                links,
-                resolver,
-                settings,
-            } => {
-                let link =
-                    links.current(|| Link::start(Arc::clone(resolver), Arc::clone(settings)))?;
+            Route::Server(server) => {
+                let link = server.link()?;
                 let request = Request {
                     command,
                     asking: false,
