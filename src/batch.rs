@@ -22,14 +22,14 @@ mod flusher;
 mod same_runtime;
 #[cfg(test)]
 mod steps;
+mod ticket;
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+
 use std::sync::{Arc, MutexGuard};
-use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
 use tokio::runtime::{self, Handle};
@@ -42,6 +42,7 @@ use direct::DirectCall;
 use flusher::Flusher;
 use same_runtime::Home;
 pub(crate) use same_runtime::SameRuntime;
+use ticket::Ticket;
 
 /// Each request's answer, in order.
 pub(crate) type Answers<C> = SmallVec<[Result<<C as Calls>::Answer>; 1]>;
@@ -347,68 +348,6 @@ impl<C: Calls> Flight<C> {
             Left::Nothing
         } else {
             Left::Unwatched(in_flight.call.clone(), in_flight.deadline)
-        }
-    }
-}
-
-/// The caller's end of an enqueued request. It resolves to `None` where the request is to be made again.
-struct Ticket<C: Calls> {
-    batcher: Arc<Batcher<C>>,
-    flight_key: FlightKey<C>,
-    home: Home,
-    number: u64,
-    receiver: oneshot::Receiver<Result<C::Answer>>,
-}
-
-impl<C: Calls> Future for Ticket<C> {
-    type Output = Option<Result<C::Answer>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Poll::Ready(answer) = Pin::new(&mut self.receiver).poll(context) {
-            return Poll::Ready(answer.ok());
-        }
-        let moved = self.home.poll(C::IS_REPEATABLE, context);
-        moved.map(|moved| moved.answer(|| self.may_have_run()))
-    }
-}
-
-impl<C: Calls> Ticket<C> {
-    fn may_have_run(&self) -> bool {
-        let flights = self.batcher.flights();
-        let flight = flights.get(&self.flight_key);
-        // Its call has ended or is lost where nobody knows of it any more.
-        flight.is_none_or(|flight| flight.may_have_run(self.number))
-    }
-}
-
-impl<C: Calls> Drop for Ticket<C> {
-    fn drop(&mut self) {
-        if self.receiver.is_terminated() {
-            return;
-        }
-        let batcher = Arc::clone(&self.batcher);
-        // The receiver closes under the lock: a call that is composed now counts it as a caller, or leaves it out.
-        let mut flights = batcher.flights();
-        self.receiver.close();
-        match self.receiver.try_recv() {
-            Ok(answer) => {
-                drop(flights);
-                if let Ok(answer) = answer {
-                    batcher.calls.unclaimed(vec![answer]);
-                }
-            }
-            Err(_) => {
-                let flight = flights.get_mut(&self.flight_key);
-                let left = flight.map_or(Left::Nothing, |flight| flight.leave(self.number));
-                drop(flights);
-                match left {
-                    Left::Nothing => {}
-                    Left::Abandoned(call) => batcher.calls.abandon(&call),
-                    Left::Unwatched(call, deadline) => {
-                        batcher.calls.abandon_overdue(&call, deadline);
-                    }
-                }
-            }
         }
     }
 }

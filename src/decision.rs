@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::grant::{Grant, Origin};
 use crate::model::{Answer, Requests};
 use crate::permit::Random;
 
@@ -135,45 +136,6 @@ impl Decision {
     /// Whether the permits were taken.
     pub fn is_granted(&self) -> bool {
         matches!(self, Self::Granted { .. })
-    }
-}
-
-/// Permits that were taken, for [`refund`](crate::RRateLimiter::refund); that finds only what a limiter with a
-/// [`Rate`](crate::Rate) granted, the others do not know single grants. Dropping it gives nothing back: the permits
-/// count as used until their window has passed.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// When it was made, in ms of the clock that scored it.
-    pub(crate) score: i64,
-    pub(crate) random: Random,
-    pub(crate) permits: u32,
-    pub(crate) origin: Origin,
-}
-
-/// Where a grant is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    Store,
-    /// The limiter that a failure policy has in this process.
-    Local,
-    /// Nothing was taken anywhere.
-    Nowhere,
-}
-
-impl Grant {
-    /// A grant by a limiter that does not know single grants: a refund does not find it.
-    pub(crate) fn forgotten(permits: u32) -> Self {
-        Self {
-            score: i64::MIN,
-            random: Random::default(),
-            permits,
-            origin: Origin::Store,
-        }
-    }
-
-    /// How many permits were taken.
-    pub fn permits(&self) -> u32 {
-        self.permits
     }
 }
 

@@ -20,9 +20,10 @@ pub(crate) use guarded_queue::GuardedQueue;
 pub(crate) use recent_denials::RecentDenials;
 pub(crate) use targets::{Place, check_target, check_together};
 
-use crate::decision::{Decision, Origin};
+use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::failure_policy::FailurePolicy;
+use crate::grant::Origin;
 use crate::store::Store;
 use crate::store::breaker::{Patience, refused};
 

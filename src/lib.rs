@@ -28,6 +28,7 @@ mod clock;
 mod decision;
 mod error;
 mod failure_policy;
+mod grant;
 mod handle_options;
 mod keys;
 mod lock;
@@ -46,9 +47,10 @@ mod support;
 
 pub use client::{RedissonClient, RedissonClientBuilder};
 pub use clock::Clock;
-pub use decision::{Decision, DecisionSource, Grant};
+pub use decision::{Decision, DecisionSource};
 pub use error::{Error, Result};
 pub use failure_policy::{FailurePolicy, LocalShare};
+pub use grant::Grant;
 pub use limiter::{RRateLimiter, RateLimiter};
 pub use policy::{
     FixedWindow, JointDecision, KeyedRateLimiter, LeakyBucket, Limiter, PenaltyTokenBucket, Policy,

@@ -8,10 +8,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use crate::decision::{Decision, Grant};
+use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::failure_policy::FailurePolicy;
 use crate::fallback::{GuardedQueue, Place, RecentDenials};
+use crate::grant::Grant;
 use crate::handle_options::HandleOptions;
 use crate::model::{Condition, Expiry, SetUp};
 use crate::policy::Share;

@@ -4,12 +4,12 @@
 //! beside a script of the same name in `lua/limiters/`. A [`PolicyLimiter`](crate::PolicyLimiter) applies it to
 //! targets. The way of a request: `PolicyLimiter -> combining -> Store::decide -> lua/limiters/one_target.lua`.
 
-#[cfg(test)]
-mod against_model;
 pub(crate) mod algorithm;
 pub(crate) mod call;
 mod combining;
 mod counters;
+#[cfg(test)]
+mod differential;
 mod fixed_window;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 pub(crate) use acquire_call::AcquireCall;
 use breaker::Breaker;
 
-use crate::decision::Grant;
 use crate::error::Result;
+use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry, SetUp};
 use crate::permit::Random;

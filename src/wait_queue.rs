@@ -40,8 +40,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::batch::{Batcher, SameRuntime};
-use crate::decision::{Decision, Grant, decision_alone};
+use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result};
+use crate::grant::Grant;
 use crate::lock::Lock;
 use crate::model::{Answer, SetUp};
 use crate::store::{AcquireCall, LimiterStore};

@@ -3,6 +3,8 @@
 mod echo;
 mod shutdown;
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{sleep, sleep_until};

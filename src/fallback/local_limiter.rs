@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::recent_grants::RecentGrants;
-use crate::decision::{Decision, Grant, Origin};
+use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
 use crate::model::{SetUp, Settings};
 use crate::permit::new_random;

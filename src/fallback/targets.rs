@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Outcome, allowed, denied, over_store};
-use crate::decision::{Decision, Origin};
+use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::failure_policy::{FailurePolicy, LocalShare};
+use crate::grant::Origin;
 use crate::policy::algorithm::ShareOf;
 use crate::policy::call::{Call, Target};
 use crate::store::Store;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::BOUNDS;
-use crate::decision::Grant;
+use crate::grant::Grant;
 use crate::permit::{self, Random};
 
 const NEWEST: usize = 100;

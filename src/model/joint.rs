@@ -1,7 +1,7 @@
 //! The window as one of several limiters that decide together: looking and taking are two steps, and a limiter may be
 //! set up by its first request.
 
-use super::{At, NotInitialized, Pool, Removal, Settings, Settled, Window};
+use super::{At, NotInitialized, Pool, Reconciled, Removal, Settings, Window};
 use crate::permit::Random;
 use crate::rate::RateType;
 
@@ -88,12 +88,12 @@ impl Window {
         };
         let value =
             { pool.value.get() }.map(|value| (value + settings.rate - rate).min(settings.rate));
-        let settled = pool.settle_few(&settings, value, at.now);
+        let reconciled = pool.reconcile_few(&settings, value, at.now);
         let interval = settings.interval;
         Ok(Found {
             rate: settings.rate,
-            balance: settled.balance,
-            reset: settled
+            balance: reconciled.balance,
+            reset: reconciled
                 .oldest
                 .map_or(interval, |oldest| interval - at.now + oldest),
         })
@@ -130,10 +130,10 @@ impl Window {
             wanted,
             most: *most,
         };
-        let settled = open.settle(at.now, false, removal);
-        open.remove_expired(&settled, at.server);
-        *most -= settled.gone;
-        Ok(settled.is_unfinished(wanted))
+        let reconciled = open.reconcile(at.now, false, removal);
+        open.remove_expired(&reconciled, at.server);
+        *most -= reconciled.gone;
+        Ok(reconciled.is_unfinished(wanted))
     }
 
     /// Takes what a look found, adding to the grant of the same call; with 0 permits only what a denial leaves behind.
@@ -153,11 +153,11 @@ impl Window {
             return;
         };
         let value = open.pool.value.get().copied();
-        let settled = open.pool.settle_few(&open.settings, value, at.now);
+        let reconciled = open.pool.reconcile_few(&open.settings, value, at.now);
         // One after the other: where all grants go, so does their time to live.
         open.pool
-            .change_grants(|grants| grants.take_from_oldest(settled.gone, settled.excess));
-        open.write_with(&settled, permits, |grants| {
+            .change_grants(|grants| grants.take_from_oldest(reconciled.gone, reconciled.excess));
+        open.write_with(&reconciled, permits, |grants| {
             grants.add_to(at.now, random, permits as u32);
         });
         open.renew(at.server);
@@ -189,12 +189,12 @@ impl Window {
 
 impl Pool {
     /// What a request finds: expired grants are removed where they are few.
-    fn settle_few(&self, settings: &Settings, value: Option<i64>, now: i64) -> Settled {
+    fn reconcile_few(&self, settings: &Settings, value: Option<i64>, now: i64) -> Reconciled {
         let removal = if self.are_many_expired(now - settings.interval) {
             Removal::NONE
         } else {
             Removal::SPARE
         };
-        self.settle(settings, value, now, self.is_small(), removal)
+        self.reconcile(settings, value, now, self.is_small(), removal)
     }
 }

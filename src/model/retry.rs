@@ -3,7 +3,7 @@
 
 use super::grants::Found;
 use super::{Acquire, Answer, At, Grants, NotInitialized, Pool, Retry, Settings, Window};
-use crate::decision::{Grant, Origin};
+use crate::grant::{Grant, Origin};
 use crate::rate::RateType;
 
 /// The attempts before may still arrive: nothing was done. Ask again after so many ms.

@@ -1,7 +1,7 @@
 //! What an algorithm is: a policy with its numbers, the state of one target, and the steps that decide a request.
 //!
 //! The steps are pure: state, time and cost in, answer out. The script of the same name takes the same steps, and
-//! `against_model.rs` holds the two together.
+//! `differential.rs` holds the two together.
 
 use std::any::Any;
 use std::fmt;

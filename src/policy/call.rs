@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::decision::{Decision, DecisionSource, Grant, Origin};
+use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
+use crate::grant::{Grant, Origin};
 use crate::keys::{beside, share_a_slot};
 use crate::model::{At, BOUNDS, Timed};
 use crate::permit::{Random, new_random};

@@ -278,7 +278,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::policy::against_model::{
+    use crate::policy::differential::{
         Compared, Content, Keyspace, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
     use crate::policy::starts::DAY;

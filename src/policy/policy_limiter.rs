@@ -16,10 +16,11 @@ use super::joint::Share;
 use super::target_name::target_name;
 use crate::batch::Batcher;
 use crate::client::RedissonClient;
-use crate::decision::{Decision, Grant};
+use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::failure_policy::FailurePolicy;
 use crate::fallback::{Place, check_target};
+use crate::grant::Grant;
 use crate::rate::whole_millis;
 
 /// A policy, applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.

@@ -248,7 +248,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::policy::against_model::{
+    use crate::policy::differential::{
         Compared, Content, Keyspace, START, TTL_UNIT, as_set, compare, show_key, timed,
         times_to_live,
     };

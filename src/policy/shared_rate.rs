@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use crate::model::{Grants, Pool, Timed};
     use crate::permit;
-    use crate::policy::against_model::{
+    use crate::policy::differential::{
         Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
     use crate::rate::RateType;

@@ -299,7 +299,7 @@ mod tests {
 
     use super::*;
     use crate::permit;
-    use crate::policy::against_model::{
+    use crate::policy::differential::{
         Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
 

@@ -334,7 +334,7 @@ mod tests {
 
     use super::*;
     use crate::keys::{beside, share_a_slot};
-    use crate::policy::against_model::{
+    use crate::policy::differential::{
         Compared, Content, Keyspace, START, as_set, compare, show_key, timed, times_to_live,
     };
 

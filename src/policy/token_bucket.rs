@@ -176,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::policy::against_model::{
+    use crate::policy::differential::{
         Compared, Content, Keyspace, START, compare, show_key, timed, times_to_live,
     };
 

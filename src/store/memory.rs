@@ -26,8 +26,8 @@ use sweep::{Part, Sweep};
 
 use super::{LimiterStore, Store};
 use crate::clock::{Clock, TokioClock};
-use crate::decision::Grant;
 use crate::error::Result;
+use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::model::{At, SetUp};
 use crate::policy::call::{Answer, Answers, Call, TargetRef};

@@ -9,14 +9,14 @@ mod acquire_answer;
 mod acquire_args;
 #[cfg(test)]
 mod acquire_attempts;
-#[cfg(test)]
-mod against_model;
 mod audit;
 mod audit_budget;
 mod audit_pages;
 pub(crate) mod background;
 pub(crate) mod connection;
 pub(crate) mod decide;
+#[cfg(test)]
+mod differential;
 pub(crate) mod failure;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Line;
 use super::state::{Answered, Next, Rest, State};
-use crate::decision::{Grant, Origin};
+use crate::grant::{Grant, Origin};
 use crate::store::AcquireCall;
 
 pub(super) struct Driver {

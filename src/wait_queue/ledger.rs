@@ -1,6 +1,6 @@
 //! One limiter as a store keeps it, for tests: a grant is a member, found by its id as long as something of it is in use.
 
-use crate::decision::Grant;
+use crate::grant::Grant;
 use crate::model::Answer;
 use crate::store::AcquireCall;
 

@@ -8,8 +8,9 @@ use tokio::time::{Instant, sleep_until};
 use super::Line;
 use super::state::Deniable;
 use crate::batch::{Answers, Calls};
-use crate::decision::{Decision, Grant, decision};
+use crate::decision::{Decision, decision};
 use crate::error::{Error, Result};
+use crate::grant::Grant;
 use crate::model::{Answer, Requests, SetUp};
 use crate::store::AcquireCall;
 

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::WaitQueue;
 use crate::clock::Clock;
-use crate::decision::Grant;
 use crate::error::{Error, Result};
+use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry};
 use crate::rate::{Rate, ValidRate};

@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Line;
-use crate::decision::Grant;
 use crate::error::{Error, Result};
+use crate::grant::Grant;
 
 /// A first try in progress: until it ends, the line is not asked for, so that nobody overtakes it. It holds up the line no
 /// longer than a call that makes no progress does.

@@ -8,10 +8,11 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::MemoryStore;
-use super::limiter::{Held, Limiter};
+use super::limiter::{Held, Limiter, not_initialized};
 use crate::clock::Clock;
-use crate::decision::{Grant, is_granted};
-use crate::error::{Error, Result};
+use crate::decision::is_granted;
+use crate::error::Result;
+use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::model::{Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Window};
 use crate::permit::Random;
@@ -79,12 +80,6 @@ impl MemoryLimiter {
     ) -> Result<T> {
         self.step(step)?
             .map_err(|NotInitialized| not_initialized(&self.keys))
-    }
-}
-
-pub(super) fn not_initialized(keys: &Keys) -> Error {
-    Error::NotInitialized {
-        name: keys.name.clone(),
     }
 }
 

@@ -6,10 +6,9 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::client_limiter::not_initialized;
 use super::lock::lock;
 use super::offer::{Offer, Offered};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::model::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed, Window};
 use crate::permit::{Names, Random};
@@ -198,6 +197,12 @@ impl Held {
     }
 }
 
+pub(super) fn not_initialized(keys: &Keys) -> Error {
+    Error::NotInitialized {
+        name: keys.name.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -205,7 +210,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Clock, Decision, Error, Grant, MemoryStore, RRateLimiter, Rate, RateLimiter, RedissonClient,
+        Clock, Decision, Grant, MemoryStore, RRateLimiter, Rate, RateLimiter, RedissonClient,
     };
 
     #[test]

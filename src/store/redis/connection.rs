@@ -22,6 +22,7 @@ mod slots;
 mod stream;
 mod tls;
 mod traffic;
+mod transport;
 mod wait;
 
 use std::sync::Arc;

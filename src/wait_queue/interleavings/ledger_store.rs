@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::super::ledger::{Ledger, RATE};
 use super::*;
-use crate::decision::Grant;
 use crate::error::{Error, Result};
+use crate::grant::Grant;
 use crate::interleaving::let_others_run;
 use crate::keys::Keys;
 use crate::lock::Lock;

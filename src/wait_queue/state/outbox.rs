@@ -10,8 +10,8 @@ use tokio::sync::{Notify, oneshot};
 
 use super::Waiter;
 use crate::batch::{deliver, drop_sender};
-use crate::decision::Grant;
 use crate::error::Result;
+use crate::grant::Grant;
 
 #[derive(Default)]
 #[must_use]

@@ -16,8 +16,8 @@ use tokio::sync::oneshot::{self, Receiver};
 use super::super::LONGEST_SLEEP;
 use super::waiter::TIME_FOR_A_CALL;
 use super::*;
-use crate::decision::Grant;
 use crate::error::{Error, Result};
+use crate::grant::Grant;
 use crate::model::Answer;
 
 const RATE: i64 = 10;

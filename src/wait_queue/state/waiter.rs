@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::super::ReadSetUp;
 use super::outbox::Outbox;
-use crate::decision::{Grant, Origin};
 use crate::error::Result;
+use crate::grant::{Grant, Origin};
 use crate::model::Answer;
 use crate::store::AcquireCall;
 

@@ -19,8 +19,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::round_trip::RoundTrip;
-use super::stream::Transport;
 use super::traffic::Traffic;
+use super::transport::Transport;
 use crate::store::redis::failure::{self, Failure, closed, timed_out};
 use crate::store::redis::retry::{Limits, Repeat};
 

@@ -11,8 +11,8 @@ use super::credentials::Credentials;
 use super::open::Open;
 use super::round_trip::RoundTrip;
 use super::settings::Settings;
-use super::stream;
 use super::traffic::Traffic;
+use super::transport;
 use crate::store::redis::failure::timed_out;
 use crate::store::redis::server_time;
 
@@ -30,7 +30,7 @@ pub(super) async fn open(
         None => server.options.credentials.clone(),
     };
     let traffic = Arc::new(Traffic::new());
-    let connecting = stream::connect(&server.endpoint, &settings.tls, &traffic);
+    let connecting = transport::connect(&server.endpoint, &settings.tls, &traffic);
     let transport = unless_silent(&traffic, step, async { Ok(connecting.await?) }).await?;
     let open = Open::start(transport, Arc::clone(&traffic)).await?;
     let handshake = shake_hands(&open, &server.options, credentials.as_ref());

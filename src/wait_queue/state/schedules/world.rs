@@ -22,8 +22,8 @@ use super::super::super::ledger::Ledger;
 use super::super::{
     Answered, Known, Left, Next, Rest, Sharing, State, TAKE_OVER_AFTER, Waiter, Watched,
 };
-use crate::decision::Grant;
 use crate::error::{Error, Result};
+use crate::grant::Grant;
 use crate::model::{Answer, Requests};
 use crate::store::AcquireCall;
 use crate::store::acquire_call;

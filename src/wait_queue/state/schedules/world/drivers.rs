@@ -1,7 +1,7 @@
 //! What drivers do, and what the store makes of their calls.
 
 use super::*;
-use crate::decision::Origin;
+use crate::grant::Origin;
 
 impl World {
     pub(super) fn run_driver(&mut self, choice: u16) {

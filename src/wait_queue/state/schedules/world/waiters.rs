@@ -1,7 +1,7 @@
 //! Waiters: they arrive, try, join, are polled, move to another runtime and leave.
 
 use super::*;
-use crate::decision::Origin;
+use crate::grant::Origin;
 
 impl World {
     pub(super) fn arrive(&mut self, choice: u16) {

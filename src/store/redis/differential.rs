@@ -20,7 +20,7 @@ use super::failure::Failure;
 use super::multi_acquire::Entered;
 use super::retry::Limits;
 use super::*;
-use crate::decision::{Grant, Origin};
+use crate::grant::{Grant, Origin};
 use crate::model::{
     Acquire, At, Condition, Expiry, Pool, Requests, Retry, Run, SetUp, Settings, Share, Timed,
     Window,

@@ -1,0 +1,97 @@
+//! What the circuit breaker lets through.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn half_open_one_call_goes_out_at_a_time_and_the_policy_decides_the_others_at_once() {
+    for policy in [FailurePolicy::Deny, FailurePolicy::Allow, one_of(1)] {
+        let remote = Remote::new();
+        let client = remote.client(policy);
+        let limiter = with_rate(&client, 1_000).await;
+        let keyed = client.limiter(FixedWindow::new(100, SECOND)).unwrap();
+        remote.go_away();
+        limiter.check(1).await.unwrap();
+        keyed.decide("key", 1).await.unwrap();
+        assert_eq!(remote.take_calls(), 2); // the rate was set and read
+        remote.breaker.connected(); // and it does not answer
+        let mut callers = JoinSet::new();
+        for number in 0..100 {
+            let (limiter, keyed) = (limiter.clone(), keyed.clone());
+            callers.spawn(async move {
+                let decision = match number % 2 {
+                    0 => limiter.check(1).await,
+                    _ => keyed.decide(&number.to_string(), 1).await,
+                };
+                assert!(decision.unwrap().is_by_failure_policy());
+            });
+        }
+        let start = Instant::now();
+        for _ in 0..99 {
+            callers.join_next().await.unwrap().unwrap();
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        // The probe ends with its response timeout, and the policy decides it.
+        callers.join_next().await.unwrap().unwrap();
+        assert!(start.elapsed() >= RESPONSE_TIMEOUT);
+        assert_eq!(remote.take_calls(), 1);
+        limiter.check(1).await.unwrap();
+        assert_eq!(remote.take_calls(), 0); // open again
+        remote.is_away.store(false, Ordering::Relaxed);
+        sleep(SECOND).await;
+        assert!(!limiter.check(1).await.unwrap().is_by_failure_policy());
+        assert!(!keyed.decide("key", 1).await.unwrap().is_by_failure_policy());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_dropped_leaves_its_place_to_the_next_request() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Deny);
+    let limiter = with_rate(&client, 10).await;
+    remote.go_away();
+    remote.breaker.connected();
+    let impatient = timeout(SECOND, limiter.try_acquire(1)).await;
+    assert!(impatient.is_err());
+    remote.is_away.store(false, Ordering::Relaxed);
+    assert!(limiter.try_acquire(1).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_comes_at_once_when_redis_has_been_away_for_the_response_timeout() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Error);
+    let limiter = with_rate(&client, 10).await;
+    remote.go_away();
+    remote.take_calls();
+    let start = Instant::now();
+    assert!(limiter.try_acquire(1).await.is_err());
+    assert!(start.elapsed() >= RESPONSE_TIMEOUT);
+    assert_eq!(remote.take_calls(), 1);
+    let start = Instant::now();
+    let policy = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    let errors = [
+        limiter.try_acquire(1).await.map(drop),
+        limiter.acquire(1).await,
+        policy.decide("key", 1).await.map(drop),
+    ];
+    for error in errors {
+        assert!(matches!(error, Err(Error::StoreUnavailable { .. })));
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert_eq!(remote.take_calls(), 0);
+    remote.come_back();
+    assert!(limiter.try_acquire(1).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_calls_in_a_row_without_an_answer_open_the_breaker() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Allow);
+    let limiter = with_rate(&client, 10).await;
+    remote.is_away.store(true, Ordering::Relaxed);
+    remote.take_calls();
+    for _ in 0..10 {
+        assert!(limiter.try_acquire(1).await.unwrap());
+    }
+    assert_eq!(remote.take_calls(), 3);
+}

@@ -1,0 +1,78 @@
+//! The other algorithms, keyed limiters and joint decisions.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn policies_and_keys_have_their_shares() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(4));
+    let fixed = client.limiter(FixedWindow::new(10, SECOND)).unwrap();
+    let bucket = client.limiter(TokenBucket::new(40, 4)).unwrap();
+    let small = client.limiter(FixedWindow::new(3, SECOND)).unwrap();
+    let keyed = client
+        .keyed_rate_limiter("keyed:", Rate::overall(10, SECOND))
+        .unwrap();
+    remote.go_away();
+    let limiters: [(&dyn Limiter, u64, usize); 4] = [
+        (&fixed, 2, 2),
+        (&bucket, 10, 10),
+        (&small, 0, 0),
+        (&keyed, 2, 2),
+    ];
+    for (number, (limiter, limit, expected)) in limiters.into_iter().enumerate() {
+        let mut granted = 0;
+        for _ in 0..20 {
+            let decision = limiter.decide(&format!("key{number}"), 1).await.unwrap();
+            assert!(decision.is_by_failure_policy());
+            granted += usize::from(decision.is_granted());
+            if let Decision::Granted {
+                grant, limit: of, ..
+            } = decision
+            {
+                assert_eq!((of, grant.permits()), (limit, 1));
+            }
+        }
+        assert_eq!(granted, expected, "{limiter:?}");
+    }
+    keyed.acquire("key3", 1).await.unwrap(); // waits for its turn here
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_limiters_decide_together_without_redis() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(2));
+    let limiter = with_rate(&client, 10).await;
+    let fixed = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
+    let lenient = client.limiter(TokenBucket::new(1, 1)).unwrap();
+    let lenient = lenient.with_failure_policy(FailurePolicy::Allow);
+    remote.go_away();
+    let ask = async || {
+        let shares = [
+            limiter.share(1).unwrap(),
+            fixed.share("fixed", 1).unwrap(),
+            lenient.share("bucket", 1).unwrap(),
+        ];
+        client.decide_all(shares).await.unwrap()
+    };
+    for expected in [true, true, true, false] {
+        let decision = ask().await;
+        assert!(decision.is_by_failure_policy());
+        assert_eq!(decision.is_granted(), expected);
+        assert_eq!(decision.shares().len(), 3);
+    }
+    // The denied one charged nobody: 2 of 5 are left.
+    assert_eq!(granted_now(&limiter).await, 2);
+    for (policy, fails) in [(FailurePolicy::Error, true), (FailurePolicy::Deny, false)] {
+        sleep(RESPONSE_TIMEOUT).await;
+        let other = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
+        let other = other.with_failure_policy(policy);
+        let shares = [
+            other.share("other", 1).unwrap(),
+            fixed.share("fixed", 1).unwrap(),
+        ];
+        match client.decide_all(shares).await {
+            Ok(decision) => assert!(!fails && !decision.is_granted()),
+            Err(_) => assert!(fails),
+        }
+    }
+}

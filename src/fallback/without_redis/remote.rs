@@ -1,0 +1,199 @@
+//! A store that goes away and comes back: the in-memory one behind a breaker.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::{Instant, sleep};
+
+use super::RESPONSE_TIMEOUT;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::grant::Grant;
+use crate::keys::Keys;
+use crate::model::{Answer, Condition, Expiry};
+use crate::policy::call::{Answers, Call};
+use crate::rate::ValidRate;
+use crate::store::breaker::Breaker;
+use crate::store::memory::{MemoryClient, MemoryStore};
+use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Store, Task, TimeToLive};
+use crate::{FailurePolicy, Rate, RedissonClient};
+
+/// A store in memory behind a breaker. Calls that come while it is away fail at their response timeout.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Remote {
+    memory: Arc<MemoryClient>,
+    pub(super) breaker: Arc<Breaker>,
+    pub(super) is_away: Arc<AtomicBool>,
+    calls: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct RemoteLimiter {
+    remote: Remote,
+    memory: Arc<dyn LimiterStore>,
+}
+
+impl Remote {
+    pub(in super::super) fn new() -> Self {
+        Self {
+            memory: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
+            breaker: Breaker::new("remote".to_owned(), RESPONSE_TIMEOUT),
+            is_away: Arc::default(),
+            calls: Arc::default(),
+        }
+    }
+
+    pub(in super::super) fn client(&self, policy: FailurePolicy) -> RedissonClient {
+        let builder = RedissonClient::builder().failure_policy(policy);
+        builder.build(self.clone())
+    }
+
+    /// The connection is lost, and cannot be made again.
+    pub(in super::super) fn go_away(&self) {
+        self.is_away.store(true, Ordering::Relaxed);
+        self.breaker.disconnected(&Error::not_sent());
+    }
+
+    pub(super) fn come_back(&self) {
+        self.is_away.store(false, Ordering::Relaxed);
+        self.breaker.connected();
+    }
+
+    pub(in super::super) fn take_calls(&self) -> usize {
+        self.calls.swap(0, Ordering::Relaxed)
+    }
+
+    async fn answer<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        sleep(Duration::from_millis(1)).await;
+        let result = if self.is_away.load(Ordering::Relaxed) {
+            tokio::time::sleep_until(deadline).await;
+            Err(Error::Indeterminate { source: None })
+        } else {
+            call.await
+        };
+        self.breaker.note(&result, deadline);
+        result
+    }
+}
+
+#[async_trait]
+impl Store for Remote {
+    fn is_cluster(&self) -> bool {
+        false
+    }
+
+    fn breaker(&self, _key: &str) -> Option<Arc<Breaker>> {
+        Some(Arc::clone(&self.breaker))
+    }
+
+    fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore> {
+        Arc::new(RemoteLimiter {
+            remote: self.clone(),
+            memory: self.memory.limiter(keys),
+        })
+    }
+
+    async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers> {
+        self.answer(self.memory.decide(call, deadline)).await
+    }
+
+    fn call_deadline(&self) -> Instant {
+        Instant::now() + RESPONSE_TIMEOUT
+    }
+}
+
+#[async_trait]
+impl LimiterStore for RemoteLimiter {
+    fn keys(&self) -> &Keys {
+        self.memory.keys()
+    }
+
+    fn is_cluster(&self) -> bool {
+        false
+    }
+
+    fn call_deadline(&self) -> Instant {
+        Instant::now() + RESPONSE_TIMEOUT
+    }
+
+    fn may_have_peers(&self) -> bool {
+        false
+    }
+
+    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
+        let asking = self.memory.acquire(call, deadline);
+        self.remote.answer(asking).await
+    }
+
+    fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
+        Arc::clone(&self.memory).refund_unclaimed(grant, on_done);
+    }
+
+    fn reclaim(self: Arc<Self>, _call: Arc<AcquireCall>, on_done: OnDone) {
+        on_done();
+    }
+
+    fn run_in_background(&self, task: Task) {
+        tokio::spawn(task);
+    }
+
+    async fn refund(&self, grant: &Grant) -> Result<u32> {
+        self.remote.answer(self.memory.refund(grant)).await
+    }
+
+    async fn release(&self, permits: u32) -> Result<()> {
+        self.remote.answer(self.memory.release(permits)).await
+    }
+
+    async fn available_permits(&self) -> Result<i64> {
+        self.remote.answer(self.memory.available_permits()).await
+    }
+
+    async fn try_set_rate(&self, rate: ValidRate) -> Result<bool> {
+        self.remote.answer(self.memory.try_set_rate(rate)).await
+    }
+
+    async fn set_rate(&self, rate: ValidRate) -> Result<()> {
+        self.remote.answer(self.memory.set_rate(rate)).await
+    }
+
+    async fn update_rate(
+        &self,
+        rate: ValidRate,
+        state: State,
+        if_missing: IfMissing,
+    ) -> Result<bool> {
+        let updating = self.memory.update_rate(rate, state, if_missing);
+        self.remote.answer(updating).await
+    }
+
+    async fn config(&self) -> Result<Option<Rate>> {
+        self.remote.answer(self.memory.config()).await
+    }
+
+    async fn exists(&self) -> Result<bool> {
+        self.remote.answer(self.memory.exists()).await
+    }
+
+    async fn delete(&self) -> Result<bool> {
+        self.remote.answer(self.memory.delete()).await
+    }
+
+    async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool> {
+        self.remote
+            .answer(self.memory.expire(expiry, condition))
+            .await
+    }
+
+    async fn clear_expire(&self) -> Result<bool> {
+        self.remote.answer(self.memory.clear_expire()).await
+    }
+
+    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
+        self.remote.answer(self.memory.remain_time_to_live()).await
+    }
+}

@@ -1,0 +1,42 @@
+//! Permits that were taken.
+
+use crate::permit::Random;
+
+/// Permits that were taken, for [`refund`](crate::RRateLimiter::refund); that finds only what a limiter with a
+/// [`Rate`](crate::Rate) granted, the others do not know single grants. Dropping it gives nothing back: the permits
+/// count as used until their window has passed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// When it was made, in ms of the clock that scored it.
+    pub(crate) score: i64,
+    pub(crate) random: Random,
+    pub(crate) permits: u32,
+    pub(crate) origin: Origin,
+}
+
+/// Where a grant is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Store,
+    /// The limiter that a failure policy has in this process.
+    Local,
+    /// Nothing was taken anywhere.
+    Nowhere,
+}
+
+impl Grant {
+    /// A grant by a limiter that does not know single grants: a refund does not find it.
+    pub(crate) fn forgotten(permits: u32) -> Self {
+        Self {
+            score: i64::MIN,
+            random: Random::default(),
+            permits,
+            origin: Origin::Store,
+        }
+    }
+
+    /// How many permits were taken.
+    pub fn permits(&self) -> u32 {
+        self.permits
+    }
+}

@@ -1,0 +1,169 @@
+//! The permits left and the grants, and what they come to at a time.
+
+use super::{BOUNDS, Grants, Settings, Timed};
+
+/// The permits left, as of the last call, and the grants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Pool {
+    pub(crate) value: Timed<i64>,
+    pub(crate) grants: Timed<Grants>,
+}
+
+/// Which expired grants a step may remove.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Removal {
+    /// Until so many permits are left; any step removes a few.
+    pub(super) wanted: i64,
+    /// So many at most.
+    pub(super) most: usize,
+}
+
+impl Removal {
+    pub(super) const NONE: Self = Self { wanted: 0, most: 0 };
+    /// The few that any step removes.
+    pub(super) const SPARE: Self = Self {
+        wanted: 0,
+        most: BOUNDS.page,
+    };
+
+    pub(super) const fn until(wanted: i64) -> Self {
+        Self {
+            wanted,
+            most: BOUNDS.page,
+        }
+    }
+}
+
+/// What `reconcile` found.
+pub(super) struct Reconciled {
+    /// So many grants, the oldest, are to be removed.
+    pub(super) gone: usize,
+    /// How many more have expired.
+    pub(super) rest: usize,
+    pub(super) balance: i64,
+    /// The score of the oldest live grant.
+    pub(super) oldest: Option<i64>,
+    /// Permits of the grants that stay, where they were summed, less `excess`.
+    pub(super) used: Option<i64>,
+    /// Permits that these grants hold although a peer's release gave them back.
+    pub(super) excess: i64,
+    /// How many grants were summed.
+    pub(super) counted: u64,
+    /// They were to be summed, and are too many.
+    pub(super) audit_due: bool,
+}
+
+impl Reconciled {
+    /// Adds permits that came back out of live grants to the balance.
+    pub(super) fn credit(&mut self, permits: i64, rate: i64) {
+        match &mut self.used {
+            Some(used) => {
+                *used -= permits;
+                self.balance = rate - *used;
+            }
+            None => self.balance = (self.balance + permits).min(rate),
+        }
+    }
+
+    /// Whether the step has to end so that the next one goes on: more permits are there than it may count.
+    #[inline]
+    pub(super) fn is_unfinished(&self, wanted: i64) -> bool {
+        self.rest > 0 && self.balance < wanted
+    }
+}
+
+impl Pool {
+    #[inline]
+    pub(crate) fn grants(&self) -> &Grants {
+        static NONE: Grants = Grants::new();
+        self.grants.get().unwrap_or(&NONE)
+    }
+
+    /// Whether there are so few grants that summing them costs nothing.
+    pub(super) fn is_small(&self) -> bool {
+        self.grants().len() <= BOUNDS.few
+    }
+
+    /// Whether more grants have expired than any step removes, and others have not.
+    pub(super) fn are_many_expired(&self, horizon: i64) -> bool {
+        let expired = self.grants().expired(horizon);
+        expired > BOUNDS.spare && expired < self.grants().len()
+    }
+
+    /// What is left at `now`, once expired grants are removed; without a `value` it is what the others leave. Reads only.
+    #[inline]
+    pub(super) fn reconcile(
+        &self,
+        settings: &Settings,
+        value: Option<i64>,
+        now: i64,
+        check: bool,
+        removal: Removal,
+    ) -> Reconciled {
+        let Settings { rate, interval, .. } = *settings;
+        let grants = self.grants();
+        let expired = grants.expired(now - interval);
+        let mut reconciled = Reconciled {
+            gone: expired,
+            rest: 0,
+            balance: rate,
+            oldest: grants.score_at(expired),
+            used: None,
+            excess: 0,
+            counted: 0,
+            audit_due: false,
+        };
+        if reconciled.oldest.is_none() {
+            return reconciled; // nothing is in use
+        }
+        let gone = expired.min(BOUNDS.spare).min(removal.most);
+        let mut balance = value.unwrap_or(0) + grants.permits_of_first(gone);
+        reconciled.gone = gone;
+        if gone < expired && balance < removal.wanted {
+            reconciled.gone = expired.min(removal.most);
+            balance += grants.permits_between(gone, reconciled.gone);
+        }
+        reconciled.rest = expired - reconciled.gone;
+        reconciled.balance = balance.min(rate);
+        let others = grants.len() - reconciled.gone;
+        let (number, room) = (others as i64, rate - balance);
+        let is_few = others <= BOUNDS.few;
+        let must_sum = value.is_none()
+            || check
+            || (reconciled.gone > 0 && (number > room || (is_few && number != room)));
+        if must_sum && others > BOUNDS.summed {
+            reconciled.audit_due = true;
+        } else if must_sum {
+            let used = grants.permits_after(reconciled.gone);
+            if let Some(value) = value {
+                // What is left beside more grants than that leaves room for was raised by a peer's release. A peer that
+                // lowers the rate below what is in use writes 0, so what is above that is all that can be a release.
+                let left = value.min(rate);
+                let most = if left < 0 { used } else { left };
+                reconciled.excess = (used + left - rate).clamp(0, most);
+            }
+            let used = used - reconciled.excess;
+            reconciled.used = Some(used);
+            // Below zero where the rate was lowered below what is in use.
+            reconciled.balance = rate - used;
+            reconciled.counted = others as u64;
+        }
+        reconciled
+    }
+
+    /// As Redis does it: a zset without members is gone, its time to live with it.
+    #[inline]
+    pub(super) fn change_grants<T>(&mut self, change: impl FnOnce(&mut Grants) -> T) -> T {
+        let grants = self.grants.get_or_set(Grants::new);
+        let answer = change(grants);
+        if grants.is_empty() {
+            self.grants.remove();
+        }
+        answer
+    }
+
+    pub(super) fn expire_at(&mut self, at: i64) {
+        self.value.expire_at(at);
+        self.grants.expire_at(at);
+    }
+}

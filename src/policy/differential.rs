@@ -1,0 +1,243 @@
+//! The other limiters' scripts against their pure models: the same random steps through both, and after each the same
+//! answers and the same keys, contents and times to live.
+//!
+//! Time is passed in, so nothing sleeps. Times to live run by Redis's own clock: each one set here is a multiple of
+//! [`TTL_UNIT`], and what is left of it, rounded up, is what was set. A state is put on both sides as its `show` says, so
+//! that states occur that no step of ours leads to.
+//!
+//! `MODEL_STEPS` sets how many steps are taken over all, 100,000 where it is not set.
+
+mod keyspace;
+mod sides;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestError, TestRunner};
+use redis::aio::MultiplexedConnection;
+
+use super::algorithm::Model;
+use super::shared_rate::SharedRate;
+use super::{
+    FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingLog, SlidingWindow,
+    TokenBucket,
+};
+use crate::model::Timed;
+use crate::rate::Rate;
+use crate::support::Server;
+pub(super) use keyspace::{
+    Content, Keyspace, START, TTL_UNIT, as_set, show_key, timed, times_to_live,
+};
+use sides::{Form, Sides, Stage};
+
+/// On the average.
+const STEPS_PER_CASE: usize = 40;
+/// So many share the steps: the algorithms, and all of them together.
+const ALGORITHMS: usize = 9;
+
+/// An algorithm whose script is held against it.
+pub(super) trait Compared: Model<State: Clone> {
+    /// Whether its answers' times follow from times to live, which Redis counts.
+    const ANSWERS_BY_TIMES_TO_LIVE: bool = false;
+
+    /// Policies whose times to live are multiples of [`TTL_UNIT`].
+    fn policies() -> BoxedStrategy<Self>;
+
+    /// States as calls, peers and operators leave them, around the time [`START`].
+    fn states() -> BoxedStrategy<Self::State>;
+
+    /// The keys that hold a state. Only what is there.
+    fn show(state: &Self::State, target: &str) -> Keyspace;
+
+    /// How much time passes between steps, in ms.
+    fn pauses() -> BoxedStrategy<i64> {
+        (1..2_000_i64).boxed()
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step<P, S> {
+    Pass(i64),
+    /// A list of requests.
+    Ask(Vec<u32>),
+    /// One request, by the script that decides by several limiters.
+    AskJointly(u32),
+    ChangePolicy(P),
+    Put(S),
+    PutLock(Option<Option<i64>>),
+}
+
+fn a_step<M: Compared>() -> impl Strategy<Value = Step<M, M::State>> {
+    let costs = prop_oneof![
+        4 => prop::collection::vec(1..6_u32, 1),
+        2 => prop::collection::vec(1..6_u32, 1..6),
+        1 => prop::collection::vec(prop_oneof![1..300_u32, Just(u32::MAX)], 1..3),
+    ];
+    prop_oneof![
+        4 => M::pauses().prop_map(Step::Pass),
+        7 => costs.prop_map(Step::Ask),
+        3 => prop_oneof![9 => 1..6_u32, 1 => 1..300_u32].prop_map(Step::AskJointly),
+        1 => M::policies().prop_map(Step::ChangePolicy),
+        1 => M::states().prop_map(Step::Put),
+        1 => prop::option::of(times_to_live()).prop_map(Step::PutLock),
+    ]
+}
+
+/// Takes random steps by one algorithm on both sides, and panics with the fewest that tell them apart.
+pub(super) fn compare<M: Compared>() {
+    let penalty = prop_oneof![2 => Just(None), 1 => (1..5_i64).prop_map(|n| Some(n * TTL_UNIT))];
+    let case = (
+        M::policies(),
+        penalty,
+        prop::collection::vec(a_step::<M>(), 1..2 * STEPS_PER_CASE),
+    );
+    run(
+        cases(),
+        &case,
+        async |connection, (mut policy, penalty, steps)| {
+            let mut stage = Stage {
+                connection,
+                now: START,
+                calls: 0,
+            };
+            let mut sides = [Sides::new(&policy, "target", penalty)];
+            for step in steps {
+                let [side] = &mut sides;
+                let before = side.shown();
+                match step {
+                    Step::Pass(millis) => stage.now += millis,
+                    // The script of RRateLimiter's limiters decides single requests.
+                    Step::Ask(costs) if M::ON_THE_WINDOW => {
+                        stage.ask(&mut sides, Form::Alone, &costs[..1]).await;
+                    }
+                    Step::Ask(costs) => stage.ask(&mut sides, Form::Alone, &costs).await,
+                    Step::AskJointly(cost) => {
+                        stage.ask(&mut sides, Form::Joint, &[cost]).await;
+                    }
+                    Step::ChangePolicy(to) => {
+                        policy = to.after(&policy).0;
+                        side.target.model = Arc::new(policy.clone());
+                    }
+                    Step::Put(state) => {
+                        side.state = Box::new(state);
+                        stage.put(side, before).await;
+                    }
+                    Step::PutLock(lock) => {
+                        side.lock = lock
+                            .map_or_else(Timed::default, |time_to_live| timed((), time_to_live));
+                        stage.put(side, before).await;
+                    }
+                }
+                stage.compare(&sides).await;
+            }
+            let all = sides[0].shown();
+            sides[0].state = Box::new(M::State::default());
+            sides[0].lock.remove();
+            stage.put(&sides[0], all).await;
+        },
+    );
+}
+
+/// A step of several limiters together: time passes, and one request asks all of them.
+#[derive(Debug, Clone)]
+struct JointStep {
+    pause: i64,
+    costs: Vec<u32>,
+}
+
+/// The limiters that decide together: each with a name, without and with a penalty.
+fn joint_sides() -> Vec<Sides> {
+    let overall = Rate::overall(7, Duration::from_millis(1_500));
+    let kept = overall.keep_alive(Duration::from_millis(TTL_UNIT.unsigned_abs()));
+    let rate = SharedRate::with_rate("client".into(), kept).unwrap();
+    let window = Duration::from_millis(TTL_UNIT.unsigned_abs());
+    // Twice this is no whole number of them, so that the ms by which some keys outlive others are rounded away.
+    let uneven = window * 3 / 4;
+    let penalty = Some(3 * TTL_UNIT);
+    vec![
+        Sides::new(&rate, "rate", None),
+        Sides::new(&FixedWindow::new(30, window), "fixed", None),
+        Sides::new(&TokenBucket::new(1_000, 2), "tokens", None),
+        Sides::new(&TokenBucket::new(500, 1), "tokens and penalty", penalty),
+        Sides::new(&SlidingLog::new(40, window), "log", None),
+        Sides::new(&SlidingWindow::new(40, uneven, uneven / 6), "periods", None),
+        Sides::new(&QuotaBucket::new(600, 3, window / 200), "quota", None),
+        Sides::new(&LeakyBucket::new(30, 3, window), "leaky", None),
+        Sides::new(
+            &PenaltyTokenBucket::new(101, 1, uneven),
+            "inflow and penalty",
+            penalty,
+        ),
+    ]
+}
+
+#[test]
+fn several_limiters_decide_together_as_their_models_do() {
+    let pause = prop_oneof![3 => Just(0), 1 => 1..2_000_i64];
+    let cost = prop_oneof![6 => 1..4_u32, 1 => 1..600_u32];
+    let count = joint_sides().len();
+    let step = (pause, prop::collection::vec(cost, count))
+        .prop_map(|(pause, costs)| JointStep { pause, costs });
+    let case = prop::collection::vec(step, 1..2 * STEPS_PER_CASE);
+    run(cases(), &case, async |connection, steps| {
+        let mut stage = Stage {
+            connection,
+            now: START,
+            calls: 0,
+        };
+        let mut sides = joint_sides();
+        for JointStep { pause, costs } in steps {
+            stage.now += pause;
+            stage.ask(&mut sides, Form::Joint, &costs).await;
+            stage.compare(&sides).await;
+        }
+    });
+}
+
+/// How many cases each algorithm, and all together, are taken through.
+fn cases() -> u32 {
+    let steps = std::env::var("MODEL_STEPS").map_or(100_000, |steps| steps.parse().unwrap());
+    u32::try_from(steps / STEPS_PER_CASE / ALGORITHMS)
+        .unwrap()
+        .max(1)
+}
+
+fn run<C: std::fmt::Debug + Clone>(
+    cases: u32,
+    case: &impl Strategy<Value = C>,
+    take: impl AsyncFn(MultiplexedConnection, C),
+) {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let connection = runtime.block_on(server.connection());
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..Config::default()
+    };
+    let taken = AtomicU64::new(0);
+    let result = TestRunner::new(config).run(case, |case| {
+        taken.fetch_add(1, Ordering::Relaxed);
+        // What a failed case left behind is no part of the next.
+        runtime.block_on(async {
+            let mut connection = connection.clone();
+            let () = redis::cmd("FLUSHALL")
+                .query_async(&mut connection)
+                .await
+                .unwrap();
+            take(connection, case).await;
+        });
+        Ok(())
+    });
+    match result {
+        Ok(()) => assert!(taken.into_inner() >= u64::from(cases)),
+        Err(TestError::Fail(why, case)) => panic!("{why}\nThe fewest steps: {case:#?}"),
+        Err(aborted) => panic!("{aborted}"),
+    }
+}

@@ -1,0 +1,175 @@
+//! Limiters on both sides, script and model, and the calls that both get.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+
+use super::Compared;
+use super::keyspace::{Content, Keyspace, as_set, read_all, show_key};
+use crate::keys::beside;
+use crate::model::{At, Timed};
+use crate::permit::Random;
+use crate::policy::algorithm::State;
+use crate::policy::call::{Answer, Call, Opened, Outcome, Target, decide};
+use crate::script;
+use crate::store::redis::connection::Connection;
+use crate::store::redis::decide::{Reply, joint_args, read_reply, script_and_args};
+use crate::store::redis::failure::Failure;
+use crate::store::redis::retry::Limits;
+
+/// A target on both sides.
+pub(super) struct Sides {
+    pub(super) target: Target,
+    pub(super) state: Box<dyn State>,
+    pub(super) lock: Timed<()>,
+    show: fn(&dyn State, &str) -> Keyspace,
+    rounds: bool,
+}
+
+impl Sides {
+    pub(super) fn new<M: Compared>(policy: &M, key: &str, penalty: Option<i64>) -> Self {
+        Self {
+            target: Target {
+                model: Arc::new(policy.clone()),
+                key: key.into(),
+                penalty,
+            },
+            state: Box::new(M::State::default()),
+            lock: Timed::default(),
+            show: |state, key| {
+                let state: &dyn Any = state;
+                M::show(state.downcast_ref().unwrap(), key)
+            },
+            rounds: M::ANSWERS_BY_TIMES_TO_LIVE,
+        }
+    }
+
+    fn lock_key(&self) -> String {
+        beside(&self.target.key, "-lock")
+    }
+
+    pub(super) fn shown(&self) -> Keyspace {
+        let mut keyspace = (self.show)(&*self.state, &self.target.key);
+        show_key(&mut keyspace, self.lock_key(), &self.lock, |()| {
+            Content::Text("1".to_owned())
+        });
+        keyspace
+    }
+
+    /// What a script may answer by a time to live is what was set, once rounded up.
+    fn rounded(&self, mut answer: Answer) -> Answer {
+        if self.rounds || answer.outcome == Outcome::LockedOut {
+            for time in [&mut answer.retry_after, &mut answer.reset] {
+                *time = as_set(*time).unwrap_or(*time);
+            }
+        }
+        answer
+    }
+}
+
+/// In which form of the scripts a call is made.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    Alone,
+    Joint,
+}
+
+/// The keys of one case, and the time.
+pub(super) struct Stage {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) now: i64,
+    pub(super) calls: u64,
+}
+
+impl Stage {
+    /// One call on both sides: the same answers, or neither takes it.
+    pub(super) async fn ask(&mut self, sides: &mut [Sides], form: Form, costs: &[u32]) {
+        self.calls += 1;
+        let mut random: Random = [0xa5; 16];
+        random[..8].copy_from_slice(&self.calls.to_be_bytes());
+        let limiters = sides.iter().map(|side| side.target.clone()).collect();
+        let mut call = Call::new(limiters, costs.to_vec());
+        call.random = random;
+        let at = At {
+            now: self.now,
+            server: 0,
+        };
+        let mut opened: Vec<_> = sides
+            .iter_mut()
+            .map(|side| Opened {
+                target: side.target.by_ref(),
+                state: &mut *side.state,
+                lock: &mut side.lock,
+            })
+            .collect();
+        let model = decide(&mut opened, at, &random, costs).map(|answers| answers.answers);
+
+        let keys = sides.iter().flat_map(|side| side.target.all_keys());
+        let keys: Vec<String> = keys.collect();
+        let (script, args) = match form {
+            Form::Alone => script_and_args(&call, Some(self.now), None),
+            Form::Joint => (&*script::JOINT, joint_args(&call, Some(self.now), None)),
+        };
+        let connection = Connection::given(self.connection.clone(), Duration::from_secs(60));
+        let reply = loop {
+            let reply = script.run(&connection, &keys, &args, Limits::for_test());
+            match reply.await.map(|reply| read_reply(&call, &reply).unwrap()) {
+                Ok(Reply::Unfinished { .. }) => {}
+                other => break other,
+            }
+        };
+        let redis = match reply {
+            Ok(Reply::Decided { answers, .. }) => Ok(answers.answers),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error),
+        };
+        match (redis, model) {
+            (Ok(redis), Ok(model)) => {
+                let rounded = |answers: Vec<Answer>| -> Vec<Answer> {
+                    let sides = sides.iter().cycle();
+                    answers
+                        .into_iter()
+                        .zip(sides)
+                        .map(|(answer, side)| side.rounded(answer))
+                        .collect()
+                };
+                assert_eq!(rounded(redis), rounded(model));
+            }
+            (Err(Failure::Refused(error)), Err(_)) if error.code() == Some("UNINITIALIZED") => {}
+            (redis, model) => panic!("{redis:?} {model:?}"),
+        }
+    }
+
+    /// All keys of the server are those that the models show.
+    pub(super) async fn compare(&mut self, sides: &[Sides]) {
+        let mut model = Keyspace::new();
+        for side in sides {
+            model.extend(side.shown());
+        }
+        assert_eq!(read_all(&mut self.connection).await, model);
+    }
+
+    /// Puts the keys of a target on the server as its model has them.
+    pub(super) async fn put(&mut self, side: &Sides, before: Keyspace) {
+        let mut pipe = redis::pipe();
+        pipe.ping().ignore(); // there may be nothing to do
+        for key in before.keys() {
+            pipe.del(key).ignore();
+        }
+        for (key, (content, time_to_live)) in side.shown() {
+            match content {
+                Content::Text(text) => pipe.set(&key, text).ignore(),
+                Content::Hash(fields) => pipe
+                    .hset_multiple(&key, &fields.into_iter().collect::<Vec<_>>())
+                    .ignore(),
+                Content::Zset(members) => pipe.zadd_multiple(&key, &members).ignore(),
+            };
+            if let Some(millis) = time_to_live {
+                pipe.pexpire(&key, millis).ignore();
+            }
+        }
+        pipe.exec_async(&mut self.connection).await.unwrap();
+    }
+}
