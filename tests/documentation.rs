@@ -1,7 +1,8 @@
-//! docs/faults.md names a test for each fault: each of them exists.
+//! What the documentation names exists: the test of each fault in docs/faults.md, and the target of each link.
 
+use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Names and files of the tests in a line: [`name`](../path/of/the_file.rs).
 fn tests_in(line: &str) -> Vec<(&str, &str)> {
@@ -39,4 +40,92 @@ fn each_fault_has_a_test_that_exists() {
         }
     }
     assert!(faults > 30, "{faults} faults");
+}
+
+/// The Markdown files of the repository, without those of build directories and of hidden ones.
+fn markdown_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() {
+            if !name.starts_with('.') && name != "target" {
+                markdown_files(&path, files);
+            }
+        } else if name.ends_with(".md") {
+            files.push(path);
+        }
+    }
+}
+
+/// The lines of a Markdown text outside its code blocks.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_code = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    })
+}
+
+/// The anchors of the headings, as GitHub makes them.
+fn anchors(text: &str) -> HashSet<String> {
+    let headings = prose(text).filter(|line| line.starts_with('#'));
+    let mut anchors = HashSet::new();
+    for heading in headings {
+        let kept = { heading.trim_start_matches('#').trim().chars() }
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        let anchor: String = { kept.flat_map(char::to_lowercase) }
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect();
+        let mut number = 1;
+        let mut unique = anchor.clone();
+        while !anchors.insert(unique) {
+            unique = format!("{anchor}-{number}");
+            number += 1;
+        }
+    }
+    anchors
+}
+
+/// The targets of the links of a line: `[text](target)`, or `[text]: target` where they are collected.
+fn links(line: &str) -> Vec<&str> {
+    let mut links: Vec<&str> = { line.split("](").skip(1) }
+        .filter_map(|rest| rest.split([')', ' ']).next())
+        .collect();
+    if line.starts_with('[') {
+        links.extend(line.split_once("]: ").map(|(_, target)| target.trim()));
+    }
+    links
+}
+
+#[test]
+fn each_link_leads_to_a_file_and_a_heading_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    markdown_files(root, &mut files);
+    let mut checked = 0;
+    let mut broken = Vec::new();
+    for file in &files {
+        let text = fs::read_to_string(file).expect("a text");
+        for link in prose(&text).flat_map(links) {
+            if link.contains("://") {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let folder = file.parent().expect("a folder");
+            let target = match path {
+                "" => file.clone(),
+                path => folder.join(path),
+            };
+            let is_there = target.exists()
+                && (anchor.is_empty()
+                    || fs::read_to_string(&target).is_ok_and(|it| anchors(&it).contains(anchor)));
+            if !is_there {
+                broken.push(format!("{}: {link}", file.display()));
+            }
+            checked += 1;
+        }
+    }
+    assert_eq!(broken, Vec::<String>::new());
+    assert!(checked > 50, "{checked} links");
 }

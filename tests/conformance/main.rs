@@ -2,19 +2,21 @@
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[macro_use]
+mod every_store;
 #[path = "../support/mod.rs"]
 mod support;
 
-mod beside_scripts;
 mod bounded_waiting;
+mod corrupt_keys;
 mod decision;
+mod existing_scripts;
 mod fixed_window;
 mod fixture;
 mod joint;
+mod key_types;
 mod keyed;
-mod kinds;
 mod leaky_bucket;
-mod life;
 mod name;
 mod peer;
 mod penalty;
@@ -28,9 +30,9 @@ mod rules;
 mod runtimes;
 mod sliding_log;
 mod sliding_window;
-mod sliding_window_of_periods;
-mod spoilt_keys;
+mod sliding_window_counter;
 mod stopped_time;
+mod time_to_live;
 mod timed;
 mod token_bucket;
 mod untrusted_keys;
@@ -38,87 +40,6 @@ mod update_rate;
 mod waiting;
 mod waiting_for_a_key;
 mod worked_example;
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
-
-use fixture::Fixture;
-
-/// Makes each behaviour a test in memory and one on a Redis server of its own, and runs all on one cluster. The first
-/// list is of behaviours that bring their runtimes with them, the last one of those that need a server.
-macro_rules! on_every_store {
-    (
-        with_their_own_runtimes { $($of_runtimes:ident { $($with_runtimes:ident,)* })* }
-        everywhere { $($file:ident { $($behaviour:ident,)* })* }
-        on_servers { $($of_servers:ident { $($on_servers:ident,)* })* }
-    ) => {
-        mod in_memory {
-            $(mod $of_runtimes { $(
-                #[test]
-                fn $with_runtimes() {
-                    crate::$of_runtimes::$with_runtimes(crate::Fixture::in_memory());
-                }
-            )* })*
-            $(mod $file { $(
-                #[tokio::test(start_paused = true)]
-                async fn $behaviour() {
-                    crate::$file::$behaviour(crate::Fixture::in_memory()).await;
-                }
-            )* })*
-        }
-
-        mod on_redis {
-            $(mod $of_runtimes { $(
-                #[test]
-                fn $with_runtimes() {
-                    crate::$of_runtimes::$with_runtimes(crate::Fixture::on_redis());
-                }
-            )* })*
-            $(mod $file { $(
-                #[tokio::test]
-                async fn $behaviour() {
-                    crate::$file::$behaviour(crate::Fixture::on_redis()).await;
-                }
-            )* })*
-            $(mod $of_servers { $(
-                #[tokio::test]
-                async fn $on_servers() {
-                    crate::$of_servers::$on_servers(crate::Fixture::on_redis()).await;
-                }
-            )* })*
-        }
-
-        #[test]
-        fn on_a_cluster() {
-            let cluster = RedisCluster::new(RedisClusterConfiguration::default());
-            let urls: Vec<String> = cluster
-                .iter_servers()
-                .map(|node| format!("redis://{}", node.client_addr()))
-                .collect();
-            let urls = urls.join(",");
-            let mut failed = Vec::new();
-            let mut show = |name: &'static str, behaviour: &dyn Fn(Fixture)| {
-                let fixture = Fixture::on_cluster(&urls, name);
-                if catch_unwind(AssertUnwindSafe(|| behaviour(fixture))).is_err() {
-                    failed.push(name);
-                }
-            };
-            $($(show(stringify!($with_runtimes), &$of_runtimes::$with_runtimes);)*)*
-            $($(
-                show(stringify!($behaviour), &|fixture| {
-                    fixture::runtime().block_on($file::$behaviour(fixture));
-                });
-            )*)*
-            $($(
-                show(stringify!($on_servers), &|fixture| {
-                    fixture::runtime().block_on($of_servers::$on_servers(fixture));
-                });
-            )*)*
-            assert_eq!(failed, Vec::<&str>::new());
-        }
-    };
-}
 
 on_every_store! {
     with_their_own_runtimes {
@@ -223,7 +144,7 @@ on_every_store! {
             a_client_that_keeps_its_id_over_a_restart_keeps_its_permits,
             clients_without_an_id_of_their_own_get_different_ones,
         }
-        life {
+        time_to_live {
             there_is_nothing_to_delete_before_the_rate_is_set_and_nothing_left_afterwards,
             a_limiter_that_is_missing_has_no_life_to_set,
             a_limiter_lives_for_ever_until_it_is_told_to_expire_and_again_when_that_is_cleared,
@@ -294,7 +215,7 @@ on_every_store! {
             no_two_clients_pass_between_the_count_and_the_entry,
             a_changed_window_holds_at_once_for_what_is_logged,
         }
-        sliding_window_of_periods {
+        sliding_window_counter {
             the_current_period_and_those_before_it_in_the_window_count,
             a_time_between_two_periods_belongs_to_the_one_that_ends,
             with_one_period_it_is_a_fixed_window,
@@ -363,7 +284,7 @@ on_every_store! {
             a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_else,
             a_keys_limiter_is_the_one_that_decided,
         }
-        kinds {
+        key_types {
             two_kinds_on_one_target_get_the_same_answers_on_every_store,
             two_shares_of_one_name_are_refused_whatever_their_kinds,
             an_rratelimiter_finds_another_kinds_state_a_bad_one_and_a_sliding_window_beside_it,
@@ -389,7 +310,7 @@ on_every_store! {
         }
     }
     on_servers {
-        beside_scripts {
+        existing_scripts {
             a_script_that_counts_the_members_of_a_log_counts_each_unit_of_cost,
             what_a_script_added_to_a_log_counts_here,
             requests_that_share_a_call_are_counted_one_by_one_too,
@@ -400,7 +321,7 @@ on_every_store! {
             a_bucket_of_a_quota_lives_for_twice_the_time_to_fill_so_what_a_script_took_is_not_forgotten,
             what_a_script_left_in_a_bucket_of_a_quota_is_left_here,
         }
-        spoilt_keys {
+        corrupt_keys {
             a_number_that_only_lua_reads_is_refused,
             a_live_grant_whose_score_is_no_time_is_refused,
             in_a_joint_decision_a_number_that_only_lua_reads_charges_no_limiter,

@@ -23,6 +23,6 @@ mod support;
 mod warnings;
 mod windows;
 
-mod acquires_take_once_or_not_at_all;
-mod decisions_charge_once_or_not_at_all;
-mod no_window_exceeds_the_rate;
+mod acquires;
+mod charges;
+mod rate_bound;

@@ -14,10 +14,10 @@ mod state;
 mod support;
 mod work;
 
-mod a_killed_process_holds_its_permits_for_one_interval;
-mod a_stopped_process_goes_on_where_it_was;
-mod many_windows_never_exceed_the_rate;
-mod what_the_processes_hold_is_what_is_gone;
+mod accounting;
+mod killed;
+mod rate_bound;
+mod stopped;
 
 use std::env;
 

@@ -8,7 +8,7 @@ use redisson_rate_limiter::{
     QuotaBucket, TokenBucket,
 };
 
-use crate::lives::assert_lives_for;
+use crate::key_expiry::assert_lives_for;
 use crate::stage::{HOUR, Stage, ms};
 
 const TARGET: &str = "user:123";

@@ -6,8 +6,8 @@ use std::time::Instant;
 use redis::AsyncCommands;
 use redisson_rate_limiter::{Decision, Error, Limiter, PolicyLimiter, QuotaBucket};
 
+use crate::key_expiry::assert_lives_for;
 use crate::keys;
-use crate::lives::assert_lives_for;
 use crate::stage::{SECOND, Stage};
 
 const BUCKET: &str = "quota:user:123";

@@ -5,8 +5,8 @@ use std::time::Instant;
 use redis::AsyncCommands;
 use redisson_rate_limiter::{Decision, Error, LeakyBucket, Limiter, PolicyLimiter};
 
+use crate::key_expiry::assert_lives_for;
 use crate::keys;
-use crate::lives::assert_lives_for;
 use crate::stage::{SECOND, Stage, ms};
 
 const BUCKET: &str = "orders:api";
