@@ -26,6 +26,8 @@ mod build;
 pub mod dump;
 pub mod fairness;
 mod jvm;
+#[path = "../../tests/support/monitor_line.rs"]
+mod monitor_line;
 pub mod random;
 pub mod record;
 pub mod redisson;

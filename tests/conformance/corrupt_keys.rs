@@ -7,6 +7,7 @@ use redisson_rate_limiter::{
     Result, TokenBucket,
 };
 
+use crate::bad_state::assert_all_that_count_are_refused;
 use crate::fixture::{Fixture, HOUR, SECOND};
 use crate::peer::Peer;
 
@@ -48,16 +49,6 @@ fn assert_bad_state<T: Debug>(method: &str, result: Result<T>) {
         matches!(&result, Err(Error::BadState { .. })),
         "{method}: {result:?}"
     );
-}
-
-/// All that decides or counts permits.
-async fn assert_all_that_count_are_refused(limiter: &RateLimiter) {
-    assert_bad_state("try_acquire", limiter.try_acquire(1).await);
-    assert_bad_state("acquire", limiter.acquire(1).await);
-    assert_bad_state("timed", limiter.try_acquire_timeout(1, HOUR).await);
-    assert_bad_state("check", limiter.check(1).await);
-    assert_bad_state("release", limiter.release(1).await);
-    assert_bad_state("available_permits", limiter.available_permits().await);
 }
 
 pub async fn a_number_that_only_lua_reads_is_refused(fixture: Fixture) {

@@ -1,5 +1,7 @@
 //! What a limiter does, shown on every store: in memory, on a Redis server, on a Redis cluster.
 
+#[path = "../support/bad_state.rs"]
+mod bad_state;
 #[path = "../support/by_hand.rs"]
 mod by_hand;
 #[macro_use]

@@ -19,87 +19,57 @@ const SET_ASIDE: u32 = 100_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_lone_calls() {
-    let server = Server::start();
-    let round = |round| {
-        limiters(
-            round,
-            Form {
-                limiters: 4,
-                callers: 1,
-                free: AMPLE,
-                leave: true,
-            },
-        )
+    let form = Form {
+        limiters: 4,
+        callers: 1,
+        free: AMPLE,
+        leave: true,
     };
-    rounds("lone", 130, Replays::Acquires, &server, round).await;
+    limiters("lone", Replays::Acquires, form).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_calls_for_many_callers() {
-    let server = Server::start();
-    let round = |round| {
-        limiters(
-            round,
-            Form {
-                limiters: 1,
-                callers: 12,
-                free: AMPLE,
-                leave: true,
-            },
-        )
+    let form = Form {
+        limiters: 1,
+        callers: 12,
+        free: AMPLE,
+        leave: true,
     };
-    rounds("list", 130, Replays::Acquires, &server, round).await;
+    limiters("list", Replays::Acquires, form).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_calls_that_are_granted_in_part() {
-    let server = Server::start();
-    let round = |round| {
-        limiters(
-            round,
-            Form {
-                limiters: 1,
-                callers: 10,
-                free: 20,
-                leave: false,
-            },
-        )
+    let form = Form {
+        limiters: 1,
+        callers: 10,
+        free: 20,
+        leave: false,
     };
-    rounds("part", 130, Replays::LateAcquires, &server, round).await;
+    limiters("part", Replays::LateAcquires, form).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_waiting_callers_that_leave() {
-    let server = Server::start();
-    let round = |round| {
-        limiters(
-            round,
-            Form {
-                limiters: 1,
-                callers: 10,
-                free: 20,
-                leave: true,
-            },
-        )
+    let form = Form {
+        limiters: 1,
+        callers: 10,
+        free: 20,
+        leave: true,
     };
-    rounds("waiting", 130, Replays::LateAcquires, &server, round).await;
+    limiters("waiting", Replays::LateAcquires, form).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_calls_for_many_limiters() {
-    let server = Server::start();
-    let round = |round| {
-        limiters(
-            round,
-            Form {
-                limiters: 32,
-                callers: 1,
-                free: AMPLE,
-                leave: true,
-            },
-        )
+    let form = Form {
+        limiters: 32,
+        callers: 1,
+        free: AMPLE,
+        leave: true,
     };
-    rounds("many", 130, Replays::Acquires, &server, round).await;
+    limiters("many", Replays::Acquires, form).await;
 }
 
 /// The limiters of a round.
@@ -114,7 +84,13 @@ struct Form {
     leave: bool,
 }
 
-async fn limiters(mut round: Round, form: Form) {
+async fn limiters(name: &'static str, replays: Replays, form: Form) {
+    let server = Server::start();
+    let round = move |round| round_of(round, form);
+    rounds(name, 130, replays, &server, round).await;
+}
+
+async fn round_of(mut round: Round, form: Form) {
     let rate = form.free + u64::from(SET_ASIDE);
     let mut ledgers = HashMap::new();
     let mut callers = Vec::new();

@@ -12,6 +12,8 @@ mod keys;
 mod lags;
 #[path = "../processes/ledger.rs"]
 mod ledger;
+#[path = "../support/monitor_line.rs"]
+mod monitor_line;
 mod proxy;
 #[path = "../support/resp.rs"]
 mod resp;

@@ -52,7 +52,7 @@ pub async fn rounds<F>(
     permille: u64,
     replays: Replays,
     server: &Server,
-    round: fn(Round) -> F,
+    round: impl Fn(Round) -> F + Copy + Send + 'static,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {

@@ -7,6 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
+use crate::monitor_line::words;
 use crate::support::Server;
 
 const END: &str = "the end of what is looked at";
@@ -120,34 +121,4 @@ async fn read(mut lines: BufReader<TcpStream>, interval: i64) -> HashMap<String,
         }
         touched = Some(name);
     }
-}
-
-/// The words of a line of MONITOR, which stand in quotes and are escaped.
-fn words(line: &str) -> Vec<Vec<u8>> {
-    let (mut words, mut word, mut is_inside) = (Vec::new(), Vec::new(), false);
-    let mut bytes = line.bytes();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' if is_inside => {
-                words.push(std::mem::take(&mut word));
-                is_inside = false;
-            }
-            b'"' => is_inside = true,
-            b'\\' => word.push(match bytes.next().unwrap() {
-                b'n' => b'\n',
-                b'r' => b'\r',
-                b't' => b'\t',
-                b'a' => 7,
-                b'b' => 8,
-                b'x' => {
-                    let mut digit = || char::from(bytes.next().unwrap()).to_digit(16).unwrap();
-                    (digit() * 16 + digit()) as u8
-                }
-                other => other,
-            }),
-            other if is_inside => word.push(other),
-            _ => {}
-        }
-    }
-    words
 }

@@ -2,14 +2,12 @@
 
 use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, Result, State};
 
+use crate::bad_state::{self, assert_all_that_count_are_refused};
 use crate::keys::member;
 use crate::stage::{HOUR, NAME, PERMITS, Stage, VALUE};
 
 fn assert_bad_state<T: std::fmt::Debug>(method: &str, result: Result<T>) {
-    assert!(
-        matches!(&result, Err(Error::BadState { name, .. }) if name == NAME),
-        "{method}: {result:?}"
-    );
+    bad_state::assert_bad_state(NAME, method, result);
 }
 
 /// A limiter in good order, of which 4 of 10 are in use.
@@ -17,16 +15,6 @@ async fn in_use(stage: &mut Stage) -> RateLimiter {
     let limiter = stage.with(Rate::overall(10, HOUR)).await;
     assert!(limiter.try_acquire(4).await.unwrap());
     limiter
-}
-
-/// All that decides or counts permits.
-async fn assert_all_that_count_are_refused(limiter: &RateLimiter) {
-    assert_bad_state("try_acquire", limiter.try_acquire(1).await);
-    assert_bad_state("acquire", limiter.acquire(1).await);
-    assert_bad_state("timed", limiter.try_acquire_timeout(1, HOUR).await);
-    assert_bad_state("check", limiter.check(1).await);
-    assert_bad_state("release", limiter.release(1).await);
-    assert_bad_state("available_permits", limiter.available_permits().await);
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! What only a Redis server shows: the keys, the way to it and back, and what goes wrong there.
 
+#[path = "../support/bad_state.rs"]
+mod bad_state;
 #[path = "../support/by_hand.rs"]
 mod by_hand;
 #[path = "../support/events.rs"]

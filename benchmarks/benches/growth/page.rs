@@ -2,24 +2,14 @@
 
 use std::fmt::Write;
 
-use crate::stage::{Audits, Cost, Costs};
+use benchmarks::thousands;
 
-pub fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+use crate::stage::{Audits, Cost, Costs};
 
 fn millis(cost: Cost) -> String {
     let time = format!("{:.2}", cost.longest.as_secs_f64() * 1_000.0);
     if cost.calls > 1 {
-        format!("{time} ({} calls)", number(cost.calls as u64))
+        format!("{time} ({} calls)", thousands(cost.calls as u64))
     } else {
         time
     }
@@ -44,7 +34,10 @@ calls the operation took where it is more than one.
 
 ",
     );
-    let grants: Vec<_> = sizes.iter().map(|&size| number(u64::from(size))).collect();
+    let grants: Vec<_> = sizes
+        .iter()
+        .map(|&size| thousands(u64::from(size)))
+        .collect();
     let _ = writeln!(page, "| grants | | {} |", grants.join(" | "));
     let _ = writeln!(page, "|---|---|{}", "--:|".repeat(sizes.len()));
     for (name, costs) in rows {
@@ -54,7 +47,7 @@ calls the operation took where it is more than one.
         let _ = writeln!(page, "| | Redisson | {} |", redissons.join(" | "));
     }
     let memory: Vec<_> = { memory.iter() }
-        .map(|bytes| number(bytes.div_ceil(1_000)))
+        .map(|bytes| thousands(bytes.div_ceil(1_000)))
         .collect();
     let _ = writeln!(page, "| kB in Redis | both | {} |", memory.join(" | "));
     let _ = write!(
@@ -76,7 +69,7 @@ calls the operation took where it is more than one.
 Redis 7.0, Redisson 4.7.0; the median of three runs, taken in turns, and one run with a million grants. `cargo bench -p benchmarks --bench growth` writes this page.
 ",
         clients = audits.clients,
-        grants = number(u64::from(audits.grants)),
+        grants = thousands(u64::from(audits.grants)),
         share = audits.share * 100.0,
         longest = audits.longest.as_secs_f64() * 1_000.0,
     );

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::{page::number, stage::Costs};
+use benchmarks::thousands;
+
+use crate::stage::Costs;
 
 const WIDTH: f64 = 880.0;
 const HEAD: f64 = 56.0;
@@ -64,7 +66,7 @@ fn panel(svg: &mut String, sizes: &[u32], name: &str, costs: &[Costs], x: f64, y
             r#"<text x="{:.0}" y="{:.0}" text-anchor="middle">{}</text>"#,
             x + place as f64 * step,
             y + PANEL.1 + 14.0,
-            number(u64::from(size)),
+            thousands(u64::from(size)),
         );
     }
     let of_ours: fn(&Costs) -> f64 = |costs| costs.ours.longest.as_secs_f64();

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::thread::available_parallelism;
 
+use benchmarks::{rounded, thousands};
+
 use crate::measure::{CALLERS, Measured, ROUND, ROUNDS, TARGETS};
 use crate::subject::{SCARCE, Subject};
 use compat_tests::Server;
@@ -24,10 +26,10 @@ pub fn table(rows: &[(Subject, Measured)], machine: &str) -> String {
             subject.name,
             measured.granted_micros,
             measured.denied_micros,
-            rounded(measured.alone),
-            rounded(measured.combined),
-            rounded(measured.apart),
-            rounded(measured.in_memory_nanos),
+            thousands(rounded(measured.alone)),
+            thousands(rounded(measured.combined)),
+            thousands(rounded(measured.apart)),
+            thousands(rounded(measured.in_memory_nanos)),
             thousands(measured.bytes_after_one),
             thousands(measured.bytes_after_many),
         );
@@ -73,22 +75,4 @@ pub fn write(table: &str) {
     let (before, rest) = page.split_once(BEGIN).expect("where the table begins");
     let (_, after) = rest.split_once(END).expect("where the table ends");
     fs::write(&file, format!("{before}{BEGIN}{table}{END}{after}")).expect("the page, written");
-}
-
-/// To three digits that count, with a comma after each three.
-fn rounded(number: f64) -> String {
-    let unit = 10_f64.powi((number.max(1.0).log10() as i32 - 2).max(0));
-    thousands(((number / unit).round() * unit) as u64)
-}
-
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

@@ -1,12 +1,13 @@
 //! What this crate set out to reach, and whether it did in this run.
 
+use benchmarks::thousands;
 use compat_tests::fairness::waiters::Spacing;
 
 use crate::{
     contender::Contender,
     in_memory::{InMemory, Limiter, Threads},
     memory_use::MemoryUse,
-    numbers::{bytes, factor, micros, thousands},
+    numbers::{bytes, factor, micros},
     sample::Sampled,
     scripts_alone::ScriptsAlone,
     waiting::Waiting,
@@ -197,10 +198,10 @@ impl Results {
         Goal {
             text: format!(
                 "1,000 waiters on 100 permits a window that come back {come_back}: at most {} script calls",
-                thousands(at_most as f64)
+                thousands(at_most)
             ),
             is_met: calls <= at_most,
-            measured: thousands(calls as f64),
+            measured: thousands(calls),
         }
     }
 

@@ -23,22 +23,3 @@ pub fn bytes(bytes: f64) -> String {
         _ => format!("{:.1} MB", bytes / 1e6),
     }
 }
-
-/// To three digits that count.
-pub fn rounded(number: f64) -> f64 {
-    let unit = 10_f64.powi((number.max(1.0).log10() as i32 - 2).max(0));
-    (number / unit).round() * unit
-}
-
-/// With a comma after each three digits.
-pub fn thousands(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}

@@ -2,13 +2,14 @@
 
 use std::{fmt::Write, time::Duration};
 
+use benchmarks::{rounded, thousands};
 use compat_tests::fairness::waiters::{RATE, Spacing, Waited};
 
 use crate::{
     contender::Contender,
     goals::Results,
     in_memory::Limiter,
-    numbers::{bytes, factor, micros, rounded, thousands},
+    numbers::{bytes, factor, micros},
     plan::Plan,
     sample::Sampled,
     workload::{MANY, Traffic},
@@ -127,7 +128,7 @@ fn waiting(page: &mut String, results: &Results) {
                     &name(who),
                     &format!(
                         "{} script calls in {:.1} s",
-                        thousands(*script_calls as f64),
+                        thousands(*script_calls),
                         elapsed.as_secs_f64()
                     ),
                     &factor(ratio),
@@ -143,7 +144,7 @@ fn waiting(page: &mut String, results: &Results) {
 fn memory(page: &mut String, results: &Results, plan: &Plan) {
     let workload = format!(
         "Redis memory, {} permits taken by 256 callers in one window",
-        thousands(plan.taken as f64)
+        thousands(plan.taken)
     );
     let redisson = results.memory.redisson;
     for (who, used) in [
@@ -197,10 +198,7 @@ fn how(plan: &Plan, elapsed: Duration) -> String {
         in_memory,
         ..
     } = plan;
-    let (taken, by_redisson) = (
-        thousands(plan.taken as f64),
-        thousands(plan.taken_by_redisson as f64),
-    );
+    let (taken, by_redisson) = (thousands(plan.taken), thousands(plan.taken_by_redisson));
     format!(
         "\n## How it was measured\n\n\
          - Contenders take turns: {rounds} rounds ({close_rounds} for a lone caller and for many limiters), {measured:?} each, after a warm-up of one window. Each number is the \

@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
+use benchmarks::{rounded, thousands};
+
 use crate::{
     contender::Contender,
-    numbers::{micros, rounded, thousands},
+    numbers::micros,
     sample::{Sampled, Summary},
     workload::{MANY, Traffic},
 };

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::{contender::Contender, numbers::thousands, plan::Plan};
+use benchmarks::thousands;
+
+use crate::{contender::Contender, plan::Plan};
 
 /// Callers that each ask for one permit, again as soon as they have their answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,10 +97,10 @@ impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.callers {
             1 => write!(f, "1 caller")?,
-            callers => write!(f, "{} callers", thousands(callers as f64))?,
+            callers => write!(f, "{} callers", thousands(callers as u64))?,
         }
         if self.limiters > 1 {
-            let limiters = thousands(self.limiters as f64);
+            let limiters = thousands(self.limiters as u64);
             write!(f, ", {limiters} limiters")?;
         }
         write!(f, ", {}", self.traffic)

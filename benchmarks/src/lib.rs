@@ -1,0 +1,37 @@
+//! How the benchmarks show numbers.
+
+/// With a comma after each three digits.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// To three significant digits.
+pub fn rounded(number: f64) -> u64 {
+    let unit = 10_f64.powi((number.max(1.0).log10() as i32 - 2).max(0));
+    ((number / unit).round() * unit) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_three_digits_are_set_apart() {
+        let numbers = [0, 999, 1_000, 123_456, 1_234_567].map(thousands);
+        assert_eq!(numbers, ["0", "999", "1,000", "123,456", "1,234,567"]);
+    }
+
+    #[test]
+    fn three_digits_count() {
+        let numbers = [0.4, 7.6, 999.4, 1_234.0, 987_654.0].map(rounded);
+        assert_eq!(numbers, [0, 8, 999, 1_230, 988_000]);
+    }
+}
