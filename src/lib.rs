@@ -64,7 +64,9 @@ pub use store::redis::connection::Credentials;
 pub use store::redis::connection::TlsConfig;
 pub use store::{State, TimeToLive};
 
-// So that its examples are tested.
+// So that their examples are tested.
 #[cfg(doctest)]
+#[doc = include_str!("../docs/connections.md")]
+#[doc = include_str!("../docs/failure-policy.md")]
 #[doc = include_str!("../docs/which-limiter.md")]
-struct WhichLimiter;
+struct Pages;

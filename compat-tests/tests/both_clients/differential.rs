@@ -1,5 +1,5 @@
 //! The same random steps, by Redisson on one limiter and by this crate on another: the same results, and after each step
-//! the same keys, fields, members, order and times to live. Nothing may differ but what is named here and in the README's
+//! the same keys, fields, members, order and times to live. Nothing may differ but what is named here and in docs/redisson.md's
 //! table of differences. Where a step meets one of these, the test knows what this crate does instead, demands exactly
 //! that, and lets Redisson go on from there:
 //!
