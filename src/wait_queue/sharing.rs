@@ -10,8 +10,9 @@
 //! twice as many as they took of the last ones that it left, if that was all, else one more than they took: a neighbour
 //! with a small appetite costs little. After some holds in which they took nothing the process is alone, and leaves nothing.
 //!
-//! A process that owes nothing asks for the more of what comes back, the less it has had of late: so three processes come to
-//! a third each, none of which owes the two others anything.
+//! A process that owes nothing asks the sooner, and for the more of what comes back, the less it has had of late: so three
+//! processes come to a third each, none of which owes the two others anything. That it asks sooner is what counts: the one
+//! that is behind finds what the others have not taken yet.
 //!
 //! **Probing.** Who is starved takes nothing, so a process that is alone leaves a few permits now and then, seldom enough to
 //! lose no more than a percent of the rate. Of one permit an interval the least that it can leave is all: for one hold in
@@ -39,7 +40,7 @@ const HOLDS_PER_INTERVAL: u32 = 9;
 const IDLE_HOLDS: u32 = 3;
 
 /// How many thousandths less a process asks for that took all of late than one that took nothing.
-const YIELD: f64 = 900.0;
+const YIELD: f64 = 600.0;
 
 /// For how many intervals' permits what was taken is remembered, at most.
 const INTERVALS_OF_LATE: f64 = 4.0;
@@ -48,8 +49,12 @@ const INTERVALS_OF_LATE: f64 = 4.0;
 const PROBE_COST: u32 = 200;
 const LONGEST_PROBE_PAUSE: Duration = Duration::from_secs(5);
 
-/// How much later than it could a process asks that had permits last time, at most: who had none goes first.
-const LONGEST_JITTER: Duration = Duration::from_millis(4);
+/// How much later than it could a process asks that took all of late: who had the least goes first. Far more than the calls
+/// of two processes differ in their travel time.
+const LONGEST_DELAY: Duration = Duration::from_millis(12);
+
+/// At most this part of the delay is random, so that two who had the same take turns.
+const RANDOM_PART_OF_DELAY: u32 = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
@@ -112,7 +117,7 @@ pub(super) struct Seen {
 }
 
 impl Sharing {
-    /// One whose jitter is the same each time.
+    /// One whose random part of delays is the same each time.
     #[cfg(test)]
     pub(super) fn with_random(random: u64) -> Self {
         Self {
@@ -144,9 +149,8 @@ impl Sharing {
         if self.owed > 0 || self.appetite * 2 < self.found {
             return all_but(self.appetite.min(self.owed.max(self.found / 2)).max(1));
         }
-        let all = (self.own_of_late + self.others_of_late).max(1.0);
         Share {
-            permille: (1000.0 - YIELD * self.own_of_late / all) as i64,
+            permille: (1000.0 - YIELD * self.own_part_of_late()) as i64,
             // A fraction of a permit counts as one.
             credit: 999,
         }
@@ -230,12 +234,18 @@ impl Sharing {
         (newer - own_before_call).max(0)
     }
 
-    /// How much later than permits come back the process asks.
-    pub(super) fn jitter(&mut self, interval: Option<Duration>, had_permits: bool) -> Duration {
-        if self.others == Others::Unseen || !had_permits {
+    /// How much later than permits come back the process asks: the longer, the more it had of late.
+    pub(super) fn delay(&mut self, interval: Option<Duration>) -> Duration {
+        if self.others == Others::Unseen {
             return Duration::ZERO;
         }
-        self.random_up_to(LONGEST_JITTER.min(hold(interval)))
+        let longest = LONGEST_DELAY.min(hold(interval));
+        longest.mul_f64(self.own_part_of_late()) + self.random_up_to(longest / RANDOM_PART_OF_DELAY)
+    }
+
+    /// Which part this process had of what was taken of late.
+    fn own_part_of_late(&self) -> f64 {
+        self.own_of_late / (self.own_of_late + self.others_of_late).max(1.0)
     }
 
     /// When to ask for a head that has its last chance then. A process that is alone, as far as it knows, keeps no permits

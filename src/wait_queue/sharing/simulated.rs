@@ -10,7 +10,7 @@ const INTERVAL: i64 = 1_000_000;
 const SECOND: i64 = INTERVAL;
 /// A queue asks so much later than permits come back, and its call takes up to so long.
 const SLACK: i64 = 3_000;
-const TRAVEL: Duration = Duration::from_millis(1);
+const TRAVEL: Duration = Duration::from_millis(4);
 
 /// A limiter with its sliding window.
 struct Limiter {
@@ -94,8 +94,8 @@ impl Limiter {
                 until
             }
             None => {
-                let jitter = process.sharing.jitter(interval, taken > 0);
-                self.next_back(now) + SLACK + jitter.as_micros() as i64
+                let delay = process.sharing.delay(interval);
+                self.next_back(now) + SLACK + delay.as_micros() as i64
             }
         };
         // Whose call is the first to arrive is chance.
@@ -162,6 +162,27 @@ fn processes_with_backlogs_get_like_parts_and_waste_little() {
                 assert!(own * count * 2 >= all, "{rate} a second: {own} of {all}");
             }
             assert!(all as i64 * 100 >= 95 * rate * SECONDS, "{rate}: {all}");
+        }
+    }
+}
+
+/// The 20 s in which the processes start included, when none of them knows of the others.
+#[test]
+fn of_the_first_20_s_each_gets_a_quarter_whatever_the_order_of_calls() {
+    for count in [2_u64, 3] {
+        for seed in 1..=100_u64 {
+            let mut limiter = Limiter::new(10);
+            let random = |place: u64| {
+                seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                    .rotate_left(17 * place as u32 + 5)
+            };
+            let starts = |place: u64| process(random(place), (random(place) % 7_000) as i64);
+            let mut processes: Vec<_> = (0..count).map(starts).collect();
+            run(&mut limiter, &mut processes, 20 * SECOND);
+            let own: Vec<_> = processes.iter().map(|process| process.own).collect();
+            let all: u64 = own.iter().sum();
+            assert!(own.iter().all(|own| own * 4 >= all), "seed {seed}: {own:?}");
+            assert!(all * 100 >= 95 * 200, "seed {seed}: {own:?}");
         }
     }
 }
@@ -236,15 +257,15 @@ fn the_less_a_process_had_of_late_the_more_it_asks_for() {
         sharing.plan(now).share.map(|share| share.permille)
     };
     assert_eq!(permille(0.0, 10.0), Some(1000));
-    assert_eq!(permille(2.0, 8.0), Some(820));
-    assert_eq!(permille(5.0, 5.0), Some(550));
-    assert_eq!(permille(10.0, 0.0), Some(100));
+    assert_eq!(permille(2.0, 8.0), Some(880));
+    assert_eq!(permille(5.0, 5.0), Some(700));
+    assert_eq!(permille(10.0, 0.0), Some(400));
 }
 
 #[test]
 fn what_is_left_depends_on_what_is_owed_and_on_what_others_want() {
     let by_its_part = Share {
-        permille: 550,
+        permille: 700,
         credit: 999,
     };
     for (owed, appetite, share) in [
@@ -326,23 +347,29 @@ fn probes_are_five_intervals_apart_at_least_and_five_seconds_at_most() {
 }
 
 #[test]
-fn only_who_had_permits_beside_others_asks_late() {
+fn the_more_a_process_had_beside_others_the_later_it_asks() {
     let interval = Some(Duration::from_secs(1));
-    for (others, had_permits, is_late) in [
-        (Others::Unseen, true, false),
-        (Others::Seen { idle_holds: 0 }, false, false),
-        (Others::Seen { idle_holds: 0 }, true, true),
-    ] {
+    let delay = |others, own_of_late, others_of_late| {
         let mut sharing = Sharing {
             others,
+            own_of_late,
+            others_of_late,
             random: 1,
             ..Sharing::default()
         };
-        let most = (0..100)
-            .map(|_| sharing.jitter(interval, had_permits))
-            .max();
-        assert_eq!(most.unwrap() > Duration::ZERO, is_late);
-        assert!(most.unwrap() <= LONGEST_JITTER);
+        sharing.delay(interval)
+    };
+    let random = LONGEST_DELAY / RANDOM_PART_OF_DELAY;
+    for (own, others, longest) in [
+        (0.0, 10.0, 0),
+        (5.0, 15.0, 3),
+        (10.0, 10.0, 6),
+        (10.0, 0.0, 12),
+    ] {
+        assert_eq!(delay(Others::Unseen, own, others), Duration::ZERO);
+        let delay = delay(Others::Seen { idle_holds: 0 }, own, others);
+        let longest = Duration::from_millis(longest);
+        assert!(delay >= longest && delay <= longest + random, "{delay:?}");
     }
 }
 

@@ -119,7 +119,7 @@ impl State {
                 ask_at: until,
             },
             None => {
-                let wait = answer.wait() + self.sharing.jitter(interval, taken > 0);
+                let wait = answer.wait() + self.sharing.delay(interval);
                 Known::new(left.unsigned_abs(), sent_at, wait)
             }
         })
