@@ -174,7 +174,7 @@ pub(crate) fn decision_alone(
         id,
         permits,
         is_granted,
-        answer.balance - taken,
+        answer.available - taken,
         answer,
     )
 }

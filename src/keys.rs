@@ -24,13 +24,13 @@ pub(crate) struct Keys {
 
 impl Keys {
     pub(crate) fn new(name: &str, client_id: &str) -> Self {
-        let (value, permits) = (beside(name, ":value"), beside(name, ":permits"));
+        let (value, permits) = (sibling(name, ":value"), sibling(name, ":permits"));
         Self {
             client_id: client_id.to_owned(),
             name: name.to_owned(),
             client_value: format!("{value}:{client_id}"),
             client_permits: format!("{permits}:{client_id}"),
-            audit: beside(name, ":audit"),
+            audit: sibling(name, ":audit"),
             value,
             permits,
         }
@@ -117,7 +117,7 @@ pub(crate) const ENDS: [&str; 4] = ["-st", "-lock", "-window", ":audit"];
 pub(crate) const FEWEST_DIGITS: usize = 13;
 
 /// The name of a key that stands beside `name`: in braces, or bare where it has a brace of its own.
-pub(crate) fn beside(name: &str, suffix: &str) -> String {
+pub(crate) fn sibling(name: &str, suffix: &str) -> String {
     if name.contains('{') {
         format!("{name}{suffix}")
     } else {

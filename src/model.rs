@@ -78,7 +78,7 @@ pub(crate) struct Acquire {
     /// Names the call, however often it is sent.
     pub(crate) random: Random,
     /// The rate at which the caller had the live grants summed lately.
-    pub(crate) summed_rate: Option<i64>,
+    pub(crate) audited_rate: Option<i64>,
     pub(crate) requests: Requests,
     /// Has the answer tell how many grants have a higher score than this.
     pub(crate) newer_than: Option<i64>,
@@ -154,7 +154,7 @@ impl Window {
         let wanted = call.requests.wanted(rate);
         let (reconciled, check) = loop {
             let audited = if sets_rate { stored_rate } else { Some(rate) };
-            let check = call.summed_rate.is_none() || call.summed_rate != audited;
+            let check = call.audited_rate.is_none() || call.audited_rate != audited;
             let reconciled = open.reconcile(at.now, check, Removal::until(wanted));
             if !reconciled.is_unfinished(wanted) {
                 break (reconciled, check);
@@ -169,7 +169,7 @@ impl Window {
         let answer = Answer {
             newer,
             interval: newer.map(|_| interval),
-            ..Answer::new(at.now, rate, reconciled.balance, reset)
+            ..Answer::new(at.now, rate, reconciled.available, reset)
         };
         let taken = call.requests.taken(&answer);
 
@@ -182,7 +182,7 @@ impl Window {
         let is_changed = taken > 0
             || reconciled.gone > 0
             || reconciled.excess > 0
-            || open.pool.value.get() != Some(&reconciled.balance);
+            || open.pool.value.get() != Some(&reconciled.available);
         open.write_with(&reconciled, taken, |grants| {
             // The list's permits fit a member: who makes the list sees to it.
             grants.add(at.now, &call.random, taken as u32);
@@ -215,13 +215,13 @@ impl Window {
         at: At,
         client: &str,
         permits: u32,
-        summed_rate: Option<i64>,
+        audited_rate: Option<i64>,
     ) -> Result<i64, NotInitialized> {
         let mut rest = i64::from(permits);
         let mut open = self.open(client, at.server)?;
         let Settings { rate, interval, .. } = open.settings;
         loop {
-            let mut reconciled = open.reconcile(at.now, summed_rate != Some(rate), Removal::SPARE);
+            let mut reconciled = open.reconcile(at.now, audited_rate != Some(rate), Removal::SPARE);
             let (found, has_more) = open.pool.change_grants(|grants| {
                 grants.take_from_oldest(reconciled.gone, reconciled.excess);
                 let expired = grants.expired(at.now - interval);
@@ -233,7 +233,7 @@ impl Window {
             open.renew(at.server);
             rest -= found;
             if rest == 0 || !has_more {
-                return Ok(reconciled.balance);
+                return Ok(reconciled.available);
             }
         }
     }
@@ -244,14 +244,14 @@ impl Window {
         at: At,
         client: &str,
         grant: &Grant,
-        summed_rate: Option<i64>,
+        audited_rate: Option<i64>,
     ) -> Result<u32, NotInitialized> {
         let mut open = self.open(client, at.server)?;
         let Settings { rate, interval, .. } = open.settings;
         if grant.score <= at.now - interval || !open.pool.grants().holds(grant) {
             return Ok(0);
         }
-        let mut reconciled = open.reconcile(at.now, summed_rate != Some(rate), Removal::SPARE);
+        let mut reconciled = open.reconcile(at.now, audited_rate != Some(rate), Removal::SPARE);
         let back = open.pool.change_grants(|grants| {
             // The grant first: a peer's release is made good out of what remains.
             let back = grants.shrink(grant);
@@ -275,7 +275,7 @@ impl Window {
         if grants.len() <= BOUNDS.summed {
             return Ok(open
                 .reconcile(at.now, true, Removal::SPARE)
-                .balance
+                .available
                 .clamp(0, rate));
         }
         let expired = grants.expired(at.now - open.settings.interval);
@@ -328,8 +328,8 @@ impl Open<'_> {
     fn write(&mut self, reconciled: &Reconciled, taken: i64) {
         match self.pool.value.get_mut() {
             // DECRBY keeps a time to live, SET drops it.
-            Some(value) if *value == reconciled.balance => *value -= taken,
-            _ => self.pool.value.set(reconciled.balance - taken),
+            Some(value) if *value == reconciled.available => *value -= taken,
+            _ => self.pool.value.set(reconciled.available - taken),
         }
         if reconciled.gone > 0 {
             self.pool

@@ -19,6 +19,7 @@ mod leaky_bucket;
 mod penalty_token_bucket;
 mod policy_limiter;
 mod quota_bucket;
+pub(crate) mod reply;
 mod rules;
 pub(crate) mod shared_rate;
 mod sliding_log;
@@ -27,7 +28,6 @@ mod starts;
 pub(crate) mod target_keys;
 mod target_name;
 mod token_bucket;
-pub(crate) mod told;
 
 use std::fmt;
 

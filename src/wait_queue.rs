@@ -49,7 +49,7 @@ use crate::store::{AcquireCall, LimiterStore};
 use driver::Driver;
 use plain::{Decided, Plain, Request};
 pub(crate) use state::IntervalOf;
-use state::{Known, Left, State, Waiter, Watched};
+use state::{Availability, Left, State, Waiter, Watched};
 use waiter::{FirstTry, Ticket};
 
 /// How long the line waits before it asks again, where permits come back much later: other processes may release permits or
@@ -64,11 +64,11 @@ pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
 
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,
-    line: Arc<Line>,
+    shared: Arc<Shared>,
 }
 
 /// The waiters of one limiter in this process.
-struct Line {
+struct Shared {
     store: Arc<dyn LimiterStore>,
     state: Lock<State>,
     has_warned_of_skew: AtomicBool,
@@ -79,21 +79,21 @@ struct Line {
 
 impl WaitQueue {
     pub(crate) fn new(store: Arc<dyn LimiterStore>) -> Self {
-        let line = Arc::new(Line {
+        let shared = Arc::new(Shared {
             store,
             state: Lock::new(State::default()),
             has_warned_of_skew: AtomicBool::new(false),
             own: AtomicU64::new(0),
         });
         Self {
-            plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&line)))),
-            line,
+            plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&shared)))),
+            shared,
         }
     }
 
     #[inline]
     pub(crate) fn store(&self) -> &dyn LimiterStore {
-        &*self.line.store
+        &*self.shared.store
     }
 
     /// Decides now, without waiting for permits. With `set_up` the limiter is created, or gets these settings, in the same
@@ -123,9 +123,9 @@ impl WaitQueue {
     fn decide_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<Decided>> {
         let decided = self.store().acquire_now(permits, set_up)?;
         Some(decided.and_then(|(id, answer)| {
-            let decision = decision_alone(self.line.name(), id, permits, &answer)?;
+            let decision = decision_alone(self.shared.name(), id, permits, &answer)?;
             if decision.is_granted() {
-                self.line.note_own(i64::from(permits));
+                self.shared.note_own(i64::from(permits));
             }
             let wait = answer.wait();
             Ok(Decided { decision, wait })
@@ -134,7 +134,7 @@ impl WaitQueue {
 
     /// The place in line of a request that comes now, however late or often it waits.
     pub(crate) fn take_place(&self) -> u64 {
-        self.line.step(State::take_sequence)
+        self.shared.step(State::take_sequence)
     }
 
     /// Waits at its place in line until the permits are granted; `false` where `until` came first. `set_up` as for
@@ -151,14 +151,14 @@ impl WaitQueue {
             return Ok(false);
         }
         let mut denied = None;
-        let first_try = FirstTry::start(&self.line, sequence);
+        let first_try = FirstTry::start(&self.shared, sequence);
         if first_try.is_some() {
-            let sent @ (sent_at, _) = self.line.sent();
+            let sent @ (sent_at, _) = self.shared.sent();
             let set_up = set_up.as_ref().and_then(|read| read());
             let decided = match self.decide_now(permits, set_up) {
                 Some(decided) => {
                     let decided = decided?;
-                    self.line.note_decision(&decided.decision, set_up, sent);
+                    self.shared.note_decision(&decided.decision, set_up, sent);
                     Some(decided)
                 }
                 None => {
@@ -179,13 +179,13 @@ impl WaitQueue {
                         if self.is_hopeless(permits, until, fail_fast) {
                             return Ok(false);
                         }
-                        denied = Some(Known::new(remaining, sent_at, wait));
+                        denied = Some(Availability::new(remaining, sent_at, wait));
                     }
                 }
             }
         }
         let tried = TriedFirst { denied, first_try };
-        self.wait_in_line(sequence, permits, until, set_up, tried)
+        self.wait_in_queue(sequence, permits, until, set_up, tried)
             .await
     }
 
@@ -202,11 +202,11 @@ impl WaitQueue {
             denied: None,
             first_try: None,
         };
-        self.wait_in_line(sequence, permits, until, set_up, tried)
+        self.wait_in_queue(sequence, permits, until, set_up, tried)
             .await
     }
 
-    async fn wait_in_line(
+    async fn wait_in_queue(
         &self,
         sequence: u64,
         permits: u32,
@@ -220,9 +220,9 @@ impl WaitQueue {
         } = tried;
         loop {
             let mut ticket =
-                self.line
+                self.shared
                     .join(permits, set_up.clone(), until, sequence, denied.take())?;
-            drop(first_try.take()); // not before it waits in line
+            drop(first_try.take()); // not before it waits in shared
             let waiting = SameRuntime::new(Box::pin(within(until, &mut ticket)))?.await;
             match waiting {
                 Some(Some(answer)) => return answer.map(|_grant| true),
@@ -239,13 +239,13 @@ impl WaitQueue {
 
     /// Permits may have come free: asks for the line at once.
     pub(crate) fn permits_freed(&self) {
-        self.line.permits_freed();
+        self.shared.permits_freed();
     }
 }
 
 /// What a waiter's own try leaves: what it was told, and the right to join before the line asks.
 struct TriedFirst {
-    denied: Option<Known>,
+    denied: Option<Availability>,
     first_try: Option<FirstTry>,
 }
 
@@ -257,7 +257,7 @@ pub(crate) async fn within<F: Future>(until: Option<Instant>, future: F) -> Opti
     }
 }
 
-impl Line {
+impl Shared {
     /// Makes a step of the state, and delivers what it has for others once the lock is released.
     fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
@@ -282,7 +282,7 @@ impl Line {
         set_up: Option<ReadSetUp>,
         until: Option<Instant>,
         sequence: u64,
-        denied: Option<Known>,
+        denied: Option<Availability>,
     ) -> Result<Ticket> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (answer, receiver) = oneshot::channel();
@@ -320,15 +320,15 @@ impl Line {
 
     /// Takes a call that a waiter has left from its driver, where that has not ended it in the time that a call takes.
     fn watch(self: &Arc<Self>) {
-        let line = Arc::clone(self);
+        let shared = Arc::clone(self);
         let watching = async move {
             loop {
                 let since = Instant::now();
-                sleep_until(line.store.call_deadline() + Duration::from_millis(1)).await;
-                match line.step(|state| state.withdraw_overdue(since)) {
+                sleep_until(shared.store.call_deadline() + Duration::from_millis(1)).await;
+                match shared.step(|state| state.withdraw_overdue(since)) {
                     Watched::InTime => {}
                     Watched::Ended => return,
-                    Watched::Withdrawn(call) => return line.reclaim(call),
+                    Watched::Withdrawn(call) => return shared.reclaim(call),
                 }
             }
         };
@@ -368,10 +368,10 @@ impl Line {
     }
 
     fn on_freed(self: &Arc<Self>) -> Box<dyn FnOnce() + Send> {
-        let line = Arc::downgrade(self);
+        let shared = Arc::downgrade(self);
         Box::new(move || {
-            if let Some(line) = line.upgrade() {
-                line.permits_freed();
+            if let Some(shared) = shared.upgrade() {
+                shared.permits_freed();
             }
         })
     }
@@ -380,7 +380,7 @@ impl Line {
 impl std::fmt::Debug for WaitQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WaitQueue")
-            .field("store", &self.line.store)
+            .field("store", &self.shared.store)
             .finish_non_exhaustive()
     }
 }

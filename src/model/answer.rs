@@ -10,7 +10,7 @@ pub(crate) struct Answer {
     pub(crate) rate: i64,
     /// The permits left before the list, below zero where more than the rate is in use; what the grant holds where it
     /// was `found`. Where there is more, see `has_more`, as many as the list takes, or more.
-    pub(crate) balance: i64,
+    pub(crate) available: i64,
     /// Milliseconds until the first of the live grants before the list are back; the interval where there is none.
     pub(super) reset: i64,
     /// By how many ms the newest grant is ahead of the call's time; 0 where it was not looked at.
@@ -19,7 +19,7 @@ pub(crate) struct Answer {
     pub(crate) counted: u64,
     /// They were to be summed, and are too many.
     pub(crate) audit_due: bool,
-    /// More grants have expired than were removed, so there may be more permits than `balance`.
+    /// More grants have expired than were removed, so there may be more permits than `available`.
     pub(crate) has_more: bool,
     /// Whether an earlier attempt of the call was granted. Then nothing was decided.
     pub(crate) found: bool,
@@ -36,11 +36,11 @@ pub(crate) struct Answer {
 const SLACK: i64 = 3;
 
 impl Answer {
-    pub(crate) fn new(score: i64, rate: i64, balance: i64, reset: i64) -> Self {
+    pub(crate) fn new(score: i64, rate: i64, available: i64, reset: i64) -> Self {
         Self {
             score,
             rate,
-            balance,
+            available,
             reset,
             ahead: 0,
             counted: 0,

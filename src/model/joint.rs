@@ -17,7 +17,7 @@ pub(crate) struct SetUp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) rate: i64,
-    pub(crate) balance: i64,
+    pub(crate) available: i64,
     /// Milliseconds until the first of the live grants are back; the interval where there is none.
     pub(crate) reset: i64,
 }
@@ -76,7 +76,7 @@ impl Window {
             Change::Afresh(settings) => {
                 return Ok(Found {
                     rate: settings.rate,
-                    balance: settings.rate,
+                    available: settings.rate,
                     reset: settings.interval,
                 });
             }
@@ -92,7 +92,7 @@ impl Window {
         let interval = settings.interval;
         Ok(Found {
             rate: settings.rate,
-            balance: reconciled.balance,
+            available: reconciled.available,
             reset: reconciled
                 .oldest
                 .map_or(interval, |oldest| interval - at.now + oldest),

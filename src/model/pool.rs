@@ -40,7 +40,7 @@ pub(super) struct Reconciled {
     pub(super) gone: usize,
     /// How many more have expired.
     pub(super) rest: usize,
-    pub(super) balance: i64,
+    pub(super) available: i64,
     /// The score of the oldest live grant.
     pub(super) oldest: Option<i64>,
     /// Permits of the grants that stay, where they were summed, less `excess`.
@@ -54,21 +54,21 @@ pub(super) struct Reconciled {
 }
 
 impl Reconciled {
-    /// Adds permits that came back out of live grants to the balance.
+    /// Adds permits that came back out of live grants to the available.
     pub(super) fn credit(&mut self, permits: i64, rate: i64) {
         match &mut self.used {
             Some(used) => {
                 *used -= permits;
-                self.balance = rate - *used;
+                self.available = rate - *used;
             }
-            None => self.balance = (self.balance + permits).min(rate),
+            None => self.available = (self.available + permits).min(rate),
         }
     }
 
     /// Whether the step has to end so that the next one goes on: more permits are there than it may count.
     #[inline]
     pub(super) fn is_unfinished(&self, wanted: i64) -> bool {
-        self.rest > 0 && self.balance < wanted
+        self.rest > 0 && self.available < wanted
     }
 }
 
@@ -106,7 +106,7 @@ impl Pool {
         let mut reconciled = Reconciled {
             gone: expired,
             rest: 0,
-            balance: rate,
+            available: rate,
             oldest: grants.score_at(expired),
             used: None,
             excess: 0,
@@ -117,16 +117,16 @@ impl Pool {
             return reconciled; // nothing is in use
         }
         let gone = expired.min(BOUNDS.spare).min(removal.most);
-        let mut balance = value.unwrap_or(0) + grants.permits_of_first(gone);
+        let mut available = value.unwrap_or(0) + grants.permits_of_first(gone);
         reconciled.gone = gone;
-        if gone < expired && balance < removal.wanted {
+        if gone < expired && available < removal.wanted {
             reconciled.gone = expired.min(removal.most);
-            balance += grants.permits_between(gone, reconciled.gone);
+            available += grants.permits_between(gone, reconciled.gone);
         }
         reconciled.rest = expired - reconciled.gone;
-        reconciled.balance = balance.min(rate);
+        reconciled.available = available.min(rate);
         let others = grants.len() - reconciled.gone;
-        let (number, room) = (others as i64, rate - balance);
+        let (number, room) = (others as i64, rate - available);
         let is_few = others <= BOUNDS.few;
         let must_sum = value.is_none()
             || check
@@ -145,7 +145,7 @@ impl Pool {
             let used = used - reconciled.excess;
             reconciled.used = Some(used);
             // Below zero where the rate was lowered below what is in use.
-            reconciled.balance = rate - used;
+            reconciled.available = rate - used;
             reconciled.counted = others as u64;
         }
         reconciled

@@ -3,7 +3,7 @@
 //! A list is kept as runs of equal requests, so that the script's work does not grow with the callers. It answers for
 //! the whole list with the rate and the permits that were left before it; [`Requests::served`] then works out each
 //! request's answer, here and in the script by the same rule. For a call of which an earlier attempt was granted the
-//! balance is what its one member holds: the same requests fit into that, so the answers are the same.
+//! available is what its one member holds: the same requests fit into that, so the answers are the same.
 
 use smallvec::SmallVec;
 
@@ -21,15 +21,15 @@ pub(crate) struct Run {
 pub(crate) struct Requests {
     pub(crate) runs: SmallVec<[Run; 1]>,
     /// Whether they stand in line: then the first denial denies all behind it.
-    pub(crate) in_line: bool,
-    /// How much of the balance they may take; all of it where there is none.
+    pub(crate) fifo: bool,
+    /// How much of the available they may take; all of it where there is none.
     pub(crate) share: Option<Share>,
 }
 
 /// A share of the permits left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Thousandths of the balance, 0 to 1000.
+    /// Thousandths of the available, 0 to 1000.
     pub(crate) permille: i64,
     /// Thousandths of a permit, beyond that: up to 2^50, or below zero as much.
     pub(crate) credit: i64,
@@ -39,14 +39,14 @@ pub(crate) struct Share {
 const SHARED: i64 = 1 << 40;
 
 impl Share {
-    fn of(self, balance: i64) -> i64 {
-        if balance > SHARED {
-            return balance;
+    fn of(self, available: i64) -> i64 {
+        if available > SHARED {
+            return available;
         }
-        let thousandths = balance
+        let thousandths = available
             .saturating_mul(self.permille)
             .saturating_add(self.credit);
-        thousandths.div_euclid(1000).min(balance).max(0)
+        thousandths.div_euclid(1000).min(available).max(0)
     }
 }
 
@@ -54,8 +54,8 @@ impl Share {
 struct Serving {
     rate: i64,
     left: i64,
-    in_line: bool,
-    line_stands: bool,
+    fifo: bool,
+    is_blocked: bool,
 }
 
 impl Serving {
@@ -63,12 +63,12 @@ impl Serving {
     #[inline]
     fn serve(&mut self, run: Run) -> u32 {
         let permits = i64::from(run.permits);
-        if permits > self.rate || self.line_stands {
+        if permits > self.rate || self.is_blocked {
             return 0;
         }
         let granted = i64::from(run.count).min(self.left.max(0) / permits);
         self.left -= granted * permits;
-        self.line_stands = self.in_line && granted < i64::from(run.count);
+        self.is_blocked = self.fifo && granted < i64::from(run.count);
         granted as u32
     }
 }
@@ -78,7 +78,7 @@ impl Requests {
     pub(crate) fn one(permits: u32) -> Self {
         Self {
             runs: SmallVec::from_buf([Run { permits, count: 1 }]),
-            in_line: false,
+            fifo: false,
             share: None,
         }
     }
@@ -87,22 +87,22 @@ impl Requests {
     pub(crate) fn plain(permits: impl Iterator<Item = u32>) -> Self {
         Self {
             runs: runs_of(permits),
-            in_line: false,
+            fifo: false,
             share: None,
         }
     }
 
     /// Requests in line: the first denial denies all behind it.
-    pub(crate) fn in_line(permits: impl Iterator<Item = u32>, share: Option<Share>) -> Self {
+    pub(crate) fn fifo(permits: impl Iterator<Item = u32>, share: Option<Share>) -> Self {
         Self {
             runs: runs_of(permits),
-            in_line: true,
+            fifo: true,
             share,
         }
     }
 
     /// Whether it is one request.
-    pub(crate) fn is_lone(&self) -> bool {
+    pub(crate) fn is_single(&self) -> bool {
         matches!(self.runs[..], [Run { count: 1, .. }])
     }
 
@@ -153,15 +153,15 @@ impl Requests {
     fn serving(&self, answer: &Answer) -> Serving {
         let (rate, left) = match self.share {
             // The rate may have been lowered since it was granted.
-            _ if answer.found => (answer.rate.max(answer.balance), answer.balance),
-            Some(share) => (answer.rate, share.of(answer.balance)),
-            None => (answer.rate, answer.balance),
+            _ if answer.found => (answer.rate.max(answer.available), answer.available),
+            Some(share) => (answer.rate, share.of(answer.available)),
+            None => (answer.rate, answer.available),
         };
         Serving {
             rate,
             left,
-            in_line: self.in_line,
-            line_stands: false,
+            fifo: self.fifo,
+            is_blocked: false,
         }
     }
 
@@ -180,7 +180,7 @@ impl Requests {
         let runs = self.runs.iter().zip(granted).enumerate();
         let denied = runs.filter(|(_, (run, granted))| *granted < run.count);
         let denied = denied.map(|(i, (run, _))| (i, i64::from(run.permits)));
-        if self.in_line {
+        if self.fifo {
             // One above the rate was passed over, unless the rate was lowered since.
             denied.min_by_key(|(i, permits)| (*permits > serving.rate, *i))
         } else {
@@ -215,19 +215,19 @@ fn runs_of(permits: impl Iterator<Item = u32>) -> SmallVec<[Run; 1]> {
 mod tests {
     use super::*;
 
-    fn requests(runs: &[(u32, u32)], in_line: bool) -> Requests {
+    fn requests(runs: &[(u32, u32)], fifo: bool) -> Requests {
         Requests {
             runs: runs
                 .iter()
                 .map(|&(permits, count)| Run { permits, count })
                 .collect(),
-            in_line,
+            fifo,
             share: None,
         }
     }
 
-    fn answer(balance: i64) -> Answer {
-        Answer::new(0, 10, balance, 0)
+    fn answer(available: i64) -> Answer {
+        Answer::new(0, 10, available, 0)
     }
 
     fn found(held: i64) -> Answer {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn in_line_the_first_denial_denies_all_behind_it() {
+    fn in_a_fifo_list_the_first_denial_denies_all_behind_it() {
         assert_eq!(
             granted(&requests(&[(8, 1), (1, 1)], true), &answer(5)),
             [0, 0]
@@ -309,16 +309,16 @@ mod tests {
 
     #[test]
     fn what_a_grant_holds_gives_the_same_answers_as_the_balance_did() {
-        for balance in 0..=10 {
-            for in_line in [false, true] {
-                let list = requests(&[(3, 2), (20, 1), (5, 3), (1, 4)], in_line);
-                let taken = list.taken(&answer(balance));
+        for available in 0..=10 {
+            for fifo in [false, true] {
+                let list = requests(&[(3, 2), (20, 1), (5, 3), (1, 4)], fifo);
+                let taken = list.taken(&answer(available));
                 if taken > 0 {
                     let again = granted(&list, &found(taken));
                     assert_eq!(
                         again,
-                        granted(&list, &answer(balance)),
-                        "{balance} {in_line}"
+                        granted(&list, &answer(available)),
+                        "{available} {fifo}"
                     );
                 }
             }
@@ -341,17 +341,17 @@ mod tests {
             &[(1, 5), (7, 2), (2, 2)],
         ];
         for runs in lists {
-            for in_line in [false, true] {
-                let list = requests(runs, in_line);
-                for balance in 1..=10 {
-                    let first = granted(&list, &answer(balance));
-                    for held in 1..=list.taken(&answer(balance)) {
+            for fifo in [false, true] {
+                let list = requests(runs, fifo);
+                for available in 1..=10 {
+                    let first = granted(&list, &answer(available));
+                    for held in 1..=list.taken(&answer(available)) {
                         let again = granted(&list, &found(held));
                         let covered = list.taken(&found(held));
-                        assert!(covered >= held, "{runs:?} {balance} {held}: {again:?}");
-                        if in_line {
+                        assert!(covered >= held, "{runs:?} {available} {held}: {again:?}");
+                        if fifo {
                             let no_more = { again.iter().zip(&first) }.all(|(a, b)| a <= b);
-                            assert!(no_more, "{runs:?} {balance} {held}: {first:?} {again:?}");
+                            assert!(no_more, "{runs:?} {available} {held}: {first:?} {again:?}");
                         }
                     }
                 }
@@ -371,7 +371,7 @@ mod tests {
             [1, 1]
         );
         let shrunk = Answer {
-            balance: 3,
+            available: 3,
             ..lowered
         };
         assert_eq!(granted(&Requests::one(5), &shrunk), [1]);

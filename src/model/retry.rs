@@ -68,7 +68,7 @@ impl Window {
             permits: found.permits,
             origin: Origin::Store,
         };
-        self.refund(at, client, &grant, call.summed_rate).map(Ok)
+        self.refund(at, client, &grant, call.audited_rate).map(Ok)
     }
 
     fn grants(&self, settings: Settings, client: &str) -> Option<&Grants> {

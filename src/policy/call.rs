@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
-use crate::keys::{beside, share_a_slot};
+use crate::keys::{share_a_slot, sibling};
 use crate::model::{At, BOUNDS, Timed};
 use crate::permit::{Random, new_random};
 
@@ -259,7 +259,7 @@ impl TargetRef<'_> {
 
 /// The key that is there while the target is locked out.
 fn lock_of(target: &str) -> String {
-    beside(target, "-lock")
+    sibling(target, "-lock")
 }
 
 /// Decides a list of requests over plain state, in order.

@@ -9,7 +9,7 @@ use super::algorithm::{Asked, Model, State, Unusable, at_least_one};
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
-use crate::keys::beside;
+use crate::keys::sibling;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
@@ -192,7 +192,7 @@ impl Model for FixedWindow {
     fn keys(&self, target: &str) -> Vec<String> {
         let mut keys = vec![target.to_owned()];
         if self.length_before > 0 {
-            keys.push(beside(target, "-window"));
+            keys.push(sibling(target, "-window"));
         }
         keys
     }
@@ -312,7 +312,7 @@ mod tests {
             let number = |number: &i64| Content::Text(number.to_string());
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, target.to_owned(), &state.count, number);
-            let length = beside(target, "-window");
+            let length = sibling(target, "-window");
             show_key(&mut keyspace, length, &state.length, number);
             keyspace
         }

@@ -12,7 +12,7 @@ use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::keys::beside;
+use crate::keys::sibling;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
@@ -219,7 +219,7 @@ impl Model for LeakyBucket {
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
-        vec![target.to_owned(), beside(target, "-st")]
+        vec![target.to_owned(), sibling(target, "-st")]
     }
 
     fn open(keys: &mut TargetKeys) -> Option<Bucket> {
@@ -331,7 +331,7 @@ mod tests {
             let number = |number: &i64| Content::Text(number.to_string());
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, target.to_owned(), &state.value, number);
-            show_key(&mut keyspace, beside(target, "-st"), &state.start, number);
+            show_key(&mut keyspace, sibling(target, "-st"), &state.start, number);
             keyspace
         }
 

@@ -9,7 +9,7 @@ use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
-use crate::keys::beside;
+use crate::keys::sibling;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
@@ -183,7 +183,7 @@ impl Model for PenaltyTokenBucket {
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
-        vec![target.to_owned(), beside(target, "-st")]
+        vec![target.to_owned(), sibling(target, "-st")]
     }
 
     fn open(keys: &mut TargetKeys) -> Option<Bucket> {
@@ -283,7 +283,7 @@ mod tests {
             let number = |number: &i64| Content::Text(number.to_string());
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, target.to_owned(), &state.tokens, number);
-            show_key(&mut keyspace, beside(target, "-st"), &state.start, number);
+            show_key(&mut keyspace, sibling(target, "-st"), &state.start, number);
             for (_, time_to_live) in keyspace.values_mut() {
                 *time_to_live = time_to_live.and_then(as_set);
             }

@@ -173,14 +173,14 @@ impl Model for SharedRate {
 
     fn ask(&self, state: &Window, at: At, cost: i64) -> Result<Asked, Unusable> {
         let found = state.look(at, &self.client_id, self.set_up)?;
-        let granted = cost <= found.balance;
+        let granted = cost <= found.available;
         Ok(Asked {
             granted,
             limit: found.rate,
             remaining: if granted {
-                found.balance - cost
+                found.available - cost
             } else {
-                found.balance.max(0)
+                found.available.max(0)
             },
             retry_after: found.reset.max(1),
             reset: found.reset.max(0),

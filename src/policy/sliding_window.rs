@@ -10,7 +10,7 @@ use super::counters::Counters;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
-use crate::keys::beside;
+use crate::keys::sibling;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
@@ -234,7 +234,7 @@ impl Model for SlidingWindow {
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
-        vec![beside(target, "-st"), beside(target, "-")]
+        vec![sibling(target, "-st"), sibling(target, "-")]
     }
 
     fn open(keys: &mut TargetKeys) -> Option<Periods> {
@@ -333,7 +333,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::keys::{beside, share_a_slot};
+    use crate::keys::{share_a_slot, sibling};
     use crate::policy::differential::{
         Compared, Content, Keyspace, START, as_set, compare, show_key, timed, times_to_live,
     };
@@ -393,11 +393,11 @@ mod tests {
         fn show(state: &Periods, target: &str) -> Keyspace {
             let number = |number: &i64| Content::Text(number.to_string());
             let mut keyspace = Keyspace::new();
-            show_key(&mut keyspace, beside(target, "-st"), &state.start, number);
+            show_key(&mut keyspace, sibling(target, "-st"), &state.start, number);
             for (last, counter) in state.counters.iter() {
                 show_key(
                     &mut keyspace,
-                    beside(target, &format!("-{last}")),
+                    sibling(target, &format!("-{last}")),
                     counter,
                     number,
                 );

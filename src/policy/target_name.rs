@@ -132,7 +132,7 @@ mod tests {
         TokenBucket,
     };
     use super::*;
-    use crate::keys::beside;
+    use crate::keys::sibling;
 
     fn name(prefix: &str, key: &str) -> String {
         target_name(prefix, key, |name| name.contains('{')).into_owned()
@@ -243,9 +243,9 @@ mod tests {
                 keys.extend(target.all_keys());
             }
         }
-        keys.remove(&beside(name, "-")); // what the counters' names begin with
+        keys.remove(&sibling(name, "-")); // what the counters' names begin with
         for end in [1_000_000_000_000_i64, 1_700_000_000_000, 1 << 52] {
-            keys.insert(beside(name, &format!("-{end}")));
+            keys.insert(sibling(name, &format!("-{end}")));
         }
         keys
     }

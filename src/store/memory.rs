@@ -1,5 +1,5 @@
 //! Limiters in this process: the pure model behind a lock, and a clock. What a limiter has left is taken without the lock
-//! as long as the clock stands at one ms, see [`offer`].
+//! as long as the clock stands at one ms, see [`fast_path`].
 //!
 //! Each name's limiter has its own lock. Who holds a shard's lock may take a limiter's, never the other way round; who
 //! needs several limiters at once has to find them all first and then lock them in the order of their names.
@@ -7,9 +7,9 @@
 #[cfg(test)]
 mod against_the_lock;
 mod client_limiter;
+mod fast_path;
 mod limiter;
 mod lock;
-mod offer;
 mod shard;
 mod sweep;
 mod targets;

@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{IntervalOf, Line, WaitQueue};
+use super::{IntervalOf, Shared, WaitQueue};
 use crate::error::{Error, Result};
 
 /// One of those who wait. Dropping it leaves.
 pub(crate) struct Admitted {
-    line: Arc<Line>,
+    shared: Arc<Shared>,
 }
 
 impl WaitQueue {
     /// Counts the caller among those who wait, unless these are `max` already. Who is refused is never counted.
     pub(crate) fn admit(&self, max: usize) -> Result<Admitted> {
-        let admitted = self.line.state.lock().admit(max);
+        let admitted = self.shared.state.lock().admit(max);
         match admitted {
             Ok(()) => Ok(Admitted {
-                line: Arc::clone(&self.line),
+                shared: Arc::clone(&self.shared),
             }),
             Err(waiters) => Err(Error::QueueFull {
-                name: self.line.name().to_owned(),
+                name: self.shared.name().to_owned(),
                 waiters,
             }),
         }
@@ -30,7 +30,7 @@ impl WaitQueue {
 
     /// How many wait.
     pub(crate) fn waiters(&self) -> usize {
-        self.line.state.lock().admitted()
+        self.shared.state.lock().admitted()
     }
 
     /// How long a request waits at the least, where that is known: with `until`, as if those who give up by then did not
@@ -41,7 +41,7 @@ impl WaitQueue {
         until: Option<Instant>,
         interval: &IntervalOf<'_>,
     ) -> Option<Duration> {
-        let state = self.line.state.lock();
+        let state = self.shared.state.lock();
         state.shortest_wait(permits, until, Instant::now(), interval)
     }
 
@@ -62,6 +62,6 @@ impl WaitQueue {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.line.state.lock().dismiss();
+        self.shared.state.lock().dismiss();
     }
 }

@@ -6,13 +6,13 @@ use tokio::runtime;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::Line;
+use super::Shared;
 use super::state::{Answered, Next, Rest, State};
 use crate::grant::{Grant, Origin};
 use crate::store::AcquireCall;
 
 pub(super) struct Driver {
-    line: Arc<Line>,
+    shared: Arc<Shared>,
     runtime: runtime::Id,
     notify: Arc<Notify>,
     /// The call it makes.
@@ -21,10 +21,10 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) fn new(line: Arc<Line>, runtime: runtime::Id, notify: Arc<Notify>) -> Self {
-        line.store.driver_started();
+    pub(super) fn new(shared: Arc<Shared>, runtime: runtime::Id, notify: Arc<Notify>) -> Self {
+        shared.store.driver_started();
         Self {
-            line,
+            shared,
             runtime,
             notify,
             call: None,
@@ -35,10 +35,10 @@ impl Driver {
     /// Makes calls as long as somebody waits.
     pub(super) async fn drive(mut self) {
         loop {
-            let has_peers = self.line.store.may_have_peers();
+            let has_peers = self.shared.store.may_have_peers();
             let now = Instant::now();
-            let line = &self.line;
-            let next = line.step(|state| state.next(self.runtime, now, has_peers));
+            let shared = &self.shared;
+            let next = shared.step(|state| state.next(self.runtime, now, has_peers));
             match next {
                 Next::Call(call) => self.make(call).await,
                 Next::Sleep(until) => {
@@ -59,9 +59,9 @@ impl Driver {
         self.call = Some(Arc::clone(&call));
         // The time to ask again counts from here, however late the answer is read.
         let sent_at = Instant::now();
-        let deadline = self.line.store.call_deadline();
+        let deadline = self.shared.store.call_deadline();
         let deadline = deadline.checked_sub(call.held_up).unwrap_or(deadline);
-        let result = self.line.call(&call, deadline).await;
+        let result = self.shared.call(&call, deadline).await;
         self.call = None;
         let (unclaimed, is_reclaimed) = match result {
             Ok(answer) => {
@@ -69,10 +69,10 @@ impl Driver {
                     call: &call,
                     answer: &answer,
                     sent_at,
-                    own: self.line.own(),
-                    name: self.line.name(),
+                    own: self.shared.own(),
+                    name: self.shared.name(),
                 };
-                let rest = self.line.step(|state| state.answered(&answered));
+                let rest = self.shared.step(|state| state.answered(&answered));
                 let Rest {
                     permits,
                     is_reclaimed,
@@ -88,32 +88,32 @@ impl Driver {
             Err(error) => {
                 let now = Instant::now();
                 let failed = |state: &mut State| state.failed(&call, &error, now);
-                (None, self.line.step(failed))
+                (None, self.shared.step(failed))
             }
         };
         // Where the call is reclaimed as well, that finds what another attempt takes later, and a grant goes back once.
         if let Some(grant) = unclaimed {
-            self.line.give_back(grant);
+            self.shared.give_back(grant);
         }
         if is_reclaimed {
-            self.line.reclaim(call);
+            self.shared.reclaim(call);
         }
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.line.store.driver_ended();
+        self.shared.store.driver_ended();
         if self.is_done {
             return;
         }
         // The runtime shuts down.
         let (runtime, call, now) = (self.runtime, self.call.as_ref(), Instant::now());
         let abandoned = self
-            .line
+            .shared
             .step(|state| state.driver_lost(runtime, call, now));
         if let Some(call) = abandoned {
-            self.line.reclaim(call);
+            self.shared.reclaim(call);
         }
     }
 }

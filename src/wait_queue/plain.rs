@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::Line;
+use super::Shared;
 use super::state::Deniable;
 use crate::batch::{Answers, Calls};
 use crate::decision::{Decision, decision};
@@ -15,7 +15,7 @@ use crate::model::{Answer, Requests, SetUp};
 use crate::store::AcquireCall;
 
 pub(super) struct Plain {
-    line: Arc<Line>,
+    shared: Arc<Shared>,
 }
 
 #[derive(Clone, Copy)]
@@ -66,8 +66,8 @@ pub(super) struct Decided {
 }
 
 impl Plain {
-    pub(super) fn new(line: Arc<Line>) -> Self {
-        Self { line }
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
     }
 }
 
@@ -90,7 +90,7 @@ impl Calls for Plain {
     }
 
     fn deadline(&self) -> Instant {
-        self.line.store.call_deadline()
+        self.shared.store.call_deadline()
     }
 
     fn call<'a>(&self, requests: impl Iterator<Item = &'a Request> + Clone) -> PlainCall {
@@ -110,25 +110,25 @@ impl Calls for Plain {
         call: PlainCall,
         deadline: Instant,
     ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static {
-        let line = Arc::clone(&self.line);
+        let shared = Arc::clone(&self.shared);
         async move {
             let PlainCall {
                 acquire: call,
                 deniable,
                 count,
             } = call;
-            if let Some(denials) = deniable.and_then(|it| line.denials(&it, count)) {
+            if let Some(denials) = deniable.and_then(|it| shared.denials(&it, count)) {
                 call.claim(); // it is never sent
                 return Ok(denials);
             }
-            let sent = line.sent();
-            let answer = line.call(&call, deadline).await?;
-            line.note(&call, &answer, sent);
+            let sent = shared.sent();
+            let answer = shared.call(&call, deadline).await?;
+            shared.note(&call, &answer, sent);
             if !call.claim() {
                 // Its callers are gone, and its permits have been given back.
                 return Err(Error::Indeterminate { source: None });
             }
-            Ok(decisions(line.name(), &call, &answer))
+            Ok(decisions(shared.name(), &call, &answer))
         }
     }
 
@@ -137,15 +137,15 @@ impl Calls for Plain {
     }
 
     fn abandon(&self, call: &PlainCall) {
-        self.line.reclaim(Arc::clone(&call.acquire));
+        self.shared.reclaim(Arc::clone(&call.acquire));
     }
 
     fn abandon_overdue(&self, call: &PlainCall, deadline: Instant) {
-        let (line, call) = (Arc::clone(&self.line), Arc::clone(&call.acquire));
+        let (shared, call) = (Arc::clone(&self.shared), Arc::clone(&call.acquire));
         // It is reclaimed only where nobody has claimed the answer by then.
-        self.line.store.run_in_background(Box::pin(async move {
+        self.shared.store.run_in_background(Box::pin(async move {
             sleep_until(deadline + Duration::from_millis(1)).await;
-            line.reclaim(call);
+            shared.reclaim(call);
         }));
     }
 
@@ -158,12 +158,12 @@ impl Calls for Plain {
             ..sum
         });
         if let Some(grant) = grant {
-            self.line.give_back(grant);
+            self.shared.give_back(grant);
         }
     }
 }
 
-impl Line {
+impl Shared {
     /// The decisions on so many requests, where the last answer denies all of them.
     fn denials(&self, request: &Deniable, count: usize) -> Option<Answers<Plain>> {
         let state = self.state.lock();
@@ -180,7 +180,7 @@ impl Line {
 /// Each request's own decision, in order.
 fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> Answers<Plain> {
     let wait = answer.wait();
-    let mut left = answer.balance;
+    let mut left = answer.available;
     let mut decisions = Answers::<Plain>::new();
     for (run, granted) in call.requests.served(answer) {
         for place in 0..run.count {

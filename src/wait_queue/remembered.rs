@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::plain::Request;
-use super::state::{Deniable, Epoch, Told};
-use super::{Line, WaitQueue};
+use super::state::{Deniable, Epoch, Observed};
+use super::{Shared, WaitQueue};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::model::{Answer, SetUp};
@@ -24,7 +24,7 @@ impl WaitQueue {
             return None;
         }
         let request = Deniable::one(permits, set_up, at_most);
-        let state = self.line.state.lock();
+        let state = self.shared.state.lock();
         state.last_answer.denial(&request, Instant::now())
     }
 
@@ -38,7 +38,7 @@ impl WaitQueue {
     ) -> Result<Decision> {
         let request = Deniable::one(permits, set_up, at_most);
         let is_shared = !at_most.is_zero() && {
-            let state = self.line.state.lock();
+            let state = self.shared.state.lock();
             state.last_answer.would_deny(&request, Instant::now())
         };
         let request = Request {
@@ -52,17 +52,17 @@ impl WaitQueue {
 
     /// Whether the store's last answer still denies some requests.
     pub(crate) fn remembers(&self, at_most: Duration) -> bool {
-        let state = self.line.state.lock();
+        let state = self.shared.state.lock();
         state.last_answer.is_in_use(at_most, Instant::now())
     }
 
     /// The limiter is another one, or none: what is known of it holds no longer.
     pub(crate) fn forget_last_answer(&self) {
-        self.line.state.lock().last_answer.forget();
+        self.shared.state.lock().last_answer.forget();
     }
 }
 
-impl Line {
+impl Shared {
     /// What [`note`](Self::note) has to know of a call that is sent now.
     pub(super) fn sent(&self) -> (Instant, Epoch) {
         let epoch = self.state.lock().last_answer.epoch();
@@ -72,9 +72,9 @@ impl Line {
     /// Notes the answer to a call of plain requests.
     pub(super) fn note(&self, call: &AcquireCall, answer: &Answer, sent: (Instant, Epoch)) {
         let (sent_at, epoch) = sent;
-        if let Some(told) = Told::by_answer(answer, &call.requests, sent_at) {
+        if let Some(observed) = Observed::by_answer(answer, &call.requests, sent_at) {
             let mut state = self.state.lock();
-            state.last_answer.note(told, call.set_up, epoch);
+            state.last_answer.note(observed, call.set_up, epoch);
         }
     }
 
@@ -86,8 +86,8 @@ impl Line {
         sent: (Instant, Epoch),
     ) {
         let (sent_at, epoch) = sent;
-        if let Some(told) = Told::by_denial(decision, sent_at) {
-            self.state.lock().last_answer.note(told, set_up, epoch);
+        if let Some(observed) = Observed::by_denial(decision, sent_at) {
+            self.state.lock().last_answer.note(observed, set_up, epoch);
         }
     }
 }

@@ -2,11 +2,11 @@
 //! the lock, and the drivers do what it returns. Answers and notifications are delivered after it, from the [`Outbox`].
 
 mod answers;
+mod availability;
 mod bounds;
 mod first_try;
 mod held_up;
 mod in_flight;
-mod known;
 mod last_answer;
 mod outbox;
 #[cfg(test)]
@@ -28,13 +28,13 @@ use super::sharing::{Ask, Sharing};
 use crate::model::Requests;
 use crate::store::AcquireCall;
 pub(super) use answers::{Answered, Rest};
+pub(super) use availability::Availability;
 use first_try::FirstTry;
 use held_up::HeldUp;
 use in_flight::InFlight;
 pub(super) use in_flight::{Left, Watched};
-pub(super) use known::Known;
 pub(crate) use last_answer::IntervalOf;
-pub(super) use last_answer::{Deniable, Epoch, LastAnswer, Told};
+pub(super) use last_answer::{Deniable, Epoch, LastAnswer, Observed};
 pub(super) use outbox::Outbox;
 pub(super) use waiter::Waiter;
 
@@ -51,7 +51,7 @@ pub(super) struct State {
     /// How many of them may have left.
     left: usize,
     next_sequence: u64,
-    known: Option<Known>,
+    known: Option<Availability>,
     in_flight: Option<InFlight>,
     /// Whether a task looks whether a call that waiters have left comes to its end.
     is_watched: bool,
@@ -96,7 +96,7 @@ impl State {
         &mut self,
         waiter: Waiter,
         runtime: runtime::Id,
-        denied: Option<Known>,
+        denied: Option<Availability>,
     ) -> Option<Arc<Notify>> {
         if self.waiters.is_empty() {
             // Permits that came free since it asked are not part of its denial.
@@ -244,7 +244,7 @@ impl State {
             Ask::default()
         };
         let permits = waiters.iter().map(|waiter| waiter.permits);
-        let requests = Requests::in_line(permits, ask.share);
+        let requests = Requests::fifo(permits, ask.share);
         // The settings in force are those of the last one.
         let last = waiters.iter().rev().find_map(|it| it.set_up.as_ref());
         let set_up = last.and_then(|read| read());

@@ -8,23 +8,23 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Line;
+use super::Shared;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 
 /// A first try in progress: until it ends, the line is not asked for, so that nobody overtakes it. It holds up the line no
 /// longer than a call that makes no progress does.
 pub(super) struct FirstTry {
-    line: Arc<Line>,
+    shared: Arc<Shared>,
     sequence: u64,
 }
 
 impl FirstTry {
     /// `None` where others wait already.
-    pub(super) fn start(line: &Arc<Line>, sequence: u64) -> Option<Self> {
-        let is_first = line.step(|state| state.start_first_try(sequence, Instant::now()));
+    pub(super) fn start(shared: &Arc<Shared>, sequence: u64) -> Option<Self> {
+        let is_first = shared.step(|state| state.start_first_try(sequence, Instant::now()));
         is_first.then(|| Self {
-            line: Arc::clone(line),
+            shared: Arc::clone(shared),
             sequence,
         })
     }
@@ -32,25 +32,25 @@ impl FirstTry {
 
 impl Drop for FirstTry {
     fn drop(&mut self) {
-        self.line.step(|state| state.end_first_try(self.sequence));
+        self.shared.step(|state| state.end_first_try(self.sequence));
     }
 }
 
 /// A place in line. It resolves to an error where its runtime shuts down, which drops what drives the line there.
 pub(super) struct Ticket {
-    line: Arc<Line>,
+    shared: Arc<Shared>,
     sequence: u64,
     receiver: oneshot::Receiver<Result<Grant>>,
 }
 
 impl Ticket {
     pub(super) fn new(
-        line: Arc<Line>,
+        shared: Arc<Shared>,
         sequence: u64,
         receiver: oneshot::Receiver<Result<Grant>>,
     ) -> Self {
         Self {
-            line,
+            shared,
             sequence,
             receiver,
         }
@@ -78,7 +78,7 @@ impl Drop for Ticket {
             return;
         }
         let receiver = &mut self.receiver;
-        self.line.leave(self.sequence, || {
+        self.shared.leave(self.sequence, || {
             receiver.close();
             receiver.try_recv().ok()
         });

@@ -1,4 +1,4 @@
-//! What spoils a limiter for Redisson, or is spoilt by it: after one call of ours it works again, for both.
+//! What corrupts a limiter for Redisson, or is corrupted by it: after one call of ours it works again, for both.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn each(
 }
 
 /// The value, and the permits of each member, oldest first.
-fn books(dump: Dump) -> (i64, Vec<u32>) {
+fn state(dump: Dump) -> (i64, Vec<u32>) {
     let state = dump.normal().overall;
     let value = state.value.map(|value| value.data.parse().unwrap());
     let members = state.permits.map_or(Vec::new(), |permits| permits.data);
@@ -46,7 +46,7 @@ fn books(dump: Dump) -> (i64, Vec<u32>) {
 /// Both grant what is left and no more, and all of it is back after its window.
 async fn works(both: &mut Both, limiter: &Pair) {
     for by in Peer::ALL {
-        let (left, grants) = books(both.dump("n").await);
+        let (left, grants) = state(both.dump("n").await);
         assert_eq!(
             left + i64::from(grants.iter().sum::<u32>()),
             RATE.into(),
@@ -96,13 +96,13 @@ async fn after_redisson_repeated_an_acquire() {
         // It may have given up meanwhile: what the server did counts.
         let (_granted, ()) = tokio::join!(acquire, let_both_through);
         assert_eq!(
-            books(both.dump("n").await),
+            state(both.dump("n").await),
             (1, vec![1, 4]),
             "four permits are missing for good"
         );
 
         assert!(limiter.try_acquire(Peer::Rust, 1).await);
-        assert_eq!(books(both.dump("n").await), (4, vec![1, 4, 1]));
+        assert_eq!(state(both.dump("n").await), (4, vec![1, 4, 1]));
     })
     .await;
 }
@@ -127,10 +127,10 @@ async fn after_redissons_release() {
     each(versions, async |both, limiter| {
         assert!(limiter.try_acquire(Peer::Java, 3).await);
         limiter.java.release(3).await.unwrap();
-        assert_eq!(books(both.dump("n").await), (10, vec![3]));
+        assert_eq!(state(both.dump("n").await), (10, vec![3]));
 
         assert!(limiter.try_acquire(Peer::Rust, 1).await);
-        assert_eq!(books(both.dump("n").await), (9, vec![1]));
+        assert_eq!(state(both.dump("n").await), (9, vec![1]));
     })
     .await;
 }
@@ -147,7 +147,7 @@ async fn after_the_permits_were_lost() {
         );
 
         assert!(limiter.try_acquire(Peer::Rust, 3).await);
-        assert_eq!(books(both.dump("n").await), (7, vec![3]));
+        assert_eq!(state(both.dump("n").await), (7, vec![3]));
     })
     .await;
 }
@@ -161,7 +161,7 @@ async fn after_the_value_was_lost() {
             !limiter.try_acquire(Peer::Rust, 3).await,
             "it is not full again"
         );
-        assert_eq!(books(both.dump("n").await), (2, vec![8]));
+        assert_eq!(state(both.dump("n").await), (2, vec![8]));
     })
     .await;
 }
@@ -171,7 +171,7 @@ async fn after_the_value_was_raised_above_the_rate() {
     each(Version::ALL, async |both, limiter| {
         both.redis.set("{n}:value", 13).await.unwrap();
         assert!(limiter.try_acquire(Peer::Rust, 1).await);
-        assert_eq!(books(both.dump("n").await), (9, vec![1]));
+        assert_eq!(state(both.dump("n").await), (9, vec![1]));
     })
     .await;
 }
@@ -189,7 +189,7 @@ async fn after_a_malformed_member() {
         assert!(error.message.contains("data string too short"), "{error}");
 
         assert!(limiter.try_acquire(Peer::Rust, 1).await);
-        assert_eq!(books(both.dump("n").await), (7, vec![2, 1]));
+        assert_eq!(state(both.dump("n").await), (7, vec![2, 1]));
     })
     .await;
 }
@@ -203,10 +203,10 @@ async fn after_zero_permits() {
         }
         both.age("n", MINUTE_MS).await;
         assert!(limiter.try_acquire(Peer::Java, 2).await);
-        assert_eq!(books(both.dump("n").await), (8, vec![0, 0, 0, 2]));
+        assert_eq!(state(both.dump("n").await), (8, vec![0, 0, 0, 2]));
 
         assert!(limiter.try_acquire(Peer::Rust, 1).await);
-        assert_eq!(books(both.dump("n").await), (7, vec![2, 1]));
+        assert_eq!(state(both.dump("n").await), (7, vec![2, 1]));
     })
     .await;
 }
@@ -248,19 +248,19 @@ async fn after_the_rate_was_lowered_below_what_is_in_use() {
         assert!(limiter.try_acquire(Peer::Rust, 7).await);
         let lower = Rate::overall(RATE.into(), MINUTE);
         assert!(limiter.rust.update_rate(lower, Keep).await.unwrap());
-        assert_eq!(books(both.dump("n").await), (-5, vec![8, 7]));
+        assert_eq!(state(both.dump("n").await), (-5, vec![8, 7]));
 
         limiter.rust.try_acquire(RATE + 1).await.unwrap_err();
         for peer in [Peer::Rust, Peer::Java] {
             assert!(!limiter.try_acquire(peer, 1).await);
-            assert_eq!(books(both.dump("n").await), (-5, vec![8, 7]));
+            assert_eq!(state(both.dump("n").await), (-5, vec![8, 7]));
         }
         assert_eq!(limiter.rust.available_permits().await.unwrap(), 0);
         both.age("n", MINUTE_MS - 1000).await;
         // Whichever of them comes first.
         for (peer, left, out) in [(Peer::Java, 2, vec![7, 1]), (Peer::Rust, 1, vec![7, 1, 1])] {
             assert!(limiter.try_acquire(peer, 1).await);
-            assert_eq!(books(both.dump("n").await), (left, out));
+            assert_eq!(state(both.dump("n").await), (left, out));
         }
     })
     .await;

@@ -49,7 +49,7 @@ async fn denied_waiters_wait_for_redis_or_their_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_in_flight_and_in_line_are_decided_by_the_policy_when_the_breaker_opens() {
+async fn requests_in_flight_and_in_the_queue_are_decided_by_the_policy_when_the_breaker_opens() {
     for policy in [FailurePolicy::Allow, one_of(1)] {
         let remote = Remote::new();
         let client = remote.client(policy);

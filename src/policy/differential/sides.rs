@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 
 use super::Compared;
 use super::keyspace::{Content, Keyspace, as_set, read_all, show_key};
-use crate::keys::beside;
+use crate::keys::sibling;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::policy::algorithm::State;
@@ -47,7 +47,7 @@ impl Sides {
     }
 
     fn lock_key(&self) -> String {
-        beside(&self.target.key, "-lock")
+        sibling(&self.target.key, "-lock")
     }
 
     pub(super) fn shown(&self) -> Keyspace {

@@ -54,8 +54,8 @@ impl MemoryLimiter {
             held.check_kind(&self.keys.name, server)?;
         }
         let answer = step(&mut held, At { now, server });
-        if let Some(offered) = held.offered {
-            self.limiter.offer.make(offered);
+        if let Some(reserved) = held.reserved {
+            self.limiter.fast_path.open(reserved);
         }
         answer
     }
@@ -66,10 +66,10 @@ impl MemoryLimiter {
 
     fn refund_now(&self, grant: &Grant) -> Result<u32> {
         self.with(|held, at| {
-            let summed_rate = held.summed_rate;
+            let audited_rate = held.audited_rate;
             let back = held
                 .window
-                .refund(at, &self.keys.client_id, grant, summed_rate);
+                .refund(at, &self.keys.client_id, grant, audited_rate);
             back.map_err(|NotInitialized| not_initialized(&self.keys))
         })
     }
@@ -137,7 +137,7 @@ impl LimiterStore for MemoryLimiter {
         if self.clock.is_the_stores() {
             let taken = self
                 .limiter
-                .offer
+                .fast_path
                 .take(permits, || self.store.0.clock.now());
             if let Some(is_granted) = taken {
                 return Some(Ok(is_granted));
@@ -145,7 +145,7 @@ impl LimiterStore for MemoryLimiter {
         }
         let answer = self.with(|held, at| {
             let (_, answer) = held.decide_one(at, &self.keys, permits, None)?;
-            held.offer(at, permits, &answer);
+            held.reserve(at, permits, &answer);
             Ok(answer)
         });
         Some(answer.and_then(|answer| is_granted(&self.keys.name, permits, &answer)))
@@ -172,10 +172,10 @@ impl LimiterStore for MemoryLimiter {
 
     async fn release(&self, permits: u32) -> Result<()> {
         self.with(|held, at| {
-            let summed_rate = held.summed_rate;
+            let audited_rate = held.audited_rate;
             let left = held
                 .window
-                .release(at, &self.keys.client_id, permits, summed_rate);
+                .release(at, &self.keys.client_id, permits, audited_rate);
             left.map(drop)
                 .map_err(|NotInitialized| not_initialized(&self.keys))
         })

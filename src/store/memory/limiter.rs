@@ -6,8 +6,8 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::fast_path::{FastPath, Reserved};
 use super::lock::lock;
-use super::offer::{Offer, Offered};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::model::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed, Window};
@@ -21,7 +21,7 @@ use crate::store::AcquireCall;
 /// has it: so a name never has two.
 #[derive(Debug)]
 pub(super) struct Limiter {
-    pub(super) offer: Offer,
+    pub(super) fast_path: FastPath,
     /// How many drivers ask for waiters, of all clients.
     pub(super) drivers: AtomicUsize,
     held: Mutex<Held>,
@@ -31,7 +31,7 @@ pub(super) struct Limiter {
 pub(super) struct Held {
     pub(super) window: Window,
     /// The rate at which the grants were summed. Nobody touches the state past this crate, so once a rate is enough.
-    pub(super) summed_rate: Option<i64>,
+    pub(super) audited_rate: Option<i64>,
     names: Names,
     /// The state of the other kind of limiter that was asked last under this name.
     pub(super) other: Option<Box<dyn State>>,
@@ -42,7 +42,7 @@ pub(super) struct Held {
     /// The latest of the store's times at which a step was taken.
     pub(super) latest: i64,
     /// What is offered to be taken without the lock.
-    pub(super) offered: Option<Offered>,
+    pub(super) reserved: Option<Reserved>,
     /// How often the lock was had.
     times: u32,
     /// Which time it was, and when, that a request was last decided which an offer could have answered.
@@ -52,17 +52,17 @@ pub(super) struct Held {
 impl Limiter {
     pub(super) fn new() -> Self {
         Self {
-            offer: Offer::default(),
+            fast_path: FastPath::default(),
             drivers: AtomicUsize::new(0),
             held: Mutex::new(Held {
                 window: Window::default(),
-                summed_rate: None,
+                audited_rate: None,
                 names: Names::new(),
                 other: None,
                 closed: None,
                 lock: Timed::default(),
                 latest: i64::MIN,
-                offered: None,
+                reserved: None,
                 times: 0,
                 last_plain: (0, 0),
             }),
@@ -81,8 +81,8 @@ impl Limiter {
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
         let mut held = lock(&self.held);
         held.times = held.times.wrapping_add(1);
-        if let Some(offered) = held.offered.take() {
-            held.write_down(offered.millis, self.offer.withdraw(offered));
+        if let Some(reserved) = held.reserved.take() {
+            held.write_down(reserved.millis, self.fast_path.close(reserved));
         }
         held
     }
@@ -112,7 +112,7 @@ impl Held {
             client,
             Acquire {
                 random,
-                summed_rate: self.summed_rate,
+                audited_rate: self.audited_rate,
                 requests,
                 newer_than: None,
                 set_up,
@@ -131,7 +131,7 @@ impl Held {
             client,
             Acquire {
                 random: call.id,
-                summed_rate: self.summed_rate,
+                audited_rate: self.audited_rate,
                 requests: call.requests.clone(),
                 newer_than: call.newer_than,
                 set_up: call.set_up,
@@ -143,7 +143,7 @@ impl Held {
     fn acquire(&mut self, at: At, client: &str, call: Acquire) -> Result<Answer, NotInitialized> {
         let answer = self.window.acquire(at, client, &call)?;
         if answer.counted > 0 || answer.audit_due {
-            self.summed_rate = Some(answer.rate);
+            self.audited_rate = Some(answer.rate);
         }
         Ok(answer)
     }
@@ -165,7 +165,7 @@ impl Held {
 
     /// Offers what a request left, where all clients share it and the time is the store's. It was decided for a bool, and
     /// the one before it in the same ms too: making an offer takes as long as deciding, and pays where more follow.
-    pub(super) fn offer(&mut self, at: At, permits: u32, answer: &Answer) {
+    pub(super) fn reserve(&mut self, at: At, permits: u32, answer: &Answer) {
         let this = (self.times, at.now);
         let last = std::mem::replace(&mut self.last_plain, this);
         if last != (self.times.wrapping_sub(1), at.now) {
@@ -177,7 +177,7 @@ impl Held {
         let is_exact = !answer.has_more && i64::from(permits) <= answer.rate;
         if is_shared && at.now == at.server && is_exact {
             let taken = Requests::one(permits).taken(answer);
-            self.offered = Offered::new(at.now, answer.balance - taken);
+            self.reserved = Reserved::new(at.now, answer.available - taken);
         }
     }
 
@@ -193,7 +193,7 @@ impl Held {
         let random = self.names.next();
         // All clients share the permits, so it is no matter whose call it is.
         let answer = self.decide(at, "", random, Requests::one(taken), None);
-        debug_assert!(answer.is_ok_and(|answer| answer.balance >= i64::from(taken)));
+        debug_assert!(answer.is_ok_and(|answer| answer.available >= i64::from(taken)));
     }
 }
 
@@ -269,20 +269,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_offer_is_made_only_where_such_requests_follow_one_another_in_a_ms() {
         let (limiter, held) = limiter(Rate::overall(1_000, Duration::from_secs(1))).await;
-        let is_offered = || lock(&held.held).offered.is_some();
+        let is_reserved = || lock(&held.held).reserved.is_some();
         for _ in 0..5 {
             assert!(limiter.try_acquire(1).await.unwrap());
-            assert!(!is_offered());
+            assert!(!is_reserved());
             granted(&limiter, 1).await;
         }
         for _ in 0..5 {
             assert!(limiter.try_acquire(1).await.unwrap());
-            assert!(!is_offered());
+            assert!(!is_reserved());
             tokio::time::advance(Duration::from_millis(1)).await;
         }
         assert!(limiter.try_acquire(1).await.unwrap());
         assert!(limiter.try_acquire(1).await.unwrap());
-        assert!(is_offered());
+        assert!(is_reserved());
     }
 
     #[tokio::test(start_paused = true)]

@@ -54,7 +54,7 @@ impl RedisLimiter {
         let mut attempts = Attempts::new(deadline, Repeat::Safe);
         let call = Acquire {
             random: acquire.id,
-            summed_rate: audited_rate,
+            audited_rate,
             requests: acquire.requests.clone(),
             newer_than: acquire.newer_than,
             set_up: acquire.set_up,

@@ -78,28 +78,28 @@ fn undecided<T>(numbers: &[i64], word: &[u8]) -> Option<AcquireAnswer<T>> {
 
 impl AcquireAnswer {
     /// `passed` is the time that the call passed; without one the server's own scored the grants. An answer without
-    /// a rate is for `summed_rate`.
+    /// a rate is for `audited_rate`.
     pub(super) fn read(
         name: &str,
         value: Value,
         passed: Option<i64>,
-        summed_rate: Option<i64>,
+        audited_rate: Option<i64>,
     ) -> Result<Self> {
         let (numbers, word) = split(name, value)?;
         if let Some(answer) = undecided(&numbers, &word) {
             return Ok(answer);
         }
-        let [server_millis, balance, reset, ref more @ ..] = numbers[..] else {
+        let [server_millis, available, reset, ref more @ ..] = numbers[..] else {
             return bad_state(name);
         };
-        let Some(rate) = more.first().copied().or(summed_rate) else {
+        let Some(rate) = more.first().copied().or(audited_rate) else {
             return bad_state(name);
         };
         if !word.is_empty() || rate < 0 {
             return bad_state(name);
         }
         let score = passed.unwrap_or(server_millis);
-        let mut answer = Answer::new(score, rate, balance, reset);
+        let mut answer = Answer::new(score, rate, available, reset);
         match *more {
             [] | [_] => {}
             [_, ahead, counted] => {

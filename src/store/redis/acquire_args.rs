@@ -27,28 +27,28 @@ pub(super) fn call_args(args: Args, call: &Acquire) -> Args {
     let total = call.requests.total();
     // A total that does not fit a member is never granted in full.
     args.bytes(&permit::encode(&call.random, total as u32))
-        .optional(call.summed_rate)
+        .optional(call.audited_rate)
         .number(total)
 }
 
 /// The runs and the options; `None` for a plain request that is alone.
 pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
     let requests = &call.requests;
-    let (is_lone, in_line) = (requests.is_lone(), requests.in_line);
+    let (is_single, fifo) = (requests.is_single(), requests.fifo);
     let has_options =
         requests.share.is_some() || call.newer_than.is_some() || call.set_up.is_some();
-    if is_lone && !has_options && retry.is_none() {
+    if is_single && !has_options && retry.is_none() {
         return None;
     }
     let mut args = Args::new();
-    if is_lone {
+    if is_single {
         args = args.number(0);
     } else {
         args = args.number(requests.runs.len() as i64);
         for run in &requests.runs {
             args = args.number(run.permits).number(run.count);
         }
-        if in_line {
+        if fifo {
             args = args.bytes(b"line");
         }
     }

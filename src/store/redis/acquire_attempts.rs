@@ -109,7 +109,7 @@ async fn what_an_attempt_was_granted_is_found_among_more_grants_than_one_call_re
         let call = granted_in_part(&mut on_server, from, from + last).await;
         let answer = on_server.acquire(&call).await.unwrap();
         assert!(answer.found, "{step}");
-        assert_eq!((answer.balance, answer.score), (3, from + last), "{step}");
+        assert_eq!((answer.available, answer.score), (3, from + last), "{step}");
         assert_eq!(on_server.number(&["ZCARD", "{l}:permits"]).await, 2_601);
     }
 }
@@ -129,7 +129,7 @@ async fn where_no_attempt_was_granted_among_many_grants_the_next_one_decides() {
         .unwrap();
         let answer = on_server.acquire(&call).await.unwrap();
         assert!(!answer.found);
-        assert_eq!(answer.balance, 10_000 - 2_600);
+        assert_eq!(answer.available, 10_000 - 2_600);
         assert_eq!(on_server.number(&["GET", "{l}:value"]).await, 7_397);
     }
 }
@@ -260,7 +260,7 @@ async fn an_acquire_that_a_shared_call_refused_did_nothing_so_that_its_next_atte
     let limiter = &on_server.limiter;
     let call = Acquire {
         random: [1; 16],
-        summed_rate: None,
+        audited_rate: None,
         requests: Requests::one(1),
         newer_than: None,
         set_up: None,

@@ -10,7 +10,7 @@ use super::retry::{Attempts, Repeat};
 use crate::error::{Error, Result};
 use crate::policy::algorithm::AnyModel;
 use crate::policy::call::{Answers, Call};
-use crate::policy::told::{self, Told};
+use crate::policy::reply::{self, TargetReply};
 use crate::script::{self, Args, Script};
 
 impl RedisStore {
@@ -166,10 +166,13 @@ pub(crate) fn read_reply(call: &Call, reply: &Value) -> Option<Reply> {
         [only] if only.len() == 1 => Reply::Late { server_millis },
         [only] if only.len() == 2 => Reply::Unfinished { server_millis },
         each => {
-            let told: Option<Vec<_>> = each.iter().map(|numbers| Told::new(numbers)).collect();
+            let told: Option<Vec<_>> = each
+                .iter()
+                .map(|numbers| TargetReply::new(numbers))
+                .collect();
             Reply::Decided {
                 server_millis,
-                answers: told::answers(call, &told?)?,
+                answers: reply::answers(call, &told?)?,
             }
         }
     })

@@ -58,16 +58,16 @@ enum Step {
     ExpireAt,
     ClearExpire,
     RemainTimeToLive,
-    Spoil(Spoil),
+    Corrupt(Corrupt),
 }
 
 #[derive(Debug, Clone)]
 struct Request {
     runs: Vec<(u32, u32)>,
-    in_line: bool,
+    fifo: bool,
     share: Option<Share>,
     newer_than_age: Option<i64>,
-    summed_rate: Option<i64>,
+    audited_rate: Option<i64>,
     set_up: Option<SetUp>,
 }
 
@@ -95,7 +95,7 @@ const NEVER: i64 = 1 << 52;
 
 /// What peers, evictions and operators do to the keys.
 #[derive(Debug, Clone)]
-enum Spoil {
+enum Corrupt {
     Value(Option<i64>),
     LosePermits,
     LoseHash,
@@ -128,7 +128,7 @@ fn a_member() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn summed_rate() -> impl Strategy<Value = Option<i64>> {
+fn audited_rate() -> impl Strategy<Value = Option<i64>> {
     prop::option::of(1..20_i64)
 }
 
@@ -159,16 +159,16 @@ fn a_request() -> impl Strategy<Value = Request> {
         any::<bool>(),
         prop::option::weighted(0.2, share),
         prop::option::weighted(0.2, -300..1_500_i64),
-        summed_rate(),
+        audited_rate(),
         prop::option::weighted(0.1, set_up()),
     )
         .prop_map(
-            |(runs, in_line, share, newer_than_age, summed_rate, set_up)| Request {
+            |(runs, fifo, share, newer_than_age, audited_rate, set_up)| Request {
                 runs,
-                in_line,
+                fifo,
                 share,
                 newer_than_age,
-                summed_rate,
+                audited_rate,
                 set_up,
             },
         )
@@ -180,8 +180,8 @@ fn a_step() -> impl Strategy<Value = Step> {
         16 => a_request().prop_map(Step::Acquire),
         2 => before().prop_map(Step::SendAgain),
         1 => before().prop_map(Step::Reclaim),
-        3 => (1..12_u32, summed_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed)),
-        3 => (0..4_usize, 1..12_u32, summed_rate())
+        3 => (1..12_u32, audited_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed)),
+        3 => (0..4_usize, 1..12_u32, audited_rate())
             .prop_map(|(which, permits, summed)| Step::Refund(which, permits, summed)),
         2 => Just(Step::AvailablePermits),
         1 => a_rate().prop_map(Step::TrySetRate),
@@ -209,12 +209,12 @@ fn a_step() -> impl Strategy<Value = Step> {
         ]
         .prop_map(Step::Expire),
         3 => prop_oneof![
-            2 => prop::option::of(-5..30_i64).prop_map(Spoil::Value),
-            1 => Just(Spoil::LosePermits),
-            1 => Just(Spoil::LoseHash),
-            2 => (-300..1500_i64, a_member()).prop_map(|(age, member)| Spoil::Member { age, member }),
+            2 => prop::option::of(-5..30_i64).prop_map(Corrupt::Value),
+            1 => Just(Corrupt::LosePermits),
+            1 => Just(Corrupt::LoseHash),
+            2 => (-300..1500_i64, a_member()).prop_map(|(age, member)| Corrupt::Member { age, member }),
         ]
-        .prop_map(Step::Spoil),
+        .prop_map(Step::Corrupt),
     ]
 }
 
@@ -355,7 +355,7 @@ impl Sides {
             }
             Step::Acquire(request) => {
                 self.calls += 1;
-                // No member that a spoil step makes has these bytes.
+                // No member that a corrupt step makes has these bytes.
                 let mut random = [0xa5; 16];
                 // Not in ascending order, so that equal scores are ordered by what follows the length byte.
                 random[..8].copy_from_slice(&self.calls.wrapping_mul(0x9e37_79b9).to_le_bytes());
@@ -363,12 +363,12 @@ impl Sides {
                 let runs = runs.map(|&(permits, count)| Run { permits, count });
                 let requests = Requests {
                     runs: runs.collect(),
-                    in_line: request.in_line,
+                    fifo: request.fifo,
                     share: request.share,
                 };
                 let call = Acquire {
                     random,
-                    summed_rate: request.summed_rate,
+                    audited_rate: request.audited_rate,
                     requests,
                     newer_than: request.newer_than_age.map(|age| at.now - age),
                     set_up: request.set_up,
@@ -387,12 +387,12 @@ impl Sides {
                     self.reclaim(&limiter, at, client, &call, &made).await;
                 }
             }
-            Step::Release(permits, summed_rate) => {
-                let redis = limiter.release_audited(*permits, *summed_rate).await;
-                let model = self.model.release(at, client, *permits, *summed_rate);
+            Step::Release(permits, audited_rate) => {
+                let redis = limiter.release_audited(*permits, *audited_rate).await;
+                let model = self.model.release(at, client, *permits, *audited_rate);
                 assert_eq!(initialized(redis), model.ok().map(|_left| ()));
             }
-            Step::Refund(which, permits, summed_rate) => {
+            Step::Refund(which, permits, audited_rate) => {
                 let Some(last) = self.grants.len().checked_sub(which + 1) else {
                     return;
                 };
@@ -400,8 +400,8 @@ impl Sides {
                     permits: *permits,
                     ..self.grants[last]
                 };
-                let redis = limiter.refund_audited(&grant, *summed_rate).await;
-                let model = self.model.refund(at, client, &grant, *summed_rate);
+                let redis = limiter.refund_audited(&grant, *audited_rate).await;
+                let model = self.model.refund(at, client, &grant, *audited_rate);
                 assert_eq!(initialized(redis), model.ok());
             }
             Step::AvailablePermits => {
@@ -478,7 +478,7 @@ impl Sides {
                 };
                 assert_eq!(redis, self.model.remain_time_to_live(at.server));
             }
-            Step::Spoil(spoil) => self.spoil(spoil, &limiter.keys, at).await,
+            Step::Corrupt(corrupt) => self.corrupt(corrupt, &limiter.keys, at).await,
         }
     }
 
@@ -513,7 +513,8 @@ impl Sides {
             };
             let answer = match answer {
                 Ok(answer) => {
-                    AcquireAnswer::read(&keys.name, answer, Some(at.now), call.summed_rate).unwrap()
+                    AcquireAnswer::read(&keys.name, answer, Some(at.now), call.audited_rate)
+                        .unwrap()
                 }
                 Err(Failure::Refused(error)) => {
                     break initialized(Err(failure::of_answer(&keys.name, error)));
@@ -567,7 +568,7 @@ impl Sides {
         let redis = loop {
             let (random, requests) = (&call.random, &call.requests);
             let now = Some(at.now);
-            let args = reclaim_args(random, requests, &sent, now, call.summed_rate, None);
+            let args = reclaim_args(random, requests, &sent, now, call.audited_rate, None);
             let answer =
                 script::RECLAIM.run(&self.redis.connection, &all_keys, &args, Limits::for_test());
             match answer.await {
@@ -612,27 +613,27 @@ impl Sides {
         Some(sent.answer)
     }
 
-    async fn spoil(&mut self, spoil: &Spoil, keys: &Keys, at: At) {
+    async fn corrupt(&mut self, corrupt: &Corrupt, keys: &Keys, at: At) {
         let connection = &mut self.connection;
         let mut command = redis::Cmd::new();
-        match spoil {
-            Spoil::Value(Some(value)) => {
+        match corrupt {
+            Corrupt::Value(Some(value)) => {
                 command.arg("SET").arg(&keys.value).arg(value);
                 self.model.overall.value.set(*value);
             }
-            Spoil::Value(None) => {
+            Corrupt::Value(None) => {
                 command.arg("DEL").arg(&keys.value);
                 self.model.overall.value.remove();
             }
-            Spoil::LosePermits => {
+            Corrupt::LosePermits => {
                 command.arg("DEL").arg(&keys.permits);
                 self.model.overall.grants.remove();
             }
-            Spoil::LoseHash => {
+            Corrupt::LoseHash => {
                 command.arg("DEL").arg(&keys.name);
                 self.model.settings.remove();
             }
-            Spoil::Member { age, member } => {
+            Corrupt::Member { age, member } => {
                 let score = at.now - age;
                 command
                     .arg("ZADD")

@@ -109,7 +109,7 @@ impl LargeAudit {
         if count == page() {
             return Some(Step::Pause(PAUSE_PER_GRANT * count));
         }
-        self.settle(store).await
+        self.correct(store).await
     }
 
     async fn read_page(&self, store: &RedisStore) -> Option<Vec<Vec<u8>>> {
@@ -131,7 +131,7 @@ impl LargeAudit {
     }
 
     /// Tries to end the audit.
-    async fn settle(&mut self, store: &RedisStore) -> Option<Step> {
+    async fn correct(&mut self, store: &RedisStore) -> Option<Step> {
         let rest = (REST_PER_GRANT * self.read).max(SHORTEST_REST);
         loop {
             let known = self.pages.known()?;

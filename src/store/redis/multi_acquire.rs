@@ -357,7 +357,7 @@ mod tests {
     async fn acquire(multi_acquires: &Arc<MultiAcquires>, timeout: Duration) -> Option<Entered> {
         let call = Acquire {
             random: [1; 16],
-            summed_rate: None,
+            audited_rate: None,
             requests: Requests::one(1),
             newer_than: None,
             set_up: None,

@@ -39,7 +39,7 @@ impl Limiter {
         }
     }
 
-    fn balance(&self, now: i64) -> i64 {
+    fn available(&self, now: i64) -> i64 {
         let live = self.grants.iter().filter(|(at, _)| at + INTERVAL > now);
         self.rate - live.map(|(_, permits)| permits).sum::<i64>()
     }
@@ -67,13 +67,13 @@ impl Limiter {
     fn ask(&mut self, process: &mut Process, now: i64) {
         let sent_at = self.start + Duration::from_micros(now as u64);
         let ask = process.sharing.plan(sent_at);
-        let balance = self.balance(now);
-        let requests = Requests::in_line(std::iter::repeat_n(1, 2 * self.rate as usize), ask.share);
-        let taken = requests.taken(&Answer::new(now, self.rate, balance, 0));
+        let available = self.available(now);
+        let requests = Requests::fifo(std::iter::repeat_n(1, 2 * self.rate as usize), ask.share);
+        let taken = requests.taken(&Answer::new(now, self.rate, available, 0));
         let newer = ask.newer_than.map(|score| self.newer_than(score));
         self.take(now, taken);
         process.own += taken as u64;
-        let left = balance - taken;
+        let left = available - taken;
         let interval = Some(Duration::from_micros(INTERVAL as u64));
         let hold = process.sharing.note(Seen {
             sent_at,
@@ -197,7 +197,7 @@ fn one_that_was_alone_finds_another_one_that_finds_nothing() {
         let (mut next, mut starved) = (30 * SECOND, 0);
         while next < 90 * SECOND {
             run(&mut limiter, &mut alone, next);
-            let takes = limiter.balance(next).clamp(0, rate / 5);
+            let takes = limiter.available(next).clamp(0, rate / 5);
             limiter.take(next, takes);
             starved += takes;
             next += SECOND / 10;

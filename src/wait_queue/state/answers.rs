@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::sharing::Seen;
-use super::{Known, State, Told};
+use super::{Availability, Observed, State};
 use crate::decision::check_fits;
 use crate::error::Error;
 use crate::model::Answer;
@@ -46,8 +46,9 @@ impl State {
                 is_reclaimed: false,
             };
         };
-        if let Some(told) = Told::by_answer(answer, &call.requests, answered.sent_at) {
-            self.last_answer.note(told, call.set_up, in_flight.epoch);
+        if let Some(observed) = Observed::by_answer(answer, &call.requests, answered.sent_at) {
+            self.last_answer
+                .note(observed, call.set_up, in_flight.epoch);
         }
         self.held_up = None;
         let mut spare = 0;
@@ -86,7 +87,12 @@ impl State {
     }
 
     /// What an answer says about the time to ask next.
-    fn learn(&mut self, answered: &Answered<'_>, taken: u32, has_backlog: bool) -> Option<Known> {
+    fn learn(
+        &mut self,
+        answered: &Answered<'_>,
+        taken: u32,
+        has_backlog: bool,
+    ) -> Option<Availability> {
         let Answered {
             answer, sent_at, ..
         } = *answered;
@@ -94,7 +100,7 @@ impl State {
             return None; // it says what was granted, and not what is left
         }
         let taken = i64::from(taken);
-        let left = (answer.balance - taken).max(0);
+        let left = (answer.available - taken).max(0);
         let interval = answer
             .interval
             .map(|ms| Duration::from_millis(ms.unsigned_abs()));
@@ -114,13 +120,13 @@ impl State {
         }
         Some(match hold {
             // What is left is for others.
-            Some(until) => Known {
+            Some(until) => Availability {
                 left: 0,
                 ask_at: until,
             },
             None => {
                 let wait = answer.wait() + self.sharing.delay(interval);
-                Known::new(left.unsigned_abs(), sent_at, wait)
+                Availability::new(left.unsigned_abs(), sent_at, wait)
             }
         })
     }

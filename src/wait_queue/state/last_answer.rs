@@ -17,7 +17,7 @@ pub(crate) type IntervalOf<'a> = dyn Fn(u64) -> Option<Duration> + Send + Sync +
 
 #[derive(Default)]
 pub(in crate::wait_queue) struct LastAnswer {
-    told: Option<Told>,
+    observed: Option<Observed>,
     /// How often what was told has been dropped.
     epoch: Epoch,
     /// The settings that this process's calls gave the limiter last.
@@ -30,7 +30,7 @@ pub(in crate::wait_queue) struct Epoch(u64);
 
 /// So many permits are left, until the first of those in use are back.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::wait_queue) struct Told {
+pub(in crate::wait_queue) struct Observed {
     sent_at: Instant,
     received_at: Instant,
     left: u64,
@@ -39,14 +39,14 @@ pub(in crate::wait_queue) struct Told {
     interval: Option<Duration>,
 }
 
-impl Told {
+impl Observed {
     /// What an answer to these requests says that came now.
     pub(in crate::wait_queue) fn by_answer(
         answer: &Answer,
         requests: &Requests,
         sent_at: Instant,
     ) -> Option<Self> {
-        let left = (answer.balance - requests.taken(answer)).max(0);
+        let left = (answer.available - requests.taken(answer)).max(0);
         let interval = answer
             .interval
             .map(|ms| Duration::from_millis(ms.unsigned_abs()));
@@ -132,12 +132,17 @@ impl LastAnswer {
 
     /// Permits may have come free.
     pub(in crate::wait_queue) fn forget(&mut self) {
-        self.told = None;
+        self.observed = None;
         self.epoch.0 += 1;
     }
 
     /// Notes an answer to a call with this set-up, sent in that epoch.
-    pub(in crate::wait_queue) fn note(&mut self, told: Told, set_up: Option<SetUp>, epoch: Epoch) {
+    pub(in crate::wait_queue) fn note(
+        &mut self,
+        observed: Observed,
+        set_up: Option<SetUp>,
+        epoch: Epoch,
+    ) {
         let is_current = epoch == self.epoch;
         if set_up.is_some() && set_up != self.set_up {
             // The rate may be another one from here on: what calls in flight are about to be told holds no longer.
@@ -146,10 +151,10 @@ impl LastAnswer {
         }
         if is_current
             && self
-                .told
-                .is_none_or(|before| before.sent_at <= told.sent_at)
+                .observed
+                .is_none_or(|before| before.sent_at <= observed.sent_at)
         {
-            self.told = Some(told);
+            self.observed = Some(observed);
         }
     }
 
@@ -159,15 +164,15 @@ impl LastAnswer {
         request: &Deniable,
         now: Instant,
     ) -> Option<Decision> {
-        let told = self.denies(request, now)?;
-        if told.age(now) >= request.at_most {
+        let observed = self.denies(request, now)?;
+        if observed.age(now) >= request.at_most {
             return None;
         }
         // Counted from the moment at which the first one was told.
-        let left = told
+        let left = observed
             .reset
-            .saturating_sub(now.saturating_duration_since(told.received_at));
-        Some(Decision::denied(left, told.rate, told.left, left))
+            .saturating_sub(now.saturating_duration_since(observed.received_at));
+        Some(Decision::denied(left, observed.rate, observed.left, left))
     }
 
     /// Whether a request would be denied, were the answer young enough.
@@ -177,17 +182,17 @@ impl LastAnswer {
 
     /// Whether it denies anything at that age.
     pub(in crate::wait_queue) fn is_in_use(&self, at_most: Duration, now: Instant) -> bool {
-        self.told
-            .is_some_and(|told| told.age(now) < told.reset.min(at_most))
+        self.observed
+            .is_some_and(|observed| observed.age(now) < observed.reset.min(at_most))
     }
 
-    fn denies(&self, request: &Deniable, now: Instant) -> Option<&Told> {
-        let told = self.told.as_ref()?;
+    fn denies(&self, request: &Deniable, now: Instant) -> Option<&Observed> {
+        let observed = self.observed.as_ref()?;
         let is_as_set_up = request.set_up.is_none() || request.set_up == self.set_up;
         // More than the rate is an error, which the store finds out.
         let is_denied =
-            told.left < u64::from(request.fewest) && u64::from(request.most) <= told.rate;
-        (is_as_set_up && is_denied && told.age(now) < told.reset).then_some(told)
+            observed.left < u64::from(request.fewest) && u64::from(request.most) <= observed.rate;
+        (is_as_set_up && is_denied && observed.age(now) < observed.reset).then_some(observed)
     }
 
     /// The shortest time in which so many permits can be granted, unless others give permits back or raise the rate. `None`
@@ -199,26 +204,26 @@ impl LastAnswer {
         now: Instant,
         interval: &IntervalOf<'_>,
     ) -> Option<Duration> {
-        let told = self.told.as_ref()?;
-        let age = told.age(now);
+        let observed = self.observed.as_ref()?;
+        let age = observed.age(now);
         if age > LONGEST_WAIT {
             return None;
         }
-        let Some(beyond) = permits.checked_sub(told.left + 1) else {
+        let Some(beyond) = permits.checked_sub(observed.left + 1) else {
             return Some(Duration::ZERO);
         };
-        let first_back = told.reset.saturating_sub(age);
+        let first_back = observed.reset.saturating_sub(age);
         // All permits may come back at once, and then again after each interval.
-        let windows = beyond.checked_div(told.rate).unwrap_or(0);
+        let windows = beyond.checked_div(observed.rate).unwrap_or(0);
         let set_up = || {
             Some(Duration::from_millis(
                 self.set_up?.settings.interval.unsigned_abs(),
             ))
         };
-        let interval = told
+        let interval = observed
             .interval
             .or_else(set_up)
-            .or_else(|| interval(told.rate));
+            .or_else(|| interval(observed.rate));
         let more = interval
             .unwrap_or(Duration::ZERO)
             .saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX));

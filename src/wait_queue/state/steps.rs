@@ -1,10 +1,10 @@
 //! Single steps of the state.
 
 mod answers;
-mod asking;
 mod bounds;
 mod first_tries;
 mod leaving;
+mod next_call;
 mod runtimes;
 
 use std::pin::pin;
@@ -22,7 +22,7 @@ use crate::model::Answer;
 
 const RATE: i64 = 10;
 
-struct Line {
+struct Queue {
     state: State,
     now: Instant,
     runtimes: [Runtime; 2],
@@ -30,7 +30,7 @@ struct Line {
 
 type Answers = Receiver<Result<Grant>>;
 
-impl Line {
+impl Queue {
     fn new() -> Self {
         Self {
             state: State::default(),
@@ -39,7 +39,7 @@ impl Line {
         }
     }
 
-    fn join(&mut self, sequence: u64, permits: u32, denied: Option<Known>) -> Answers {
+    fn join(&mut self, sequence: u64, permits: u32, denied: Option<Availability>) -> Answers {
         self.join_on(0, sequence, permits, denied)
     }
 
@@ -48,7 +48,7 @@ impl Line {
         runtime: usize,
         sequence: u64,
         permits: u32,
-        denied: Option<Known>,
+        denied: Option<Availability>,
     ) -> Answers {
         let (answer, receiver) = oneshot::channel();
         let waiter = Waiter::new(permits, None, sequence, answer);
@@ -96,10 +96,10 @@ impl Line {
         }
     }
 
-    fn answer(&mut self, call: &Arc<AcquireCall>, score: i64, balance: i64) -> Rest {
+    fn answer(&mut self, call: &Arc<AcquireCall>, score: i64, available: i64) -> Rest {
         let rest = self.state.answered(&Answered {
             call,
-            answer: &Answer::new(score, RATE, balance, 60_000),
+            answer: &Answer::new(score, RATE, available, 60_000),
             sent_at: self.now,
             own: 0,
             name: "limiter",
@@ -119,8 +119,12 @@ impl Line {
     }
 
     /// What a request was told that was sent `ago`: to come back after a minute.
-    fn denied(&self, ago: Duration) -> Option<Known> {
-        Some(Known::new(0, self.now - ago, Duration::from_secs(60)))
+    fn denied(&self, ago: Duration) -> Option<Availability> {
+        Some(Availability::new(
+            0,
+            self.now - ago,
+            Duration::from_secs(60),
+        ))
     }
 }
 

@@ -90,7 +90,7 @@ fn expected_of_limiter(
     let (difference, outcome) = match step {
         Step::AvailablePermits => {
             keys = before.clone();
-            let permits = Outcome::Permits(limiter.settled().balance.max(0));
+            let permits = Outcome::Permits(limiter.reconciled().available.max(0));
             let difference = if permits != *java_outcome && limiter.is_lowered() {
                 D::LoweredRateSettles
             } else {
@@ -136,8 +136,8 @@ pub(super) struct Limited<'a> {
 }
 
 /// The permits left, once the grants that are over are back, and the live ones.
-struct Settled {
-    balance: i64,
+struct Reconciled {
+    available: i64,
     live: Vec<Grant>,
 }
 
@@ -180,19 +180,19 @@ impl Limited<'_> {
         all.any(|grant| grant.age >= self.interval)
     }
 
-    fn settled(&self) -> Settled {
+    fn reconciled(&self) -> Reconciled {
         let mut live = self.live();
         let left = self.value().unwrap_or(0).min(self.rate);
         // What is left beside more grants than that leaves room for was released by Redisson.
         let excess = sum(&live) + left - self.rate;
         let most = if left < 0 { sum(&live) } else { left };
         take_from_oldest(&mut live, excess.clamp(0, most));
-        let balance = self.rate - sum(&live);
-        Settled { balance, live }
+        let available = self.rate - sum(&live);
+        Reconciled { available, live }
     }
 
     fn release(&self, permits: i64, keys: &mut Keys) {
-        let Settled { mut live, .. } = self.settled();
+        let Reconciled { mut live, .. } = self.reconciled();
         take_from_oldest(&mut live, permits);
         let left = self.rate - sum(&live);
         keys.pool_mut(self.is_per_client).hold(left, live);

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::super::super::LONGEST_SLEEP;
 use super::super::super::ledger::Ledger;
 use super::super::{
-    Answered, Known, Left, Next, Rest, Sharing, State, TAKE_OVER_AFTER, Waiter, Watched,
+    Answered, Availability, Left, Next, Rest, Sharing, State, TAKE_OVER_AFTER, Waiter, Watched,
 };
 use crate::error::{Error, Result};
 use crate::grant::Grant;

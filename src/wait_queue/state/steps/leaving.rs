@@ -4,98 +4,100 @@ use super::*;
 
 #[test]
 fn a_waiter_that_joins_again_while_its_call_is_in_flight_leaves_that_call_once() {
-    let mut line = Line::new();
-    let moved = line.join(1, 1, None);
-    let mut stays = line.join(2, 1, None);
-    let call = line.call();
+    let mut queue = Queue::new();
+    let moved = queue.join(1, 1, None);
+    let mut stays = queue.join(2, 1, None);
+    let call = queue.call();
     drop(moved);
-    assert!(!is_abandoned(line.leave(1)));
-    drop(line.join_on(1, 1, 1, None));
-    assert!(!is_abandoned(line.leave(1)), "the second one still waits");
-    assert_eq!(line.answer(&call, 0, 2), rest(1));
+    assert!(!is_abandoned(queue.leave(1)));
+    drop(queue.join_on(1, 1, 1, None));
+    assert!(!is_abandoned(queue.leave(1)), "the second one still waits");
+    assert_eq!(queue.answer(&call, 0, 2), rest(1));
     assert_eq!(stays.try_recv().unwrap().unwrap().permits(), 1);
 }
 
 #[test]
 fn a_call_is_abandoned_when_the_last_of_its_waiters_leaves() {
-    let mut line = Line::new();
-    let waiters = [1, 2, 3].map(|sequence| (sequence, line.join(sequence, 1, None)));
-    let call = line.call();
+    let mut queue = Queue::new();
+    let waiters = [1, 2, 3].map(|sequence| (sequence, queue.join(sequence, 1, None)));
+    let call = queue.call();
     let left = waiters.map(|(sequence, waiter)| {
         drop(waiter);
-        line.leave(sequence)
+        queue.leave(sequence)
     });
     assert!(matches!(
         &left,
         [Left::Unwatched, Left::Nothing, Left::Abandoned(abandoned)] if Arc::ptr_eq(abandoned, &call)
     ));
     // It was executed all the same.
-    assert_eq!(line.answer(&call, 0, 5), rest(3));
+    assert_eq!(queue.answer(&call, 0, 5), rest(3));
 }
 
 #[test]
 fn waiters_that_left_take_no_more_room_than_those_who_stay() {
-    let mut line = Line::new();
-    let mut waiters: Vec<_> = (0..10_000).map(|it| Some(line.join(it, 1, None))).collect();
+    let mut queue = Queue::new();
+    let mut waiters: Vec<_> = (0..10_000)
+        .map(|it| Some(queue.join(it, 1, None)))
+        .collect();
     for sequence in (1..10_000).rev() {
         waiters[sequence as usize] = None;
-        line.leave(sequence);
-        assert!(line.state.waiters.len() as u64 <= 2 * sequence + 1);
+        queue.leave(sequence);
+        assert!(queue.state.waiters.len() as u64 <= 2 * sequence + 1);
     }
 }
 
 #[test]
 fn what_was_granted_for_one_that_left_is_handed_on_in_order_and_what_else_is_there_is_asked_for() {
-    let mut line = Line::new();
-    let left = line.join(1, 3, None);
-    let _stays = line.join(2, 1, None);
-    let call = line.call();
+    let mut queue = Queue::new();
+    let left = queue.join(1, 3, None);
+    let _stays = queue.join(2, 1, None);
+    let call = queue.call();
     drop(left);
-    assert!(!is_abandoned(line.leave(1)));
-    let (mut head, mut second) = (line.join(3, 2, None), line.join(4, 1, None));
-    let mut third = line.join(5, 1, None);
-    assert_eq!(line.answer(&call, 0, 10).permits, 0);
+    assert!(!is_abandoned(queue.leave(1)));
+    let (mut head, mut second) = (queue.join(3, 2, None), queue.join(4, 1, None));
+    let mut third = queue.join(5, 1, None);
+    assert_eq!(queue.answer(&call, 0, 10).permits, 0);
     for waiter in [&mut head, &mut second] {
         let grant = waiter.try_recv().unwrap().unwrap();
         assert_eq!(grant.random, call.id);
     }
     assert!(third.try_recv().is_err());
-    assert_eq!(permits(&line.call()), [1]);
+    assert_eq!(permits(&queue.call()), [1]);
 }
 
 #[test]
 fn a_grant_that_is_too_small_for_the_head_is_given_back_and_not_handed_on_past_it() {
-    let mut line = Line::new();
-    let left = line.join(1, 3, None);
-    let _stays = line.join(2, 1, None);
-    let call = line.call();
+    let mut queue = Queue::new();
+    let left = queue.join(1, 3, None);
+    let _stays = queue.join(2, 1, None);
+    let call = queue.call();
     drop(left);
-    assert!(!is_abandoned(line.leave(1)));
-    let (mut head, mut behind) = (line.join(3, 4, None), line.join(4, 1, None));
-    assert_eq!(line.answer(&call, 0, 4).permits, 3);
+    assert!(!is_abandoned(queue.leave(1)));
+    let (mut head, mut behind) = (queue.join(3, 4, None), queue.join(4, 1, None));
+    assert_eq!(queue.answer(&call, 0, 4).permits, 3);
     assert!(head.try_recv().is_err() && behind.try_recv().is_err());
 }
 
 #[test]
 fn an_answer_from_before_says_nothing_to_who_waits_after_all_others_left() {
-    let mut line = Line::new();
-    let denied = line.join(1, 1, None);
-    let call = line.call();
-    line.answer(&call, 0, 0);
+    let mut queue = Queue::new();
+    let denied = queue.join(1, 1, None);
+    let call = queue.call();
+    queue.answer(&call, 0, 0);
     drop(denied);
-    assert!(!is_abandoned(line.leave(1)));
-    let _later = line.join(2, 1, None);
-    line.call();
+    assert!(!is_abandoned(queue.leave(1)));
+    let _later = queue.join(2, 1, None);
+    queue.call();
 }
 
 #[test]
-fn a_denied_waiter_that_left_meanwhile_is_not_in_line_again() {
-    let mut line = Line::new();
-    let _stays = line.join(1, 1, None);
-    let left = line.join(2, 1, None);
-    let call = line.call();
+fn a_denied_waiter_that_left_meanwhile_is_not_queued_again() {
+    let mut queue = Queue::new();
+    let _stays = queue.join(1, 1, None);
+    let left = queue.join(2, 1, None);
+    let call = queue.call();
     drop(left);
-    line.leave(2);
-    line.answer(&call, 0, 0);
-    assert_eq!(line.state.waiters.len(), 1);
+    queue.leave(2);
+    queue.answer(&call, 0, 0);
+    assert_eq!(queue.state.waiters.len(), 1);
 }

@@ -31,15 +31,15 @@ impl World {
         }
     }
 
-    pub(super) fn join(&mut self, waiter: usize, choice: u16, denied: Option<Known>) {
+    pub(super) fn join(&mut self, waiter: usize, choice: u16, denied: Option<Availability>) {
         let runtime = self.choose_runtime(choice);
         let SimulatedWaiter {
             sequence, permits, ..
         } = self.waiters[waiter];
         let (answer, receiver) = oneshot::channel();
         let id = self.runtimes[runtime].runtime.handle().id();
-        let in_line = Waiter::new(permits, None, sequence, answer);
-        let new_driver = self.state.join(in_line, id, denied);
+        let fifo = Waiter::new(permits, None, sequence, answer);
+        let new_driver = self.state.join(fifo, id, denied);
         if let Some(notify) = new_driver {
             assert!(self.runtimes[runtime].driver.is_none(), "a second driver");
             let doing = Doing::Ready;
@@ -87,8 +87,8 @@ impl World {
                 origin: Origin::Store,
             });
         } else {
-            let left = answer.balance.unsigned_abs();
-            let denied = Known::new(left, sent_at, answer.wait());
+            let left = answer.available.unsigned_abs();
+            let denied = Availability::new(left, sent_at, answer.wait());
             self.join(waiter, choice, Some(denied));
         }
         self.state.end_first_try(sequence);
@@ -123,7 +123,7 @@ impl World {
 
     /// It is polled on another runtime: it gives its place up and takes it again there.
     pub(super) fn move_waiter(&mut self, choice: u16) {
-        let Some(waiter) = self.choose_waiter(choice, SimulatedWaiter::is_in_line) else {
+        let Some(waiter) = self.choose_waiter(choice, SimulatedWaiter::is_queued) else {
             return;
         };
         if self.close_waiter(waiter) {
@@ -133,7 +133,7 @@ impl World {
 
     pub(super) fn close(&mut self, choice: u16) {
         let may_leave = |waiter: &SimulatedWaiter| {
-            waiter.is_in_line() || matches!(waiter.place, Place::FirstTry { .. })
+            waiter.is_queued() || matches!(waiter.place, Place::FirstTry { .. })
         };
         let Some(waiter) = self.choose_waiter(choice, may_leave) else {
             return;
@@ -218,7 +218,7 @@ impl World {
 }
 
 impl SimulatedWaiter {
-    pub(super) fn is_in_line(&self) -> bool {
+    pub(super) fn is_queued(&self) -> bool {
         matches!(self.place, Place::InLine { .. })
     }
 }

@@ -8,12 +8,12 @@ use super::super::{LONGEST_SLEEP, LONGEST_WAIT};
 
 /// So many permits are left, and more of them not before the time.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::wait_queue) struct Known {
+pub(in crate::wait_queue) struct Availability {
     pub(super) left: i64,
     pub(super) ask_at: Instant,
 }
 
-impl Known {
+impl Availability {
     pub(in crate::wait_queue) fn new(left: u64, sent_at: Instant, wait: Duration) -> Self {
         let wait = if wait > LONGEST_WAIT {
             LONGEST_SLEEP

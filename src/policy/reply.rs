@@ -12,7 +12,7 @@ use crate::model::{At, Timed};
 
 /// What a script tells of one target, in ms.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct TargetReply {
     /// The server's clock, 0 where it was not read.
     pub(crate) server: i64,
     /// The time that grants are scored with.
@@ -24,7 +24,7 @@ pub(crate) struct Told {
 }
 
 /// The answers to all requests of a call; `None` where it is not told what they need.
-pub(crate) fn answers(call: &Call, told: &[Told]) -> Option<Answers> {
+pub(crate) fn answers(call: &Call, told: &[TargetReply]) -> Option<Answers> {
     let score = told.first()?.now;
     let mut each = call.limiters.iter().zip(told);
     if !each.all(|(target, told)| told.can_be_counted_with(&*target.model)) {
@@ -50,7 +50,7 @@ pub(crate) fn answers(call: &Call, told: &[Told]) -> Option<Answers> {
 }
 
 /// The answers to a list of requests on one target.
-fn answers_to_list(call: &Call, told: &Told) -> Option<Answers> {
+fn answers_to_list(call: &Call, told: &TargetReply) -> Option<Answers> {
     let [target] = &call.limiters[..] else {
         return None;
     };
@@ -77,7 +77,7 @@ fn untouched(model: &dyn AnyModel) -> Option<Box<dyn State>> {
     model.open(&mut TargetKeys::default())
 }
 
-impl Told {
+impl TargetReply {
     /// From the numbers that the script returns; `None` where they are too few.
     pub(crate) fn new(numbers: &[i64]) -> Option<Self> {
         match *numbers {

@@ -1,0 +1,108 @@
+//! When the line is asked for, and for whom.
+
+use super::*;
+
+#[test]
+fn a_call_carries_no_more_waiters_than_its_capacity_and_no_more_permits_than_a_member_holds() {
+    let mut queue = Queue::new();
+    let count = CAPACITY as u64 + 1;
+    let _waiters: Vec<_> = (0..count).map(|it| queue.join(it, 1, None)).collect();
+    assert_eq!(permits(&queue.call()).len(), CAPACITY);
+
+    let mut queue = Queue::new();
+    let _waiters =
+        [(1, u32::MAX - 2), (2, 2), (3, 1)].map(|(place, it)| queue.join(place, it, None));
+    let call = queue.call();
+    assert_eq!(call.requests.total(), i64::from(u32::MAX));
+}
+
+/// When the line asks again whose head, with so much time, a probe denied the only permit.
+fn asks_after_a_probe(queue: &mut Queue, time: Option<Duration>) -> (Instant, Answers) {
+    let (sender, receiver) = oneshot::channel();
+    let until = time.map(|time| queue.now + time);
+    let waiter = Waiter::new(1, None, 1, sender).until(until);
+    let runtime = queue.runtimes[0].handle().id();
+    queue.state.join(waiter, runtime, None);
+    let Next::Call(call) = queue.state.next(runtime, queue.now, true) else {
+        panic!("it is asked for");
+    };
+    assert!(call.requests.share.is_some());
+    let mut answer = Answer::new(0, 1, 1, 900);
+    answer.interval = Some(900);
+    queue.state.answered(&Answered {
+        call: &call,
+        answer: &answer,
+        sent_at: queue.now,
+        own: 0,
+        name: "limiter",
+    });
+    match queue.state.next(runtime, queue.now, true) {
+        Next::Sleep(until) => (until, receiver),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_probe_ends_before_the_head_gives_up() {
+    let ms = Duration::from_millis;
+    for time in [None, Some(ms(500))] {
+        let mut queue = Queue::new();
+        let (ask_at, _answers) = asks_after_a_probe(&mut queue, time);
+        assert!(
+            (ms(100)..ms(140)).contains(&(ask_at - queue.now)),
+            "{time:?}"
+        );
+    }
+    let mut queue = Queue::new();
+    let (ask_at, _answers) = asks_after_a_probe(&mut queue, Some(ms(60)));
+    assert_eq!(ask_at - queue.now, ms(50));
+    queue.now = ask_at;
+    let runtime = queue.runtimes[0].handle().id();
+    match queue.state.next(runtime, queue.now, true) {
+        Next::Call(call) => assert_eq!(call.requests.share, None),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn permits_that_come_free_while_a_call_is_in_flight_are_asked_for_at_once() {
+    for comes_free in [false, true] {
+        let mut queue = Queue::new();
+        let _waiting = queue.join(1, 1, None);
+        let call = queue.call();
+        if comes_free {
+            queue.state.permits_freed();
+        }
+        queue.answer(&call, 0, 0);
+        let next = queue.next_on(0);
+        assert_eq!(matches!(next, Next::Call(_)), comes_free, "{next:?}");
+    }
+}
+
+#[test]
+fn after_a_denial_the_head_is_asked_for_where_it_fits_and_put_off_where_it_does_not() {
+    for (next_permits, is_asked_for) in [(1, true), (2, true), (3, false)] {
+        let mut queue = Queue::new();
+        let denied = queue.join(1, 5, None);
+        let call = queue.call();
+        let _next = queue.join(2, next_permits, None);
+        queue.answer(&call, 0, 2);
+        assert!(matches!(queue.next_on(0), Next::Sleep(_)));
+        drop(denied);
+        assert!(!is_abandoned(queue.leave(1)));
+        let next = queue.next_on(0);
+        assert_eq!(matches!(next, Next::Call(_)), is_asked_for, "{next:?}");
+    }
+}
+
+#[test]
+fn one_that_joins_behind_others_has_nothing_asked_for_again_and_permits_that_come_free_have() {
+    let mut queue = Queue::new();
+    let _denied = queue.join(1, 1, None);
+    let call = queue.call();
+    queue.answer(&call, 0, 0);
+    let _behind = queue.join(2, 1, None);
+    assert!(matches!(queue.next_on(0), Next::Sleep(_)));
+    queue.state.permits_freed();
+    queue.call();
+}
