@@ -1,5 +1,5 @@
-//! Where limiters are kept. A [`Store`] is one client's; a [`LimiterStore`] is one limiter of it, and each of its methods
-//! is one atomic step.
+//! Where limiters are kept. A [`Store`] holds one client's limiters; a [`LimiterStore`] is one limiter, and each of its
+//! methods is one atomic step.
 
 pub(crate) mod acquire_call;
 pub(crate) mod breaker;
@@ -29,9 +29,9 @@ use crate::rate::{Rate, ValidRate};
 #[doc(alias = "keepState")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// They stay in use: the new rate leaves what it has beyond them. A change of the type resets all the same.
+    /// They stay in use: the new rate leaves only the permits beyond them. A change of the type resets them.
     Keep,
-    /// They are forgotten: the whole new rate is there at once.
+    /// They are forgotten: the whole new rate is available at once.
     Reset,
 }
 
@@ -40,13 +40,13 @@ pub enum State {
 pub enum TimeToLive {
     /// There is no limiter of this name.
     Missing,
-    /// It stays until somebody deletes it.
+    /// It has no time to live.
     Unlimited,
     /// It expires after this time, unless a call renews it.
     Remaining(std::time::Duration),
 }
 
-/// What an update does where there is no limiter.
+/// What an update does if there is no limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IfMissing {
     Create,
@@ -59,18 +59,18 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Whether the keys of a limiter must share a hash slot.
     fn is_cluster(&self) -> bool;
 
-    /// The breaker in front of the server that has a key; `None` for a store that needs none.
+    /// The breaker of the server that holds a key; `None` for a store that needs none.
     fn breaker(&self, _key: &str) -> Option<Arc<Breaker>> {
         None
     }
 
-    /// The limiter with these keys, there or not. Sends nothing.
+    /// The limiter with these keys, whether it exists or not. Sends nothing.
     fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore>;
 
     /// Decides a list of requests by limiters with other policies. Returns by `deadline`.
     async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers>;
 
-    /// Decides one request by one of them, from a store that has the answer without waiting.
+    /// Decides one request by one of them, if the store decides without waiting.
     fn decide_now(
         &self,
         _target: TargetRef<'_>,
@@ -79,14 +79,14 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
-    /// When a call that starts now returns at the latest.
+    /// The latest time at which a call that starts now returns.
     fn call_deadline(&self) -> Instant;
 }
 
-/// What a store does without a caller's runtime.
+/// A task of a store that does not depend on a caller's runtime.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs once a background task is done: permits may be free.
+/// Runs when a background task is done: permits may be free.
 pub(crate) type OnDone = Box<dyn FnOnce() + Send>;
 
 /// One limiter of a [`Store`].
@@ -96,7 +96,7 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
 
     fn is_cluster(&self) -> bool;
 
-    /// When a call that starts now returns at the latest.
+    /// The latest time at which a call that starts now returns.
     fn call_deadline(&self) -> Instant;
 
     /// Whether other clients may wait for permits of the same limiter.
@@ -104,17 +104,17 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         true
     }
 
-    /// A driver asks for waiters of this client from now on, for a store that counts who waits.
+    /// A driver of this client has started, for a store that counts who waits.
     fn driver_started(&self) {}
 
-    /// It has ended.
+    /// A driver has ended.
     fn driver_ended(&self) {}
 
-    /// Decides a call. It returns by `deadline`. A call may be passed in again, after an error or at the same time, and is
-    /// granted at most once.
+    /// Decides a call, by `deadline`. A call may be passed again, after an error or at the same time, and is granted at
+    /// most once.
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer>;
 
-    /// Decides one request, from a store that has the answer without waiting: the call's id and the answer.
+    /// Decides one request, if the store decides without waiting: returns the call's id and the answer.
     fn acquire_now(
         &self,
         _permits: u32,
@@ -123,19 +123,19 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether one request is granted, from a store that knows without waiting. The grant has no id to refund it by.
+    /// Whether one request is granted, if the store decides without waiting. The grant has no id to refund it by.
     fn try_acquire_now(&self, _permits: u32) -> Option<Result<bool>> {
         None
     }
 
-    /// Gives back a grant that nobody holds, without a caller that waits for it and without a caller's runtime.
+    /// Gives back a grant without an owner. No caller waits for this, and it needs no caller's runtime.
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone);
 
-    /// Gives back what a call took whose caller is gone, once no attempt of it can arrive any more; does nothing where
-    /// somebody else claims the call's outcome before.
+    /// Gives back what a call took whose caller is gone, once no attempt of it can still arrive. Does nothing if the
+    /// call's outcome is claimed before.
     fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone);
 
-    /// Runs a task of the wait queue's that ends calls whose own runtime does not go on.
+    /// Runs a task of the wait queue that ends calls whose own runtime makes no progress.
     fn run_in_background(&self, task: Task);
 
     async fn refund(&self, grant: &Grant) -> Result<u32>;

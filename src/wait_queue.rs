@@ -1,21 +1,21 @@
-//! One limiter's requests in this process: plain ones share calls, waiters are served in order.
+//! The requests of this process on one limiter: plain requests share calls, waiters are served in order.
 //!
-//! **Plain requests** (`try_acquire`, `check`) are decided now. They share calls by [`crate::batch`], and may overtake
-//! waiters.
+//! **Plain requests** (`try_acquire`, `check`) are decided at once. They share calls through [`crate::batch`], and may
+//! overtake waiters.
 //!
-//! **Waiters** (`acquire`, timed `try_acquire`) wait in one line per limiter and process, first come, first served. A waiter
-//! that finds no line makes a first try as a plain request; denied, it joins the line. The line is asked for in one call
-//! at a time, in which the first denial denies all behind it, so that small requests do not starve a large one. The
-//! [`State`] decides when that is due; three rules make it wait no longer than it must:
-//! 1. The time to ask belongs to the head of the line. When the head leaves or changes, it is computed anew.
+//! **Waiters** (`acquire`, `try_acquire_timeout`) form one FIFO queue per limiter and process. A waiter that finds the
+//! queue empty first makes a plain request; if that is denied, it joins the queue. One call at a time asks on behalf of
+//! the queue. In this call the first denial denies all requests behind it, so that small requests do not starve a large
+//! one. The [`State`] decides when the next call is due. Three rules keep a waiter from waiting longer than it must:
+//! 1. The time of the next call belongs to the head of the queue. When the head leaves or changes, it is computed anew.
 //! 2. Permits that may have come free while a call was in flight lead to another call.
-//! 3. No waiter depends on another one's runtime. Each runtime with waiters has a driver, a task that makes the calls. The
-//!    call in flight is part of the state: where its driver makes no progress, the driver of another runtime sends the
-//!    same call again, and it is granted once.
+//! 3. No waiter depends on another waiter's runtime. Each runtime with waiters has a driver, a task that makes the
+//!    calls. The call in flight is part of the state: if its driver makes no progress, the driver of another runtime
+//!    sends the same call again, and it is granted once.
 //!
-//! **Cancellation.** Dropping a future keeps no permit. A waiter leaves the line; what a call in flight grants to it goes to
-//! the next waiters it fits, at the moment of the answer, else back to the store, as does a grant that was delivered and
-//! not received. All that needs no caller's runtime.
+//! **Cancellation.** Dropping a future keeps no permit. A waiter leaves the queue. What a call in flight grants to it
+//! goes to the next waiters that it fits when the answer arrives, or else back to the store, and so does a grant that
+//! was delivered but not received. None of this needs a caller's runtime.
 
 mod bounds;
 mod driver;
@@ -52,14 +52,14 @@ pub(crate) use state::IntervalOf;
 use state::{Availability, Left, State, Waiter, Watched};
 use waiter::{FirstTry, Ticket};
 
-/// How long the line waits before it asks again, where permits come back much later: other processes may release permits or
-/// change the rate. With the time for which permits are left to others it makes a second.
+/// The longest time between two calls of the queue, where permits come back much later: other processes may release
+/// permits or change the rate. Together with the time for which permits are left to others it makes a second.
 const LONGEST_SLEEP: Duration = Duration::from_millis(850);
 
-/// A wait up to this is not interrupted: a call more in each window of a second would bring nothing.
+/// A wait of up to this length is not interrupted: one more call per window of a second would gain nothing.
 const LONGEST_WAIT: Duration = Duration::from_millis(1_003);
 
-/// Reads the settings that a waiter's limiter gets. They may change while it waits, so that each call reads them.
+/// Reads the settings that a waiter's limiter gets. They may change while it waits, so each call reads them.
 pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
 
 pub(crate) struct WaitQueue {
@@ -72,8 +72,8 @@ struct Shared {
     store: Arc<dyn LimiterStore>,
     state: Lock<State>,
     has_warned_of_skew: AtomicBool,
-    /// All permits that this process was granted, except those of [`LimiterStore::try_acquire_now`]: it would cost that
-    /// more than all else it does.
+    /// All permits granted to this process, except those of [`LimiterStore::try_acquire_now`], where counting would
+    /// cost more than everything else it does.
     own: AtomicU64,
 }
 
@@ -96,8 +96,8 @@ impl WaitQueue {
         &*self.shared.store
     }
 
-    /// Decides now, without waiting for permits. With `set_up` the limiter is created, or gets these settings, in the same
-    /// call.
+    /// Decides at once, without waiting for permits. With `set_up` the same call creates the limiter, or changes it to
+    /// these settings.
     pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
         match self.check_now(permits, set_up) {
             Some(decision) => decision,
@@ -108,7 +108,7 @@ impl WaitQueue {
         }
     }
 
-    /// As [`check`](Self::check), from a store that has the decision without waiting.
+    /// Like [`check`](Self::check), if the store decides without waiting.
     pub(crate) fn check_now(
         &self,
         permits: u32,
@@ -118,7 +118,7 @@ impl WaitQueue {
         Some(decided.map(|decided| decided.decision))
     }
 
-    /// The decision of a store that has it without waiting.
+    /// The decision, if the store decides without waiting.
     #[inline]
     fn decide_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<Decided>> {
         let decided = self.store().acquire_now(permits, set_up)?;
@@ -132,13 +132,14 @@ impl WaitQueue {
         }))
     }
 
-    /// The place in line of a request that comes now, however late or often it waits.
+    /// The place in the queue of a request that arrives now, however late or often it waits.
     pub(crate) fn take_place(&self) -> u64 {
         self.shared.step(State::take_sequence)
     }
 
-    /// Waits at its place in line until the permits are granted; `false` where `until` came first. `set_up` as for
-    /// [`check`](Self::check). With `fail_fast`, it is `false` at once where the permits certainly come later.
+    /// Waits at its place in the queue until the permits are granted, or returns `false` at `until`. `set_up` as for
+    /// [`check`](Self::check). With `fail_fast`, returns `false` at once if the permits certainly come later than
+    /// `until`.
     pub(crate) async fn wait(
         &self,
         sequence: u64,
@@ -167,7 +168,7 @@ impl WaitQueue {
                     match SameRuntime::new(Box::pin(within(until, asking)))?.await {
                         Some(Some(decided)) => Some(decided?),
                         Some(None) => return Ok(false),
-                        // Another runtime polls it: it waits there.
+                        // Another runtime polls the future: it waits there.
                         None => None,
                     }
                 }
@@ -189,8 +190,8 @@ impl WaitQueue {
             .await
     }
 
-    /// As [`wait`](Self::wait), for one that has waited elsewhere meanwhile: it does not try for itself first, so that others
-    /// who come back at the same moment are served in order.
+    /// Like [`wait`](Self::wait), for a waiter that has waited elsewhere in the meantime. It makes no first try, so
+    /// that waiters that return at the same moment are served in order.
     pub(crate) async fn wait_again(
         &self,
         sequence: u64,
@@ -222,12 +223,12 @@ impl WaitQueue {
             let mut ticket =
                 self.shared
                     .join(permits, set_up.clone(), until, sequence, denied.take())?;
-            drop(first_try.take()); // not before it waits in shared
+            drop(first_try.take()); // not before the waiter has joined the queue
             let waiting = SameRuntime::new(Box::pin(within(until, &mut ticket)))?.await;
             match waiting {
                 Some(Some(answer)) => return answer.map(|_grant| true),
                 Some(None) => return Ok(false),
-                // Another runtime polls it. Unless it has its answer, it joins again there, at its old place.
+                // Another runtime polls the future. Unless it has its answer, it joins again there, at its old place.
                 None => {
                     if let Some(answer) = ticket.answer_now() {
                         return answer.map(|_grant| true);
@@ -237,19 +238,19 @@ impl WaitQueue {
         }
     }
 
-    /// Permits may have come free: asks for the line at once.
+    /// Permits may have come free: makes the queue's call due at once.
     pub(crate) fn permits_freed(&self) {
         self.shared.permits_freed();
     }
 }
 
-/// What a waiter's own try leaves: what it was told, and the right to join before the line asks.
+/// The result of a waiter's first try: its answer, and the right to join the queue before the next call.
 struct TriedFirst {
     denied: Option<Availability>,
     first_try: Option<FirstTry>,
 }
 
-/// Awaits a future; `None` where `until` comes first.
+/// Awaits a future, or returns `None` at `until`.
 pub(crate) async fn within<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
     match until {
         None => Some(future.await),
@@ -258,7 +259,7 @@ pub(crate) async fn within<F: Future>(until: Option<Instant>, future: F) -> Opti
 }
 
 impl Shared {
-    /// Makes a step of the state, and delivers what it has for others once the lock is released.
+    /// Runs a step of the state, and delivers its outbox once the lock is released.
     fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
         let result = step(&mut state);
@@ -300,15 +301,15 @@ impl Shared {
         self.step(State::permits_freed);
     }
 
-    /// A waiter has left whose receiver `close` closes, under the lock: in each step of the state a waiter is there, or it
-    /// has left. `close` returns what it had been answered, if anything.
+    /// Removes a waiter whose receiver `close` closes under the lock, so that each step of the state sees a waiter
+    /// either present or gone. `close` returns the answer it had, if any.
     fn leave(self: &Arc<Self>, sequence: u64, close: impl FnOnce() -> Option<Result<Grant>>) {
         let (answer, left) = self.step(|state| match close() {
             Some(answer) => (Some(answer), Left::Nothing),
             None => (None, state.leave(sequence)),
         });
         if let Some(Ok(grant)) = answer {
-            // Others may have waited for long: the store decides anew who gets it, and when.
+            // Others may have waited for long: the store decides again who gets it, and when.
             self.give_back(grant);
         }
         match left {
@@ -318,7 +319,8 @@ impl Shared {
         }
     }
 
-    /// Takes a call that a waiter has left from its driver, where that has not ended it in the time that a call takes.
+    /// Takes a call that a waiter has left away from its driver, if the driver has not ended it in the time that a call
+    /// takes.
     fn watch(self: &Arc<Self>) {
         let shared = Arc::clone(self);
         let watching = async move {
@@ -357,12 +359,12 @@ impl Shared {
         Ok(answer)
     }
 
-    /// Gives a grant that nobody holds back to the store.
+    /// Gives a grant that has no owner back to the store.
     fn give_back(self: &Arc<Self>, grant: Grant) {
         Arc::clone(&self.store).refund_unclaimed(grant, self.on_freed());
     }
 
-    /// Has the store take back what a call took whose callers are gone.
+    /// Has the store give back what a call took whose callers are gone.
     fn reclaim(self: &Arc<Self>, call: Arc<AcquireCall>) {
         Arc::clone(&self.store).reclaim(call, self.on_freed());
     }

@@ -1,8 +1,8 @@
 //! An acquire call: what it asks for, and how far it has come.
 //!
-//! A call has an id and outlives its attempts: an attempt may be repeated, on another connection or by another runtime,
-//! and the call is granted once. Its outcome belongs to one party: the caller that reads the answer, or, where the caller
-//! is gone, whoever gives the permits back. [`AcquireCall::claim`] decides which.
+//! A call has an id and outlives its attempts. An attempt may be repeated, on another connection or by another runtime,
+//! and the call is granted once. Its outcome belongs to one party: the caller that reads the answer or, if the caller
+//! is gone, the party that gives the permits back. [`AcquireCall::claim`] decides which.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, OnceLock};
@@ -19,25 +19,25 @@ use crate::permit::{Random, new_random};
 pub(crate) struct AcquireCall {
     pub(crate) id: Random,
     pub(crate) requests: Requests,
-    /// Has the answer tell how many grants have a higher score than this.
+    /// Requests the number of permits granted with a higher score than this.
     pub(crate) newer_than: Option<i64>,
     /// The settings that the limiter must have.
     pub(crate) set_up: Option<SetUp>,
     /// For how long its callers have waited for the answer to another call.
     pub(crate) held_up: Duration,
-    /// Those that may have been executed, or may still be.
+    /// The attempts that may have been executed, or may still be.
     attempts: Lock<SmallVec<[Attempt; 1]>>,
     /// The score of the grant that was delivered.
     granted_at: OnceLock<i64>,
     is_claimed: AtomicBool,
 }
 
-/// An attempt of a call, or several of them as one.
+/// An attempt of a call, or several attempts as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attempt {
     /// It does nothing after this time, in ms of the server's clock.
     pub(crate) deadline: i64,
-    /// The earliest time that it can have scored a grant with, in ms of the clock that scores grants.
+    /// The earliest score that its grant can have, in ms.
     pub(crate) from: i64,
 }
 
@@ -76,10 +76,10 @@ impl AcquireCall {
         Self { held_up, ..self }
     }
 
-    /// Notes an attempt that is about to be made, and returns those before it. They are ordered by this, so that of
-    /// attempts that are made at the same time all but the first wait for the deadlines of the others.
+    /// Notes an attempt that is about to be made, and returns the earlier ones. This orders the attempts: of those made
+    /// at the same time, all but the first wait for the deadlines of the others.
     ///
-    /// Fails where the outcome is claimed: nobody would look for what the attempt takes.
+    /// Fails if the outcome is claimed: nobody would look for what the attempt takes.
     pub(crate) fn note_attempt(&self, attempt: Attempt) -> Result<Option<Attempt>> {
         let mut attempts = self.attempts();
         if self.is_claimed.load(Ordering::Relaxed) {
@@ -90,7 +90,7 @@ impl AcquireCall {
         Ok(before)
     }
 
-    /// Takes back an attempt that has done nothing, and cannot do anything any more.
+    /// Removes an attempt that has done nothing, and can no longer do anything.
     pub(crate) fn forget_attempt(&self, attempt: Attempt) {
         let mut attempts = self.attempts();
         if let Some(place) = attempts.iter().position(|other| *other == attempt) {
@@ -98,7 +98,7 @@ impl AcquireCall {
         }
     }
 
-    /// All attempts that may have been executed, or may still be.
+    /// All attempts that may have been executed, or may still be, as one.
     pub(crate) fn attempts_made(&self) -> Option<Attempt> {
         self.attempts().iter().copied().reduce(Attempt::and)
     }
@@ -112,9 +112,9 @@ impl AcquireCall {
         self.attempts.lock()
     }
 
-    /// Takes charge of the outcome; `false` where somebody else did. No attempt is noted from then on.
+    /// Claims the outcome; `false` if it is claimed already. No attempt is noted from then on.
     pub(crate) fn claim(&self) -> bool {
-        let _attempts = self.attempts(); // none is being noted meanwhile
+        let _attempts = self.attempts(); // no attempt is being noted
         !self.is_claimed.swap(true, Ordering::Relaxed)
     }
 

@@ -1,9 +1,9 @@
-//! A circuit breaker: while a server is away, calls to it are refused at once instead of waiting for it.
+//! A circuit breaker: while a server is down, calls to it are refused at once instead of waiting for it.
 //!
-//! There is one for each connection, so for each runtime and each node of a cluster: no runtime waits for a probe that
-//! another one makes. It opens when the server cannot be connected to, or when calls in a row use up their time without an
-//! answer. A new connection, or else the end of a pause, half opens it: then one call at a time goes out, and its answer
-//! closes it.
+//! Each connection has one, so there is one for each runtime and each node of a cluster: no runtime waits for a probe
+//! that another one makes. It opens when the server cannot be connected to, or when consecutive calls use up their time
+//! without an answer. A new connection, or else the end of a pause, half opens it. Then one call at a time is sent, and
+//! an answer closes it.
 
 mod state;
 
@@ -20,11 +20,11 @@ use crate::error::{Error, Result};
 use state::{Change, State, Verdict};
 
 pub(crate) struct Breaker {
-    /// What it guards, for those who read the log.
+    /// The server, for the log.
     server: String,
     response_timeout: Duration,
     state: watch::Sender<State>,
-    /// Whether there is nothing to note: then a call costs no lock.
+    /// Whether there is nothing to note, so that a call takes no lock.
     is_calm: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Patience {
     ResponseTimeout,
 }
 
-/// A call that may go out. Dropping a probe lets another call be the probe.
+/// A call that may be sent. Dropping a probe lets another call be the probe.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     probe: Option<(Arc<Breaker>, u64)>,
@@ -52,7 +52,7 @@ impl Breaker {
         })
     }
 
-    /// Lets a call go out, or refuses it with the error that it ends with: nothing was sent.
+    /// Admits a call, or refuses it with the error that it ends with: nothing was sent.
     pub(crate) fn admit(self: &Arc<Self>, patience: Patience) -> Result<Admitted> {
         if self.is_calm() {
             return Ok(Admitted { probe: None });
@@ -83,12 +83,12 @@ impl Breaker {
 
     /// Notes how a call ended that had time until `deadline`.
     pub(crate) fn note<T>(&self, result: &Result<T>, deadline: Instant) {
-        /// A call ends so long before its deadline where another attempt makes no sense.
+        /// A call ends this long before its deadline if another attempt makes no sense.
         const REST: Duration = Duration::from_millis(5);
         match result {
             Err(Error::NoRuntime) => {}
             Err(error) if error.is_unavailable() => {
-                // One that failed earlier met the end of its connection, of which the connection tells.
+                // A call that failed earlier lost its connection, which the connection reports.
                 if Instant::now() + REST >= deadline {
                     let (now, cause, random) = (Instant::now(), not_sent(error), random());
                     self.change(|state| state.timed_out(now, cause, random));
@@ -117,14 +117,14 @@ impl Breaker {
             if let Some(cause) = state.borrow_and_update().open_cause() {
                 return cause.clone();
             }
-            // The sender lives as long as this does.
+            // The sender lives as long as `self`.
             let _ = state.changed().await;
         }
     }
 
-    /// Waits until a call without patience would go out.
+    /// Waits until a call without patience would be admitted.
     pub(crate) async fn recovered(&self) {
-        /// Where the breaker half opens by itself, and not by a change that is told.
+        /// The interval of polling: the breaker may half open by itself, without a notification.
         const LOOK: Duration = Duration::from_millis(50);
         let mut state = self.state.subscribe();
         while !state.borrow_and_update().would_admit(Instant::now()) {
@@ -132,7 +132,7 @@ impl Breaker {
         }
     }
 
-    /// Whether a call without patience would go out now.
+    /// Whether a call without patience would be admitted now.
     pub(crate) fn would_admit(&self) -> bool {
         self.is_calm() || self.state.borrow().would_admit(Instant::now())
     }
@@ -150,7 +150,7 @@ impl Breaker {
         }
     }
 
-    /// Each change is an event. In a long outage the repeated ones are of a lower level.
+    /// Each change is an event. Repeated ones in a long outage have a lower level.
     fn tell(&self, change: Change, cause: String) {
         let server = &self.server;
         match change {
@@ -199,18 +199,18 @@ impl Breaker {
         let is_dropped = failure.is_none();
         self.change(|state| state.probe_ended(number, failure, now, random));
         if is_dropped {
-            // Those who wait may be the next probe.
+            // A call that waits may be the next probe.
             self.state.send_modify(|_| {});
         }
     }
 }
 
-/// What a refused call does before it ends: a caller that asks again and again must not keep its runtime from connecting.
+/// Yields before a refused call ends: a caller that asks in a loop must not keep its runtime from connecting.
 pub(crate) async fn refused() {
     tokio::task::yield_now().await;
 }
 
-/// A call that is refused because of this was not sent.
+/// The error of a call that was refused because of `cause`, and was not sent.
 fn not_sent(cause: &Error) -> Error {
     match cause {
         Error::Indeterminate {

@@ -1,8 +1,8 @@
-//! Limiters in this process: the pure model behind a lock, and a clock. What a limiter has left is taken without the lock
-//! as long as the clock stands at one ms, see [`fast_path`].
+//! Limiters in this process: the pure model behind a lock, and a clock. While the clock shows the same millisecond,
+//! permits are taken without the lock, see [`fast_path`].
 //!
-//! Each name's limiter has its own lock. Who holds a shard's lock may take a limiter's, never the other way round; who
-//! needs several limiters at once has to find them all first and then lock them in the order of their names.
+//! Each limiter has its own lock. The holder of a shard's lock may take a limiter's lock, but not the other way round.
+//! A decision by several limiters first finds them all and then locks them in the order of their names.
 
 #[cfg(test)]
 mod against_the_lock;
@@ -54,13 +54,13 @@ pub struct MemoryStore(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     clock: TokioClock,
-    /// A name's limiter is in the shard that its bytes choose, so that threads seldom wait for one another.
+    /// A limiter is in the shard that the hash of its name selects, so that threads seldom wait for each other.
     shards: [Mutex<Shard>; SHARDS],
     sweep: Sweep,
 }
 
 const SHARDS: usize = 32;
-/// Of so many limiters at a time a shard is locked while they are looked at.
+/// A shard stays locked while this many limiters are visited.
 const SWEPT_AT_ONCE: usize = 64;
 
 impl MemoryStore {
@@ -112,13 +112,13 @@ impl MemoryStore {
 
 impl Shared {
     fn shard(&self, place: usize) -> MutexGuard<'_, Shard> {
-        // The map stays whole whatever panics elsewhere.
+        // The map stays consistent whatever panics elsewhere.
         self.shards[place]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for expired limiters, where it is time. The caller has no lock.
+    /// Visits expired limiters, if it is time. The caller holds no lock.
     #[inline]
     fn sweep(&self, now: i64) {
         if let Some(part) = self.sweep.due(now) {
@@ -145,7 +145,7 @@ impl Shared {
     }
 }
 
-/// FNV-1a, and the high bits of a product, which all of its bits reach.
+/// FNV-1a, and the high bits of a product, which depend on all of its bits.
 fn shard_of(name: &str) -> usize {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -179,7 +179,7 @@ impl MemoryClient {
         self.clock.now().unwrap_or_else(|| self.store.0.clock.now())
     }
 
-    /// Charges a limiter for what was granted elsewhere, though it may have less.
+    /// Charges a limiter for what was granted elsewhere, even if it has less.
     pub(crate) fn charge(&self, keys: &Keys, set_up: SetUp, grant: &Grant) {
         let server = self.store.0.clock.now();
         let limiter = self.store.limiter_at(&keys.name, server);
@@ -209,7 +209,7 @@ impl Store for MemoryClient {
     }
 
     fn decide_now(&self, target: TargetRef<'_>, cost: u32) -> Option<Result<Answer>> {
-        // A grant of RRateLimiter's has the name of its call.
+        // A grant of an RRateLimiter is named by its call.
         (!target.model.is_on_the_window()).then(|| self.decide_one(target, cost))
     }
 
@@ -227,12 +227,12 @@ mod tests {
     use crate::{FixedWindow, Limiter as _, RRateLimiter, RedissonClient};
 
     impl MemoryStore {
-        /// How many limiters it has.
+        /// The number of limiters.
         pub(super) fn held(&self) -> usize {
             (0..SHARDS).map(|shard| self.0.shard(shard).len()).sum()
         }
 
-        /// How many there is room for.
+        /// The number of limiters that there is room for.
         fn room(&self) -> usize {
             (0..SHARDS)
                 .map(|shard| self.0.shard(shard).capacity())

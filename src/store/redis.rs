@@ -1,8 +1,8 @@
-//! Limiters in Redis: a typed step becomes keys and arguments, a script runs, its answer becomes typed.
+//! Limiters in Redis: a typed step becomes keys and arguments, a script runs, and its reply becomes typed.
 //!
-//! A call lasts at most the response timeout. Within it, one that did not reach the server is sent again; one whose
-//! answer was lost is sent again only where the script can tell a repetition, as acquire can by its random bytes, or
-//! where it reads only. A call that the server gets after its deadline takes nothing, so giving up is safe.
+//! A call takes at most the response timeout. Within it, a call that did not reach the server is sent again. A call
+//! whose answer was lost is sent again only if the script recognizes the repetition, as acquire does by its call id, or
+//! if it only reads. A call that reaches the server after its deadline takes nothing, so giving up is safe.
 
 mod acquire;
 mod acquire_answer;
@@ -115,12 +115,12 @@ impl RedisStore {
         }))
     }
 
-    /// Where work runs that must not depend on a caller's runtime.
+    /// Runs work that must not depend on a caller's runtime.
     pub(crate) fn background(&self) -> &Background {
         &self.background
     }
 
-    /// Makes a call that nothing stands in for while the store is away; it ends by `deadline`.
+    /// Makes a call without a failure policy, by `deadline`.
     async fn guarded<T>(
         &self,
         key: &str,
@@ -153,7 +153,7 @@ impl RedisStore {
         Ok(now + attempts.remaining().as_millis() as i64)
     }
 
-    /// The server's time, which is asked for where no connection has learnt it.
+    /// The server's time, which is requested if no connection knows it.
     async fn server_now(&self, name: &str, attempts: &mut Attempts) -> Result<i64> {
         if let Some(now) = self.server_time.after(Duration::ZERO) {
             return Ok(now);
@@ -165,7 +165,7 @@ impl RedisStore {
             match asking.step(name, sending).await {
                 Ok(Some(answer)) => break answer,
                 Ok(None) => {}
-                // Of the call itself nothing was sent.
+                // Nothing of the call itself was sent.
                 Err(Error::Indeterminate { source }) if !attempts.sent_before => {
                     let source = source.unwrap_or_else(|| Arc::new(failure::timed_out()));
                     return Err(Error::StoreUnavailable { source });
@@ -179,7 +179,7 @@ impl RedisStore {
     }
 }
 
-/// `duration` after `start`, or so late that nobody waits for it.
+/// `duration` after `start`, or a time so late that nobody waits for it.
 fn after(start: Instant, duration: Duration) -> Instant {
     const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
     start
@@ -187,7 +187,7 @@ fn after(start: Instant, duration: Duration) -> Instant {
         .unwrap_or(start + LATE)
 }
 
-/// Reads a script's answer.
+/// Reads a script's reply.
 fn read<T: redis::FromRedisValue>(name: &str, value: Value) -> Result<T> {
     from_redis_value(value).map_err(|error| Error::BadState {
         name: name.to_owned(),

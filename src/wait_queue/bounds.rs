@@ -1,4 +1,4 @@
-//! The bounds of the line, for those who ask before they wait.
+//! Bounds on waiting, checked before a caller waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tokio::time::Instant;
 use super::{IntervalOf, Shared, WaitQueue};
 use crate::error::{Error, Result};
 
-/// One of those who wait. Dropping it leaves.
+/// A caller that was admitted to wait. Dropping it makes room for the next one.
 pub(crate) struct Admitted {
     shared: Arc<Shared>,
 }
 
 impl WaitQueue {
-    /// Counts the caller among those who wait, unless these are `max` already. Who is refused is never counted.
+    /// Counts the caller as a waiter, unless there are `max` already. A refused caller is never counted.
     pub(crate) fn admit(&self, max: usize) -> Result<Admitted> {
         let admitted = self.shared.state.lock().admit(max);
         match admitted {
@@ -28,13 +28,13 @@ impl WaitQueue {
         }
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub(crate) fn waiters(&self) -> usize {
         self.shared.state.lock().admitted()
     }
 
-    /// How long a request waits at the least, where that is known: with `until`, as if those who give up by then did not
-    /// wait. `interval` tells that of a rate.
+    /// The least time that a request waits, if known. With `until`, waiters that give up by then are not counted.
+    /// `interval` returns the interval of a rate.
     pub(crate) fn shortest_wait(
         &self,
         permits: u32,
@@ -45,7 +45,7 @@ impl WaitQueue {
         state.shortest_wait(permits, until, Instant::now(), interval)
     }
 
-    /// Whether a request certainly waits for longer than until then.
+    /// Whether a request certainly waits beyond `until`.
     pub(super) fn is_hopeless(
         &self,
         permits: u32,

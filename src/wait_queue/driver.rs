@@ -1,4 +1,4 @@
-//! The task that asks for the line, one for each runtime with waiters.
+//! The task that makes the queue's calls. Each runtime with waiters has one.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) struct Driver {
     shared: Arc<Shared>,
     runtime: runtime::Id,
     notify: Arc<Notify>,
-    /// The call it makes.
+    /// The call in progress.
     call: Option<Arc<AcquireCall>>,
     is_done: bool,
 }
@@ -32,7 +32,7 @@ impl Driver {
         }
     }
 
-    /// Makes calls as long as somebody waits.
+    /// Makes calls until nobody waits.
     pub(super) async fn drive(mut self) {
         loop {
             let has_peers = self.shared.store.may_have_peers();
@@ -57,7 +57,7 @@ impl Driver {
 
     async fn make(&mut self, call: Arc<AcquireCall>) {
         self.call = Some(Arc::clone(&call));
-        // The time to ask again counts from here, however late the answer is read.
+        // The time of the next call counts from here, however late the answer is read.
         let sent_at = Instant::now();
         let deadline = self.shared.store.call_deadline();
         let deadline = deadline.checked_sub(call.held_up).unwrap_or(deadline);
@@ -91,7 +91,7 @@ impl Driver {
                 (None, self.shared.step(failed))
             }
         };
-        // Where the call is reclaimed as well, that finds what another attempt takes later, and a grant goes back once.
+        // If the call is reclaimed as well, that finds what another attempt takes later, and a grant goes back once.
         if let Some(grant) = unclaimed {
             self.shared.give_back(grant);
         }

@@ -1,4 +1,4 @@
-//! One limiter as a store keeps it, for tests: a grant is a member, found by its id as long as something of it is in use.
+//! A limiter as a store keeps it, for tests: a grant is a member, found by its id while any of it is in use.
 
 use crate::grant::Grant;
 use crate::model::Answer;
@@ -32,7 +32,7 @@ impl Ledger {
         self.members.retain(|it| it.score + window > now);
     }
 
-    /// The permits that are there.
+    /// The permits available.
     pub(super) fn free(&mut self, now: i64) -> i64 {
         self.expire(now);
         let used: u32 = self.members.iter().map(|it| it.in_use).sum();
@@ -118,7 +118,7 @@ impl Ledger {
         self.members.retain(|member| member.is_anothers);
     }
 
-    /// Each grant of this process: its id, its score, and how much it was.
+    /// The id, score and permits of each grant of this process.
     pub(super) fn granted(&self) -> impl Iterator<Item = ([u8; 16], i64, u32)> {
         let own = self.members.iter().filter(|it| !it.is_anothers);
         own.map(|it| (it.id, it.score, it.granted))

@@ -1,4 +1,4 @@
-//! Plain requests of one limiter, as calls that several share.
+//! The plain requests of one limiter, which share calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,15 +22,15 @@ pub(super) struct Plain {
 pub(super) struct Request {
     pub(super) permits: u32,
     pub(super) set_up: Option<SetUp>,
-    /// How old an answer may be that denies it. Zero: the store decides.
+    /// The greatest age of an answer that may deny the request. Zero leaves every decision to the store.
     pub(super) at_most: Duration,
-    /// Whether it is probably denied as the one before it was. Then it does not go alone, so that one call answers all of
-    /// its kind.
+    /// Whether the request is probably denied like the one before it. Then it makes no direct call, so that one call
+    /// answers all requests of its kind.
     pub(super) is_shared: bool,
 }
 
 impl Request {
-    /// One that the store decides.
+    /// A request that the store decides.
     pub(super) fn of_waiter(permits: u32, set_up: Option<SetUp>) -> Self {
         Self {
             permits,
@@ -59,7 +59,7 @@ pub(super) struct PlainCall {
     count: usize,
 }
 
-/// A decision, and when a waiter that was denied asks again.
+/// A decision, and the time after which a denied waiter asks again.
 pub(super) struct Decided {
     pub(super) decision: Decision,
     pub(super) wait: Duration,
@@ -78,7 +78,7 @@ impl Calls for Plain {
     type Call = PlainCall;
 
     const CAPACITY: usize = 4096;
-    // An acquire call is granted once, and what it took is given back where its caller is gone.
+    // An acquire call is granted once, and what it took is given back if its caller is gone.
     const IS_REPEATABLE: bool = true;
 
     fn may_go_alone(request: &Request) -> bool {
@@ -95,7 +95,7 @@ impl Calls for Plain {
 
     fn call<'a>(&self, requests: impl Iterator<Item = &'a Request> + Clone) -> PlainCall {
         let permits = requests.clone().map(|request| request.permits);
-        // The settings in force are those of the last request.
+        // The last request has the settings in force.
         let set_up = requests.clone().filter_map(|request| request.set_up).last();
         let deniable = requests.clone().map(Request::deniable);
         PlainCall {
@@ -142,7 +142,7 @@ impl Calls for Plain {
 
     fn abandon_overdue(&self, call: &PlainCall, deadline: Instant) {
         let (shared, call) = (Arc::clone(&self.shared), Arc::clone(&call.acquire));
-        // It is reclaimed only where nobody has claimed the answer by then.
+        // It is reclaimed only if nobody has claimed the answer by then.
         self.shared.store.run_in_background(Box::pin(async move {
             sleep_until(deadline + Duration::from_millis(1)).await;
             shared.reclaim(call);
@@ -150,7 +150,7 @@ impl Calls for Plain {
     }
 
     fn unclaimed(&self, answers: Vec<Decided>) {
-        // The grants of one call are one member of the permits.
+        // The grants of one call share one member of the sorted set.
         let decisions = answers.into_iter().map(|decided| decided.decision);
         let grants = decisions.filter_map(Decision::into_grant);
         let grant = grants.reduce(|sum, grant| Grant {
@@ -164,7 +164,7 @@ impl Calls for Plain {
 }
 
 impl Shared {
-    /// The decisions on so many requests, where the last answer denies all of them.
+    /// The decisions on `count` requests, if the last answer denies all of them.
     fn denials(&self, request: &Deniable, count: usize) -> Option<Answers<Plain>> {
         let state = self.state.lock();
         let now = Instant::now();
@@ -177,7 +177,7 @@ impl Shared {
     }
 }
 
-/// Each request's own decision, in order.
+/// The decision on each request, in order.
 fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> Answers<Plain> {
     let wait = answer.wait();
     let mut left = answer.available;

@@ -13,7 +13,7 @@ use crate::model::{Answer, SetUp};
 use crate::store::AcquireCall;
 
 impl WaitQueue {
-    /// The denial of a request, where an answer of the store says so that is no older than `at_most`.
+    /// The denial of a request, if an answer of the store that is no older than `at_most` denies it.
     pub(crate) fn remembered(
         &self,
         permits: u32,
@@ -28,8 +28,8 @@ impl WaitQueue {
         state.last_answer.denial(&request, Instant::now())
     }
 
-    /// As [`check`](Self::check), after [`remembered`](Self::remembered). Where it is probably denied again, the requests
-    /// that come meanwhile share its answer.
+    /// Like [`check`](Self::check), after [`remembered`](Self::remembered). If the request is probably denied again,
+    /// requests that arrive in the meantime share its answer.
     pub(crate) async fn check_remembering(
         &self,
         permits: u32,
@@ -56,14 +56,14 @@ impl WaitQueue {
         state.last_answer.is_in_use(at_most, Instant::now())
     }
 
-    /// The limiter is another one, or none: what is known of it holds no longer.
+    /// The limiter was replaced or deleted: drops the last answer.
     pub(crate) fn forget_last_answer(&self) {
         self.shared.state.lock().last_answer.forget();
     }
 }
 
 impl Shared {
-    /// What [`note`](Self::note) has to know of a call that is sent now.
+    /// What [`note`](Self::note) must know about a call that is sent now.
     pub(super) fn sent(&self) -> (Instant, Epoch) {
         let epoch = self.state.lock().last_answer.epoch();
         (Instant::now(), epoch)
@@ -78,7 +78,7 @@ impl Shared {
         }
     }
 
-    /// Notes the decision of a store that has it without waiting.
+    /// Notes the decision of a store that decides without waiting.
     pub(super) fn note_decision(
         &self,
         decision: &Decision,

@@ -1,22 +1,23 @@
-//! How a process with a backlog leaves room for the other processes on its limiter, Java or Rust.
+//! How a process with waiters leaves permits to the other processes on its limiter, Java or Rust.
 //!
-//! A queue that asks right when permits come back takes all of them: a Redisson client wakes up to a timer tick of 100 ms
-//! later and finds none. So a process that knows of others keeps an account: what it takes it owes to the others, and what
-//! they take, or decline, pays for it. As long as it owes, it leaves them some of the permits that come back, for
-//! [`hold`], and only then asks for the rest. Two processes that do so get half each, and a permit lies idle no longer than
-//! the others need to take it.
+//! A queue that asks right when permits come back takes all of them: a Redisson client wakes up to a timer tick of 100
+//! ms later and finds none. So a process that knows of others keeps an account. It owes the others what it takes; what
+//! they take, or decline, reduces the debt. While it owes permits, it leaves some of those that come back to the others
+//! for [`hold`], and only then asks for the rest. Two processes that do so get half each, and a permit is idle no
+//! longer than the others need to take it.
 //!
-//! **Learning.** The answer to each call tells how many permits others have taken since the last one. The process leaves
-//! twice as many as they took of the last ones that it left, if that was all, else one more than they took: a neighbour
-//! with a small appetite costs little. After some holds in which they took nothing the process is alone, and leaves nothing.
+//! **Learning.** The answer to each call says how many permits others have taken since the last one. The process leaves
+//! twice as many as they took of the permits it left last, if they took all of them, and otherwise one more than they
+//! took: a process that needs little costs little. After some holds in which others took nothing the process considers
+//! itself alone, and leaves nothing.
 //!
-//! A process that owes nothing asks the sooner, and for the more of what comes back, the less it has had of late: so three
-//! processes come to a third each, none of which owes the two others anything. That it asks sooner is what counts: the one
-//! that is behind finds what the others have not taken yet.
+//! A process that owes nothing asks sooner, and for more of the permits, the less it was granted recently. So three
+//! processes get a third each, although none of them owes the two others anything. Asking sooner is what counts: the
+//! process that is behind finds what the others have not taken yet.
 //!
-//! **Probing.** Who is starved takes nothing, so a process that is alone leaves a few permits now and then, seldom enough to
-//! lose no more than a percent of the rate. Of one permit an interval the least that it can leave is all: for one hold in
-//! five seconds, which is two and a half percent.
+//! **Probing.** A starved process takes nothing and is not noticed. So a process that is alone leaves a few permits now
+//! and then, rarely enough to lose no more than a percent of the rate. With one permit per interval, the least it can
+//! leave is all: for one hold in five seconds, which is two and a half percent.
 
 #[cfg(test)]
 mod releases;
@@ -29,51 +30,51 @@ use tokio::time::Instant;
 
 use crate::model::Share;
 
-/// Longer than a timer tick of Redisson's (100 ms) and its 3 ms.
+/// Longer than a timer tick of Redisson (100 ms) and its 3 ms.
 const LONGEST_HOLD: Duration = Duration::from_millis(110);
 const SHORTEST_HOLD: Duration = Duration::from_millis(3);
 
 /// A hold takes at most this part of the interval, so that short windows are not wasted.
 const HOLDS_PER_INTERVAL: u32 = 9;
 
-/// After so many holds in which others took nothing a process is alone.
+/// After this many holds in which others took nothing, a process considers itself alone.
 const IDLE_HOLDS: u32 = 3;
 
-/// How many thousandths less a process asks for that took all of late than one that took nothing.
+/// How many thousandths less a process asks for that recently took all permits than one that took none.
 const YIELD: f64 = 600.0;
 
-/// For how many intervals' permits what was taken is remembered, at most.
+/// The recent past, as the permits of at most this many intervals.
 const INTERVALS_OF_LATE: f64 = 4.0;
 
-/// Probes hold back a 200th of the rate on average, or one [`LONGEST_PROBE_PAUSE`] after the other.
+/// Probes hold back a 200th of the rate on average, or one at a time, [`LONGEST_PROBE_PAUSE`] apart.
 const PROBE_COST: u32 = 200;
 const LONGEST_PROBE_PAUSE: Duration = Duration::from_secs(5);
 
-/// How much later than it could a process asks that took all of late: who had the least goes first. Far more than the calls
-/// of two processes differ in their travel time.
+/// The longest delay, of a process that recently took all permits: the process with the least goes first. Far more than
+/// the difference in travel time between the calls of two processes.
 const LONGEST_DELAY: Duration = Duration::from_millis(12);
 
-/// At most this part of the delay is random, so that two who had the same take turns.
+/// At most this part of the delay is random, so that two processes with equal parts take turns.
 const RANDOM_PART_OF_DELAY: u32 = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
     others: Others,
-    /// How many permits this process has taken more than it left to others.
+    /// How many permits this process has taken beyond its share, less those it left to others.
     owed: i64,
-    /// What this process and the others took of late.
+    /// What this process and the others took recently.
     own_of_late: f64,
     others_of_late: f64,
-    /// How many permits it leaves at a time, at most.
+    /// The most permits that it leaves at a time.
     appetite: i64,
-    /// How many the next probe leaves.
+    /// How many permits the next probe leaves.
     probe: i64,
     probe_at: Option<Instant>,
     /// Whether the call in flight leaves permits to others.
     leaves_some: bool,
     /// Permits that the last call left to others.
     held: Option<i64>,
-    /// The permits that the last call found.
+    /// Permits that the last call found.
     found: i64,
     /// The score of the last answer, and how many permits this process had been granted by then.
     last: Option<(i64, u64)>,
@@ -84,7 +85,7 @@ pub(super) struct Sharing {
 enum Others {
     #[default]
     Unseen,
-    /// They took permits; since then there were so many holds in which they took none.
+    /// They took permits; `idle_holds` holds in which they took none have followed.
     Seen { idle_holds: u32 },
 }
 
@@ -92,7 +93,7 @@ enum Others {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Ask {
     pub(super) share: Option<Share>,
-    /// Has the answer tell how many permits were granted with a higher score.
+    /// Requests the number of permits granted with a higher score.
     pub(super) newer_than: Option<i64>,
 }
 
@@ -102,22 +103,22 @@ pub(super) struct Seen {
     pub(super) sent_at: Instant,
     pub(super) score: i64,
     pub(super) rate: i64,
-    /// Told where `newer` is.
+    /// Present if `newer` is.
     pub(super) interval: Option<Duration>,
     /// Permits that the call left.
     pub(super) left: i64,
     /// Permits that it took.
     pub(super) taken: i64,
-    /// Permits granted to anybody since the score that was asked about.
+    /// Permits granted to anybody since the requested score.
     pub(super) newer: Option<i64>,
-    /// All permits that this process has been granted, those of this call included.
+    /// All permits granted to this process, including those of this call.
     pub(super) own: u64,
-    /// Whether some of the waiters it asked for were denied.
+    /// Whether some of the call's waiters were denied.
     pub(super) has_backlog: bool,
 }
 
 impl Sharing {
-    /// One whose random part of delays is the same each time.
+    /// With delays whose random part is the same each time.
     #[cfg(test)]
     pub(super) fn with_random(random: u64) -> Self {
         Self {
@@ -129,7 +130,7 @@ impl Sharing {
     /// How to ask now.
     pub(super) fn plan(&mut self, now: Instant) -> Ask {
         let leave = match self.others {
-            // Their time is over.
+            // The others' time is over.
             _ if self.held.is_some() => None,
             Others::Seen { .. } => Some(self.leave()),
             Others::Unseen if self.probe_at.is_none_or(|at| at <= now) => {
@@ -144,7 +145,7 @@ impl Sharing {
         }
     }
 
-    /// What to ask for beside others: no more than they leave as long as this process owes them.
+    /// What to ask for besides others: no more than they leave while this process owes them.
     fn leave(&self) -> Share {
         if self.owed > 0 || self.appetite * 2 < self.found {
             return all_but(self.appetite.min(self.owed.max(self.found / 2)).max(1));
@@ -172,7 +173,7 @@ impl Sharing {
             self.others_of_late /= 2.0;
         }
         match self.held.take() {
-            // What they declined is free to take.
+            // What they declined may be taken.
             Some(held) => {
                 let declined = (held - others_took).max(0);
                 self.owed += seen.taken - declined.min(seen.taken) - declined;
@@ -190,11 +191,12 @@ impl Sharing {
         Some(seen.sent_at + hold + self.random_up_to(hold / 4))
     }
 
-    /// Others have had their time, and took so many permits.
+    /// The others' time is over, and they took `others_took` permits.
     fn end_hold(&mut self, held: i64, others_took: i64, seen: &Seen) {
         match &mut self.others {
             Others::Unseen => {
-                // A probe found nobody. One that needs more than a permit at a time takes nothing of a small one.
+                // A probe found nobody. A process that needs more than one permit at a time takes nothing of a small
+                // probe.
                 let pause = hold(seen.interval) * PROBE_COST;
                 let rate = u32::try_from(seen.rate.max(1)).unwrap_or(u32::MAX);
                 let pause = pause.saturating_mul(u32::try_from(held).unwrap_or(u32::MAX)) / rate;
@@ -234,7 +236,7 @@ impl Sharing {
         (newer - own_before_call).max(0)
     }
 
-    /// How much later than permits come back the process asks: the longer, the more it had of late.
+    /// By how much the process asks later than permits come back: the more it was granted recently, the longer.
     pub(super) fn delay(&mut self, interval: Option<Duration>) -> Duration {
         if self.others == Others::Unseen {
             return Duration::ZERO;
@@ -243,21 +245,21 @@ impl Sharing {
         longest.mul_f64(self.own_part_of_late()) + self.random_up_to(longest / RANDOM_PART_OF_DELAY)
     }
 
-    /// Which part this process had of what was taken of late.
+    /// This process's part of the permits taken recently.
     fn own_part_of_late(&self) -> f64 {
         self.own_of_late / (self.own_of_late + self.others_of_late).max(1.0)
     }
 
-    /// When to ask for a head that has its last chance then. A process that is alone, as far as it knows, keeps no permits
-    /// from a head beyond its time.
+    /// When to ask for a head that must be asked for by `last_chance`. A process that considers itself alone keeps no
+    /// permits from a head beyond its time.
     pub(super) fn hold_until(&self, ask_at: Instant, last_chance: Option<Instant>) -> Instant {
         let is_probe = self.held.is_some() && self.others == Others::Unseen;
         let last = last_chance.filter(|_| is_probe);
         last.map_or(ask_at, |last| last.min(ask_at))
     }
 
-    /// Permits came free: the hold begins anew with what is there then. A process that releases often would else never leave
-    /// others the time to take it.
+    /// Permits came free: the hold begins anew with what is available then. Otherwise a process that releases often
+    /// would never leave others the time to take permits.
     pub(super) fn permits_freed(&mut self) {
         self.held = None;
     }
@@ -270,7 +272,7 @@ impl Sharing {
                     .unwrap_or_default(),
             ) | 1;
         }
-        // Xorshift: any spread will do.
+        // Xorshift: any distribution will do.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -279,13 +281,13 @@ impl Sharing {
 }
 
 impl Seen {
-    /// The shortest time from one probe to the next: each splits what comes back together, which costs a call a window.
+    /// The shortest time between two probes: each splits what comes back together, which costs one call per window.
     fn probe_interval(&self) -> Duration {
         (5 * self.interval.unwrap_or_default()).min(LONGEST_PROBE_PAUSE)
     }
 }
 
-/// All permits but so many.
+/// All permits except this many.
 fn all_but(permits: i64) -> Share {
     Share {
         permille: 1000,
@@ -293,7 +295,7 @@ fn all_but(permits: i64) -> Share {
     }
 }
 
-/// How long permits are left for others.
+/// How long permits are left to others.
 fn hold(interval: Option<Duration>) -> Duration {
     let interval = interval.unwrap_or_default();
     (interval / HOLDS_PER_INTERVAL).clamp(SHORTEST_HOLD, LONGEST_HOLD)

@@ -1,5 +1,6 @@
-//! The line of one limiter: who waits, what is in flight, and when to ask next. Pure state; each method is one step under
-//! the lock, and the drivers do what it returns. Answers and notifications are delivered after it, from the [`Outbox`].
+//! The queue of one limiter: who waits, what is in flight, and when to ask next. Pure state: each method is one step
+//! under the lock, and the drivers do what it returns. The [`Outbox`] holds answers and notifications, which are
+//! delivered after the step.
 
 mod answers;
 mod availability;
@@ -38,7 +39,7 @@ pub(super) use last_answer::{Deniable, Epoch, LastAnswer, Observed};
 pub(super) use outbox::Outbox;
 pub(super) use waiter::Waiter;
 
-/// How many waiters one call carries at most.
+/// The most waiters that one call carries.
 const CAPACITY: usize = 4096;
 
 /// How long a call may be in flight before another runtime's driver sends it again.
@@ -46,14 +47,14 @@ const TAKE_OVER_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Those that no call in flight carries, by ascending sequence number.
+    /// The waiters that no call in flight carries, by ascending sequence number.
     waiters: VecDeque<Waiter>,
     /// How many of them may have left.
     left: usize,
     next_sequence: u64,
     known: Option<Availability>,
     in_flight: Option<InFlight>,
-    /// Whether a task looks whether a call that waiters have left comes to its end.
+    /// Whether a task watches over a call that waiters have left.
     is_watched: bool,
     held_up: Option<HeldUp>,
     first_try: Option<FirstTry>,
@@ -62,7 +63,7 @@ pub(super) struct State {
     drivers: SmallVec<[Slot; 1]>,
     sharing: Sharing,
     pub(super) last_answer: LastAnswer,
-    /// How many wait, also those whose own first try is in flight.
+    /// The number of waiters, including those whose first try is in flight.
     admitted: usize,
     outbox: Outbox,
 }
@@ -77,21 +78,21 @@ struct Slot {
 #[derive(Debug)]
 pub(super) enum Next {
     Call(Arc<AcquireCall>),
-    /// Sleep until then, or until it is notified.
+    /// Sleep until this time, or until notified.
     Sleep(Instant),
     /// Nobody waits.
     Stop,
 }
 
 impl State {
-    /// The place of a waiter that comes now, however late it joins.
+    /// The place of a waiter that arrives now, however late it joins.
     pub(super) fn take_sequence(&mut self) -> u64 {
         self.next_sequence += 1;
         self.next_sequence
     }
 
-    /// Puts a waiter in line, at the place of its sequence number. `denied` is what its own request was told just now.
-    /// Returns how to notify the runtime's driver, where it has to be started.
+    /// Puts a waiter into the queue at the place of its sequence number. `denied` is the answer that its own request
+    /// got just now. Returns how to notify the runtime's driver, if one must be started.
     pub(super) fn join(
         &mut self,
         waiter: Waiter,
@@ -99,13 +100,13 @@ impl State {
         denied: Option<Availability>,
     ) -> Option<Arc<Notify>> {
         if self.waiters.is_empty() {
-            // Permits that came free since it asked are not part of its denial.
+            // Its denial does not know of permits that came free since it was sent.
             let is_current =
                 |it: &FirstTry| it.sequence == waiter.sequence && it.freed == self.freed;
             self.known = denied.filter(|_| self.first_try.as_ref().is_some_and(is_current));
         }
         if self.insert(waiter) == 0 {
-            // The time to ask is another one, and this runtime may stall before it knows.
+            // The time of the next call has changed, and this runtime may stall before it learns of it.
             self.notify_drivers();
         }
         if self.drivers.iter().any(|slot| slot.runtime == runtime) {
@@ -119,7 +120,7 @@ impl State {
         Some(notify)
     }
 
-    /// Puts a waiter at its place, and returns which that is.
+    /// Inserts a waiter at its place, and returns the place.
     fn insert(&mut self, waiter: Waiter) -> usize {
         let is_before = |other: &Waiter| other.sequence < waiter.sequence;
         let place = match self.waiters.back() {
@@ -130,7 +131,7 @@ impl State {
         place
     }
 
-    /// Puts a waiter back at its place, unless it has left. Others may have joined before it meanwhile.
+    /// Puts a waiter back at its place, unless it has left. Others may have joined before it in the meantime.
     fn return_to_line(&mut self, waiter: Waiter) {
         if waiter.is_gone() {
             self.outbox.remove(waiter);
@@ -162,7 +163,7 @@ impl State {
         self.left = 0;
     }
 
-    /// Permits may have come free: what is known holds no longer.
+    /// Permits may have come free: the last answer no longer holds.
     pub(super) fn permits_freed(&mut self) {
         self.freed += 1;
         self.known = None;
@@ -181,7 +182,7 @@ impl State {
         !self.drivers.is_empty()
     }
 
-    /// What the last step has for others.
+    /// The outbox of the last step.
     pub(super) fn take_outbox(&mut self) -> Outbox {
         std::mem::take(&mut self.outbox)
     }
@@ -217,10 +218,10 @@ impl State {
         Next::Call(self.send(now, has_peers))
     }
 
-    /// Moves the front of the line into a call.
+    /// Moves the front of the queue into a call.
     fn send(&mut self, now: Instant, has_peers: bool) -> Arc<AcquireCall> {
         let mut waiters = Vec::new();
-        // The grants of a call are one member of the permits, which holds a u32.
+        // The grants of a call share one member of the sorted set, which holds a u32.
         let mut room = u32::MAX;
         while let Some(next) = self.waiters.front() {
             let is_gone = next.is_gone();
@@ -245,7 +246,7 @@ impl State {
         };
         let permits = waiters.iter().map(|waiter| waiter.permits);
         let requests = Requests::fifo(permits, ask.share);
-        // The settings in force are those of the last one.
+        // The last waiter has the settings in force.
         let last = waiters.iter().rev().find_map(|it| it.set_up.as_ref());
         let set_up = last.and_then(|read| read());
         let call = AcquireCall::new(requests)

@@ -1,4 +1,4 @@
-//! A waiter's own end: its first try, and its place in line.
+//! The caller's side of a waiter: its first try, and its place in the queue.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,15 +12,15 @@ use super::Shared;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 
-/// A first try in progress: until it ends, the line is not asked for, so that nobody overtakes it. It holds up the line no
-/// longer than a call that makes no progress does.
+/// A first try in progress. Until it ends, the queue makes no call, so that nobody overtakes it. It holds up the queue
+/// no longer than a call without progress does.
 pub(super) struct FirstTry {
     shared: Arc<Shared>,
     sequence: u64,
 }
 
 impl FirstTry {
-    /// `None` where others wait already.
+    /// `None` if others wait already.
     pub(super) fn start(shared: &Arc<Shared>, sequence: u64) -> Option<Self> {
         let is_first = shared.step(|state| state.start_first_try(sequence, Instant::now()));
         is_first.then(|| Self {
@@ -36,7 +36,7 @@ impl Drop for FirstTry {
     }
 }
 
-/// A place in line. It resolves to an error where its runtime shuts down, which drops what drives the line there.
+/// A place in the queue. It resolves to an error if its runtime shuts down, and the queue's driver there with it.
 pub(super) struct Ticket {
     shared: Arc<Shared>,
     sequence: u64,
@@ -56,7 +56,7 @@ impl Ticket {
         }
     }
 
-    /// The answer, where it is there.
+    /// The answer, if it has arrived.
     pub(super) fn answer_now(&mut self) -> Option<Result<Grant>> {
         self.receiver.try_recv().ok()
     }

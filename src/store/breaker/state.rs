@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 
-/// So many calls in a row use up their time without an answer before the breaker opens.
+/// The breaker opens after this many consecutive calls without an answer in their time.
 const FAILURES: u32 = 3;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -15,7 +15,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 /// Closed while there is no outage.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Calls without an answer since the last one that had one.
+    /// Consecutive calls without an answer.
     failures: u32,
     outage: Option<Outage>,
     /// The number of the last probe.
@@ -36,13 +36,13 @@ struct Outage {
 enum Stage {
     /// Open: there is no connection. The next one half opens the breaker.
     Disconnected,
-    /// Open until then.
+    /// Open until this time.
     Paused(Instant),
     /// Half open.
     HalfOpen(Option<Probe>),
 }
 
-/// The one call that goes out while the breaker is half open.
+/// The one call that is sent while the breaker is half open.
 #[derive(Debug)]
 struct Probe {
     number: u64,
@@ -50,13 +50,13 @@ struct Probe {
     until: Instant,
 }
 
-/// Whether a call goes out.
+/// Whether a call is sent.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Pass,
-    /// It goes out as the probe of this number.
+    /// It is sent as the probe of this number.
     Probe(u64),
-    /// It does not, because of this.
+    /// It is not sent, for this reason.
     Refuse(Error),
 }
 
@@ -65,14 +65,14 @@ pub(super) enum Verdict {
 pub(super) enum Change {
     Opened,
     HalfOpened,
-    /// As `HalfOpened`, not for the first time in an outage.
+    /// Like `HalfOpened`, but not the first time in an outage.
     HalfOpenedAgain,
     OpenedAgain,
     Closed,
 }
 
 impl State {
-    /// Whether there is nothing to note about a call that is answered, nor about one that starts.
+    /// Whether there is nothing to note about a call that starts or is answered.
     pub(super) fn is_calm(&self) -> bool {
         self.failures == 0 && self.outage.is_none()
     }
@@ -84,7 +84,7 @@ impl State {
         is_open.then_some(&outage.cause)
     }
 
-    /// Whether a call that has no patience would go out.
+    /// Whether a call without patience would be admitted.
     pub(super) fn would_admit(&self, now: Instant) -> bool {
         self.outage
             .as_ref()
@@ -95,7 +95,7 @@ impl State {
             })
     }
 
-    /// Decides whether a call goes out that starts now and accepts an outage of up to `patience`. A probe has to end
+    /// Decides whether a call is sent that starts now and accepts an outage of up to `patience`. A probe must end
     /// within `lease`.
     pub(super) fn admit(
         &mut self,
@@ -128,7 +128,7 @@ impl State {
     /// A call was answered, with whatever answer.
     pub(super) fn answered(&mut self) -> Option<Change> {
         self.failures = 0;
-        // Without a connection, it is a late answer on an old one.
+        // Without a connection, this is a late answer on an old one.
         let outage = self
             .outage
             .take_if(|it| !matches!(it.stage, Stage::Disconnected));
@@ -160,7 +160,7 @@ impl State {
             return None;
         };
         probe.take_if(|probe| probe.number == number)?;
-        // One that was dropped says nothing: the next call is the probe.
+        // A probe that was dropped says nothing: the next call is the probe.
         let cause = cause?;
         outage.failed_probes += 1;
         outage.cause = cause;
@@ -211,7 +211,8 @@ impl Outage {
     }
 }
 
-/// How long the breaker stays open after so many failed probes: between half of a time that doubles and all of it.
+/// How long the breaker stays open after this many failed probes: a random time between half of a time that doubles and
+/// all of it.
 fn pause(failed_probes: u32, random: f64) -> Duration {
     let longest = FIRST_PAUSE * (1 << failed_probes.min(8));
     longest.min(LONGEST_PAUSE).mul_f64(0.5 + random / 2.0)

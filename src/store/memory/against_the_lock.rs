@@ -1,7 +1,7 @@
-//! Offers against decisions under the lock: the same random steps through two stores, and after each the same answer. A
-//! client with a clock of its own has each request decided under the lock; here that clock tells the store's time.
+//! The fast path against decisions under the lock: the same random steps through two stores, and after each the same
+//! answer. A client with its own clock has each request decided under the lock; here that clock shows the store's time.
 //!
-//! A quarter as many steps are taken as `MODEL_STEPS` says, 100,000 where it is not set.
+//! Takes a quarter of the steps that `MODEL_STEPS` sets, 100,000 by default.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ enum Step {
     Pass(u64),
     TryAcquire(u32),
     Check(u32),
-    /// The last grant that was told.
+    /// The last grant.
     Refund,
     Release(u32),
     AvailablePermits,
@@ -63,7 +63,8 @@ async fn answer(limiter: &RateLimiter, grants: &mut Vec<Grant>, step: &Step) -> 
         Step::Pass(_) => String::new(),
         Step::TryAcquire(permits) => format!("{:?}", limiter.try_acquire(*permits).await),
         Step::Check(permits) => match limiter.check(*permits).await {
-            // What remains is a lower bound where expired grants have not been removed, and a side may have removed more.
+            // What remains is a lower bound if expired grants have not been removed, and one side may have removed
+            // more.
             Ok(Decision::Granted {
                 grant,
                 remaining,

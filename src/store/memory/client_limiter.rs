@@ -40,11 +40,11 @@ impl MemoryLimiter {
         }
     }
 
-    /// Runs one step on the limiter, alone.
+    /// Runs one step on the limiter under its lock.
     #[inline]
     fn with<T>(&self, step: impl FnOnce(&mut Held, At) -> Result<T>) -> Result<T> {
         let passed = self.clock.now();
-        // Before the lock, so that it is not held meanwhile.
+        // Before the lock, which is then held for a shorter time.
         let read = self.store.0.clock.now();
         self.store.0.sweep(read);
         let mut held = self.limiter.held();
@@ -152,18 +152,18 @@ impl LimiterStore for MemoryLimiter {
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
-        // It fails only where the limiter is gone, and the grant with it.
+        // It fails only if the limiter is gone, and the grant with it.
         let _ = self.refund_now(&grant);
         on_done();
     }
 
     fn reclaim(self: Arc<Self>, _call: Arc<AcquireCall>, on_done: OnDone) {
-        // A call here has no time between its decision and its answer.
+        // A call in memory is answered when it is decided.
         on_done();
     }
 
     fn run_in_background(&self, _task: Task) {
-        // For the same reason none is left to be ended.
+        // For the same reason there is no call left to end.
     }
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {

@@ -1,37 +1,38 @@
 //! Permits that are taken without the lock.
 //!
-//! While the clock stands at one ms nothing comes back, and a request that is decided changes nothing but the permits
-//! left and its own grant. So whoever decides a second request of a ms under the lock offers the permits left to all who
-//! ask in that ms, and each of them takes its own with one atomic instruction. Whoever locks the limiter withdraws the offer
-//! before anything else and has what was taken written down as one call of that ms, which is what it was.
+//! Within one millisecond of the clock no permit comes back, and a granted request changes nothing but the permits left
+//! and its own grant. So the second request that is decided under the lock in a millisecond opens the fast path: it
+//! reserves the permits left for all requests of that millisecond, each of which takes its permits with one atomic
+//! instruction. Locking the limiter closes the fast path before anything else, and records what was taken as one call
+//! of that millisecond.
 //!
-//! The offer is divided into stripes, and a thread takes out of its own, so that threads seldom meet. Whoever finds too
-//! little there has it decided under the lock, where all is counted together.
+//! The reserved permits are divided into stripes. A thread takes from its own stripe, so that threads seldom contend. A
+//! request that finds too little there is decided under the lock, where all permits count together.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const STRIPES: usize = 4;
 
-/// What was reserved: a time, and at that time so many permits in each stripe.
+/// What was reserved: a time, and the permits in each stripe at that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reserved {
     pub(super) millis: i64,
     each: u32,
 }
 
-/// The permits of a stripe are the low bits of its word and the time is the others.
+/// The permits of a stripe are the low bits of its word, the time is the others.
 const PERMITS_BITS: u32 = 20;
 const MOST: u32 = (1 << PERMITS_BITS) - 1;
 const NOTHING: u64 = 0;
 
 impl Reserved {
-    /// What can be reserved out of the permits left at a time; `None` where they are too few, or the time is none that a
-    /// word holds.
+    /// What can be reserved of the permits left at a time; `None` if they are too few, or if a word cannot hold the
+    /// time.
     pub(super) fn new(millis: i64, left: i64) -> Option<Self> {
         let each = (left / STRIPES as i64).clamp(0, i64::from(MOST)) as u32;
         let is_held = 0 < millis && millis < 1 << (u64::BITS - PERMITS_BITS);
-        // A stripe without permits says that there are none at all.
+        // A stripe without permits states that there are none at all.
         let is_true = each > 0 || left <= 0;
         (is_held && is_true).then_some(Self { millis, each })
     }
@@ -41,7 +42,7 @@ impl Reserved {
     }
 }
 
-/// A stripe's word, read: the permits left in it at a time.
+/// A stripe's word, decoded: the permits left in it at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Left {
     millis: i64,
@@ -60,12 +61,13 @@ impl Left {
         })
     }
 
-    /// What one who read the clock at `now` finds. A later time is none that has passed: it came after the clock was read.
+    /// The state for a thread that read the clock at `now`. A time later than `millis` is not valid here; an earlier
+    /// one is: the fast path was opened after the clock was read.
     fn at(now: i64, word: u64) -> Option<Self> {
         Self::from_word(word).filter(|left| now <= left.millis)
     }
 
-    /// What is left without these permits. A stripe keeps its last one, so that one without permits was reserved so.
+    /// What is left without these permits. A stripe keeps its last permit, so that an empty one was reserved empty.
     fn without(self, permits: u32) -> Option<Self> {
         (permits < self.permits).then(|| Self {
             permits: self.permits - permits,
@@ -73,25 +75,25 @@ impl Left {
         })
     }
 
-    /// Whether it shows that a request is denied. One permit is never above the rate; of more it takes the rate to know.
+    /// Whether the request is certainly denied. One permit never exceeds the rate; for more, the rate must be known.
     fn denies(self, permits: u32) -> bool {
         self.permits == 0 && permits == 1
     }
 }
 
-/// The word after permits were taken; `None` where they cannot be.
+/// The word after permits were taken; `None` if they cannot be.
 #[inline]
 fn taken(word: u64, now: i64, permits: u32) -> Option<u64> {
     Some(Left::at(now, word)?.without(permits)?.to_word())
 }
 
-/// On a cache line of its own.
+/// On its own cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Stripe(AtomicU64);
 
-// A word says all there is to know of a stripe, so its loads and stores need no order among others. What is done under
-// the lock stays there.
+// A stripe's word holds all there is to know about it, so its loads and stores need no order among others. What is done
+// under the lock stays there.
 impl Stripe {
     #[inline]
     fn take(&self, now: i64, permits: u32) -> Option<bool> {
@@ -106,22 +108,22 @@ impl Stripe {
     }
 }
 
-/// One limiter's offer. Its stripes are made with the first one: most targets are never asked so.
+/// One limiter's fast path. Its stripes are allocated when it is first opened: most limiters never need it.
 #[derive(Debug, Default)]
 pub(super) struct FastPath(OnceLock<Box<[Stripe; STRIPES]>>);
 
 impl FastPath {
-    /// Whether the permits are granted at the time that `clock` tells; `None` where that has to be decided.
+    /// Whether the permits are granted at the time that `clock` returns; `None` if this must be decided under the lock.
     #[inline]
     pub(super) fn take(&self, permits: u32, clock: impl FnOnce() -> i64) -> Option<bool> {
         let stripe = &self.0.get()?[stripe()];
         if stripe.0.load(Ordering::Relaxed) == NOTHING {
-            return None; // reading the clock takes as long as all the rest
+            return None; // reading the clock takes as long as everything else
         }
         stripe.take(clock(), permits)
     }
 
-    /// Makes an offer where none stands. Under the lock.
+    /// Opens the fast path, which is closed. Under the lock.
     pub(super) fn open(&self, reserved: Reserved) {
         let left = Left {
             millis: reserved.millis,
@@ -135,7 +137,7 @@ impl FastPath {
         }
     }
 
-    /// Ends what was reserved and tells how many permits were taken. Under the lock.
+    /// Closes the fast path and returns how many permits were taken. Under the lock.
     pub(super) fn close(&self, reserved: Reserved) -> u32 {
         let stripes = self.0.get().into_iter().flat_map(|stripes| stripes.iter());
         let left =
@@ -144,7 +146,7 @@ impl FastPath {
     }
 }
 
-/// The stripe of this thread: they take turns.
+/// The stripe of this thread: threads are assigned in turn.
 #[inline]
 fn stripe() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);

@@ -1,7 +1,8 @@
-//! One name's limiter: the model, alone under its lock, and what it offers.
+//! One limiter: the model, alone under its lock, and its fast path.
 //!
-//! The clock is read before the lock is had, so that it is not held meanwhile; whoever had it in between may have come
-//! later in time. So a limiter knows the latest time at which a step was taken, and takes none before it.
+//! The clock is read before the lock is taken, which keeps the lock for a shorter time. Another thread may hold the
+//! lock in between with a later time. So a limiter remembers the latest time of a step, and makes no step at an earlier
+//! one.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,12 +18,12 @@ use crate::policy::target_keys::TargetKeys;
 use crate::rate::RateType;
 use crate::store::AcquireCall;
 
-/// One name's limiter, there or not. Whoever has it finds it without the map, and the map keeps it as long as anybody
-/// has it: so a name never has two.
+/// One limiter, whether it exists or not. Handles reach it without the map, and the map keeps it while a handle exists,
+/// so that a name never has two.
 #[derive(Debug)]
 pub(super) struct Limiter {
     pub(super) fast_path: FastPath,
-    /// How many drivers ask for waiters, of all clients.
+    /// The number of drivers with waiters, of all clients.
     pub(super) drivers: AtomicUsize,
     held: Mutex<Held>,
 }
@@ -30,22 +31,22 @@ pub(super) struct Limiter {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) window: Window,
-    /// The rate at which the grants were summed. Nobody touches the state past this crate, so once a rate is enough.
+    /// The rate at which the grants were summed. Only this crate changes the state, so once per rate is enough.
     pub(super) audited_rate: Option<i64>,
     names: Names,
-    /// The state of the other kind of limiter that was asked last under this name.
+    /// The state of the other kind of limiter that was last used under this name.
     pub(super) other: Option<Box<dyn State>>,
-    /// What is left of others that were asked before.
+    /// What is left of other kinds that were used before.
     pub(super) closed: Option<Box<TargetKeys>>,
     /// Set while the target is locked out.
     pub(super) lock: Timed<()>,
-    /// The latest of the store's times at which a step was taken.
+    /// The latest time of a step, by the store's clock.
     pub(super) latest: i64,
-    /// What is offered to be taken without the lock.
+    /// What the open fast path has reserved.
     pub(super) reserved: Option<Reserved>,
-    /// How often the lock was had.
+    /// How often the lock was taken.
     times: u32,
-    /// Which time it was, and when, that a request was last decided which an offer could have answered.
+    /// The value of `times`, and the time, when a request was last decided that the fast path could have answered.
     last_plain: (u32, i64),
 }
 
@@ -69,14 +70,14 @@ impl Limiter {
         }
     }
 
-    /// Whether nothing is left of it. An offer that stands may have been taken from; what follows of that is gone no later
-    /// than what the request before it left.
+    /// Whether nothing is left of it. Permits may have been taken from an open fast path; what follows from these
+    /// expires no later than what the request before left.
     pub(super) fn is_gone(&mut self, server: i64) -> bool {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         held.is_gone(server)
     }
 
-    /// The limiter for this thread alone, with all that was granted written down.
+    /// Locks the limiter and closes its fast path.
     #[inline]
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
         let mut held = lock(&self.held);
@@ -89,15 +90,14 @@ impl Limiter {
 }
 
 impl Held {
-    /// The time of a step whose clock was read before the lock was had: others may have come in between, and in one
-    /// limiter time never goes back.
+    /// The time of a step whose clock was read before the lock was taken: within a limiter, time never goes back.
     #[inline]
     pub(super) fn time(&mut self, read: i64) -> i64 {
         self.latest = self.latest.max(read);
         self.latest
     }
 
-    /// Decides requests that no call carries.
+    /// Decides requests without a call.
     #[inline]
     fn decide(
         &mut self,
@@ -163,8 +163,9 @@ impl Held {
         Ok((random, answer))
     }
 
-    /// Offers what a request left, where all clients share it and the time is the store's. It was decided for a bool, and
-    /// the one before it in the same ms too: making an offer takes as long as deciding, and pays where more follow.
+    /// Reserves what a request left, if all clients share it and the time is the store's. The request was decided for a
+    /// bool, like the one before it in the same millisecond: opening the fast path takes as long as deciding, and pays
+    /// off when more follow.
     pub(super) fn reserve(&mut self, at: At, permits: u32, answer: &Answer) {
         let this = (self.times, at.now);
         let last = std::mem::replace(&mut self.last_plain, this);
@@ -173,7 +174,7 @@ impl Held {
         }
         let settings = self.window.settings.get();
         let is_shared = settings.is_some_and(|it| it.rate_type == RateType::Overall);
-        // Of a request above the rate, or where more grants have expired, the answer does not tell what is there.
+        // For a request above the rate, or if more grants have expired, the answer does not say what is available.
         let is_exact = !answer.has_more && i64::from(permits) <= answer.rate;
         if is_shared && at.now == at.server && is_exact {
             let taken = Requests::one(permits).taken(answer);
@@ -181,7 +182,8 @@ impl Held {
         }
     }
 
-    /// Has the model grant what was taken out of an offer: it would have done so then, and nobody has asked it since.
+    /// Has the model grant what was taken on the fast path: it would have done so at that time, and nothing was decided
+    /// since.
     fn write_down(&mut self, millis: i64, taken: u32) {
         if taken == 0 {
             return;
@@ -191,7 +193,7 @@ impl Held {
             server: millis,
         };
         let random = self.names.next();
-        // All clients share the permits, so it is no matter whose call it is.
+        // All clients share the permits, so any client will do.
         let answer = self.decide(at, "", random, Requests::one(taken), None);
         debug_assert!(answer.is_ok_and(|answer| answer.available >= i64::from(taken)));
     }
@@ -220,7 +222,7 @@ mod tests {
         assert_eq!(times, [1_000, 1_000, 1_001]);
     }
 
-    /// A limiter at a time that stands still, and what holds it.
+    /// A limiter whose clock stands still, and its state.
     async fn limiter(rate: Rate) -> (RateLimiter, Arc<Limiter>) {
         let store = MemoryStore::new();
         let client = RedissonClient::builder().in_memory(&store);
@@ -229,7 +231,7 @@ mod tests {
         (limiter, store.limiter("limiter"))
     }
 
-    /// The permits of each entry that stands in the books.
+    /// The permits of each grant that is recorded.
     fn entries(limiter: &Limiter) -> Vec<u32> {
         let held = limiter.held();
         let grants = held.window.overall.grants();
@@ -256,7 +258,7 @@ mod tests {
             }
             tokio::time::advance(Duration::from_millis(1)).await;
         }
-        // The second one that is decided makes the offer; the others are taken out of it.
+        // The second request that is decided opens the fast path; the others take from it.
         assert_eq!(entries(&held), [1, 1, 98, 1, 1, 98]);
         tokio::time::advance(second - Duration::from_millis(3)).await;
         assert_eq!(limiter.available_permits().await.unwrap(), 800);

@@ -3,13 +3,13 @@
 use std::hint::spin_loop;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The first pause, about as long as twenty decisions take; each is twice as long as the one before.
+/// The first pause, about as long as twenty decisions take. Each pause is twice as long as the one before.
 const FIRST_PAUSE: u32 = 64;
 const PAUSES: u32 = 4;
 
-/// Locks as `Mutex::lock` does, but keeps away for a while where another thread is at it. Meanwhile that one makes
-/// many decisions without the cache lines going to and fro, and nobody is put to sleep and woken for each of them: that
-/// is what makes two threads on one limiter slower than one.
+/// Locks like `Mutex::lock`, but backs off for a while if another thread holds the lock. In the meantime that thread
+/// makes many decisions without moving cache lines back and forth, and no thread is put to sleep and woken for each of
+/// them: otherwise two threads on one limiter are slower than one.
 #[inline]
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match lock_at_once(mutex) {
@@ -18,7 +18,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-// A step that panicked would be a bug; what it left behind is still the best state there is.
+// A step that panicked is a bug; what it left is still the best state there is.
 fn lock_at_once<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),

@@ -8,21 +8,21 @@ use super::limiter::Limiter;
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    /// Each has a place, so that sweeping can stop and go on later.
+    /// Each limiter has an index, so that a sweep can stop and go on later.
     by_name: IndexMap<Box<str>, Arc<Limiter>>,
-    /// The places from here on have been swept in this round.
+    /// The indexes from here on have been swept in this round.
     swept_from: usize,
 }
 
-/// A map with more room than this for each of its limiters gives it back.
+/// A map with room for more than this many times its limiters shrinks.
 const MOST_ROOM: usize = 4;
-/// So much room is not worth giving back.
+/// A map with room for this many limiters does not shrink.
 const LITTLE_ROOM: usize = 64;
-/// So many places are swept for each new limiter: more than one, so that a flood of new names does not outrun it.
+/// How many limiters are swept for each new one: more than one, so that a flood of new names does not outrun the sweep.
 const SWEPT_FOR_A_NEW_ONE: usize = 2;
 
 impl Shard {
-    /// The limiter of this name, made where there is none.
+    /// The limiter of this name, which is created if it is missing.
     pub(super) fn limiter(&mut self, name: &str, server: i64) -> Arc<Limiter> {
         if let Some(limiter) = self.by_name.get(name) {
             return Arc::clone(limiter);
@@ -36,8 +36,8 @@ impl Shard {
         limiter
     }
 
-    /// Looks at so many limiters of the round, and drops those that hold nothing any more and that nobody has. Tells at how
-    /// many it looked.
+    /// Visits up to `most` limiters of the round, and drops those that are empty and have no handle. Returns the number
+    /// of limiters visited.
     pub(super) fn sweep(&mut self, most: usize, server: i64) -> usize {
         let from = self.swept_from.min(self.by_name.len());
         let to = from.saturating_sub(most);
@@ -46,11 +46,11 @@ impl Shard {
                 .by_name
                 .get_index_mut(place)
                 .is_some_and(|(_, limiter)| {
-                    // Only this map hands out more, so what nobody has stays so.
+                    // Only this map hands out more handles, so a limiter without a handle stays without one.
                     Arc::get_mut(limiter).is_some_and(|limiter| limiter.is_gone(server))
                 });
             if gone {
-                // The last one, which was swept, takes the place.
+                // The last limiter, which was swept, takes its index.
                 self.by_name.swap_remove_index(place);
             }
         }
@@ -62,7 +62,7 @@ impl Shard {
         self.swept_from == 0
     }
 
-    /// Begins a round, with all that is here now.
+    /// Begins a round with all limiters of this moment.
     pub(super) fn start_round(&mut self) {
         self.swept_from = self.by_name.len();
     }
@@ -73,7 +73,7 @@ impl Shard {
         }
     }
 
-    /// Drops all that is gone, and the room that it took.
+    /// Drops all limiters that are gone, and shrinks the map.
     pub(super) fn shrink(&mut self, server: i64) {
         self.swept_from = self.by_name.len();
         self.sweep(usize::MAX, server);

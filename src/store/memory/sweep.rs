@@ -1,15 +1,16 @@
-//! When expired limiters are looked for.
+//! When expired limiters are swept.
 //!
-//! No thread and no task does it, so that no caller depends on another's runtime: requests do, whatever limiter they are
-//! for. The first one of each millisecond looks at a few limiters; when all have been looked at, the next round begins a
-//! second later. A store that nobody asks at all stays as it is, see [`MemoryStore::shrink`](super::MemoryStore::shrink).
+//! No thread and no task sweeps, so that no caller depends on another's runtime: requests do, whichever limiter they
+//! are for. The first request of each millisecond visits a few limiters. When all have been visited, the next round
+//! begins a second later. A store without requests is not swept, see
+//! [`MemoryStore::shrink`](super::MemoryStore::shrink).
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// So many limiters are looked at for each ms that has passed, which takes some 10 µs.
+/// The number of limiters visited for each millisecond that has passed, which takes some 10 µs.
 const EACH_MS: i64 = 128;
-/// And at most so many at once, which takes about a ms.
+/// The most limiters visited at once, which takes about a millisecond.
 const MOST: i64 = 16 * 1024;
 /// From the end of a round to the next, in ms.
 const REST: i64 = 1_000;
@@ -21,19 +22,19 @@ pub(super) struct Sweep {
     turn: Mutex<Turn>,
 }
 
-/// The shard whose turn it is.
+/// The shard that is next.
 #[derive(Debug, Default)]
 struct Turn {
     shard: usize,
     has_begun: bool,
 }
 
-/// The part of a sweep that a request does, alone.
+/// The part of a sweep that one request does, with exclusive access.
 pub(super) struct Part<'a> {
     sweep: &'a Sweep,
     turn: MutexGuard<'a, Turn>,
     now: i64,
-    /// At how many limiters it looks.
+    /// How many limiters it visits.
     pub(super) most: usize,
 }
 
@@ -78,13 +79,13 @@ impl Sweep {
 }
 
 impl Part<'_> {
-    /// The shard whose turn it is, and whether that begins with this.
+    /// The shard that is next, and whether this begins it.
     pub(super) fn shard(&mut self) -> (usize, bool) {
         let begins = !std::mem::replace(&mut self.turn.has_begun, true);
         (self.turn.shard, begins)
     }
 
-    /// Goes on with the next of so many shards; `false` where the round is over.
+    /// Goes on with the next shard; `false` if the round is over.
     pub(super) fn go_on(&mut self, shards: usize) -> bool {
         *self.turn = Turn {
             shard: (self.turn.shard + 1) % shards,

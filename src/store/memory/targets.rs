@@ -11,16 +11,16 @@ use crate::policy::call::{self, Answer, Answers, Call, Opened, TargetRef};
 use crate::policy::target_keys::TargetKeys;
 
 impl MemoryClient {
-    /// Decides one request by one limiter: one look into the map, and one lock after it.
+    /// Decides one request by one limiter: one look-up in the map, and then one lock.
     pub(super) fn decide_one(&self, target: TargetRef<'_>, cost: u32) -> Result<Answer> {
-        // Before the lock, so that it is not held meanwhile.
+        // Before the lock, which is then held for a shorter time.
         let read = self.store.0.clock.now();
         self.store.0.sweep(read);
         let limiter = self.store.limiter_at(target.key, read);
         let mut held = limiter.held();
         let server = held.time(read);
         let now = self.clock.now().unwrap_or(server);
-        // Nobody finds it again, so a log has one entry for all requests of a ms.
+        // No refund looks for it, so a log has one entry for all requests of a millisecond.
         let random = Random::default();
         let answer = held
             .open(target, server)?
@@ -29,7 +29,7 @@ impl MemoryClient {
     }
 
     pub(crate) fn decide_call(&self, call: &Call) -> Result<Answers> {
-        // Before the locks, so that they are not held meanwhile.
+        // Before the locks, which are then held for a shorter time.
         let read = self.store.0.clock.now();
         self.store.0.sweep(read);
         let found = call
@@ -37,7 +37,7 @@ impl MemoryClient {
             .iter()
             .map(|target| self.store.limiter_at(&target.key, read));
         let found: Vec<Arc<Limiter>> = found.collect();
-        // In the order of their names, as everybody does it, so that no two wait for each other.
+        // In the order of their names, as everywhere, so that no two decisions wait for each other.
         let mut order: Vec<usize> = (0..found.len()).collect();
         order.sort_unstable_by_key(|&place| &call.limiters[place].key);
         let mut guards: Vec<(usize, MutexGuard<'_, Held>)> = order
@@ -63,7 +63,7 @@ impl MemoryClient {
 }
 
 impl Held {
-    /// The target with its state, made where there is none.
+    /// The target with its state, which is created if it is missing.
     fn open<'a>(&'a mut self, target: TargetRef<'a>, server: i64) -> Result<Opened<'a>> {
         self.lock.drop_expired(server);
         self.drop_others_expired(server);
@@ -97,7 +97,7 @@ impl Held {
         })
     }
 
-    /// The state of a kind that was not asked last, out of the keys of those before.
+    /// The state of a kind that was not used last, from the keys that were left before.
     fn open_another(&mut self, model: &dyn AnyModel) -> Option<Box<dyn State>> {
         if self.other.is_none() && self.closed.is_none() {
             return model.open(&mut TargetKeys::default());
@@ -192,7 +192,7 @@ mod tests {
             let rate = Rate::overall(5, Duration::from_secs(1));
             limiter.try_set_rate(rate).await.unwrap();
         }
-        // Somebody was decided there just after this call read the clock.
+        // Another request was decided there just after this call read the clock.
         let later = store.0.clock.now() + 7;
         store.limiter("other").held().latest = later;
         let shares = limiters.map(|limiter| limiter.share(1).unwrap());

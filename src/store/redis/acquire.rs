@@ -1,12 +1,12 @@
-//! An acquire's attempts: when each is made, and what its answer means for the call.
+//! The attempts of an acquire: when each is made, and what its answer means for the call.
 //!
-//! Each attempt has a deadline of its own, in the server's time, after which the server takes nothing for it. One that
-//! follows others carries the last of their deadlines. It looks for what they were granted, and decides only where there
-//! is nothing and none of them can arrive any more: so however often a call is sent, and in whatever order its attempts
-//! arrive, at most one of them takes permits.
+//! Each attempt has its own deadline, in the server's time, after which the server takes nothing for it. An attempt
+//! that follows others carries the last of their deadlines. It looks for what they were granted, and decides only if
+//! there is nothing and none of them can still arrive. So at most one attempt of a call takes permits, however often
+//! and in whatever order they arrive.
 //!
-//! An attempt is noted in its call when it can be sent, and not while it waits for a connection. So whoever gives up on
-//! the call learns from it whether it may have run.
+//! An attempt is noted in its call when it can be sent, not while it waits for a connection. So the party that gives up
+//! on the call knows whether it may have run.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,14 +26,14 @@ use crate::script;
 use crate::store::AcquireCall;
 use crate::store::acquire_call::Attempt;
 
-/// How far the server's clock may be set back, or lie behind another server's that takes over, within a call: what an
-/// attempt was granted is looked for from so long before it was sent on.
+/// How far the server's clock may be set back within a call, or be behind when another server takes over: the search
+/// for what an attempt was granted starts this long before the attempt was sent.
 const CLOCK_STEP: i64 = 1_000;
 
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
 const LONGEST_FIRST_ATTEMPT: Duration = Duration::from_millis(500);
 
-/// How long an attempt may take after so many that took too long.
+/// How long an attempt may take after `too_long` attempts that took too long.
 fn attempt_time(response_timeout: Duration, too_long: u32) -> Duration {
     let first = (response_timeout / 4).clamp(SHORTEST_ATTEMPT, LONGEST_FIRST_ATTEMPT);
     first.saturating_mul(1 << too_long.min(16))
@@ -62,11 +62,11 @@ impl RedisLimiter {
         let in_flight = store.multi_acquires.enter().map_err(|_| Error::NoRuntime)?;
         let mut may_share = in_flight.is_one_of_many();
         let mut too_long = self.late_attempts.load(Ordering::Relaxed);
-        // Where a search for what was granted goes on.
+        // Where a search for earlier grants goes on.
         let mut look_from = None;
         loop {
             if let Err(failure) = store.connection.ready(name, deadline).await {
-                // Another runtime may have made an attempt meanwhile.
+                // Another runtime may have made an attempt in the meantime.
                 attempts.sent_before |= acquire.may_have_run();
                 attempts.after::<Sent>(name, Err(failure)).await?;
                 continue;
@@ -111,7 +111,7 @@ impl RedisLimiter {
                 too_long += 1;
             }
             let Some(result) = result else {
-                // Nobody tells, so it may have run.
+                // Nothing says so, so it may have run.
                 if attempts.remaining().is_zero() {
                     return indeterminate();
                 }
@@ -138,21 +138,22 @@ impl RedisLimiter {
                     }
                     return Ok(answer);
                 }
-                // Asked anew below its other keys; the deadline sees to it that this ends.
+                // Sent again with the keys of that type; the deadline bounds the repetitions.
                 Outcome::OtherType(rate_type) => self.learn_type(rate_type),
                 Outcome::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
                 Outcome::Early(_) => return indeterminate(),
                 Outcome::More(from) => look_from = Some(from),
                 Outcome::Again => {}
-                // The server got it after its deadline. Where the call still has time, it was held up on its way, or the
-                // server's clock was misjudged.
+                // The server received it after its deadline. If the call still has time, it was delayed on its way, or
+                // the server's clock was misjudged.
                 Outcome::Late if !attempts.remaining().is_zero() => {}
                 Outcome::Late => return indeterminate(),
             }
         }
     }
 
-    /// Remembers how long attempts have to be, so that a server that is always slow is not asked in vain by each call.
+    /// Remembers how long attempts must be, so that a server that is always slow does not cost each call a failed
+    /// attempt.
     fn learn_lateness(&self, too_long: u32, is_ample: bool) {
         let needed = too_long.saturating_sub(u32::from(is_ample));
         if self.late_attempts.load(Ordering::Relaxed) != needed {
@@ -160,13 +161,13 @@ impl RedisLimiter {
         }
     }
 
-    /// The type that the limiter has, or is to have.
+    /// The type that the limiter has, or will have.
     pub(super) fn rate_type_for(&self, call: &Acquire) -> RateType {
         call.set_up
             .map_or_else(|| self.rate_type(), |set_up| set_up.settings.rate_type)
     }
 
-    /// Sends an attempt in a call of its own, which ends at `ends`.
+    /// Sends an attempt as a separate call, which ends at `ends`.
     async fn send_alone(
         &self,
         call: &Acquire,
@@ -182,15 +183,15 @@ impl RedisLimiter {
         Ok(Sent { answer, now })
     }
 
-    /// Gives back what a call took and was not delivered, once no attempt of it can arrive any more, unless somebody else
-    /// claims its outcome until then. Returns how many permits came back.
+    /// Gives back what a call took and was not delivered, once no attempt of it can still arrive, unless its outcome is
+    /// claimed before. Returns how many permits came back.
     pub(super) async fn reclaim_call(&self, acquire: &AcquireCall) -> Result<u32> {
         let name = &self.keys.name;
         let mut attempts = Attempts::new(self.store.deadline(), Repeat::Safe);
         let (mut look_from, mut is_ours) = (None, false);
         loop {
             let Some(made) = acquire.attempts_made() else {
-                // None was made, or none that ran. Between two attempts the call is not over: the claim ends it.
+                // No attempt was made, or none that ran. Between two attempts the call is not over: the claim ends it.
                 if is_ours || !acquire.claim() {
                     return Ok(0);
                 }
@@ -203,7 +204,7 @@ impl RedisLimiter {
                     (made.deadline - server_now) as u64 + 1,
                 ))
                 .await;
-                // Waiting for the attempts' own deadlines is no part of what this call takes.
+                // Waiting for the attempts' own deadlines does not count towards this call's time.
                 attempts = Attempts::new(self.store.deadline(), Repeat::Safe);
                 continue;
             }
@@ -245,7 +246,8 @@ impl RedisLimiter {
     }
 }
 
-/// What an attempt has to know of those before it. A clock that is passed scored their grants by now at the latest.
+/// What an attempt must know about the earlier ones. If the caller passes the clock, their grants have a score of at
+/// most now.
 fn retry_after(before: Attempt, now: Option<i64>, look_from: Option<i64>) -> Retry {
     Retry {
         previous_deadline: before.deadline,

@@ -1,4 +1,4 @@
-//! What the acquire and reclaim scripts return, typed. Whatever the bytes are, reading them does not panic.
+//! The replies of the acquire and reclaim scripts, typed. Reading never panics, whatever the bytes are.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::model::Answer;
 use crate::rate::RateType;
 
-/// A script's answer, and the time at which the server gave it.
+/// A script's reply, and the time at which the server sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AcquireAnswer<T = Answer> {
     pub(super) server_millis: i64,
@@ -20,19 +20,20 @@ pub(super) struct AcquireAnswer<T = Answer> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome<T> {
     Decided(T),
-    /// The call came after its deadline, and did nothing.
+    /// The call arrived after its deadline, and did nothing.
     Late,
-    /// The limiter is of this type and not of the one that the call was for, so it did nothing.
+    /// The limiter has this type, not the one that the call was for. The call did nothing.
     OtherType(RateType),
-    /// An earlier attempt may still arrive, so it did nothing: ask again after this time.
+    /// An earlier attempt may still arrive, so the call did nothing: send it again after this time.
     Early(Duration),
-    /// It did not find what an earlier attempt left, and decided nothing: look on from this score.
+    /// The call did not find the grant of an earlier attempt, and decided nothing: search on from this score.
     More(i64),
-    /// So many grants have expired that their permits are counted in several calls. It decided nothing: ask again.
+    /// So many grants have expired that counting their permits takes several calls. Nothing was decided: send the call
+    /// again.
     Again,
 }
 
-/// What the doubles of an answer lie between: up to here they are exact integers.
+/// Doubles are exact integers up to here.
 const LARGEST: f64 = (1_u64 << 54) as f64;
 
 fn bad_state<T>(name: &str) -> Result<T> {
@@ -56,7 +57,7 @@ fn split(name: &str, value: Value) -> Result<(Numbers, Word)> {
     Ok((doubles.map(|double| double as i64).collect(), word.into()))
 }
 
-/// What an answer says that is no decision.
+/// The meaning of a reply that is no decision.
 fn undecided<T>(numbers: &[i64], word: &[u8]) -> Option<AcquireAnswer<T>> {
     let (server_millis, outcome) = match (numbers, word) {
         (&[millis], b"") => (millis, Outcome::Late),
@@ -77,8 +78,8 @@ fn undecided<T>(numbers: &[i64], word: &[u8]) -> Option<AcquireAnswer<T>> {
 }
 
 impl AcquireAnswer {
-    /// `passed` is the time that the call passed; without one the server's own scored the grants. An answer without
-    /// a rate is for `audited_rate`.
+    /// `passed` is the time that the call passed; without one the server's own scored the grants. A reply without a
+    /// rate is for `audited_rate`.
     pub(super) fn read(
         name: &str,
         value: Value,
@@ -124,7 +125,7 @@ impl AcquireAnswer {
     }
 }
 
-/// How many grants were summed, as `lua/acquire.lua` says it.
+/// How many grants were summed, as `lua/acquire.lua` returns it.
 fn note_counted(answer: &mut Answer, counted: i64) {
     answer.counted = counted.max(0).unsigned_abs();
     answer.audit_due = matches!(counted, -1 | -3);

@@ -5,7 +5,7 @@ use crate::permit::{self, Random};
 use crate::rate::RateType;
 use crate::script::Args;
 
-/// The arguments of an acquire in a call of its own.
+/// The arguments of an acquire on one limiter.
 pub(super) fn acquire_args(
     call: &Acquire,
     retry: Option<&Retry>,
@@ -22,7 +22,7 @@ pub(super) fn acquire_args(
     }
 }
 
-/// Member, summed rate, and permits of all requests together.
+/// Member, audited rate, and permits of all requests together.
 pub(super) fn call_args(args: Args, call: &Acquire) -> Args {
     let total = call.requests.total();
     // A total that does not fit a member is never granted in full.
@@ -31,7 +31,7 @@ pub(super) fn call_args(args: Args, call: &Acquire) -> Args {
         .number(total)
 }
 
-/// The runs and the options; `None` for a plain request that is alone.
+/// The runs and the options; `None` for a single plain request.
 pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
     let requests = &call.requests;
     let (is_single, fifo) = (requests.is_single(), requests.fifo);

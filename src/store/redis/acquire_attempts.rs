@@ -1,4 +1,4 @@
-//! Attempts of a call on a server: what an attempt finds of those before it, what is given back for a caller that is gone,
+//! Attempts of a call on a server: what an attempt finds of earlier ones, what is given back for a caller that is gone,
 //! and the limiter's set-up in the same call.
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ struct OnServer {
 }
 
 impl OnServer {
-    /// A limiter of 10,000 an hour.
+    /// A limiter of 10,000 per hour.
     async fn start() -> Self {
         let mut on_server = Self::without_limiter().await;
         on_server
@@ -62,7 +62,7 @@ impl OnServer {
         seconds * 1000 + micros / 1000
     }
 
-    /// Adds so many grants of one permit, the first at `from`, each `step` ms after the one before.
+    /// Adds this many grants of one permit, the first at `from`, each `step` ms after the one before.
     async fn fill(&mut self, from: i64, step: i64, grants: i64) {
         let script = "for i = 0, tonumber(ARGV[3]) - 1 do
             local member = struct.pack('<Bc0I', 16, string.format('%016d', i), 1)
@@ -87,7 +87,7 @@ impl OnServer {
     }
 }
 
-/// A list of which a part was granted in an attempt that can have been scored from `from` on.
+/// A list that was granted in part by an attempt with a score of at least `from`.
 async fn granted_in_part(on_server: &mut OnServer, from: i64, score: i64) -> AcquireCall {
     let call = AcquireCall::new(Requests::plain([3, 2].into_iter()));
     let mut add = redis::cmd("ZADD");
@@ -193,7 +193,7 @@ async fn of_a_call_that_was_never_sent_nothing_is_given_back() {
         matches!(result, Err(Error::StoreUnavailable { .. })),
         "{result:?}"
     );
-    // Nor where the limiter is gone.
+    // The same if the limiter is gone.
     let call = AcquireCall::new(Requests::one(3));
     call.note_attempt(Attempt {
         deadline: 1,

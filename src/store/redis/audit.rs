@@ -1,4 +1,4 @@
-//! When the grants of a limiter were audited last.
+//! When the grants of a limiter were last audited.
 
 use std::time::Duration;
 
@@ -7,13 +7,14 @@ use tokio::time::Instant;
 use super::audit_budget::AuditBudget;
 use crate::model::Answer;
 
-/// Summing a grant takes the server less than a microsecond, so a client's audits take it a two-thousandth of its time.
+/// Summing a grant takes the server less than a microsecond, so a client's audits cost it a two-thousandth of its time.
 const PAUSE_PER_GRANT: Duration = Duration::from_millis(1);
-/// Before a limiter with too many grants is asked about again. An audit of it lasts longer, and is one client's at a time.
+/// The pause before a limiter with too many grants is tried again. An audit of it takes longer, and only one client
+/// audits it at a time.
 const PAUSE_OF_LARGE: Duration = Duration::from_secs(5);
 
 /// A client has the grants of a limiter summed now and then, because only the sum shows what a peer's retry or release
-/// did to the permits left; not in each call, because it takes time on the server.
+/// did to the permits left. It costs the server time, so not each call does it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Audit {
     /// The rate of the last audit.
@@ -22,7 +23,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// The rate at which the grants were summed, unless an audit is due and the budget has one left for it.
+    /// The rate at which the grants were last summed, unless an audit is due and the budget allows it.
     pub(super) fn audited_rate(&self, budget: &AuditBudget) -> Option<i64> {
         let due = self.due?;
         let now = Instant::now();
@@ -41,7 +42,7 @@ impl Audit {
         let pause = if answer.audit_due {
             PAUSE_OF_LARGE
         } else {
-            // Few are summed, 100 at most.
+            // At most 100 grants are summed.
             PAUSE_PER_GRANT * answer.counted.clamp(1, 1_000) as u32
         };
         self.due = Some(Instant::now() + pause);

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// An audit takes the server as long as several calls. A client with many limiters, each of which is due, would audit with
-/// nearly every call; so there is at least this much time between two audits in the long run.
+/// An audit costs the server as much as several calls. A client with many limiters that are due would audit with nearly
+/// every call, so two audits are this far apart in the long run.
 const PAUSE: Duration = Duration::from_micros(500);
-/// How many audits may follow one another after a quiet time.
+/// The most audits that follow one another after a quiet time.
 const BURST: u32 = 200;
 
 /// A client's audits.
@@ -19,7 +19,7 @@ pub(super) struct AuditBudget {
 }
 
 impl AuditBudget {
-    /// Takes an audit, where the budget has one.
+    /// Takes an audit, if the budget has one.
     pub(super) fn take(&self, now: Instant) -> bool {
         // Nothing panics while the lock is held.
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,13 +1,14 @@
 //! What an audit has read: the grants of a limiter in pages, oldest first.
 //!
-//! While the audit goes on, the limiter changes at both ends: expired grants leave at the front, new ones come at the end. Of
-//! the pages at the front only how many grants are gone is known, so they are dropped, and the last call of the audit reads
-//! again what is left of the first one. What changed in between, other scripts tell: a refund takes permits out of one grant.
+//! During the audit the limiter changes at both ends: expired grants leave at the front, new ones are added at the end.
+//! Of the pages at the front, only the number of grants that are gone is known. So these pages are dropped, and the
+//! last call of the audit reads the rest of the first page again. What changed in between is noted by other scripts: a
+//! refund takes permits out of one grant.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-/// Where a grant stands: grants are ordered by score, then by their bytes.
+/// The position of a grant: grants are ordered by score, then by their bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Position {
     score: f64,
@@ -31,7 +32,7 @@ impl Position {
     }
 }
 
-/// Some grants that follow one another.
+/// Consecutive grants.
 #[derive(Debug, Clone, PartialEq)]
 struct Page {
     last: Position,
@@ -61,12 +62,12 @@ impl Change {
     }
 }
 
-/// What the last call of an audit has to know.
+/// What the last call of an audit must know.
 #[derive(Debug, PartialEq)]
 pub(super) struct Known<'a> {
     /// A grant.
     pub(super) first: &'a [u8],
-    /// How many grants come behind it, up to `last`, and their permits.
+    /// How many grants follow it, up to `last`, and their permits.
     pub(super) count: i64,
     pub(super) permits: i64,
     pub(super) last: &'a [u8],
@@ -84,7 +85,7 @@ impl AuditPages {
         self.pages.back().map(|page| &page.last.member[..])
     }
 
-    /// Of the grants that were read, `place` are left: the pages at the front that are gone are dropped.
+    /// Of the grants that were read, `place` are left: drops the pages at the front that are gone.
     pub(super) fn note_place(&mut self, place: i64) {
         let mut gone = self.pages.iter().map(|page| page.count).sum::<i64>() - place;
         while let Some(first) = self.pages.front()
@@ -104,14 +105,14 @@ impl AuditPages {
         });
     }
 
-    /// Drops the first page, which is gone. `false` where it is the only one.
+    /// Drops the first page, which is gone. `false` if it is the only one.
     pub(super) fn drop_first(&mut self) -> bool {
         self.pages.pop_front();
         !self.pages.is_empty()
     }
 
-    /// Notes what another script took out of a grant. `false` where it is the last one that was read: the audit does not
-    /// know where to read on.
+    /// Notes what another script took out of a grant. `false` if it is the last grant that was read: the audit cannot
+    /// tell where to read on.
     pub(super) fn change(&mut self, change: &Change) -> bool {
         let pages = &mut self.pages;
         let place = pages.partition_point(|page| page.last.is_before(&change.at));
@@ -123,7 +124,7 @@ impl AuditPages {
         if page.last != change.at {
             return true;
         }
-        // The page has lost its last grant, or that one has other bytes now.
+        // The page has lost its last grant, or that grant has other bytes now.
         let Some(page) = self.pages.remove(place) else {
             return false;
         };

@@ -1,6 +1,6 @@
 //! A thread for work that must not depend on a caller's runtime, such as giving back the permits of a cancelled call.
 //!
-//! The thread starts with the first task. It ends once the [`Background`] is dropped and its tasks are done.
+//! The thread starts with the first task. It ends when the [`Background`] is dropped and its tasks are done.
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
@@ -21,9 +21,9 @@ pub(crate) struct Background {
 impl Background {
     /// Runs `task` on the background thread. A task that panics ends alone.
     ///
-    /// Where the operating system refuses another thread, the task is dropped, and the next call tries again.
+    /// If the operating system refuses another thread, the task is dropped, and the next call tries again.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // The lock guards no state that a panic could leave half changed.
+        // The lock guards no state that a panic could leave inconsistent.
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let task: Task = Box::pin(task);
         let task = match &*tasks {
@@ -53,7 +53,7 @@ fn start() -> io::Result<mpsc::UnboundedSender<Task>> {
     Ok(sender)
 }
 
-/// Runs what is sent, until the sender is dropped and all of it is done.
+/// Runs the tasks that arrive, until the sender is dropped and all tasks are done.
 async fn run(mut tasks: mpsc::UnboundedReceiver<Task>) {
     let mut running = JoinSet::new();
     loop {

@@ -1,7 +1,7 @@
-//! The way to Redis: a command goes out, its answer comes back, or why there is none.
+//! The connection to Redis: sends a command, and returns its answer or why there is none.
 //!
-//! A connection belongs to one runtime ([`per_runtime`]) and leads where a [`resolver`] says. It is replaced in the
-//! background as soon as it is of no use ([`link`]). What may be sent again is decided above, by the call.
+//! A connection belongs to one runtime ([`per_runtime`]) and leads to the server that a [`resolver`] finds. It is
+//! replaced in the background as soon as it is unusable ([`link`]). The call decides what may be sent again.
 
 mod address;
 mod backoff;
@@ -61,7 +61,7 @@ pub(crate) struct Connecting {
     pub(crate) sentinel_credentials: Option<Provider>,
     pub(crate) response_timeout: Duration,
     pub(crate) tls: TlsConfig,
-    /// How long `connect` tries again where no server is ready.
+    /// How long `connect` keeps trying if no server is ready.
     pub(crate) wait: Duration,
 }
 
@@ -108,7 +108,7 @@ impl Connection {
         })
     }
 
-    /// Connects to one server or primary, or to a cluster where several URLs are given or the one server is part of one.
+    /// Connects to one server or primary, or to a cluster if several URLs are given or the server is part of one.
     pub(super) async fn open(
         urls: &str,
         connecting: Connecting,
@@ -189,14 +189,14 @@ impl Connection {
                     let info: String = from_redis_value(info).unwrap_or_default();
                     return Ok(info.lines().any(|line| line.trim() == "cluster_enabled:1"));
                 }
-                // A server that does not let us ask is taken as one that stands alone.
+                // A server that does not permit the question is taken as a single server.
                 Err(Failure::Refused(_)) => return Ok(false),
                 Err(cause) => wait.again(cause).await?,
             }
         }
     }
 
-    /// Sends a command and waits for its answer, until the deadline at most.
+    /// Sends a command and waits for its answer until the deadline.
     pub(crate) async fn send(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
         self.send_with(command, limits, Patience::UntilDeadline)
             .await
@@ -214,7 +214,7 @@ impl Connection {
         }
     }
 
-    /// The breaker in front of the server that a key is on; `None` where no server is known, or outside a runtime.
+    /// The breaker of the server that holds a key; `None` if no server is known, or outside a runtime.
     pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
         match &self.0 {
             Route::Server(server) => Some(Arc::clone(server.link().ok()?.breaker())),

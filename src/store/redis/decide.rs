@@ -1,4 +1,4 @@
-//! One call of the other limiters: as keys and arguments, sent, its answer typed.
+//! One call of the other limiters: as keys and arguments, sent, its reply typed.
 
 use redis::Value;
 use smallvec::SmallVec;
@@ -22,7 +22,7 @@ impl RedisStore {
             });
         };
         let name = &first.key;
-        // The state knows no single requests: one that may have been charged is not sent again.
+        // The state does not know single requests: one that may have been charged is not sent again.
         let mut attempts = Attempts::new(deadline, Repeat::Never);
         let keys = call.limiters.iter().flat_map(|target| target.all_keys());
         let keys: Vec<String> = keys.collect();
@@ -49,9 +49,10 @@ impl RedisStore {
             self.server_time.learn(reply.server_millis());
             match reply {
                 Reply::Decided { answers, .. } => return Ok(answers),
-                // Its permits are counted in several calls. What was done so far is kept.
+                // Its permits are counted in several calls. What was done so far stays.
                 Reply::Unfinished { .. } => {}
-                // The server got it after its deadline. Where that is not yet so here, its clock was misjudged.
+                // The server received it after its deadline. If the deadline has not passed here, the server's clock
+                // was misjudged.
                 Reply::Late { .. } if !attempts.remaining().is_zero() => {}
                 Reply::Late { .. } => return Err(Error::Indeterminate { source: None }),
             }
@@ -66,9 +67,9 @@ pub(crate) enum Reply {
         server_millis: i64,
         answers: Answers,
     },
-    /// So many grants have expired that the call has to be made again before anything is decided.
+    /// So many grants have expired that the call must be made again before anything is decided.
     Unfinished { server_millis: i64 },
-    /// The call came after its deadline.
+    /// The call arrived after its deadline.
     Late { server_millis: i64 },
 }
 
@@ -116,7 +117,7 @@ pub(crate) fn script_and_args(
     }
 }
 
-/// The arguments of the script by which several limiters decide one request, or a single one does.
+/// The arguments of the script by which several limiters, or a single one, decide one request.
 pub(crate) fn joint_args(call: &Call, now: Option<i64>, deadline: Option<i64>) -> Args {
     let args = Args::new()
         .bytes(&doubles([deadline, now]))
@@ -135,7 +136,7 @@ pub(crate) fn joint_args(call: &Call, now: Option<i64>, deadline: Option<i64>) -
     })
 }
 
-/// Equal costs that follow one another: the cost, and how many.
+/// Consecutive equal costs: the cost, and their number.
 fn runs(costs: &[u32]) -> impl Iterator<Item = (i64, i64)> {
     let runs = costs.chunk_by(|one, next| one == next);
     runs.map(|run| (run[0].into(), run.len() as i64))
@@ -147,15 +148,15 @@ fn own_numbers(model: &dyn AnyModel) -> Doubles {
 
 type Doubles = SmallVec<[u8; 64]>;
 
-/// Numbers as the scripts take them, one behind the other; NaN for none.
+/// Numbers in the form that the scripts take, concatenated; NaN for `None`.
 fn doubles(numbers: impl IntoIterator<Item = Option<i64>>) -> Doubles {
     let numbers = numbers.into_iter();
-    // All are exact as doubles: what is larger is refused before.
+    // All are exact as doubles: larger ones are refused before.
     let doubles = numbers.map(|number| number.map_or(f64::NAN, |number| number as f64));
     doubles.flat_map(f64::to_le_bytes).collect()
 }
 
-/// Reads what the script of a call returned; `None` where that is no answer to it.
+/// Reads what the script of a call returned; `None` if it is not a reply to the call.
 pub(crate) fn read_reply(call: &Call, reply: &Value) -> Option<Reply> {
     let told = match reply {
         Value::Array(each) => each.iter().map(numbers).collect::<Option<Vec<_>>>()?,

@@ -1,4 +1,4 @@
-//! Why a command brought no answer, and which error that becomes.
+//! Why a command was not answered, and which error that becomes.
 
 use std::io;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ pub(crate) enum Failure {
     NoRuntime,
     /// It reached no server: it may be sent again.
     NotSent(RedisError),
-    /// The server did not run it, and says that this passes: it may be sent again.
+    /// The server did not run it, for a reason that passes: it may be sent again.
     NotRun(RedisError),
-    /// It may have run: only a call that is recognized when it is repeated may be sent again.
+    /// It may have run: only a call whose repetition is recognized may be sent again.
     Lost(Option<RedisError>),
     /// The server answered with an error that another attempt would not change.
     Refused(RedisError),
@@ -42,7 +42,7 @@ impl From<RedisError> for Failure {
     }
 }
 
-/// An answer that is an error, as one. An answer that holds an error among others stays an answer.
+/// An answer that is an error, as `Err`. An answer that contains an error among others stays an answer.
 pub(super) fn extract_error(answer: Value) -> RedisResult<Value> {
     match answer {
         Value::ServerError(error) => Err(error.into()),
@@ -53,16 +53,16 @@ pub(super) fn extract_error(answer: Value) -> RedisResult<Value> {
 /// Errors that redis-rs does not name, of a command that did not run.
 const PASSING: [&str; 4] = ["BUSY", "NOREPLICAS", "READONLY", "UNBLOCKED"];
 
-/// What Valkey and Redis 7, and Redis 6, say where the ACL refuses a command of a script, with a code that says nothing.
+/// What Valkey and Redis 7, and Redis 6, answer if the ACL refuses a command of a script. The code is generic.
 const DENIED_IN_SCRIPT: [&str; 2] = ["ACL failure in script", "can't run this command"];
 
-/// Whether the server that answers with this error cannot serve this client any more, while another connection can.
+/// Whether the server that answers with this error can no longer serve this client, while another connection can.
 pub(super) fn wants_another_connection(error: &RedisError) -> bool {
     let codes = ["READONLY", "MASTERDOWN", "UNBLOCKED", "NOAUTH"];
     codes.iter().any(|code| has_code(error, code))
 }
 
-/// Before Redis 7 the code of an error inside a script stands in its text.
+/// Before Redis 7, the code of an error inside a script is in its text.
 fn has_code(error: &RedisError, code: &str) -> bool {
     let text = error.detail().unwrap_or_default();
     error.code() == Some(code)
@@ -79,7 +79,7 @@ pub(super) fn timed_out() -> RedisError {
     io::Error::new(io::ErrorKind::TimedOut, "the server does not answer").into()
 }
 
-/// The error of a connection that could not be set up, or of a call that was never run.
+/// The error of a connection that could not be set up, or of a call that never ran.
 pub(super) fn of_connecting(error: RedisError) -> Error {
     match of_answer("", error) {
         Error::Redis { source } => Error::StoreUnavailable { source },
@@ -92,7 +92,7 @@ pub(super) fn of_answer(name: &str, error: RedisError) -> Error {
     let name = name.to_owned();
     let text = error.detail().unwrap_or_default();
     let code = error.code().unwrap_or_default();
-    // Before Redis 7 the code of an error inside a script stands in its text.
+    // Before Redis 7, the code of an error inside a script is in its text.
     let says = |word: &str| code == word || text.contains(word);
     if code == "UNINITIALIZED" {
         Error::NotInitialized { name }

@@ -1,7 +1,7 @@
-//! What a client remembers of limiters it holds no handle on.
+//! A cache of hints on limiters that have no handle.
 //!
-//! A service that names its limiter anew with each request makes a new [`super::limiter::RedisLimiter`] each time. A hint
-//! spares it an audit, and the second round trip that tells it the limiter's type.
+//! A service that gets its limiter anew for each request makes a new [`super::limiter::RedisLimiter`] each time. A hint
+//! saves it an audit, and the second round trip that finds out the limiter's type.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::audit::Audit;
 use crate::rate::RateType;
 
-/// How many limiters are remembered at most, some 1 MB; one more, and all are forgotten.
+/// The most limiters in the cache, some 1 MB; one more clears it.
 const CAPACITY: usize = 16_384;
 
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ pub(super) struct Hint {
     pub(super) rate_type: RateType,
 }
 
-/// By the hash of the name: where two names share one, a round trip or an audit is made or spared, and nothing else.
+/// By the hash of the name: if two names share a hash, a round trip or an audit is added or saved, and nothing else.
 #[derive(Debug, Default)]
 pub(super) struct HintCache {
     hasher: RandomState,

@@ -1,11 +1,13 @@
-//! The audit of a limiter with so many grants that no call sums them: in pages, with pauses, on the client's own thread.
+//! The audit of a limiter with too many grants to sum in one call: in pages, with pauses, on the client's background
+//! thread.
 //!
-//! Permits left and permits of all grants are the rate, and what clients do to the one they do to the other, except where a
-//! peer's retry or release touches only one of them. So their sum shows what was lost that way, whatever happens meanwhile,
-//! once all grants are known at one time: see [`AuditPages`].
+//! Permits left + permits of all grants = rate. Clients change both by the same amount, except that a peer's retry or
+//! release changes only one of them. So once all grants are known at one time, their sum shows what was lost that way,
+//! whatever happens in the meantime: see [`AuditPages`].
 //!
-//! One client at a time audits a limiter, and a client audits one limiter at a time. An audit reads at most
-//! [`PAUSE_PER_GRANT`]'s share of the time, so all clients together cost the server no more than that.
+//! Only one client at a time audits a limiter, and a client audits only one limiter at a time. An audit reads for at
+//! most the part of the time that [`PAUSE_PER_GRANT`] leaves it, so all clients together cost the server no more than
+//! that.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -22,12 +24,12 @@ use crate::permit::{Random, new_random};
 use crate::rate::RateType;
 use crate::script::{self, Args, Script};
 
-/// To read a grant takes the server less than a microsecond, so this leaves it 99 % of its time.
+/// Reading a grant takes the server less than a microsecond, so this leaves it 99 % of its time.
 const PAUSE_PER_GRANT: Duration = Duration::from_micros(100);
 /// After an audit no other one begins for a tenth of the time that it took.
 const REST_PER_GRANT: Duration = Duration::from_micros(10);
 const SHORTEST_REST: Duration = Duration::from_secs(1);
-/// The limiter is free for another client so long after the last call of one that is gone.
+/// If the client of an audit is gone, the limiter is free for another client this long after its last call.
 const LIFE: Duration = Duration::from_secs(10);
 
 /// What a call did.
@@ -87,7 +89,7 @@ impl Drop for Auditing {
 }
 
 impl LargeAudit {
-    /// One call; `None` where it failed: a later audit makes up for this one.
+    /// One call; `None` if it failed: a later audit makes up for this one.
     async fn step(&mut self, store: &RedisStore) -> Option<Step> {
         let answer = self.read_page(store).await?;
         let (word, fields) = answer.split_first()?;
@@ -191,7 +193,7 @@ async fn run(
     keys: &[&str],
     args: &Args,
 ) -> Option<Vec<Vec<u8>>> {
-    // A call whose answer was lost is not made again: the changes that it told are lost with it.
+    // A call whose answer was lost is not made again: the changes that it returned are lost with it.
     let sending = script.run(&store.connection, keys, args, limits(store, Repeat::Never));
     let answer: Value = sending.await.ok()?;
     from_redis_value(answer).ok()

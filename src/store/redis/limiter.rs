@@ -1,4 +1,4 @@
-//! One limiter in Redis: each step as keys and arguments, its answer typed, and what the client remembers about it.
+//! One limiter in Redis: each step as keys and arguments, its reply typed, and what the client remembers about it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,11 +23,12 @@ use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Task, Ti
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
     pub(super) keys: Keys,
-    /// The limiter's type when it was last seen, at first the usual one. It decides which keys an acquire names; a wrong
-    /// guess costs a round trip.
+    /// The limiter's type when it was last seen, or overall. It decides which keys an acquire names; a wrong guess
+    /// costs a round trip.
     is_per_client: AtomicBool,
     audit: Mutex<Audit>,
-    /// How many attempts of the last acquire took too long: the next one starts with as long an attempt.
+    /// How many attempts of the last acquire took too long: the first attempt of the next one gets as much time as the
+    /// last.
     pub(super) late_attempts: AtomicU32,
 }
 
@@ -63,7 +64,7 @@ impl RedisLimiter {
         self.audit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rate at which the grants were audited lately; `None` has the next call do so.
+    /// The rate at which the grants were last audited; with `None` the next call audits them.
     pub(super) fn audited_rate(&self) -> Option<i64> {
         let audit = *self.audit();
         audit.audited_rate(&self.store.audit_budget)
@@ -104,7 +105,8 @@ impl RedisLimiter {
         self.store.guarded(name, deadline, call).await
     }
 
-    /// `audited_rate` is the rate at which the grants were audited lately; without one they are summed now where they are few.
+    /// `audited_rate` is the rate at which the grants were last audited; without one they are summed now if they are
+    /// few.
     pub(super) async fn refund_audited(
         &self,
         grant: &Grant,
@@ -248,7 +250,7 @@ impl LimiterStore for RedisLimiter {
     async fn available_permits(&self) -> Result<i64> {
         let deadline = self.store.deadline();
         let now = self.store.clock.now();
-        // Where a call did not read all, what the next one has to know.
+        // If a call did not read everything, what the next one must know.
         let mut progress: Vec<Vec<u8>> = Vec::new();
         loop {
             let args = Args::new().optional(now);
@@ -320,7 +322,7 @@ impl LimiterStore for RedisLimiter {
     }
 
     async fn delete(&self) -> Result<bool> {
-        // The server frees what they held beside its other work, however many grants that is.
+        // The server frees their memory in the background, however many grants they held.
         let mut command = redis::cmd("UNLINK");
         command.arg(&self.keys.in_order());
         let deleted: i64 = read(&self.keys.name, self.send(&command, Repeat::Never).await?)?;
@@ -366,7 +368,7 @@ impl LimiterStore for RedisLimiter {
     }
 }
 
-/// The rate that the hash of a limiter holds, as the answer to HMGET of its four fields.
+/// The rate in the hash of a limiter, from the reply to HMGET of its four fields.
 pub(super) fn read_config(name: &str, answer: Value) -> Result<Option<Rate>> {
     let fields: [Option<String>; 4] = read(name, answer)?;
     let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
@@ -379,7 +381,7 @@ pub(super) fn read_config(name: &str, answer: Value) -> Result<Option<Rate>> {
     let number = |text: &str| {
         let number: Option<u64> = text.parse().ok();
         let number = number.filter(|number| *number <= LARGEST_RATE);
-        // As Redis writes it: `parse` alone reads `+5` and `05`.
+        // As Redis writes it: `parse` alone accepts `+5` and `05`.
         let number = number.filter(|number| number.to_string() == text);
         number.ok_or_else(bad_state)
     };

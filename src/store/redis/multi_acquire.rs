@@ -1,17 +1,17 @@
 //! Acquires on many limiters in one call.
 //!
-//! A call costs the server about as much as the decision that it is for. So where many acquires of a runtime are in
-//! flight, the next ones are not sent one by one: they join the pending batch, and a task, the flusher, sends all of it
-//! when the runtime gets to it. Each is decided by itself (`lua/acquire_each.lua`). No acquire waits for an answer to
-//! another one, and where few are in flight each is sent by itself, without a task.
+//! A call costs the server about as much as the decision that it is for. So while many acquires of a runtime are in
+//! flight, the next ones are not sent one by one. They join the pending batch, and a task, the flusher, sends the batch
+//! when the runtime polls it. Each acquire is decided separately (`lua/multi_acquire.lua`). No acquire waits for the
+//! answer to another one, and while few are in flight each is sent directly, without a task.
 //!
-//! Each runtime has a batch of its own, so that nobody waits for another runtime to be polled.
+//! Each runtime has its own batch, so that no acquire waits for another runtime to be polled.
 //!
-//! Only a decision is taken from such a call. Where the call was refused, as a whole or for one limiter, or its flusher
-//! was dropped, the acquire is sent again by itself, as one that may have run: then its error is its own. That holds
-//! behind a proxy too that has limiters on several servers and sends the call to one of them.
+//! Only decisions are taken from such a call. If the call was refused, as a whole or for one limiter, or if its flusher
+//! was dropped, the acquire is sent again alone, as one that may have run, and has its own error. This also works
+//! behind a proxy that has limiters on several servers and sends the call to one of them.
 //!
-//! On a cluster the limiters lie in different slots, so there is no such call.
+//! On a cluster the limiters are in different slots, so there is no such call.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,10 +33,10 @@ use crate::model::Acquire;
 use crate::rate::RateType;
 use crate::script::{self, Args};
 
-/// So many acquires may be in flight before the next ones share a call.
+/// The next acquires share a call once this many are in flight.
 const FEW: usize = 16;
 
-/// How many limiters one call is for at most: the server does nothing else meanwhile.
+/// The most limiters of one call: the server does nothing else while it runs.
 const LARGEST_CALL: usize = 32;
 
 /// What came back, and the time that was sent along.
@@ -45,10 +45,10 @@ pub(super) struct Sent {
     pub(super) now: Option<i64>,
 }
 
-/// What becomes of an acquire in a shared call.
+/// The outcome of an acquire in a shared call.
 pub(super) enum Entered {
     Answered(Result<Sent, Failure>),
-    /// The call, or its part for this limiter, was refused and did nothing: it is to be sent again by itself.
+    /// The call, or its part for this limiter, was refused and did nothing: it must be sent again alone.
     Refused,
 }
 
@@ -63,7 +63,7 @@ struct Sender {
     connection: Arc<Connection>,
     clock: Clock,
     server_time: Arc<ServerTime>,
-    /// The limiters may lie in different slots.
+    /// The limiters may be in different slots.
     is_spread: AtomicBool,
 }
 
@@ -87,7 +87,7 @@ struct Entry {
     /// The keys, then the arguments.
     words: Args,
     keys: usize,
-    /// Unless there is one plain request: the runs and the options.
+    /// The runs and the options, unless there is a single plain request.
     list: Option<Args>,
     deadline: Instant,
     /// The same by the server's clock.
@@ -102,7 +102,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Whether it is to share a call with others.
+    /// Whether it joins the pending batch.
     pub(super) fn is_one_of_many(&self) -> bool {
         self.is_one_of_many
     }
@@ -143,7 +143,7 @@ impl MultiAcquires {
         })
     }
 
-    /// Sends an acquire with others, and waits until its deadline at most. `None` where no answer came: it may have run.
+    /// Sends an acquire with others, and waits until its deadline at most. `None` if no answer came: it may have run.
     pub(super) async fn acquire(
         &self,
         in_flight: &InFlight,
@@ -193,14 +193,14 @@ impl Batch {
         !std::mem::replace(&mut pending.has_flusher, true)
     }
 
-    /// What is pending, once. A later entry waits for the next flusher.
+    /// Takes the pending batch. A later entry waits for the next flusher.
     fn take(&self) -> Vec<Entry> {
         std::mem::take(&mut *self.pending()).entries
     }
 }
 
 impl Sender {
-    /// One call. An entry that is dropped unanswered is sent again by itself.
+    /// Sends one call. An entry that is dropped unanswered is sent again alone.
     async fn send(self: Arc<Self>, mut entries: Vec<Entry>) {
         entries.retain(|entry| !entry.answer.is_closed());
         entries.sort_by_key(|entry| entry.rate_type == RateType::PerClient);
@@ -225,14 +225,14 @@ impl Sender {
                     });
                 }
             }
-            // It came too late for all, or is none that the script makes.
+            // It arrived too late for all entries, or is not a reply of the script.
             Ok(answer) => {
                 for entry in entries {
                     let answer = answer.clone();
                     entry.answer(Entered::Answered(Ok(Sent { answer, now })));
                 }
             }
-            // For one of them, and it does not say which.
+            // For one of them, and it does not say for which.
             Err(Failure::Refused(error)) => {
                 if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
                     self.is_spread.store(true, Ordering::Relaxed);
@@ -280,12 +280,12 @@ fn keys_and_args(entries: &[Entry], server_deadline: i64, now: Option<i64>) -> (
 
 impl Entry {
     fn answer(self, entered: Entered) {
-        // A caller that left needs no answer.
+        // A caller that has left needs no answer.
         let _ = self.answer.send(entered);
     }
 }
 
-/// The task that sends the pending batch. Where it is dropped before, the acquires are sent by themselves.
+/// The task that sends the pending batch. If it is dropped before, the acquires are sent alone.
 struct Flusher {
     sender: Arc<Sender>,
     batch: Arc<Batch>,
@@ -294,7 +294,7 @@ struct Flusher {
 
 impl Flusher {
     async fn flush(mut self) {
-        yield_now().await; // what can run now may join the batch
+        yield_now().await; // tasks that are ready now may join the batch
         let mut entries = self.batch.take();
         self.has_taken = true;
         while entries.len() > LARGEST_CALL {
@@ -406,7 +406,7 @@ mod tests {
             let mut context = Context::from_waker(Waker::noop());
             assert!(waiting.as_mut().poll(&mut context).is_pending());
         });
-        // The other one's batch has a flusher of its own, whose call ends at its deadline.
+        // The other one's batch has its own flusher, whose call ends at its deadline.
         let answer = other.block_on(acquire(&multi_acquires, Duration::from_millis(1)));
         assert!(matches!(
             answer,

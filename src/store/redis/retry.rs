@@ -1,4 +1,4 @@
-//! One call while it is sent, perhaps more than once: when it is retried, and which error ends it.
+//! The attempts of one call: when it is sent again, and which error ends it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,26 +10,27 @@ use tokio::time::{Instant, sleep};
 use super::failure::{self, Failure};
 use crate::error::{Error, Result};
 
-/// Where less than twice this is left of a call's time, it ends.
+/// A call with less than twice this time left ends.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// After an answer that was lost with its connection: the server is there, and each connection may take one call down.
+/// After an answer that was lost with its connection: the server is there, but each connection may be lost after one
+/// call.
 const LONGEST_PAUSE_AFTER_LOSS: Duration = Duration::from_millis(50);
 
-/// May a call whose answer was lost be sent again?
+/// Whether a call whose answer was lost may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
     Safe,
     Never,
 }
 
-/// What an attempt must keep to.
+/// What an attempt must observe.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) deadline: Instant,
     pub(crate) repeat: Repeat,
-    /// Whether it waits for a connection. Else it is not sent where there is none.
+    /// Whether it waits for a connection. Otherwise it is not sent if there is none.
     pub(crate) waits_to_connect: bool,
 }
 
@@ -42,7 +43,7 @@ impl Limits {
         }
     }
 
-    /// Of an attempt that is noted as one that may have run: it is sent at once, or not at all.
+    /// For an attempt that is noted as one that may have run: it is sent at once, or not at all.
     pub(crate) fn at_once(self) -> Self {
         Self {
             waits_to_connect: false,
@@ -83,8 +84,8 @@ impl Attempts {
         Limits::new(self.deadline, self.repeat)
     }
 
-    /// One attempt, which keeps the deadline by itself: its answer, `None` for another attempt, or the error that ends
-    /// the call.
+    /// Makes one attempt, which ends at its deadline. Returns its answer, or `None` for another attempt, or the error
+    /// that ends the call.
     pub(super) async fn step(
         &mut self,
         name: &str,

@@ -1,8 +1,8 @@
-//! What the server's clock shows, as far as its answers told.
+//! An estimate of the server's clock, from its answers.
 //!
-//! A call carries its deadline in the server's time, so that one that was held up on its way takes nothing. Every
-//! answer brings the server's time along and corrects the estimate; a wrong one costs one more round trip, never a
-//! permit.
+//! A call carries its deadline in the server's time, so that a call that was delayed on its way takes nothing. Every
+//! answer brings the server's time along and corrects the estimate. A wrong estimate costs one more round trip, but
+//! never a permit.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The latest time that an answer is taken to mean: the arithmetic of deadlines goes on from here without overflow.
+/// The latest time that an answer is taken to mean: deadlines are computed from here without overflow.
 const LATEST: i64 = 1 << 54;
 
 /// The answer to TIME in ms.
@@ -23,7 +23,7 @@ fn local_millis() -> i64 {
     START.elapsed().as_millis() as i64
 }
 
-/// Server's time minus this process's, in ms.
+/// The server's time minus this process's, in ms.
 #[derive(Debug)]
 pub(super) struct ServerTime {
     offset: AtomicI64,
@@ -42,10 +42,10 @@ impl ServerTime {
         self.offset.load(Ordering::Relaxed) != UNKNOWN
     }
 
-    /// Notes what an answer that came just now says. The server read its clock before the answer travelled, so what it
-    /// says is never late, but early by the time that it took until here. So a later estimate is taken at once, and an
-    /// earlier one by an eighth: a busy machine that reads one answer late does not set its next calls a deadline too
-    /// early, and a server's clock that was set back is soon known.
+    /// Learns from an answer that has just arrived. The server read its clock before the answer travelled, so the
+    /// answer is never ahead, but behind by its travel time. So a later estimate is adopted at once, and an earlier one
+    /// by an eighth: a busy machine that reads one answer late does not set the deadlines of its next calls too early,
+    /// and a server's clock that was set back is soon known.
     pub(super) fn learn(&self, server_millis: i64) {
         let told = server_millis.clamp(0, LATEST) - local_millis();
         let known = self.offset.load(Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl ServerTime {
         self.offset.store(estimate, Ordering::Relaxed);
     }
 
-    /// The server's time after `wait`, where it is known.
+    /// The server's time after `wait`, if known.
     pub(super) fn after(&self, wait: Duration) -> Option<i64> {
         let offset = self.offset.load(Ordering::Relaxed);
         (offset != UNKNOWN).then(|| local_millis() + offset + wait.as_millis() as i64)

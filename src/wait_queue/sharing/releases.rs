@@ -1,4 +1,4 @@
-//! What a process leaves to others when it releases permits itself meanwhile.
+//! What a process leaves to others when it releases permits itself in the meantime.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn seen(score: i64, taken: i64, left: i64, newer: Option<i64>, own: u64) -> Seen
     }
 }
 
-/// One that leaves a permit, to find out whether there are others.
+/// A process that leaves a permit to find out whether there are others.
 fn probing() -> Sharing {
     let mut sharing = Sharing::with_random(1);
     assert!(sharing.plan(Instant::now()).share.is_some());

@@ -1,4 +1,4 @@
-//! What the answer to a call means for those it carries, and for the time to ask next.
+//! What the answer to a call means for its waiters, and for the time of the next call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,29 +17,30 @@ pub(in crate::wait_queue) struct Answered<'a> {
     pub(in crate::wait_queue) call: &'a Arc<AcquireCall>,
     pub(in crate::wait_queue) answer: &'a Answer,
     pub(in crate::wait_queue) sent_at: Instant,
-    /// All permits that this process has been granted, those of this call included.
+    /// All permits granted to this process, including those of this call.
     pub(in crate::wait_queue) own: u64,
     pub(in crate::wait_queue) name: &'a str,
 }
 
-/// What a call's answer leaves to do.
+/// What remains to be done after an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::wait_queue) struct Rest {
-    /// Permits that it granted and nobody holds.
+    /// Permits that were granted and have no owner.
     pub(in crate::wait_queue) permits: u32,
-    /// Whether the store is to reclaim the call: other drivers make it as well, and what it is granted for them has no owner.
+    /// Whether the store must reclaim the call: other drivers make it too, and what it is granted for them has no
+    /// owner.
     pub(in crate::wait_queue) is_reclaimed: bool,
 }
 
 impl State {
-    /// Answers those whom a call carried.
+    /// Answers the waiters of a call.
     pub(in crate::wait_queue) fn answered(&mut self, answered: &Answered<'_>) -> Rest {
         let Answered { call, answer, .. } = *answered;
-        // One call's grants fit a u32.
+        // The grants of one call fit a u32.
         let taken = call.requests.taken(answer) as u32;
         let Some(in_flight) = self.in_flight.take_if(|it| Arc::ptr_eq(&it.call, call)) else {
-            // It was answered by another driver, or all of its waiters have left. With the score of what was delivered, it
-            // is that grant. With another one, it was granted once more, after the first grant had come back.
+            // Another driver has answered it, or all of its waiters have left. If its score is that of the grant that
+            // was delivered, it is that grant. Otherwise it was granted once more, after the first grant had come back.
             let is_delivered = call.granted_at() == Some(answer.score);
             return Rest {
                 permits: if is_delivered { 0 } else { taken },
@@ -74,10 +75,10 @@ impl State {
         }
         spare -= self.hand_off(spare, call, answer);
         let known = self.learn(answered, taken, has_backlog);
-        // What came free meanwhile may be missing in it.
+        // It may not include what came free in the meantime.
         self.known = known.filter(|_| in_flight.freed == self.freed);
         if self.drivers.len() > 1 {
-            // The others sleep until they would take the call over; the next one may be due before that.
+            // The other drivers sleep until they would take the call over; the next call may be due before that.
             self.notify_drivers();
         }
         Rest {
@@ -86,7 +87,7 @@ impl State {
         }
     }
 
-    /// What an answer says about the time to ask next.
+    /// What an answer says about the time of the next call.
     fn learn(
         &mut self,
         answered: &Answered<'_>,
@@ -97,7 +98,7 @@ impl State {
             answer, sent_at, ..
         } = *answered;
         if answer.found {
-            return None; // it says what was granted, and not what is left
+            return None; // the answer says what was granted, not what is available
         }
         let taken = i64::from(taken);
         let left = (answer.available - taken).max(0);
@@ -116,10 +117,10 @@ impl State {
             has_backlog,
         });
         if answer.has_more && !has_backlog {
-            return None; // more may be left than the answer says
+            return None; // more may be available than the answer says
         }
         Some(match hold {
-            // What is left is for others.
+            // The rest is for others.
             Some(until) => Availability {
                 left: 0,
                 ask_at: until,
@@ -131,7 +132,7 @@ impl State {
         })
     }
 
-    /// Gives the front of the line what fits out of a grant made just now; returns how much that is.
+    /// Gives what fits of a grant made just now to the front of the queue; returns how much that is.
     fn hand_off(&mut self, spare: u32, call: &AcquireCall, answer: &Answer) -> u32 {
         let mut used = 0;
         loop {
@@ -148,7 +149,7 @@ impl State {
         }
     }
 
-    /// A call has failed: those that it carried learn why. Returns whether the store is to reclaim it, as in [`Rest`].
+    /// A call has failed: its waiters get the error. Returns whether the store must reclaim it, as in [`Rest`].
     pub(in crate::wait_queue) fn failed(
         &mut self,
         call: &Arc<AcquireCall>,

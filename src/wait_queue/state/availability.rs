@@ -1,4 +1,4 @@
-//! What the last answer says about the time to ask next.
+//! What the last answer says about the time of the next call.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::super::{LONGEST_SLEEP, LONGEST_WAIT};
 
-/// So many permits are left, and more of them not before the time.
+/// `left` permits are available, and more of them not before `ask_at`.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wait_queue) struct Availability {
     pub(super) left: i64,

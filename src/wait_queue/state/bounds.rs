@@ -1,4 +1,4 @@
-//! How many wait, how long the next one would, and who is refused.
+//! The number of waiters, the time that the next one would wait, and who is refused.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{IntervalOf, State};
 
 impl State {
-    /// Counts one more that waits; `Err` with how many there are where these are `max` already.
+    /// Counts one more waiter, or returns the number of waiters as `Err` if there are `max` already.
     pub(in crate::wait_queue) fn admit(&mut self, max: usize) -> Result<(), usize> {
         if self.admitted >= max {
             return Err(self.admitted);
@@ -16,7 +16,7 @@ impl State {
         Ok(())
     }
 
-    /// One that was admitted waits no longer.
+    /// A waiter that was admitted no longer waits.
     pub(in crate::wait_queue) fn dismiss(&mut self) {
         self.admitted -= 1;
     }
@@ -25,8 +25,8 @@ impl State {
         self.admitted
     }
 
-    /// How long a request for so many permits waits behind those in line, at the least. With `until`, those who give up by
-    /// then are not counted: their permits may be left to it.
+    /// The least time that a request for this many permits waits behind the queue. With `until`, waiters that give up
+    /// by then are not counted: their permits may be left to it.
     pub(in crate::wait_queue) fn shortest_wait(
         &self,
         permits: u32,

@@ -1,5 +1,5 @@
-//! A waiter that finds nobody before it asks for itself first. Meanwhile the line is not asked for, so that nobody
-//! overtakes it, unless the first try makes no progress.
+//! A waiter that finds the queue empty first makes a request of its own. In the meantime the queue makes no call, so
+//! that nobody overtakes this waiter, unless its first try makes no progress.
 
 use tokio::time::Instant;
 
@@ -8,14 +8,14 @@ use super::{State, TAKE_OVER_AFTER};
 pub(super) struct FirstTry {
     pub(super) sequence: u64,
     started: Instant,
-    /// How long it keeps the line from asking.
+    /// How long it keeps the queue from asking.
     pub(super) until: Instant,
     /// The value of [`State::freed`] when it started.
     pub(super) freed: u64,
 }
 
 impl State {
-    /// Lets a waiter ask for itself, where nobody waits.
+    /// Starts a waiter's first try, if nobody waits.
     pub(in crate::wait_queue) fn start_first_try(&mut self, sequence: u64, now: Instant) -> bool {
         self.remove_gone_head();
         let is_first = self.waiters.is_empty()
@@ -35,14 +35,14 @@ impl State {
         is_first
     }
 
-    /// Until when the line waits for a first try, whose head has its last chance then.
+    /// Until when the queue waits for a first try. The head must be asked for by `last_chance`.
     pub(super) fn wait_for_first_try(
         &mut self,
         last_chance: Option<Instant>,
         now: Instant,
     ) -> Option<Instant> {
         let first_try = self.first_try.as_ref()?;
-        // One that nobody polls costs the head its place, and not its time.
+        // A first try that nobody polls costs the head its place, but no time.
         let until = last_chance.map_or(first_try.until, |last| last.min(first_try.until));
         if now < until {
             return Some(until);

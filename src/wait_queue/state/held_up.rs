@@ -1,5 +1,5 @@
-//! For how long waiters have stood behind a call without an answer. Their own call takes so much less, so that each learns of
-//! a silent store within one response timeout.
+//! How long waiters have waited behind a call without an answer. Their own call gets that much less time, so that each
+//! learns within one response timeout that the store is silent.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{State, Waiter};
 
-/// A time in which nothing was heard of the store. The next answer ends it.
+/// A time in which the store did not answer. The next answer ends it.
 #[derive(Clone, Copy)]
 pub(super) struct HeldUp {
     from: Instant,
@@ -15,7 +15,7 @@ pub(super) struct HeldUp {
 }
 
 impl State {
-    /// Nothing was heard of the store in this time.
+    /// The store did not answer in this time.
     pub(super) fn note_held_up(&mut self, from: Instant, to: Instant) {
         let before = self.held_up.unwrap_or(HeldUp { from, to });
         self.held_up = Some(HeldUp {
@@ -24,7 +24,7 @@ impl State {
         });
     }
 
-    /// How much of it the first of these waiters has stood in line.
+    /// How much of that time the first of these waiters was in the queue.
     pub(super) fn held_up_for(&self, waiters: &[Waiter]) -> Duration {
         let joined = waiters.iter().filter_map(|waiter| waiter.joined).min();
         let (Some(held_up), Some(joined)) = (self.held_up, joined) else {

@@ -1,4 +1,4 @@
-//! The call in flight: which waiters it carries, who makes it, and what becomes of it without an answer.
+//! The call in flight: its waiters, its drivers, and what happens to it without an answer.
 
 use std::sync::Arc;
 
@@ -14,37 +14,36 @@ pub(super) struct InFlight {
     /// How many of the waiters have not left.
     pub(super) live: usize,
     pub(super) sent_at: Instant,
-    /// When a driver was given it to make last.
+    /// When a driver last took it.
     pub(super) given_at: Instant,
     pub(super) take_over_at: Instant,
-    /// How many drivers have been given it to make. The first answer is the call's; those of the other drivers may be read
-    /// late, or never.
+    /// How many drivers have taken it. The first answer counts; the other drivers may read theirs late, or never.
     pub(super) drivers: u32,
     /// The value of [`State::freed`] when it was sent.
     pub(super) freed: u64,
-    /// That of the last answer when it was sent.
+    /// The epoch of the last answer when it was sent.
     pub(super) epoch: Epoch,
 }
 
-/// What a waiter that has left leaves to do.
+/// What remains to be done for a waiter that has left.
 #[derive(Debug)]
 pub(in crate::wait_queue) enum Left {
     Nothing,
-    /// Nobody waits for this call any more: the store is to reclaim it.
+    /// Nobody waits for this call any more: the store must reclaim it.
     Abandoned(Arc<AcquireCall>),
-    /// Others wait for the call that may have taken permits for it, on runtimes that may never read the answer: the call
-    /// in flight is to be watched.
+    /// Others, on runtimes that may never read the answer, wait for the call, which may have taken permits for this
+    /// waiter: the call in flight must be watched.
     Unwatched,
 }
 
-/// What becomes of the call in flight that is watched.
+/// What happens to a call in flight that is watched.
 #[derive(Debug)]
 pub(in crate::wait_queue) enum Watched {
-    /// Nobody has left it.
+    /// No waiter has left it.
     Ended,
-    /// A driver has been given it since.
+    /// A driver has taken it since.
     InTime,
-    /// It is in flight no longer, and the store is to reclaim it.
+    /// It is no longer in flight, and the store must reclaim it.
     Withdrawn(Arc<AcquireCall>),
 }
 
@@ -71,7 +70,7 @@ impl State {
         self.left += 1;
         if self.waiters.front().is_some_and(Waiter::is_gone) {
             self.remove_gone_head();
-            // The next one may fit where this one did not; without a next one, the drivers are done.
+            // The next waiter may fit where this one did not; without a next one the drivers are done.
             self.notify_drivers();
         } else if self.left > self.waiters.len() / 2 {
             self.remove_gone();
@@ -79,9 +78,9 @@ impl State {
         Left::Nothing
     }
 
-    /// Ends a call in flight that some have left, where no driver has been given it `since`: whoever makes it has had the
-    /// time that a call takes. Those who still wait for it are in line again; it was their runtime that did not go on, and not
-    /// the store.
+    /// Ends a call in flight that some waiters have left, if no driver has taken it `since`: its driver has had the
+    /// time that a call takes. The remaining waiters return to the queue; their runtime made no progress, not the
+    /// store.
     pub(in crate::wait_queue) fn withdraw_overdue(&mut self, since: Instant) -> Watched {
         let in_flight = self.in_flight.as_ref();
         let Some(in_flight) = in_flight.filter(|it| it.live < it.waiters.len()) else {
@@ -100,7 +99,7 @@ impl State {
         }
     }
 
-    /// Puts those whom the call in flight carries back in line.
+    /// Returns the waiters of the call in flight to the queue.
     fn withdraw(&mut self) -> Option<Arc<AcquireCall>> {
         let in_flight = self.in_flight.take()?;
         for waiter in in_flight.waiters {
@@ -109,8 +108,8 @@ impl State {
         Some(in_flight.call)
     }
 
-    /// A runtime has shut down, and its driver with it, in the middle of `call`. Returns the call where the store has to
-    /// reclaim it: no other driver will read its answer. One that is in flight no longer has been reclaimed already.
+    /// A runtime has shut down, and its driver with it, in the middle of `call`. Returns the call if the store must
+    /// reclaim it: no other driver will read its answer. A call that is no longer in flight has been reclaimed already.
     pub(in crate::wait_queue) fn driver_lost(
         &mut self,
         runtime: runtime::Id,
@@ -127,7 +126,7 @@ impl State {
             self.notify_drivers();
             return None;
         }
-        // Nobody drives the line: dropping their places tells the waiters to join again.
+        // The queue has no driver: dropping their places tells the waiters to join again.
         let lost = self.in_flight.take();
         let waiters = self.waiters.drain(..);
         let (call, carried) = lost.map(|it| (it.call, it.waiters)).unzip();
@@ -141,7 +140,7 @@ impl State {
 }
 
 impl InFlight {
-    /// Notes that a waiter has left; `false` where it is none of this call's.
+    /// Notes that a waiter has left; `false` if it is not one of this call's.
     fn leave(&mut self, sequence: u64) -> bool {
         let by_sequence = |waiter: &Waiter| waiter.sequence.cmp(&sequence);
         let Ok(place) = self.waiters.binary_search_by(by_sequence) else {

@@ -1,8 +1,8 @@
-//! The store's last answer, for those who are answered without asking again: requests whose denial is remembered, and waits
+//! The store's last answer, for requests that are answered without a call: those whose denial is remembered, and waits
 //! that cannot be served in time.
 //!
-//! Each field errs on the side of the requests. The times count from when the call was sent, before it was decided. What
-//! may have freed permits drops the answer, and keeps out those of calls that are in flight by then.
+//! Each field errs in favour of the requests. Times count from when the call was sent, which is before it was decided.
+//! Whatever may have freed permits drops the answer, and discards those of calls that are then in flight.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use super::super::LONGEST_WAIT;
 use crate::decision::Decision;
 use crate::model::{Answer, Requests, SetUp};
 
-/// The interval of a rate of so many permits, where that is known.
+/// The interval of a rate of this many permits, if known.
 pub(crate) type IntervalOf<'a> = dyn Fn(u64) -> Option<Duration> + Send + Sync + 'a;
 
 #[derive(Default)]
 pub(in crate::wait_queue) struct LastAnswer {
     observed: Option<Observed>,
-    /// How often what was told has been dropped.
+    /// How often an answer has been dropped.
     epoch: Epoch,
-    /// The settings that this process's calls gave the limiter last.
+    /// The settings that this process's calls last gave the limiter.
     set_up: Option<SetUp>,
 }
 
@@ -28,7 +28,7 @@ pub(in crate::wait_queue) struct LastAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::wait_queue) struct Epoch(u64);
 
-/// So many permits are left, until the first of those in use are back.
+/// `left` permits are available until the first of those in use come back.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wait_queue) struct Observed {
     sent_at: Instant,
@@ -40,7 +40,7 @@ pub(in crate::wait_queue) struct Observed {
 }
 
 impl Observed {
-    /// What an answer to these requests says that came now.
+    /// What an answer to these requests, received now, says.
     pub(in crate::wait_queue) fn by_answer(
         answer: &Answer,
         requests: &Requests,
@@ -50,8 +50,8 @@ impl Observed {
         let interval = answer
             .interval
             .map(|ms| Duration::from_millis(ms.unsigned_abs()));
-        // Where an earlier attempt was granted, it says how much, and not what is left. Where all requests exceed the rate,
-        // it does not say what is left either.
+        // If an earlier attempt was granted, it says how much, and not what is available. The same holds if all
+        // requests exceed the rate.
         let is_told = !answer.found && requests.any_fits(answer.rate);
         is_told.then(|| Self {
             sent_at,
@@ -63,12 +63,12 @@ impl Observed {
         })
     }
 
-    /// For how long at the most it has been out of date.
+    /// The longest time for which it may have been out of date.
     fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.sent_at)
     }
 
-    /// What a denial says that came now.
+    /// What a denial, received now, says.
     pub(in crate::wait_queue) fn by_denial(decision: &Decision, sent_at: Instant) -> Option<Self> {
         let &Decision::Denied {
             limit,
@@ -96,7 +96,7 @@ pub(in crate::wait_queue) struct Deniable {
     pub(in crate::wait_queue) fewest: u32,
     pub(in crate::wait_queue) most: u32,
     pub(in crate::wait_queue) set_up: Option<SetUp>,
-    /// How old the answer may be.
+    /// The greatest age of the answer.
     pub(in crate::wait_queue) at_most: Duration,
 }
 
@@ -145,7 +145,7 @@ impl LastAnswer {
     ) {
         let is_current = epoch == self.epoch;
         if set_up.is_some() && set_up != self.set_up {
-            // The rate may be another one from here on: what calls in flight are about to be told holds no longer.
+            // The rate may have changed: the answers of calls in flight no longer hold.
             self.set_up = set_up;
             self.forget();
         }
@@ -158,7 +158,7 @@ impl LastAnswer {
         }
     }
 
-    /// The denial of a request that would be denied now too.
+    /// The denial of a request that would still be denied.
     pub(in crate::wait_queue) fn denial(
         &self,
         request: &Deniable,
@@ -168,14 +168,14 @@ impl LastAnswer {
         if observed.age(now) >= request.at_most {
             return None;
         }
-        // Counted from the moment at which the first one was told.
+        // Counted from when the answer was received.
         let left = observed
             .reset
             .saturating_sub(now.saturating_duration_since(observed.received_at));
         Some(Decision::denied(left, observed.rate, observed.left, left))
     }
 
-    /// Whether a request would be denied, were the answer young enough.
+    /// Whether a request would be denied if the answer were young enough.
     pub(in crate::wait_queue) fn would_deny(&self, request: &Deniable, now: Instant) -> bool {
         self.denies(request, now).is_some()
     }
@@ -189,15 +189,15 @@ impl LastAnswer {
     fn denies(&self, request: &Deniable, now: Instant) -> Option<&Observed> {
         let observed = self.observed.as_ref()?;
         let is_as_set_up = request.set_up.is_none() || request.set_up == self.set_up;
-        // More than the rate is an error, which the store finds out.
+        // More than the rate is an error, which the store reports.
         let is_denied =
             observed.left < u64::from(request.fewest) && u64::from(request.most) <= observed.rate;
         (is_as_set_up && is_denied && observed.age(now) < observed.reset).then_some(observed)
     }
 
-    /// The shortest time in which so many permits can be granted, unless others give permits back or raise the rate. `None`
-    /// where the answer is older than what a waiter would go by. `interval` is that of a limiter with this rate, where it is
-    /// known otherwise.
+    /// The shortest time in which this many permits can be granted, unless others give permits back or raise the rate.
+    /// `None` if the answer is too old for a waiter to rely on. `interval` returns the interval of a limiter with this
+    /// rate, if otherwise known.
     pub(in crate::wait_queue) fn shortest_wait(
         &self,
         permits: u64,

@@ -1,7 +1,7 @@
-//! What a step of the state has for others: answers to waiters, and notifications of drivers.
+//! What a step of the state sends to others: answers to waiters, and notifications of drivers.
 //!
-//! A step only collects it, because delivering it runs code of others, the wakers, which may come back to the queue or
-//! panic. It is delivered after the lock is released.
+//! A step only collects it: delivering runs wakers, which are foreign code that may call the queue or panic. It is
+//! delivered after the lock is released.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::grant::Grant;
 pub(in crate::wait_queue) struct Outbox {
     answers: Vec<(oneshot::Sender<Result<Grant>>, Result<Grant>)>,
     drivers: SmallVec<[Arc<Notify>; 1]>,
-    /// Dropped with it: their wakers may run, and their settings are not this crate's alone.
+    /// Dropped with the outbox: their wakers may run, and their settings are shared with others.
     removed: Vec<Waiter>,
 }
 
@@ -35,12 +35,12 @@ impl Outbox {
         }
     }
 
-    /// Drops a waiter that is in line no longer. One that has not left learns of it.
+    /// Drops a waiter that is no longer in the queue. If it has not left, it learns of it.
     pub(super) fn remove(&mut self, waiter: Waiter) {
         self.removed.push(waiter);
     }
 
-    /// Delivers all of it. Returns the grants whose waiters have left since the step.
+    /// Delivers everything. Returns the grants whose waiters have left since the step.
     #[must_use]
     pub(in crate::wait_queue) fn deliver(self) -> Vec<Grant> {
         for driver in self.drivers {

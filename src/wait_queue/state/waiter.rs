@@ -1,4 +1,4 @@
-//! One that waits in line.
+//! A waiter in the queue.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::grant::{Grant, Origin};
 use crate::model::Answer;
 use crate::store::AcquireCall;
 
-/// What holds up a waiter ends so long before the waiter gives up.
+/// Whatever holds up a waiter ends this long before the waiter gives up.
 pub(super) const TIME_FOR_A_CALL: Duration = Duration::from_millis(10);
 
 pub(in crate::wait_queue) struct Waiter {
     pub(super) permits: u32,
     pub(super) set_up: Option<ReadSetUp>,
-    /// When it joined the line.
+    /// When it joined the queue.
     pub(super) joined: Option<Instant>,
     /// When it gives up.
     until: Option<Instant>,
-    /// Who came first has the lower one.
+    /// The one that came first has the lowest.
     pub(super) sequence: u64,
     pub(super) answer: oneshot::Sender<Result<Grant>>,
     /// Whether it left while its call was in flight. The same request may wait again by then, at the same place.
@@ -58,12 +58,12 @@ impl Waiter {
         Self { until, ..self }
     }
 
-    /// When to ask for it at the latest.
+    /// The latest time to ask for it.
     pub(super) fn last_chance(&self) -> Option<Instant> {
         self.until?.checked_sub(TIME_FOR_A_CALL)
     }
 
-    /// Whether it is still there at that time, unless it is served or dropped.
+    /// Whether it still waits at that time, unless it is served or dropped.
     pub(super) fn stays_for(&self, until: Option<Instant>) -> bool {
         match (self.until, until) {
             (Some(its_own), Some(until)) => its_own > until,
@@ -75,7 +75,7 @@ impl Waiter {
         self.answer.is_closed()
     }
 
-    /// Hands the waiter its part of a call's grant; returns the permits where it has left.
+    /// Gives the waiter its part of a call's grant; returns the permits if it has left.
     pub(super) fn grant(self, call: &AcquireCall, answer: &Answer, outbox: &mut Outbox) -> u32 {
         let permits = self.permits;
         if self.is_gone() {

@@ -1,4 +1,4 @@
-//! Where the servers are, as a URL says it.
+//! The servers that a URL names.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ pub(super) enum Address {
     Sentinels(SentinelSet),
 }
 
-/// Where one server is, and what is asked of it first.
+/// The address of one server, and how to log in there.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     pub(super) endpoint: Endpoint,
     pub(super) options: Options,
 }
 
-/// What holds for every server of one URL.
+/// What applies to every server of one URL.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Options {
     pub(super) credentials: Option<Credentials>,
@@ -41,7 +41,7 @@ pub(super) enum Endpoint {
     Unix(PathBuf),
 }
 
-/// The Sentinels that know where the primary of a name is.
+/// The Sentinels that know the primary of a name.
 #[derive(Debug, Clone)]
 pub(super) struct SentinelSet {
     pub(super) sentinels: Vec<Endpoint>,
@@ -86,7 +86,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What did not parse is not repeated in the error: it may hold a password.
+/// The error does not repeat what did not parse: it may contain a password.
 fn invalid(reason: &'static str) -> Error {
     Error::InvalidArgument {
         argument: "url",

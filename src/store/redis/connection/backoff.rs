@@ -1,13 +1,13 @@
-//! How long to wait between attempts to connect.
+//! The pauses between attempts to connect.
 
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(10);
-/// A server that cannot be connected to is left alone for longer than one that takes connections and loses them.
+/// The pauses are longer for a server that cannot be connected to than for one that accepts connections and loses them.
 const LONGEST_AFTER_FAILURES: Duration = Duration::from_millis(400);
 const LONGEST_AFTER_LOSSES: Duration = Duration::from_millis(50);
 
-/// Pauses that double, each shortened at random, so that many clients do not come back at the same moment.
+/// Pauses that double, each shortened at random, so that many clients do not return at the same moment.
 #[derive(Debug)]
 pub(super) struct Backoff {
     start: Duration,
@@ -16,7 +16,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Between attempts to connect that fail.
+    /// Between failed attempts to connect.
     pub(super) fn after_failures() -> Self {
         Self::new(FIRST, LONGEST_AFTER_FAILURES)
     }

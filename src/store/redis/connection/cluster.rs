@@ -1,7 +1,7 @@
-//! A cluster: a link to each of its nodes, and the slot map that says which node a command is for.
+//! A cluster: a link to each of its nodes, and the slot map, which says which node a command is for.
 //!
-//! A redirected command did not run, so it follows. The map is read anew in the background when a node redirects, fails
-//! or cannot be reached; meanwhile the call's own retries go on.
+//! A command that was redirected did not run, so it follows the redirection. When a node redirects, fails or cannot be
+//! reached, the map is read again in the background; in the meantime the call's own retries go on.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,9 +21,9 @@ use crate::store::breaker::Breaker;
 use crate::store::redis::failure::{Failure, timed_out};
 use crate::store::redis::retry::{Limits, Repeat};
 
-/// A command follows so many redirections before it pauses.
+/// The most redirections that a command follows before it pauses.
 const REDIRECTIONS: usize = 5;
-/// One node may take this long to answer with the slot map.
+/// The time that one node has to answer with the slot map.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The slot map is read at most this often.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -57,7 +57,7 @@ impl Cluster {
         }))
     }
 
-    /// Waits for a connection to the node that a key is on.
+    /// Waits for a connection to the node that holds a key.
     pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<(), Failure> {
         let nodes = self.0.nodes.current(Nodes::default)?;
         let node = self.node_for(&nodes, Some(slots::slot_of_key(key.as_bytes())))?;
@@ -102,7 +102,7 @@ impl Cluster {
             match redirection(error, &node) {
                 Some(target) => {
                     node = target;
-                    limits.waits_to_connect = true; // nobody has waited for this node
+                    limits.waits_to_connect = true; // nothing has waited for this node
                 }
                 None => return Err(failure),
             }
@@ -111,7 +111,7 @@ impl Cluster {
         Err(Failure::NotRun((error, "the slot is moving").into()))
     }
 
-    /// The breaker in front of the node that a key is on, as far as is known.
+    /// The breaker of the node that holds a key, as far as is known.
     pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
         let nodes = self.0.nodes.current(Nodes::default).ok()?;
         let node = self.0.node_for(Some(slots::slot_of_key(key.as_bytes())))?;
@@ -130,7 +130,7 @@ impl Cluster {
         }
         let (cluster, nodes) = (Arc::downgrade(&self.0), Arc::clone(nodes));
         tokio::spawn(async move {
-            // The client may be dropped meanwhile.
+            // The client may be dropped in the meantime.
             if let Some(inner) = cluster.upgrade() {
                 let result = Self(inner).refresh(Instant::now() + PATIENCE * 4).await;
                 if let Err(failure) = result {
@@ -211,8 +211,8 @@ impl Inner {
         link
     }
 
-    /// The nodes by whom the slot map may be known: those with an open connection first, each time another one, and in
-    /// the end those that the client was given.
+    /// The nodes that may know the slot map: those with an open connection first, in rotation, and last those that the
+    /// client was configured with.
     fn nodes_to_ask(&self, nodes: &Nodes) -> Vec<Endpoint> {
         let slots = self.slots();
         let mut known: Vec<_> = slots.nodes().into_iter().cloned().collect();

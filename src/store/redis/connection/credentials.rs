@@ -1,4 +1,4 @@
-//! Who logs in, and with what.
+//! Credentials of a connection.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -50,7 +50,7 @@ impl fmt::Debug for Credentials {
 
 type Answer = Pin<Box<dyn Future<Output = Result<Credentials, RedisError>> + Send>>;
 
-/// Is asked for the credentials of each new connection.
+/// Provides the credentials of each new connection.
 #[derive(Clone)]
 pub(crate) struct Provider(Arc<dyn Fn() -> Answer + Send + Sync>);
 

@@ -10,14 +10,14 @@ use super::{address, cluster, sentinel, setup};
 use crate::store::redis::failure::{self, Failure};
 use crate::store::redis::server_time::{self, ServerTime};
 
-/// Reads a URL, and writes where it leads.
+/// Parses a URL, and formats the result.
 pub fn read_url(url: &str) {
     if let Ok(address) = address::parse(url) {
         let _ = address.to_string();
     }
 }
 
-/// Reads an answer as each of those that are expected.
+/// Reads an answer as each of the expected ones.
 pub fn read_answer(answer: Value) {
     let asked = Endpoint::Tcp {
         host: "host".to_owned(),

@@ -1,4 +1,4 @@
-//! A connection of redis-rs that the application has already. What it does by itself stays.
+//! A connection of redis-rs that the application supplies. Its own retries and timeouts stay in force.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::store::redis::retry::Limits;
 
 type Answer<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
 
-/// Any of redis-rs's connections that many callers share.
+/// Any connection of redis-rs that many callers can share.
 pub(crate) trait Given: Send + Sync {
     fn send<'a>(&'a self, command: &'a Cmd) -> Answer<'a>;
 }
@@ -29,7 +29,7 @@ where
     }
 }
 
-/// Sends a command, and waits for its answer until the deadline at most, whatever the connection's own timeouts are.
+/// Sends a command, and waits for its answer until the deadline, whatever the connection's own timeouts are.
 pub(super) async fn send(
     connection: &dyn Given,
     command: &Cmd,

@@ -1,7 +1,7 @@
-//! A connection that always comes back: one runtime's way to one server.
+//! A connection that is always replaced: one runtime's way to one server.
 //!
-//! A task on that runtime sets the connection up, waits until it is retired, and sets up the next one at once. What
-//! failed is never kept. Calls take the connection that is open, or wait for the next one until their deadline.
+//! A task on that runtime sets the connection up, waits until it is retired, and sets up the next one at once. A
+//! failure is never kept. Calls use the open connection, or wait for the next one until their deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::store::breaker::Breaker;
 use crate::store::redis::failure::{Failure, closed, of_connecting, timed_out};
 use crate::store::redis::retry::Limits;
 
-/// How long a step of the first attempt to connect may be silent. It doubles after each attempt that was.
+/// How long a step of the first attempt to connect may be silent. Doubles after each silent attempt.
 const FIRST_STEP: Duration = Duration::from_millis(500);
 const LONGEST_STEP: Duration = Duration::from_secs(5);
-/// Connections that last for less are replaced after a pause.
+/// A connection that lasted less than this is replaced after a pause.
 const STABLE: Duration = Duration::from_secs(1);
 
 pub(super) struct Link {
@@ -46,7 +46,7 @@ enum State {
 pub(super) enum Patience {
     /// Until the deadline, whatever fails before.
     UntilDeadline,
-    /// Until an attempt to connect fails because the server says so or is not there.
+    /// Until an attempt to connect fails because the server refuses it or does not exist.
     UntilRefused,
 }
 
@@ -57,7 +57,7 @@ impl Drop for Link {
 }
 
 impl Link {
-    /// Starts to connect. Has to be called on a runtime, to which the link belongs.
+    /// Starts to connect. Must be called on the runtime that the link belongs to.
     pub(super) fn start(resolver: Arc<Resolver>, settings: Arc<Settings>) -> Self {
         let (sender, state) = watch::channel(State::Connecting(None));
         let round_trip = Arc::<RoundTrip>::default();
@@ -89,7 +89,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends a command once there is a connection, and waits for its answer, until the deadline at most.
+    /// Sends a command once there is a connection, and waits for its answer until the deadline.
     pub(super) async fn send(
         &self,
         request: Request<'_>,
@@ -101,8 +101,8 @@ impl Link {
             None => self.replaced(limits, patience).await?,
         };
         if open.has_unread() {
-            yield_now().await; // the runtime looks
-            yield_now().await; // what it found is read
+            yield_now().await; // the runtime polls its sockets
+            yield_now().await; // what arrived is read
             if open.is_retired() {
                 let open = self.replaced(limits, patience).await?;
                 return open.call(request, limits, &self.round_trip).await;
@@ -122,7 +122,7 @@ impl Link {
         }
     }
 
-    /// Waits for another connection where the command may do so.
+    /// Waits for another connection if the command may do so.
     async fn replaced(&self, limits: Limits, patience: Patience) -> Result<Arc<Open>, Failure> {
         if !limits.waits_to_connect {
             return Err(Failure::NotSent(closed()));
@@ -160,13 +160,13 @@ impl Link {
     }
 }
 
-/// Nobody knows whether the server is there.
+/// Whether it is unknown if the server exists.
 fn is_silence(cause: &RedisError) -> bool {
     cause.is_timeout()
 }
 
-/// Whether a failure only follows from the last one, for which the server gave its cause. A server that closes a connection as soon as it has
-/// refused it may be heard or not.
+/// Whether a failure only follows from the last one, whose cause the server reported. If a server closes a connection
+/// right after refusing it, the refusal may or may not arrive.
 fn follows(failure: &RedisError, last: &RedisError) -> bool {
     failure.is_connection_dropped() && !failure.is_connection_refusal() && !last.is_io_error()
 }
@@ -233,7 +233,7 @@ impl Keeper {
         }
     }
 
-    /// A caller that waits for all of its response timeout sees at least two attempts.
+    /// A caller that waits for its whole response timeout sees at least two attempts.
     fn longest_step(&self) -> Duration {
         (self.settings.response_timeout / 2).clamp(FIRST_STEP, LONGEST_STEP)
     }

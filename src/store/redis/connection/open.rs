@@ -1,8 +1,8 @@
-//! One open connection: commands go out on it, and it notices that it is of no use any more.
+//! One open connection: it sends commands, and notices when it is no longer usable.
 //!
-//! It is retired when the server closes it, when calls wait and nothing comes back for longer than an answer takes, or
-//! when the server says that another one has to be asked. A retired connection gets no further command. A call that may
-//! be repeated leaves it; one that may not goes on waiting for its answer there, because a slow server still gives it.
+//! It is retired when the server closes it, when calls wait and nothing arrives for longer than an answer takes, or
+//! when the server says that another server must be asked. A retired connection gets no further command. A call that
+//! may be repeated leaves it; any other call waits for its answer there, because a slow server still sends it.
 
 use std::fmt;
 use std::io;
@@ -24,10 +24,10 @@ use super::transport::Transport;
 use crate::store::redis::failure::{self, Failure, closed, timed_out};
 use crate::store::redis::retry::{Limits, Repeat};
 
-/// A connection that was used so lately is taken to be alive without a look.
+/// A connection that was used this recently is assumed to be alive.
 const FRESH: Duration = Duration::from_millis(5);
-/// The silence limit is checked this often while it passes: a process that was stopped for a while has to see the
-/// silence go on before it believes in it.
+/// The silence limit is checked this often while it passes: a process that was stopped for a while must see the silence
+/// go on before it retires the connection.
 const CHECKS: u32 = 4;
 
 /// Why a connection gets no further command.
@@ -68,7 +68,7 @@ impl State {
 #[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
     pub(super) command: &'a Cmd,
-    /// To a node of a cluster that the command's slot is moving to.
+    /// Sent to a node of a cluster that the command's slot is moving to.
     pub(super) asking: bool,
 }
 
@@ -104,7 +104,7 @@ impl Drop for Open {
     }
 }
 
-/// Ends with the task that reads and writes.
+/// Ends the task that reads and writes.
 struct DriverGuard(Arc<State>);
 
 impl Drop for DriverGuard {
@@ -143,7 +143,7 @@ impl Open {
         })
     }
 
-    /// Sends a command, without any limit of time.
+    /// Sends a command, without a time limit.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, RedisError> {
         let mut connection = self.connection.clone();
         let answer = connection.send_packed_command(command).await?;
@@ -168,7 +168,7 @@ impl Open {
         }
     }
 
-    /// Whether a command may go out: retires a connection that was closed, or fell silent, while nobody looked.
+    /// Whether a command may be sent: retires a connection that was closed or fell silent unnoticed.
     pub(super) fn is_usable(&self, round_trip: &RoundTrip) -> bool {
         if !self.is_retired() && self.traffic.idle() >= FRESH {
             let limit = round_trip.silence_limit();
@@ -183,12 +183,13 @@ impl Open {
         !self.is_retired()
     }
 
-    /// Whether there is something that only TLS can read, such as the end of the session, on a runtime that has not looked for a while.
+    /// Whether there is unread data that only TLS can interpret, such as the end of the session, on a runtime that has
+    /// not polled for a while.
     pub(super) fn has_unread(&self) -> bool {
         self.is_tls && self.traffic.idle() >= FRESH && matches!(self.peek(), Peek::Data)
     }
 
-    /// What the operating system has for a runtime that has not looked for a while.
+    /// What the operating system has received for a runtime that has not polled for a while.
     fn peek(&self) -> Peek {
         match self.socket.peek(&mut [MaybeUninit::uninit()]) {
             Ok(0) => Peek::Closed,
@@ -199,7 +200,7 @@ impl Open {
         }
     }
 
-    /// Sends a command and waits for its answer, until the deadline at most.
+    /// Sends a command and waits for its answer until the deadline.
     pub(super) async fn call(
         &self,
         request: Request<'_>,
@@ -232,7 +233,7 @@ impl Open {
             }
             let now = Instant::now();
             if self.state.has_ended.load(Ordering::Acquire) {
-                // redis-rs may lose a command that comes while the connection ends.
+                // redis-rs may lose a command that arrives while the connection ends.
                 return Err(self.failure(closed(), writes));
             }
             if self.traffic.reads() == reads {
@@ -263,7 +264,7 @@ impl Open {
             return Failure::NotRun(error);
         }
         match Failure::from(error) {
-            // The connection has ended, so what it has not written until now it does not write later.
+            // The connection has ended, so what it has not written by now is never written.
             Failure::Lost(Some(error)) if self.traffic.writes() == writes => {
                 Failure::NotSent(error)
             }
@@ -291,7 +292,7 @@ mod tests {
     use super::super::traffic::Counted;
     use super::*;
 
-    /// Takes nothing, as a socket whose send buffer is full, and says so.
+    /// Accepts nothing, like a socket whose send buffer is full, and reports it.
     struct Full(Arc<Notify>);
 
     impl AsyncWrite for Full {
@@ -313,7 +314,7 @@ mod tests {
         }
     }
 
-    /// Why a call fails whose connection ends once `is_under_way` for it.
+    /// Why a call fails whose connection ends once `is_under_way` holds for it.
     async fn failure_of_a_call(
         writer: impl AsyncWrite + Send + Unpin + 'static,
         is_under_way: impl AsyncFn(&Traffic),

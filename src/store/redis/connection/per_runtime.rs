@@ -1,7 +1,7 @@
-//! One value for each tokio runtime that calls.
+//! One value for each tokio runtime that makes calls.
 //!
-//! What a call waits for lives in the runtime that the call runs on. So a runtime that is not polled, such as a
-//! current-thread runtime between two `block_on`, holds up nobody but itself.
+//! What a call waits for lives on the runtime that the call runs on. So a runtime that is not polled, such as a
+//! current-thread runtime between two `block_on`, holds up no other.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -42,11 +42,11 @@ impl<T: Send + Sync + 'static> PerRuntime<T> {
         }
     }
 
-    /// The value of the current runtime, which `make` makes on it where there is none.
+    /// The value of the current runtime, which `make` creates if it is missing.
     pub(crate) fn current(&self, make: impl FnOnce() -> T) -> Result<Arc<T>, Failure> {
         let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
         let id = runtime.id();
-        // An entry is inserted or removed as a whole, so the map stays whole where a panic poisons the lock.
+        // An entry is inserted or removed as a whole, so the map stays consistent if a panic poisons the lock.
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get(&id) {
             return Ok(Arc::clone(&entry.value));
@@ -65,7 +65,7 @@ impl<T: Send + Sync + 'static> PerRuntime<T> {
             entries.insert(id, entry);
             (value, watch)
         };
-        // Where the runtime is shutting down, the task is dropped at once, and takes the lock.
+        // If the runtime is shutting down, the task is dropped at once, and takes the lock.
         let guard = Presence {
             entries: Arc::downgrade(&self.entries),
             id,
@@ -74,12 +74,12 @@ impl<T: Send + Sync + 'static> PerRuntime<T> {
             let _guard = guard;
             pending::<()>().await;
         });
-        let _ = watch.set(task.abort_handle()); // nobody else sets it
+        let _ = watch.set(task.abort_handle()); // nothing else sets it
         Ok(value)
     }
 }
 
-/// Removes the entry of a runtime once its tasks are dropped.
+/// Removes the entry of a runtime when its tasks are dropped.
 struct Presence<T> {
     entries: Weak<Entries<T>>,
     id: Id,

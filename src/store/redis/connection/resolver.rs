@@ -1,4 +1,4 @@
-//! Which server a connection goes to: asked anew for each.
+//! Which server a connection leads to: resolved for each connection.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) enum Resolver {
 }
 
 impl Resolver {
-    /// Opens a connection to the server that is to be used now. `wants_primary` after one that was none.
+    /// Opens a connection to the server to be used now. `wants_primary` after a server that was no primary.
     pub(super) async fn open(
         &self,
         settings: &Settings,

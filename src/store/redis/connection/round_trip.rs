@@ -1,22 +1,22 @@
-//! How long a server takes to answer, and so how long a silent connection is waited for.
+//! How long a server takes to answer, and so how long a silent connection is tolerated.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A server that forks or runs another client's slow command is silent for so long too.
+/// A server that forks or runs another client's slow command is silent for up to this long, too.
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// The smoothed round-trip time.
 #[derive(Debug, Default)]
 pub(super) struct RoundTrip {
-    /// In µs; 0 where nothing is known.
+    /// In µs; 0 if unknown.
     smoothed: AtomicU64,
 }
 
 impl RoundTrip {
     pub(super) fn learn(&self, took: Duration) {
-        // One answer that was held up says little about the next one.
+        // One delayed answer says little about the next one.
         let took = took.min(self.silence_limit());
         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
         let smoothed = match self.smoothed.load(Ordering::Relaxed) {
@@ -26,8 +26,8 @@ impl RoundTrip {
         self.smoothed.store(smoothed.max(1), Ordering::Relaxed);
     }
 
-    /// A connection on which calls wait and nothing comes back for this long is replaced: 8 round trips, at least 250 ms
-    /// and at most 500 ms, but never less than 4 round trips.
+    /// A connection is replaced if calls wait and nothing arrives for this long: 8 round trips, at least 250 ms and at
+    /// most 500 ms, but never less than 4 round trips.
     pub(super) fn silence_limit(&self) -> Duration {
         let smoothed = match self.smoothed.load(Ordering::Relaxed) {
             0 => return LONGEST,
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(limit_after(&[ms(1)]), ms(250));
         assert_eq!(limit_after(&[ms(40)]), ms(320));
         assert_eq!(limit_after(&[ms(100)]), ms(500));
-        // A way that is always slow is not a silent one.
+        // A connection that is always slow is not a silent one.
         assert!(limit_after(&[ms(900); 100]) > ms(900));
     }
 

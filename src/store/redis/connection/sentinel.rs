@@ -1,7 +1,7 @@
 //! The primary that Sentinels name.
 //!
-//! The Sentinels are asked in turn, that which answered last first, and the server that one names has to be a primary by
-//! its own word: during a failover a Sentinel may still name the old one.
+//! The Sentinels are asked in turn, starting with the one that answered last. The server that one names must confirm
+//! that it is a primary: during a failover a Sentinel may still name the old one.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use super::settings::Settings;
 use super::setup;
 use crate::store::redis::failure::timed_out;
 
-/// A Sentinel is asked again after this long where connecting to the primary takes longer.
+/// A Sentinel is asked again after this long if connecting to the primary takes longer.
 const WATCH: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -91,8 +91,8 @@ impl Sentinels {
         }
     }
 
-    /// Waits until the Sentinel names another primary: one that is silent may take long to connect to, and a failover ends
-    /// meanwhile.
+    /// Waits until the Sentinel names another primary: connecting to a silent one may take long, and a failover may end
+    /// in the meantime.
     async fn names_another(
         &self,
         sentinel: &Endpoint,
@@ -110,8 +110,8 @@ impl Sentinels {
         }
     }
 
-    /// Where the primary is by the word of one Sentinel. Where the Sentinels have no login of their own, that of the servers
-    /// is sent to one that asks for a login.
+    /// The address of the primary according to one Sentinel. If no credentials are configured for Sentinels, a Sentinel
+    /// that asks for a login gets those of the servers.
     async fn primary(
         &self,
         sentinel: &Endpoint,
@@ -163,7 +163,7 @@ impl Sentinels {
     }
 }
 
-/// Host and port, as a Sentinel tells them; `None` where it knows none.
+/// Host and port in a Sentinel's answer; `None` if it knows none.
 pub(super) fn read_address(answer: Value) -> Result<Option<(String, u16)>, RedisError> {
     from_redis_value(answer).map_err(RedisError::from)
 }

@@ -1,4 +1,4 @@
-//! Setting up a connection: the transport, the login, and what a call must know of it.
+//! Setting up a connection: the transport, the login, and what a call must know about it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::transport;
 use crate::store::redis::failure::timed_out;
 use crate::store::redis::server_time;
 
-/// Opens a connection and logs in. Each of its steps may be silent for `step`.
+/// Opens a connection and logs in. Each step may be silent for `step`.
 pub(super) async fn open(
     server: &Server,
     settings: &Settings,
@@ -42,7 +42,7 @@ pub(super) async fn open(
     Ok(open)
 }
 
-/// Runs a step of the set-up, unless nothing comes from the server for `step`.
+/// Runs a step of the set-up, unless nothing arrives from the server for `step`.
 async fn unless_silent<T>(
     traffic: &Traffic,
     step: Duration,
@@ -105,7 +105,7 @@ async fn shake_hands(
     let server_millis = match time {
         Ok(time) => Some(server_time::millis(from_redis_value(time)?)),
         Err(error) if error.is_io_error() || error.code() == Some("NOAUTH") => return Err(error),
-        // Without the time a connection works too: a call that needs it asks again.
+        // A connection works without the time, too: a call that needs it asks again.
         Err(_) => None,
     };
     selected?;
@@ -168,7 +168,7 @@ fn is_refused_login(error: &RedisError) -> bool {
     }
 }
 
-/// Fails where the server says that it is no primary. One whose ACL forbids the question is taken for one.
+/// Fails if the server says that it is no primary. A server whose ACL forbids the question is taken as one.
 pub(super) async fn expect_primary(open: &Open, step: Duration) -> Result<(), RedisError> {
     let role = cmd("ROLE");
     match timeout(step, open.ask(&role)).await {

@@ -35,7 +35,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// The slot of a key: of the part in its first braces, where there is one.
+/// The slot of a key: of the part in its first braces, if there is one.
 pub(super) fn slot_of_key(key: &[u8]) -> u16 {
     let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -61,7 +61,7 @@ pub(super) fn slot_of(command: &Cmd) -> Option<u16> {
     args.next().map(slot_of_key)
 }
 
-/// Who serves which slots.
+/// Which node serves which slots.
 #[derive(Debug, Default)]
 pub(super) struct SlotMap {
     /// First slot, last slot and node, in order of the slots.
@@ -69,7 +69,7 @@ pub(super) struct SlotMap {
 }
 
 impl SlotMap {
-    /// Reads the answer to CLUSTER SLOTS, which `asked` gave.
+    /// Reads the answer to CLUSTER SLOTS of the node `asked`.
     pub(super) fn read(answer: Value, asked: &Endpoint) -> Result<Self, RedisError> {
         let entries: Vec<Vec<Value>> = from_redis_value(answer)?;
         let mut ranges = Vec::with_capacity(entries.len());
@@ -108,7 +108,7 @@ impl SlotMap {
     }
 }
 
-/// A node that the node at `asked` names. It leaves its own host out where it does not know it.
+/// A node that the node `asked` names. It omits its own host if it does not know it.
 pub(super) fn named_by(asked: &Endpoint, host: Option<&str>, port: u16) -> Endpoint {
     match asked {
         Endpoint::Tcp {

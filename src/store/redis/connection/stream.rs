@@ -1,4 +1,4 @@
-//! What a connection reads and writes, with TLS or without.
+//! The stream of a connection, with TLS or without.
 
 use tokio::io::{AsyncRead, AsyncWrite};
 

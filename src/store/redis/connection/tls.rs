@@ -14,7 +14,7 @@ use crate::error::Result;
 #[cfg(feature = "tls")]
 pub use rustls::TlsConfig;
 
-/// What a client is told of TLS; nothing without the feature.
+/// The TLS settings of a client; none without the feature.
 #[cfg(not(feature = "tls"))]
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TlsConfig {}
@@ -27,7 +27,7 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// Reads the certificates, where the address needs any.
+    /// Reads the certificates, if the address needs any.
     pub(super) fn new(address: &Address, config: &TlsConfig) -> Result<Self> {
         #[cfg(feature = "tls")]
         let connector = match address.is_tls() {
@@ -52,7 +52,7 @@ impl Tls {
             return connector.secure(host, stream).await;
         }
         let _ = (host, stream);
-        Err(io::ErrorKind::Unsupported.into()) // an address without TLS leads nowhere with TLS
+        Err(io::ErrorKind::Unsupported.into()) // no address without TLS gets here
     }
 }
 

@@ -1,4 +1,4 @@
-//! What goes over one connection, and for how long nothing has come back.
+//! What is sent and received over one connection, and for how long nothing has arrived.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ pub(super) struct Traffic {
     reads: AtomicU64,
     /// In ms since the start.
     last_read: AtomicU64,
-    /// Since when a call waits and nothing has come back, in ms since the start, plus 1; 0 where something has.
+    /// Since when a call waits and nothing has arrived, in ms since the start, plus 1; 0 if something has.
     silent_since: AtomicU64,
 }
 
@@ -36,12 +36,12 @@ impl Traffic {
         self.start.elapsed().as_millis() as u64 // 584 million years fit
     }
 
-    /// Where this stays as it is, nothing was written.
+    /// While this does not change, nothing was written.
     pub(super) fn writes(&self) -> u64 {
         self.writes.load(Ordering::Relaxed)
     }
 
-    /// Where this stays as it is, nothing came back.
+    /// While this does not change, nothing was read.
     pub(super) fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
@@ -50,14 +50,14 @@ impl Traffic {
     pub(super) fn expect_answer(&self) {
         if self.silent_since.load(Ordering::Relaxed) == 0 {
             let now = self.now() + 1;
-            // Where another call was faster, its time stays.
+            // If another call was faster, its time stays.
             let _ =
                 self.silent_since
                     .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// How long calls have waited without anything that came back.
+    /// How long calls have waited without anything arriving.
     pub(super) fn silence(&self) -> Duration {
         match self.silent_since.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
@@ -65,7 +65,7 @@ impl Traffic {
         }
     }
 
-    /// How long ago something came back last.
+    /// How long ago something last arrived.
     pub(super) fn idle(&self) -> Duration {
         let last_read = self.last_read.load(Ordering::Relaxed);
         Duration::from_millis(self.now().saturating_sub(last_read))

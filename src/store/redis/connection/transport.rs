@@ -17,7 +17,7 @@ use super::traffic::{Counted, Traffic};
 /// An idle connection is probed after this long, so that a firewall keeps it and a dead one is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// What was sent and is not acknowledged for this long ends the connection.
+/// The connection ends if sent data is not acknowledged for this long.
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 const USER_TIMEOUT: Duration = Duration::from_secs(20);
 

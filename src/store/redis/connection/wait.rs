@@ -1,4 +1,4 @@
-//! How long `connect` waits for a server that is not there or not ready yet, and what it says meanwhile.
+//! How long `connect` waits for a server that is down or not ready, and what it logs in the meantime.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Wait {
         }
     }
 
-    /// What an attempt to connect must keep to.
+    /// What an attempt to connect must observe.
     pub(super) fn limits(&self) -> Limits {
         let deadline = after(Instant::now(), self.response_timeout).min(self.until);
         Limits::new(deadline, Repeat::Safe)
