@@ -1,21 +1,22 @@
-//! Requests that share calls: single flight, and accumulate meanwhile.
+//! Requests that share calls: at most one call per key is in flight, and requests that arrive in the meantime share the
+//! next.
 //!
-//! A request that finds no other on its key makes its own call, a *direct call*, and pays for nothing else. Requests that
-//! arrive while a call is in flight are enqueued, and a task, the flusher, sends all that are pending as the next call, in
-//! the order of arrival. So a key with many requests costs few calls.
+//! A request that finds no other on its key makes its own call, a *direct call*, at no extra cost. Requests that arrive
+//! while a call is in flight are enqueued. A task, the flusher, sends all that are pending as the next call, in the
+//! order of arrival. So a key with many requests costs few calls.
 //!
-//! **Runtimes.** Requests share calls only with requests of the same tokio runtime: a key has a [`Flight`] per runtime, and
-//! the flusher runs on it. So no request waits for a runtime that nobody polls. A request that is polled on another runtime
-//! than before, or whose runtime has shut down, is made again on the runtime that polls it.
+//! **Runtimes.** Requests share calls only with requests of the same tokio runtime: a key has a [`Flight`] per runtime,
+//! and the flusher runs on it. So no request waits for a runtime that is not polled. A request that is polled on
+//! another runtime than before, or whose runtime has shut down, is made again on the runtime that polls it.
 //!
-//! **Time.** Each request has its own deadline, which counts from its arrival. One that is still pending then was never
-//! sent; one that is in flight may have been executed where [`Calls::may_have_run`] says so of its call.
+//! **Time.** Each request has its own deadline, which counts from its arrival. A request that is still pending then was
+//! never sent. One that is in flight may have been executed if [`Calls::may_have_run`] says so of its call.
 //!
-//! **Cancellation.** A request dropped while it is pending is skipped. One dropped in flight leaves its answer to
-//! [`Calls::unclaimed`]; where nobody waits for a call any more, [`Calls::abandon`] learns of it at once, because the
-//! runtime that would read the answer may not run again. Where others wait, [`Calls::abandon_overdue`] does.
+//! **Cancellation.** A request that is dropped while pending is skipped. One that is dropped in flight leaves its
+//! answer to [`Calls::unclaimed`]. If nobody waits for a call any more, [`Calls::abandon`] is called at once, because
+//! the runtime that would read the answer may not run again. If others wait, [`Calls::abandon_overdue`] is called.
 //!
-//! **Wakers** are code of others, which may make requests or panic: none is run, or dropped, under the lock.
+//! **Wakers** are foreign code, which may make requests or panic: none is run, or dropped, under the lock.
 
 mod direct;
 mod flusher;
@@ -47,7 +48,7 @@ use ticket::Ticket;
 /// Each request's answer, in order.
 pub(crate) type Answers<C> = SmallVec<[Result<<C as Calls>::Answer>; 1]>;
 
-/// What requests are, and how a call for several is made.
+/// A kind of request, and how a call for several of them is made.
 pub(crate) trait Calls: Sized + Send + Sync + 'static {
     /// Requests of one key share calls.
     type Key: Clone + Eq + Hash + Send + Sync + Unpin + 'static;
@@ -56,10 +57,10 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
     /// A call in flight.
     type Call: Clone + Send + Sync + Unpin + 'static;
 
-    /// How many requests a call carries at most.
+    /// The most requests in a call.
     const CAPACITY: usize;
 
-    /// Whether a request may be made again where an earlier call for it may have been executed.
+    /// Whether a request may be made again if an earlier call for it may have been executed.
     const IS_REPEATABLE: bool;
 
     /// Whether a request that finds no other one makes a direct call.
@@ -70,10 +71,10 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
     /// The permits a request may take: those of one call fit a `u32`.
     fn cost(request: &Self::Request) -> u32;
 
-    /// When a request that arrives now has its answer at the latest.
+    /// The latest time at which a request that arrives now has its answer.
     fn deadline(&self) -> Instant;
 
-    /// A call for these requests; it sends nothing yet.
+    /// A call for these requests; sends nothing yet.
     fn call<'a>(&self, requests: impl Iterator<Item = &'a Self::Request> + Clone) -> Self::Call;
 
     /// Makes the call. It returns by `deadline`.
@@ -89,7 +90,8 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
     /// Nobody waits for this call any more, and its runtime may never read the answer.
     fn abandon(&self, call: &Self::Call);
 
-    /// Some no longer wait for this call, and others do: it is abandoned where its answer is not read by `deadline`.
+    /// Some callers no longer wait for this call, and others do: it is abandoned if its answer is not read by
+    /// `deadline`.
     fn abandon_overdue(&self, call: &Self::Call, deadline: Instant);
 
     /// These answers of one call had no recipient.
@@ -118,7 +120,7 @@ struct Flight<C: Calls> {
 /// The flusher's call.
 struct InFlight<C: Calls> {
     call: C::Call,
-    /// The numbers of its requests start here.
+    /// The number of its first request.
     first_number: u64,
     end_number: u64,
     deadline: Instant,
@@ -128,12 +130,12 @@ struct InFlight<C: Calls> {
     is_watched: bool,
 }
 
-/// What a request that has no caller any more leaves to do.
+/// What remains to be done for a request whose caller is gone.
 enum Left<C: Calls> {
     Nothing,
     /// Nobody waits for the call.
     Abandoned(C::Call),
-    /// Others wait for it, who may never be polled.
+    /// Others wait for it, and may never be polled.
     Unwatched(C::Call, Instant),
 }
 
@@ -142,19 +144,19 @@ struct Entry<C: Calls> {
     request: C::Request,
     number: u64,
     deadline: Instant,
-    /// `None` once it is answered.
+    /// `None` once answered.
     answer: Option<oneshot::Sender<Result<C::Answer>>>,
 }
 
-/// Sends an answer; returns it where nobody receives it. A waker that panics keeps nothing from those who are answered
-/// after it.
+/// Sends an answer; returns it if nobody receives it. A waker that panics does not keep the answers from later
+/// requests.
 pub(crate) fn deliver<T>(sender: oneshot::Sender<T>, answer: T) -> Option<T> {
     let sending = AssertUnwindSafe(|| sender.send(answer).err());
-    // The answer is there before the waker is run.
+    // The answer is there before the waker runs.
     catch_unwind(sending).unwrap_or(None)
 }
 
-/// Tells a request that it has no answer, in the same way.
+/// Drops a sender, so that its request gets no answer, in the same way.
 pub(crate) fn drop_sender<T>(sender: oneshot::Sender<T>) {
     // The panic has been reported by the panic hook.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(sender)));
@@ -193,7 +195,7 @@ enum Entered<C: Calls> {
 }
 
 impl<C: Calls> Entered<C> {
-    /// `None` where the request is to be made again.
+    /// `None` if the request must be made again.
     async fn answer(&mut self) -> Option<Result<C::Answer>> {
         match self {
             Self::Direct(direct) => direct.await,
@@ -210,7 +212,7 @@ impl<C: Calls> Entered<C> {
     }
 }
 
-/// Why a request that this call carries has no answer.
+/// Why a request of this call has no answer.
 fn unanswered<C: Calls>(call: &C::Call) -> Error {
     Error::unanswered(C::may_have_run(call))
 }
@@ -236,7 +238,7 @@ impl<C: Calls> Batcher<C> {
         }
         let mut may_have_run = entered.may_have_run();
         drop(entered);
-        // Those before it in the flight it joins now may have later deadlines than its own.
+        // Requests before it in the flight that it joins now may have later deadlines than its own.
         while Instant::now() < deadline {
             let mut again = self.enter(&key, &request, deadline)?;
             if let Ok(Some(answer)) = timeout_at(deadline, again.answer()).await {
@@ -247,7 +249,7 @@ impl<C: Calls> Batcher<C> {
         Err(Error::unanswered(may_have_run))
     }
 
-    /// Makes the caller's own call, where there is no other on its key, or enqueues the request.
+    /// Makes a direct call, if there is no other request on the key, or enqueues the request.
     fn enter(
         self: &Arc<Self>,
         key: &C::Key,
@@ -305,7 +307,7 @@ impl<C: Calls> Batcher<C> {
         self.flights.lock()
     }
 
-    /// Changes a flight, which is removed once nothing is left of it.
+    /// Changes a flight, and removes it once nothing is left of it.
     fn change<T>(&self, key: &FlightKey<C>, change: impl FnOnce(&mut Flight<C>) -> T) -> Option<T> {
         let mut flights = self.flights();
         let flight = flights.get_mut(key)?;
@@ -333,7 +335,7 @@ impl<C: Calls> Flight<C> {
         first_pending.is_none_or(|first| number < first.number)
     }
 
-    /// Notes that a request has no caller any more.
+    /// Notes that the caller of a request is gone.
     fn leave(&mut self, number: u64) -> Left<C> {
         let Some(in_flight) = &mut self.in_flight else {
             return Left::Nothing;

@@ -1,4 +1,4 @@
-//! Whose clock scores the grants.
+//! The clock that scores the grants.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 /// The clock that decides when a permit was taken and when it is back.
 ///
-/// All processes that share a limiter should agree on the time. The server's clock, the default, is one for all.
+/// All processes that share a limiter should agree on the time. The default is the server's clock, which they all
+/// share.
 #[derive(Clone, Default)]
 pub struct Clock(Source);
 
@@ -20,18 +21,18 @@ enum Source {
     Passed(Arc<dyn Fn() -> i64 + Send + Sync>),
 }
 
-/// No clock shows a time further than this from the epoch, in ms: with an interval added it is still an exact Lua number.
+/// No clock is further than this from the epoch, in ms: with an interval added it is still an exact Lua number.
 const FURTHEST: i64 = 1 << 52;
 
 impl Clock {
-    /// The clock of the store: Redis's TIME, read in the script. Of an in-memory store: tokio's, so that paused
-    /// time holds there too.
+    /// The clock of the store: Redis's TIME, read in the script. For an in-memory store it is tokio's, so that paused
+    /// time applies.
     pub fn server() -> Self {
         Self(Source::Server)
     }
 
-    /// This machine's clock, as Redisson uses it. One that is ahead makes its peers wait longer, and lets more
-    /// through than the rate.
+    /// This machine's clock, which Redisson uses. A clock that is ahead makes its peers wait longer, and grants more
+    /// than the rate.
     pub fn system() -> Self {
         Self(Source::System)
     }
@@ -100,8 +101,8 @@ pub(crate) fn system_millis() -> i64 {
     }
 }
 
-/// Tokio's clock as milliseconds since the epoch: it starts at the system's time and stands still where tokio's time
-/// is paused.
+/// Tokio's clock as milliseconds since the epoch: it starts at the system's time and stops while tokio's time is
+/// paused.
 #[derive(Debug)]
 pub(crate) struct TokioClock {
     started: Instant,

@@ -1,4 +1,4 @@
-//! What a request gets while Redis is away.
+//! Failure policies: what a request gets while Redis is down.
 
 use std::num::NonZeroU32;
 
@@ -38,16 +38,16 @@ use crate::rate::RateType;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FailurePolicy {
-    /// It fails with the error. It waits for Redis until its response timeout; once Redis has been away for as long, it fails
-    /// at once with [`Error::StoreUnavailable`] or [`Error::AuthenticationFailed`], whose source is the cause.
+    /// It fails with the error. It waits for Redis until its response timeout. Once Redis has been down for as long, it
+    /// fails at once with [`Error::StoreUnavailable`] or [`Error::AuthenticationFailed`], whose source is the cause.
     #[default]
     Error,
-    /// It is denied. One that waits goes on waiting, for Redis.
+    /// It is denied. A waiter goes on waiting for Redis.
     Deny,
     /// It is granted, however many there are.
     Allow,
-    /// A limiter in this process decides, with a share of the limit. One that waits, waits for that limiter, and returns to its
-    /// place in the queue when Redis is back.
+    /// A limiter in this process decides, with a share of the limit. A waiter waits for that limiter, and returns to
+    /// its place in the queue when Redis is back.
     Local(LocalShare),
 }
 
@@ -97,14 +97,14 @@ impl LocalShare {
         Ok(Self { clients })
     }
 
-    /// One of how many.
+    /// The number of clients that share the limit.
     pub fn clients(self) -> u32 {
         self.clients.get()
     }
 
     /// The settings of the local limiter for a limiter with these.
     pub(crate) fn of(self, settings: Settings) -> SetUp {
-        /// Added to a time of today, twice as much stays a number that Redis's Lua counts exactly, as the model does.
+        /// Added to a current time, twice this is still a number that Redis's Lua counts exactly, as the model does.
         const LONGEST: i64 = 1 << 51;
         let clients = i64::from(self.clients());
         let Settings { rate, interval, .. } = settings;
@@ -122,7 +122,7 @@ impl LocalShare {
             settings: Settings {
                 rate,
                 interval,
-                // Nothing is left of it then.
+                // Then nothing is left of it.
                 keep_alive: 2 * interval,
                 ..settings
             },
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(overall(4, 4), (1, 1_000));
         for (rate, clients) in [(1, 4), (3, 4), (3, 7), (2, 1_000_000)] {
             let (permits, interval) = overall(rate, clients);
-            // In the time of the longer interval the rate has room for one of each client.
+            // In the longer interval the rate has room for one permit of each client.
             assert_eq!(permits, 1);
             assert!(rate * interval >= i64::from(clients) * 1_000);
             assert!(rate * (interval - 1) < i64::from(clients) * 1_000);

@@ -1,8 +1,8 @@
-//! Requests while the store is away: a [`FailurePolicy`](crate::FailurePolicy) decides those that the breaker in front of
-//! the store refuses, and those that it could not answer.
+//! Requests while the store is down: a [`FailurePolicy`](crate::FailurePolicy) decides those that the breaker refuses,
+//! and those that the store could not answer.
 //!
-//! This stands in front of the queues, which are the same for all policies: a request leaves its queue when the breaker
-//! opens, and a waiter comes back to its place.
+//! This layer is above the queues, which are the same for all policies: a request leaves its queue when the breaker
+//! opens, and a waiter returns to its place.
 
 mod guarded_queue;
 mod local_limiter;
@@ -27,7 +27,7 @@ use crate::grant::Origin;
 use crate::store::Store;
 use crate::store::breaker::{Patience, refused};
 
-/// When a request that was denied without the store is worth another try: attempts to connect are no further apart.
+/// When a request that was denied without the store is worth another try: no two attempts to connect are further apart.
 const RETRY_AFTER: Duration = Duration::from_millis(400);
 
 /// How a request to the store ended.
@@ -37,7 +37,7 @@ enum Outcome<T> {
     Unanswered(Error),
 }
 
-/// Makes a request to the store, unless the breaker refuses it. `call` learns whether it is the breaker's probe.
+/// Makes a request to the store, unless the breaker refuses it. `call` gets whether it is the breaker's probe.
 async fn over_store<T, F>(
     store: &dyn Store,
     key: &str,
@@ -84,7 +84,7 @@ fn outcome<T>(result: Result<T>) -> Result<Outcome<T>> {
 
 /// Waits until the store may be asked again.
 async fn recovered(store: &dyn Store, key: &str) {
-    /// A breaker that is not open lets a call out that may fail at once.
+    /// A breaker that is not open may admit a call that fails at once.
     const PAUSE: Duration = Duration::from_millis(20);
     /// On a cluster another node may have the key by then, with another breaker.
     const LOOK: Duration = Duration::from_millis(250);
@@ -104,7 +104,7 @@ async fn recovered(store: &dyn Store, key: &str) {
     }
 }
 
-/// A denial where nothing else is known. `limit` is 0 where that is not known either.
+/// A denial when nothing else is known. `limit` is 0 if unknown.
 fn denied(limit: u64) -> Decision {
     Decision::denied(RETRY_AFTER, limit, 0, RETRY_AFTER).by_failure_policy(Origin::Nowhere)
 }

@@ -2,9 +2,9 @@
 
 use crate::permit::Random;
 
-/// Permits that were taken, for [`refund`](crate::RRateLimiter::refund); that finds only what a limiter with a
-/// [`Rate`](crate::Rate) granted, the others do not know single grants. Dropping it gives nothing back: the permits
-/// count as used until their window has passed.
+/// Permits that were taken. [`refund`](crate::RRateLimiter::refund) gives them back, if a limiter with a
+/// [`Rate`](crate::Rate) granted them; other limiters do not know single grants. Dropping it gives nothing back: the
+/// permits count as used until their window has passed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Grant {
     /// When it was made, in ms of the clock that scored it.
@@ -14,11 +14,11 @@ pub struct Grant {
     pub(crate) origin: Origin,
 }
 
-/// Where a grant is found.
+/// Where a grant was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Store,
-    /// The limiter that a failure policy has in this process.
+    /// The limiter that a failure policy uses in this process.
     Local,
     /// Nothing was taken anywhere.
     Nowhere,

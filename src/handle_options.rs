@@ -1,4 +1,4 @@
-//! What a handle asks of its limiter's queue: its client's settings, unless it has its own.
+//! The options of a handle: those of its client, unless it has its own.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(crate) struct HandleOptions {
     /// How long after an answer a denial may be repeated without asking the store. Zero: never.
     pub(crate) remember_denials: Duration,
     pub(crate) max_waiters: usize,
-    /// Whether a timed wait is refused at once where it cannot be served in time.
+    /// Whether a timed wait that cannot be served in time is refused at once.
     pub(crate) fail_fast: bool,
 }
 

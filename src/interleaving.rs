@@ -1,12 +1,13 @@
-//! Runs threads one at a time, in an order that a seed determines, so that tests go through many interleavings of the
-//! code as it is.
+//! Runs threads one at a time, in an order that a seed determines, so that tests cover many interleavings of the
+//! unchanged code.
 //!
-//! Where one thread goes on and another may go first is at each [`Lock`](crate::lock::Lock), where a test says so, and
-//! after each turn of a [`Participant`]'s runtime. loom and shuttle do this too, but run all threads of a test on one
-//! thread of the operating system: code that asks which tokio runtime polls it, a thread-local, cannot run on them, and
-//! under `--cfg loom` tokio lacks the network that redis-rs needs.
+//! Another thread may go first at each [`Lock`](crate::lock::Lock), where a test says so, and after each turn of a
+//! [`Participant`]'s runtime. loom and shuttle do this too, but run all threads of a test on one thread of the
+//! operating system: code that asks which tokio runtime polls it, a thread-local, cannot run on them, and under `--cfg
+//! loom` tokio lacks the network that redis-rs needs.
 //!
-//! `INTERLEAVINGS` says how many are run of each test, without it 300, and `INTERLEAVINGS_SEED` with which seed they begin.
+//! `INTERLEAVINGS` sets how many interleavings of each test are run, 300 by default, and `INTERLEAVINGS_SEED` the first
+//! seed.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -19,7 +20,7 @@ use std::thread;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{JoinHandle, yield_now};
 
-/// After so many turns without an end a test fails: somebody waits for ever.
+/// A test fails after this many turns: a thread waits for ever.
 const TURNS: u32 = 2_000;
 
 struct Turns {
@@ -33,7 +34,7 @@ struct Current {
     /// The one that runs.
     thread: usize,
     random: u64,
-    /// Whether a thread has panicked: what the others wait for may never come about.
+    /// Whether a thread has panicked: what the others wait for may never happen.
     has_failed: bool,
 }
 
@@ -53,7 +54,7 @@ pub(crate) fn let_others_run() {
 impl Turns {
     fn choose_next(&self) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        // Xorshift: any spread will do.
+        // Xorshift: any distribution will do.
         current.random ^= current.random << 13;
         current.random ^= current.random >> 7;
         current.random ^= current.random << 17;
@@ -84,7 +85,7 @@ impl Turns {
 
 type Body<'a> = Box<dyn FnOnce() + Send + 'a>;
 
-/// Runs the threads, each on one of the operating system's; panics where one of them does.
+/// Runs the threads, each on one of the operating system's; panics if one of them does.
 pub(crate) fn run(seed: u64, threads: Vec<Body<'_>>) {
     let turns = Arc::new(Turns {
         current: Mutex::new(Current {
@@ -118,12 +119,12 @@ pub(crate) fn run(seed: u64, threads: Vec<Body<'_>>) {
     }
 }
 
-/// Runs a test in many interleavings, each with a seed of its own.
+/// Runs a test in many interleavings, each with its own seed.
 pub(crate) fn explore(test: impl Fn(u64)) {
     let number = |name| std::env::var(name).map(|it| it.parse().expect(name));
     let first: u64 = number("INTERLEAVINGS_SEED").unwrap_or(1);
     for seed in first..first + number("INTERLEAVINGS").unwrap_or(300) {
-        println!("INTERLEAVINGS_SEED={seed}"); // shown where the test fails: the last one
+        println!("INTERLEAVINGS_SEED={seed}"); // shown if the test fails: the last one
         test(seed);
     }
 }
@@ -155,7 +156,7 @@ impl Participant {
         let_others_run();
     }
 
-    /// Takes turns until something has come about.
+    /// Takes turns until `is_so` holds.
     pub(crate) fn turn_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         for _ in 0..TURNS {
             if is_so() {
@@ -176,7 +177,7 @@ impl Participant {
         self.runtime().handle().clone()
     }
 
-    /// Polls a future that is no task, once; tells whether it is done.
+    /// Polls a future that is not a task once; returns whether it is done.
     pub(crate) fn poll_once(&self, mut future: Pin<&mut (impl Future + ?Sized)>) -> bool {
         let poll = |context: &mut Context<'_>| Poll::Ready(future.as_mut().poll(context));
         let is_done = self.runtime().block_on(poll_fn(poll)).is_ready();
@@ -188,7 +189,7 @@ impl Participant {
         self.runtime().block_on(tokio::time::advance(time));
     }
 
-    /// The runtime shuts down, and drops its tasks.
+    /// Shuts the runtime down, which drops its tasks.
     pub(crate) fn shut_down(&mut self) {
         drop(self.0.take());
     }

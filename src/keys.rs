@@ -1,8 +1,8 @@
 //! The names of the five keys that hold one limiter.
 //!
-//! `name` is a hash with the settings. Beside it stand the permits left and the grants, once for all clients and
-//! once for this client. They carry the name in braces, so that a cluster keeps all five in one slot; a name that
-//! has a brace of its own stays bare, as Redisson does it.
+//! `name` is a hash with the settings. Its sibling keys are the permits left and the grants, once for all clients and
+//! once for this client. They carry the name in braces, so that a cluster keeps all five in one slot. A name that
+//! contains a brace is not put in braces, as in Redisson.
 
 use smallvec::SmallVec;
 
@@ -18,7 +18,7 @@ pub(crate) struct Keys {
     pub(crate) client_value: String,
     pub(crate) permits: String,
     pub(crate) client_permits: String,
-    /// There while a client audits the limiter, and for a while after that.
+    /// Exists while a client audits the limiter, and for a while after that.
     pub(crate) audit: String,
 }
 
@@ -36,13 +36,13 @@ impl Keys {
         }
     }
 
-    /// Those that an audit of a limiter of this type reads.
+    /// The keys that an audit of a limiter of this type reads.
     pub(crate) fn of_audit(&self, rate_type: RateType) -> [&str; 4] {
         let [name, value, permits] = self.of_type(rate_type);
         [name, value, permits, &self.audit]
     }
 
-    /// Those that a script takes that gives permits of live grants back.
+    /// The keys of a script that gives permits of live grants back.
     pub(crate) fn of_refund(&self) -> [&str; 6] {
         let [name, value, client_value, permits, client_permits] = self.in_order();
         [
@@ -55,7 +55,7 @@ impl Keys {
         ]
     }
 
-    /// Those that an acquire of a limiter of this type touches.
+    /// The keys of an acquire of a limiter of this type.
     fn of_type(&self, rate_type: RateType) -> [&str; 3] {
         match rate_type {
             RateType::Overall => [&self.name, &self.value, &self.permits],
@@ -63,7 +63,7 @@ impl Keys {
         }
     }
 
-    /// Those that an acquire names: the ones of its type, and where it may set the limiter up also those of the other.
+    /// The keys of an acquire: those of its type, and those of the other type if it may set the limiter up.
     pub(crate) fn of_acquire(&self, rate_type: RateType, sets_up: bool) -> SmallVec<[&str; 5]> {
         let mut keys = SmallVec::new();
         keys.extend(self.of_type(rate_type));
@@ -74,7 +74,7 @@ impl Keys {
         keys
     }
 
-    /// All that hold the limiter, in the order in which every other script takes them.
+    /// All keys of the limiter, in the order in which every other script takes them.
     pub(crate) fn in_order(&self) -> [&str; 5] {
         [
             &self.name,
@@ -85,7 +85,7 @@ impl Keys {
         ]
     }
 
-    /// Refuses a name that no server takes, and on a cluster one whose keys would lie in different slots.
+    /// Refuses a name that no server accepts, and on a cluster a name whose keys would be in different slots.
     #[inline]
     pub(crate) fn check(&self, is_cluster: bool) -> Result<(), Error> {
         let refuse = |reason| {
@@ -108,15 +108,15 @@ impl Keys {
     }
 }
 
-/// What the suffixes of the keys beside a name consist of, for those that take care that no name of theirs reads like such
-/// a key. A client's id may follow these.
+/// What the suffixes of sibling keys consist of: names that must not collide with such a key avoid these. A client's id
+/// may follow.
 pub(crate) const SEGMENTS: [&str; 2] = [":value", ":permits"];
-/// These end the key.
+/// A key may end with one of these,
 pub(crate) const ENDS: [&str; 4] = ["-st", "-lock", "-window", ":audit"];
-/// So does a `-` with the time in ms at which a period ends. Times since 2001 have this many digits at least.
+/// or with `-` and the time in ms at which a period ends. Times since 2001 have at least this many digits.
 pub(crate) const FEWEST_DIGITS: usize = 13;
 
-/// The name of a key that stands beside `name`: in braces, or bare where it has a brace of its own.
+/// The name of a sibling key of `name`: in braces, or bare if it contains a brace.
 pub(crate) fn sibling(name: &str, suffix: &str) -> String {
     if name.contains('{') {
         format!("{name}{suffix}")
@@ -132,8 +132,8 @@ pub(crate) fn share_a_slot(keys: &[impl AsRef<str>]) -> bool {
     tags.all(|tag| Some(tag) == first)
 }
 
-/// The part of a key that decides its slot: what stands between the first `{` and the next `}`, unless that is
-/// empty or missing.
+/// The part of a key that decides its slot: what is between the first `{` and the next `}`, unless it is empty or
+/// missing.
 fn hash_tag(key: &str) -> &str {
     key.split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'))

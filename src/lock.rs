@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A mutex whose content is whole between any two of its changes, so that a panic meanwhile spoils nothing. In tests,
-/// taking it is a point at which another thread may run first ([`interleaving`](crate::interleaving)).
+/// A mutex whose content is consistent between any two changes, so that a panic leaves it usable. In tests, another
+/// thread may run before it is locked ([`interleaving`](crate::interleaving)).
 #[derive(Debug, Default)]
 pub(crate) struct Lock<T>(Mutex<T>);
 

@@ -1,16 +1,17 @@
-//! The algorithm as a pure model: state, time and request in, answer out. No server, no clock, no waiting.
+//! RRateLimiter's algorithm as a pure model: state, time and request in, answer out. No server, no clock, no waiting.
 //!
-//! It says in Rust what the scripts in `lua/` say, step by step, and property tests hold the two to the same answers
-//! and the same state. The in-memory backend is this model behind a lock.
+//! It does in Rust what the scripts in `lua/` do, step by step. Property tests compare the two: the same answers and
+//! the same state. The in-memory store is this model behind a lock.
 //!
-//! A limiter is a hash with its settings and, for all clients or for each one, a [`Pool`]: the permits left and the
-//! grants. A permit taken at T is back at T + interval, inclusive. Permits left + permits of all grants = rate, also where
-//! the rate was lowered below what is in use: then the permits left are below zero. Expired grants are removed, and their
-//! permits added to those left, from the oldest on, as far as a request needs them and a few more. Where a peer's call, or
-//! a key that was lost, left few grants otherwise, [`reconcile`](Pool::reconcile) finds it as the script's namesake does.
+//! A limiter is a hash with its settings and a [`Pool`], for all clients or for each one: the permits left and the
+//! grants. A permit taken at T is back at T + interval, inclusive. The invariant is permits left + permits of all
+//! grants = rate. It also holds if the rate was lowered below what is in use; then the permits left are below zero.
+//! Expired grants are removed, oldest first, and their permits added to those left, as far as a request needs them and
+//! a few more. If a peer's call or a lost key broke the invariant, [`reconcile`](Pool::reconcile) restores it while the
+//! grants are few, like its namesake in the scripts.
 //!
-//! What an acquire runs through is inlined, so that its settings and sums stay in registers: else copying them through
-//! memory takes as long as deciding.
+//! The path of an acquire is inlined, so that its settings and sums stay in registers: copying them through memory
+//! would take as long as deciding.
 
 mod answer;
 mod bounds;
@@ -43,7 +44,7 @@ pub(crate) use pool::Pool;
 pub(crate) use requests::Run;
 pub(crate) use requests::{Requests, Share};
 
-/// The two clocks of a call, in ms since the epoch: `now` scores grants, `server` is the one that keys expire by.
+/// The two clocks of a call, in ms since the epoch: `now` scores grants, keys expire by `server`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct At {
     pub(crate) now: i64,
@@ -63,40 +64,40 @@ pub(crate) struct Settings {
     pub(crate) keep_alive: i64,
 }
 
-/// All that one limiter's keys hold.
+/// What the keys of one limiter hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) settings: Timed<Settings>,
     pub(crate) overall: Pool,
-    /// Few: the clients of one store in one process.
+    /// One for each client of this store.
     pub(crate) clients: BTreeMap<String, Pool>,
 }
 
 /// A list of requests, as one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Acquire {
-    /// Names the call, however often it is sent.
+    /// The call id, the same for each attempt.
     pub(crate) random: Random,
-    /// The rate at which the caller had the live grants summed lately.
+    /// The rate at which the caller last had the live grants summed.
     pub(crate) audited_rate: Option<i64>,
     pub(crate) requests: Requests,
-    /// Has the answer tell how many grants have a higher score than this.
+    /// Requests the number of permits granted with a higher score than this.
     pub(crate) newer_than: Option<i64>,
     /// The settings that the limiter must have.
     pub(crate) set_up: Option<SetUp>,
 }
 
-/// What a call does whose earlier attempts may have been granted, or may still arrive.
+/// What a call must know whose earlier attempts may have been granted, or may still arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retry {
-    /// The last deadline of the attempts before, in ms of the server's clock: none of them does anything after it.
+    /// The last deadline of the earlier attempts, in ms of the server's clock: none of them does anything after it.
     pub(crate) previous_deadline: i64,
-    /// The times, in ms, that one of them can have scored its grant with.
+    /// The earliest and the latest score that their grant can have.
     pub(crate) from: i64,
     pub(crate) to: i64,
 }
 
-/// The settings and the pool that their type chooses.
+/// The settings and the pool of their type.
 struct Open<'a> {
     settings: Settings,
     hash: &'a mut Timed<Settings>,
@@ -178,13 +179,13 @@ impl Window {
                 grants.take_from_oldest(reconciled.gone, reconciled.excess)
             });
         }
-        // A denial that found the keys as they should be leaves them alone, unless keep alive counts from it.
+        // A denial that found the keys in order does not write them, unless the keep alive counts from it.
         let is_changed = taken > 0
             || reconciled.gone > 0
             || reconciled.excess > 0
             || open.pool.value.get() != Some(&reconciled.available);
         open.write_with(&reconciled, taken, |grants| {
-            // The list's permits fit a member: who makes the list sees to it.
+            // The list's permits fit a member: its caller ensures it.
             grants.add(at.now, &call.random, taken as u32);
         });
         if is_changed || check || sets_rate || keep_alive > 0 {
@@ -228,7 +229,7 @@ impl Window {
                 grants.take_from_oldest(expired, rest)
             });
             reconciled.credit(found, rate);
-            open.pool.value.remove(); // it is written anew in any case, as Redisson does
+            open.pool.value.remove(); // it is written anew in any case, as in Redisson
             open.write(&reconciled, 0);
             open.renew(at.server);
             rest -= found;
@@ -238,7 +239,7 @@ impl Window {
         }
     }
 
-    /// Gives permits of one grant back and tells how many came back: none where its window has passed.
+    /// Gives permits of one grant back and returns how many came back: none if its window has passed.
     pub(crate) fn refund(
         &mut self,
         at: At,
@@ -253,7 +254,7 @@ impl Window {
         }
         let mut reconciled = open.reconcile(at.now, audited_rate != Some(rate), Removal::SPARE);
         let back = open.pool.change_grants(|grants| {
-            // The grant first: a peer's release is made good out of what remains.
+            // The grant first: a peer's release is corrected with the remaining grants.
             let back = grants.shrink(grant);
             grants.take_from_oldest(reconciled.gone, reconciled.excess);
             back
@@ -264,7 +265,7 @@ impl Window {
         Ok(back)
     }
 
-    /// How many permits an acquire would find; none where more than the rate is in use.
+    /// How many permits an acquire would find; none if more than the rate is in use.
     pub(crate) fn available_permits(
         &mut self,
         at: At,
@@ -292,7 +293,7 @@ impl Window {
 }
 
 impl Open<'_> {
-    /// What is left at `now`, once the grants whose window has passed are back. Reads only.
+    /// What is available at `now`, once the expired grants are back. Only reads.
     #[inline]
     fn reconcile(&self, now: i64, check: bool, removal: Removal) -> Reconciled {
         let value = self.pool.value.get().copied();
@@ -308,10 +309,10 @@ impl Open<'_> {
         self.renew(server);
     }
 
-    /// Writes what `reconcile` found, and adds a grant where permits are taken.
+    /// Writes what `reconcile` found, and adds a grant if permits are taken.
     #[inline]
     fn write_with(&mut self, reconciled: &Reconciled, taken: i64, add: impl FnOnce(&mut Grants)) {
-        // All grants go at once, and their time to live with them, or the new one keeps it.
+        // If all grants go at once, their time to live goes with them; otherwise the new one keeps it.
         let all_go_first = reconciled.oldest.is_none() && reconciled.gone > BOUNDS.spare;
         if all_go_first {
             self.write(reconciled, taken);
@@ -337,8 +338,8 @@ impl Open<'_> {
         }
     }
 
-    /// Keep alive where the limiter has one, else the time to live of the hash for the keys beside it. In its last
-    /// millisecond these live that one longer: none may stay for ever.
+    /// Renews the keep alive of all keys, or else gives the other keys the time to live of the hash. In its last
+    /// millisecond they live one longer: none may stay for ever.
     #[inline]
     fn renew(&mut self, server: i64) {
         let Self {

@@ -13,18 +13,18 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// The random bytes that name a grant.
 pub(crate) type Random = [u8; 16];
 
-/// What a process counts on from: its own random 128 bits.
+/// The first number of a process: its own random 128 bits.
 static START: LazyLock<u128> = LazyLock::new(|| uuid::Uuid::new_v4().as_u128());
 
-/// The id of a call: bytes that no other call has, also of a process whose memory was cloned from this one's (a fork, a
+/// The id of a call: bytes that no other call has, even in a process whose memory was cloned from this one's (a fork, a
 /// snapshot of a machine that is restored twice).
 pub(crate) fn new_random() -> Random {
     static IDS: LazyLock<CallIds> = LazyLock::new(|| CallIds::after(*START as u64));
     IDS.next()
 }
 
-/// Makes call ids. Eight bytes count on, so that the ids ascend and the grants of one millisecond stand in the order of
-/// their calls; eight come from the operating system each time, because a clone counts on from the same number.
+/// Makes call ids. Eight bytes are a counter, so that the ids ascend and the grants of one millisecond are in the order
+/// of their calls. Eight are random each time, because a clone continues from the same number.
 #[derive(Debug)]
 struct CallIds {
     next: AtomicU64,
@@ -41,7 +41,7 @@ impl CallIds {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         let mut random = [0; 8];
         if getrandom::fill(&mut random).is_err() {
-            // A system that has none: what changes between clones is the time.
+            // If the system has none: what differs between clones is the time.
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             random = (now.unwrap_or_default().as_nanos() as u64).to_be_bytes();
         }
@@ -52,8 +52,8 @@ impl CallIds {
     }
 }
 
-/// Ids of calls on a limiter in this process's memory, which a clone of the process does not share: so they are only counted,
-/// and by each limiter for itself, because threads that count together wait for one another.
+/// Ids of calls on a limiter in this process's memory, which a clone of the process does not share, so a counter is
+/// enough. Each limiter has its own, because threads that share a counter contend for it.
 #[derive(Debug)]
 pub(crate) struct Names {
     next: u128,
@@ -61,7 +61,7 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn new() -> Self {
-        // The upper half tells the counters apart.
+        // The upper half distinguishes the counters.
         static COUNTERS: AtomicU64 = AtomicU64::new(1);
         let counter = COUNTERS.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -86,7 +86,7 @@ pub(crate) fn encode(random: &[u8], permits: u32) -> Bytes {
     member.freeze()
 }
 
-/// Splits a member into its random bytes and its permits, or `None` where it is no well-formed grant.
+/// Splits a member into its random bytes and its permits, or `None` if it is malformed.
 pub(crate) fn decode(member: &[u8]) -> Option<(&[u8], u32)> {
     let length = usize::from(*member.first()?);
     if member.len() != 5 + length {

@@ -1,8 +1,8 @@
 //! A caller's own call.
 //!
-//! The caller polls it, so it costs no task. Dropped in flight, it goes on in a task of its own, and its answer is
-//! unclaimed; because that task may never run again, [`Calls::abandon`] learns of it too. One that cannot be made again
-//! moves into such a task as well where another runtime polls the caller.
+//! The caller polls it, so it costs no task. If it is dropped in flight, it continues in a task, and its answer is
+//! unclaimed; because that task may never run again, [`Calls::abandon`] is called too. A call that cannot be made again
+//! also moves into such a task if another runtime polls the caller.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -56,7 +56,7 @@ impl<C: Calls> DirectCall<C> {
         if let Some(running) = self.running.take() {
             let (answer, receiver) = oneshot::channel();
             self.home.runtime().spawn(async move {
-                // Where the caller is gone, so is the receiver; the call is of a kind that has nothing to give back.
+                // If the caller is gone, so is the receiver; this kind of call has nothing to give back.
                 let _ = answer.send(running.await);
             });
             let call = self.call.clone();
@@ -79,7 +79,7 @@ impl<C: Calls> DirectCall<C> {
 }
 
 impl<C: Calls> Future for DirectCall<C> {
-    /// `None` where the request is to be made again on the runtime that polls.
+    /// `None` if the request must be made again on the runtime that polls.
     type Output = Option<Result<C::Answer>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

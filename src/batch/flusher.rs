@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep_until};
 use super::{Answers, Batcher, Calls, Entry, Flight, FlightKey, InFlight, unanswered};
 use crate::error::{Error, Result};
 
-/// Makes calls as long as requests are pending. Where its runtime shuts down, dropping it lets the callers make their
-/// requests again.
+/// Makes calls while requests are pending. If its runtime shuts down, dropping it lets the callers make their requests
+/// again.
 pub(super) struct Flusher<C: Calls> {
     batcher: Arc<Batcher<C>>,
     flight_key: FlightKey<C>,
@@ -20,7 +20,7 @@ pub(super) struct Flusher<C: Calls> {
 struct Batch<C: Calls> {
     call: C::Call,
     entries: Vec<Entry<C>>,
-    /// The last one of theirs.
+    /// The latest of theirs.
     deadline: Instant,
     /// How many of them, from the front, have been answered because their time was up.
     expired: usize,
@@ -43,7 +43,7 @@ impl<C: Calls> Flusher<C> {
         self.is_done = true;
     }
 
-    /// The next call's requests; none where no request is pending.
+    /// The next call's requests; `None` if no request is pending.
     fn next_batch(&self) -> Option<Batch<C>> {
         let (batch, overdue, _gone) = self.batcher.change(&self.flight_key, |flight| {
             let overdue = flight.take_overdue(Instant::now());
@@ -77,7 +77,7 @@ impl<C: Calls> Flusher<C> {
         })
     }
 
-    /// The call's answer; meanwhile requests whose time is up are answered.
+    /// The call's answer; in the meantime requests whose time is up are answered.
     async fn run(&self, batch: &mut Batch<C>) -> Result<Answers<C>> {
         let running = self.batcher.calls.run(batch.call.clone(), batch.deadline);
         let mut running = pin!(running);
@@ -145,7 +145,7 @@ impl<C: Calls> Flight<C> {
         self.pending.drain(..overdue).collect()
     }
 
-    /// Takes as many pending requests as one call carries, and those before them that have no caller any more.
+    /// Takes as many pending requests as one call carries, and those before them whose callers are gone.
     fn take_pending(&mut self) -> (Vec<Entry<C>>, Vec<Entry<C>>) {
         let mut entries = Vec::with_capacity(self.pending.len().min(C::CAPACITY));
         let mut gone = Vec::new();
@@ -178,7 +178,7 @@ fn fail_unsent<C: Calls>(overdue: impl IntoIterator<Item = Entry<C>>) {
 impl<C: Calls> Drop for Batch<C> {
     fn drop(&mut self) {
         if C::IS_REPEATABLE {
-            return; // whose request is dropped makes it again
+            return; // a caller whose request is dropped makes it again
         }
         for entry in &mut self.entries {
             entry.answer(Err(unanswered::<C>(&self.call)));
@@ -191,7 +191,7 @@ impl<C: Calls> Drop for Flusher<C> {
         if self.is_done {
             return;
         }
-        // The runtime shuts down. The callers learn of it as their entries are dropped.
+        // The runtime shuts down. The callers learn of it when their entries are dropped.
         let left = self.batcher.change(&self.flight_key, |flight| {
             flight.has_flusher = false;
             let pending = std::mem::take(&mut flight.pending);

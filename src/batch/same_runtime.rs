@@ -1,6 +1,6 @@
 //! Which runtime polls a future.
 //!
-//! What a future has spawned, and the timers it has set, belong to the runtime that polled it first. Where another one
+//! What a future has spawned, and the timers it has set, belong to the runtime that first polled it. If another runtime
 //! polls it later, the first may never run again.
 
 use std::future::Future;
@@ -12,8 +12,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::error::{Error, Result};
 
-/// Resolves to `None` when it is polled on another runtime than the one it was made on. The future is not polled there: its
-/// timers are the other runtime's, and panic once that has shut down.
+/// Resolves to `None` when it is polled on another runtime than the one it was made on. The future is not polled there:
+/// its timers belong to the other runtime, and panic once that has shut down.
 pub(crate) struct SameRuntime<F> {
     runtime: runtime::Id,
     future: F,
@@ -37,16 +37,16 @@ impl<F: Future + Unpin> Future for SameRuntime<F> {
     }
 }
 
-/// What a request comes to on another runtime than its own.
+/// What happens to a request on another runtime than its own.
 pub(super) enum Moved {
-    /// It is to be made again.
+    /// It must be made again.
     AskAgain,
     TimeIsUp,
     NoRuntime,
 }
 
 impl Moved {
-    /// `None` where the request is to be made again.
+    /// `None` if the request must be made again.
     pub(super) fn answer<T>(self, may_have_run: impl FnOnce() -> bool) -> Option<Result<T>> {
         match self {
             Self::AskAgain => None,
@@ -56,7 +56,7 @@ impl Moved {
     }
 }
 
-/// The runtime that a request was made on, and what becomes of the request where another one polls it.
+/// The runtime that a request was made on, and what happens to the request if another one polls it.
 pub(super) struct Home {
     runtime: Handle,
     deadline: Instant,
@@ -81,7 +81,7 @@ impl Home {
         is_current(self.runtime.id())
     }
 
-    /// What a request comes to that has no answer yet.
+    /// What happens to a request without an answer.
     pub(super) fn poll(&mut self, is_repeatable: bool, context: &mut Context<'_>) -> Poll<Moved> {
         if self.is_current() {
             return Poll::Pending;

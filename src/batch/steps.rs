@@ -1,4 +1,4 @@
-//! What requests that share calls get, step by step, over a store that takes its time.
+//! Requests that share calls, step by step, over a slow store.
 
 mod echo;
 mod shutdown;
@@ -103,7 +103,7 @@ async fn a_call_is_abandoned_when_the_last_of_its_callers_leaves_and_not_before(
     }
     drop_request(asked.remove(0)).await;
     assert_eq!(requests.abandoned(), [[3, 4, 5]]);
-    // It was executed all the same.
+    // It was executed nevertheless.
     requests.end().await;
     assert_eq!(requests.unclaimed(), [3, 4, 5]);
 }

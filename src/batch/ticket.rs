@@ -11,7 +11,7 @@ use super::same_runtime::Home;
 use super::{Batcher, Calls, FlightKey, Left};
 use crate::error::Result;
 
-/// The caller's end of an enqueued request. It resolves to `None` where the request is to be made again.
+/// The caller's end of an enqueued request. It resolves to `None` if the request must be made again.
 pub(super) struct Ticket<C: Calls> {
     pub(super) batcher: Arc<Batcher<C>>,
     pub(super) flight_key: FlightKey<C>,
@@ -36,7 +36,7 @@ impl<C: Calls> Ticket<C> {
     pub(super) fn may_have_run(&self) -> bool {
         let flights = self.batcher.flights();
         let flight = flights.get(&self.flight_key);
-        // Its call has ended or is lost where nobody knows of it any more.
+        // Its call has ended or is lost if no flight knows it.
         flight.is_none_or(|flight| flight.may_have_run(self.number))
     }
 }
@@ -47,7 +47,7 @@ impl<C: Calls> Drop for Ticket<C> {
             return;
         }
         let batcher = Arc::clone(&self.batcher);
-        // The receiver closes under the lock: a call that is composed now counts it as a caller, or leaves it out.
+        // The receiver closes under the lock: a call that is composed now counts it as a caller, or omits it.
         let mut flights = batcher.flights();
         self.receiver.close();
         match self.receiver.try_recv() {

@@ -1,4 +1,5 @@
-//! One limiter's requests in this process: in its queue while the store answers, else decided by the failure policy.
+//! One limiter's requests in this process: served by its queue while the store answers, otherwise decided by the
+//! failure policy.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -27,11 +28,11 @@ pub(crate) struct GuardedQueue {
     client_store: Arc<dyn Store>,
     queue: WaitQueue,
     local: LocalLimiter,
-    /// Whether [`RecentDenials`](super::RecentDenials) has it.
+    /// Whether [`RecentDenials`](super::RecentDenials) keeps it.
     pub(super) is_kept: AtomicBool,
 }
 
-/// One that waits, wherever that is.
+/// A waiter, in the queue or outside it.
 struct Waiter {
     place: u64,
     permits: u32,
@@ -89,7 +90,7 @@ impl GuardedQueue {
         self.local.forget();
     }
 
-    /// The settings that the limiter has in the store, as far as is known.
+    /// The settings that the limiter has in the store, if known.
     pub(crate) fn known_settings(&self) -> Option<Settings> {
         self.local.settings()
     }
@@ -103,12 +104,12 @@ impl GuardedQueue {
         if self.queue.remembered(permits, None, at_most).is_some() {
             return Ok(false);
         }
-        // In its own box, so that a future that needs none of this is small.
+        // Boxed, so that a future that needs none of this is small.
         let decision = Box::pin(self.ask(permits, None, options)).await?;
         Ok(decision.is_granted())
     }
 
-    /// As [`WaitQueue::check`], unless the denial is remembered.
+    /// Like [`WaitQueue::check`], unless the denial is remembered.
     pub(crate) async fn check(
         &self,
         permits: u32,
@@ -165,7 +166,7 @@ impl GuardedQueue {
         }
     }
 
-    /// As [`WaitQueue::wait`].
+    /// Like [`WaitQueue::wait`].
     pub(crate) async fn wait(
         &self,
         permits: u32,
@@ -199,7 +200,7 @@ impl GuardedQueue {
         }
     }
 
-    /// Waits for the store, or as the policy says while it is away; `None` once the store may be asked again.
+    /// Waits for the store, or as the policy says while it is down; `None` once the store may be asked again.
     async fn wait_under(&self, policy: FailurePolicy, waiter: &Waiter) -> Result<Option<bool>> {
         let settings = waiter.settings();
         let outcome = match self.read_settings(settings, policy).await? {
@@ -257,7 +258,7 @@ impl GuardedQueue {
             ..
         } = *waiter;
         if is_probe {
-            // A waiter's call may be made on another runtime, whose breaker it would answer.
+            // A waiter's call may be made on another runtime, whose breaker it would report to.
             let asking = within(until, self.queue.check(permits, waiter.settings()));
             if let Some(asked) = SameRuntime::new(Box::pin(asking))?.await {
                 let Some(decision) = asked else {
@@ -279,25 +280,25 @@ impl GuardedQueue {
             .await
     }
 
-    /// How many wait for permits.
+    /// The number of waiters.
     pub(crate) fn waiters(&self) -> usize {
         self.queue.waiters()
     }
 
-    /// How long a request for so many permits waits at the least, where that is known.
+    /// The least time that a request for this many permits waits, if known.
     pub(crate) fn estimated_wait(&self, permits: u32) -> Option<Duration> {
         self.queue
             .shortest_wait(permits, None, &|rate| self.interval_of(rate))
     }
 
-    /// The limiter's interval, as far as is known, where it still has this rate.
+    /// The limiter's interval, if it is known and the limiter still has this rate.
     fn interval_of(&self, rate: u64) -> Option<Duration> {
         let settings = self.local.settings()?;
         let is_of_rate = settings.rate.unsigned_abs() == rate;
         is_of_rate.then(|| Duration::from_millis(settings.interval.unsigned_abs()))
     }
 
-    /// Whether an answer of the store is kept that denies requests which remember denials for so long.
+    /// Whether an answer of the store is kept that denies requests which remember denials for this long.
     pub(crate) fn remembers(&self, at_most: Duration) -> bool {
         self.queue.remembers(at_most)
     }
@@ -307,7 +308,7 @@ impl GuardedQueue {
         self.queue.forget_last_answer();
     }
 
-    /// Gives a grant back to where it was made.
+    /// Gives a grant back where it was made.
     pub(crate) async fn refund(&self, grant: &Grant) -> Result<u32> {
         match grant.origin {
             Origin::Store => self.store().refund(grant).await,
@@ -330,7 +331,7 @@ impl GuardedQueue {
         self.local.release(permits).await
     }
 
-    /// Reads the limiter's settings for the local limiter, where they are not known and the store answers.
+    /// Reads the limiter's settings for the local limiter, if they are unknown and the store answers.
     async fn read_settings(
         &self,
         set_up: Option<SetUp>,

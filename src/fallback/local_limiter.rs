@@ -1,4 +1,4 @@
-//! A client's share of one limiter, granted in this process while the store is away.
+//! A client's share of one limiter, granted in this process while the store is down.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::store::memory::MemoryClient;
 use crate::wait_queue::WaitQueue;
 
-/// How long the settings of a limiter are believed without another look.
+/// How long the settings of a limiter are trusted without another look.
 const FRESH: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -26,15 +26,15 @@ pub(super) struct LocalLimiter {
     keys: Keys,
     known: Mutex<Known>,
     recent: Mutex<RecentGrants>,
-    /// Made when it is needed first.
+    /// Made when it is first needed.
     queue: OnceLock<WaitQueue>,
 }
 
-/// The limiter's settings in the store, as far as this client has seen them.
+/// The limiter's settings in the store, as this client last saw them.
 #[derive(Debug, Default)]
 struct Known {
     settings: Option<Settings>,
-    /// `None` where they may have changed since.
+    /// `None` if they may have changed since.
     read_at: Option<Instant>,
 }
 
@@ -56,7 +56,7 @@ impl LocalLimiter {
 
     /// Notes the limiter's rate in the store.
     pub(super) fn learn(&self, rate: Option<Rate>) {
-        // One that cannot be stored is not there.
+        // A rate that cannot be stored does not exist.
         let valid = rate.and_then(|rate| rate.validate().ok());
         *self.known() = Known {
             settings: valid.map(Settings::from),
@@ -64,7 +64,7 @@ impl LocalLimiter {
         };
     }
 
-    /// Notes what an answer said of the rate.
+    /// Notes the rate that an answer contained.
     pub(super) fn learn_limit(&self, limit: u64) {
         let mut known = self.known();
         if known
@@ -75,7 +75,7 @@ impl LocalLimiter {
         }
     }
 
-    /// The settings are about to be read: where some are known, nobody else has to.
+    /// The settings are about to be read: if some are known, no other request has to.
     pub(super) fn start_reading(&self) {
         let mut known = self.known();
         if known.settings.is_some() {
@@ -88,14 +88,14 @@ impl LocalLimiter {
         self.known().read_at = None;
     }
 
-    /// Whether the settings have to be read to be known.
+    /// Whether the settings must be read.
     pub(super) fn is_stale(&self) -> bool {
         self.known()
             .read_at
             .is_none_or(|read_at| read_at.elapsed() >= FRESH)
     }
 
-    /// The limiter's settings in the store, where they are known.
+    /// The limiter's settings in the store, if known.
     pub(super) fn settings(&self) -> Option<Settings> {
         self.known().settings
     }
@@ -107,12 +107,12 @@ impl LocalLimiter {
         recent.note(now, permits, share.settings.interval);
     }
 
-    /// Charges the share for what the store granted lately.
+    /// Charges the share for what the store granted recently.
     fn charge_recent(&self, share: SetUp) {
         let now = self.store.now();
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         for (score, permits) in recent.take(now) {
-            // More than the share has is as much as it has.
+            // No more than the share has.
             let mut left = permits.min(share.settings.rate.unsigned_abs());
             while left > 0 {
                 let permits = u32::try_from(left).unwrap_or(u32::MAX);
@@ -138,7 +138,7 @@ impl LocalLimiter {
         }
     }
 
-    /// Waits for its turn, at the place that it has in the limiter's own queue; for ever where the share never has as much.
+    /// Waits for its turn, at its place in the limiter's own queue; for ever if the share is too small.
     pub(super) async fn wait(
         &self,
         place: u64,

@@ -1,5 +1,5 @@
-//! The queues of limiters that nobody may have a handle on, kept for the denials that they remember. A queue is kept for
-//! as long as it remembers one, and the last [`CAPACITY`] only.
+//! The queues of limiters without a handle, kept for the denials that they remember: while a queue remembers one, and
+//! only the last [`CAPACITY`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,14 +43,14 @@ impl RecentDenials {
             dropped.extend(all.pop_front());
         }
         drop(all);
-        // A queue runs code of others as it is dropped.
+        // Dropping a queue runs foreign code.
         for kept in dropped {
             kept.queue.is_kept.store(false, Ordering::Relaxed);
         }
     }
 }
 
-/// Takes those from the front that remember nothing any more; the others there stay for as long again.
+/// Takes those from the front that no longer remember anything; the others there stay for as long again.
 fn take_outdated(all: &mut VecDeque<Kept>, now: Instant) -> Vec<Kept> {
     let mut outdated = Vec::new();
     for _ in 0..all.len() {

@@ -1,11 +1,11 @@
-//! What the store granted lately to this client: it counts toward the client's share when the store goes away.
+//! What the store recently granted to this client: it counts toward the client's share when the store goes down.
 
 use std::collections::VecDeque;
 
-/// So many entries a window has.
+/// The number of entries per window.
 const SLOTS: i64 = 32;
 
-/// Permits by the time of their grant, those of a part of the window as one entry.
+/// Permits by the time of their grant, one entry for each part of the window.
 #[derive(Debug, Default)]
 pub(super) struct RecentGrants {
     /// The last ms of the entry's part of the window, and the permits. Times ascend.
@@ -28,7 +28,7 @@ impl RecentGrants {
         }
     }
 
-    /// Takes all out: each with a time that is no earlier than its grants, and not in the future.
+    /// Takes everything out: each entry with a time no earlier than its grants, and not in the future.
     pub(super) fn take(&mut self, now: i64) -> impl Iterator<Item = (i64, u64)> {
         let entries = std::mem::take(&mut self.entries).into_iter();
         entries.map(move |(end, permits)| (end.min(now), permits))

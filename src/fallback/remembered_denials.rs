@@ -1,4 +1,5 @@
-//! Denials that are remembered, over a store that takes a millisecond for each call and counts them, with tokio's time paused.
+//! Remembered denials, over a store that takes a millisecond for each call and counts the calls, with tokio's time
+//! paused.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ fn remembering(client: &RedissonClient) -> RateLimiter {
     client.rate_limiter("l").with_remember_denials(AT_MOST)
 }
 
-/// The limiter with this rate, all of which is in use, and what was told to a request for one permit just now.
+/// A limiter with this rate, all of which is in use, and the answer that a request for one permit got just now.
 async fn denied(remote: &Remote, rate: Rate) -> (RateLimiter, Decision) {
     let limiter = remembering(&remote.client(FailurePolicy::Error));
     limiter.set_rate(rate).await.unwrap();

@@ -13,7 +13,7 @@ use crate::policy::call::{Call, Target};
 use crate::store::Store;
 use crate::store::memory::MemoryClient;
 
-/// A target, what a request costs it, and who decides while the store is away.
+/// A target, what a request costs it, and which policy decides while the store is down.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) target: Target,
@@ -109,7 +109,7 @@ fn without_store(local: &MemoryClient, places: &[Place], error: Error) -> Result
 }
 
 impl Place {
-    /// 0 where it is not known.
+    /// 0 if unknown.
     fn limit(&self) -> u64 {
         self.target.model.limit().map_or(0, i64::unsigned_abs)
     }
@@ -119,12 +119,12 @@ impl Place {
 struct LocalTarget {
     target: Target,
     cost: u32,
-    /// How many times what the request costs.
+    /// By how much the request's cost is multiplied.
     factor: u32,
 }
 
 impl LocalTarget {
-    /// `None` where the share is unknown, or never has as much as the request costs.
+    /// `None` if the share is unknown, or never has as much as the request costs.
     fn new(place: &Place, share: LocalShare) -> Option<Self> {
         let (model, factor) = match place.target.model.share_of(share) {
             ShareOf::Costs => (Arc::clone(&place.target.model), share.clients()),

@@ -2,37 +2,37 @@
 
 use std::time::Duration;
 
-/// What one call tells about the list it carried.
+/// The answer to the list of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// Score of the grants made.
     pub(crate) score: i64,
     pub(crate) rate: i64,
-    /// The permits left before the list, below zero where more than the rate is in use; what the grant holds where it
-    /// was `found`. Where there is more, see `has_more`, as many as the list takes, or more.
+    /// The permits available before the list; below zero if more than the rate is in use. What the grant holds if it
+    /// was `found`. If `has_more`, at least as many as the list takes.
     pub(crate) available: i64,
-    /// Milliseconds until the first of the live grants before the list are back; the interval where there is none.
+    /// Milliseconds until the first of the earlier live grants expires; the interval if there is none.
     pub(super) reset: i64,
-    /// By how many ms the newest grant is ahead of the call's time; 0 where it was not looked at.
+    /// By how many ms the newest grant is ahead of the call's time; 0 if unknown.
     pub(crate) ahead: i64,
     /// How many grants were summed.
     pub(crate) counted: u64,
-    /// They were to be summed, and are too many.
+    /// They should have been summed, but are too many.
     pub(crate) audit_due: bool,
-    /// More grants have expired than were removed, so there may be more permits than `available`.
+    /// More grants have expired than were removed, so more permits than `available` may be left.
     pub(crate) has_more: bool,
     /// Whether an earlier attempt of the call was granted. Then nothing was decided.
     pub(crate) found: bool,
-    /// The permits of the grants there were before with a higher score than the call asked about, of the newest 100.
+    /// The permits of earlier grants with a higher score than requested, among the newest 100.
     pub(crate) newer: Option<i64>,
-    /// The interval in ms, told with `newer`.
+    /// The interval in ms, present with `newer`.
     pub(crate) interval: Option<i64>,
-    /// After a denial, where the limiter expires no later than it is worth asking again, see [`wait`](Self::wait): the ms
-    /// until then. Asking before renews it.
+    /// After a denial, the ms until the limiter expires, if that is no later than [`wait`](Self::wait) ends. Another
+    /// call renews it.
     pub(crate) lives: Option<i64>,
 }
 
-/// After the permits in use are back, a queue waits so many ms more, as Redisson does.
+/// A queue waits this many ms longer than until the permits in use are back, as in Redisson.
 const SLACK: i64 = 3;
 
 impl Answer {
@@ -63,8 +63,8 @@ impl Answer {
         millis(self.reset.max(1))
     }
 
-    /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms, but soon enough to keep the limiter
-    /// alive.
+    /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms, but soon enough to keep the
+    /// limiter alive.
     pub(crate) fn wait(&self) -> Duration {
         let wait = millis(self.reset.saturating_add(SLACK).max(1));
         match self.lives {
@@ -73,7 +73,7 @@ impl Answer {
         }
     }
 
-    /// Of a limiter with a keep alive, whether it expires before a queue asks again.
+    /// Sets `lives` if a limiter with this keep alive expires before a queue asks again.
     #[inline]
     pub(super) fn with_life(self, keep_alive: i64) -> Self {
         let is_too_short = keep_alive > 0 && keep_alive <= self.reset.saturating_add(SLACK);

@@ -1,15 +1,15 @@
 //! How much work a call may do.
 
-/// The bounds of a call's work, as in `lua/limits.lua`. In unit tests they are so small that few grants are many.
+/// The bounds of a call's work, as in `lua/limits.lua`. In unit tests they are so small that a few grants exceed them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// So many grants are summed in any call.
+    /// Any call sums up to this many grants.
     pub(crate) few: usize,
-    /// Of more grants none are summed.
+    /// No call sums more grants than this.
     pub(crate) summed: usize,
-    /// So many expired grants any call removes.
+    /// Any call removes up to this many expired grants.
     pub(crate) spare: usize,
-    /// So many it removes where a request needs their permits, and so many grants it reads.
+    /// A call removes up to this many if a request needs their permits, and reads up to this many grants.
     pub(crate) page: usize,
 }
 

@@ -1,8 +1,8 @@
-//! Times to live, as Redis keeps them: one a key, and a key that is written anew loses its own.
+//! Times to live, as in Redis: one per key, and a key that is written anew loses its own.
 
 use super::{Pool, Window};
 
-/// What a key holds, and when that goes away.
+/// The value of a key, and when it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Timed<T>(Option<(T, Option<i64>)>);
 
@@ -17,17 +17,17 @@ impl<T> Timed<T> {
         self.0.as_ref().map(|(value, _)| value)
     }
 
-    /// To change it in place; its time to live stays.
+    /// Changes the value in place; its time to live stays.
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
         self.0.as_mut().map(|(value, _)| value)
     }
 
-    /// Writes it anew, without a time to live.
+    /// Writes the value anew, without a time to live.
     pub(crate) fn set(&mut self, value: T) {
         self.0 = Some((value, None));
     }
 
-    /// To change it in place, made without a time to live where it is not there.
+    /// Changes the value in place; creates it without a time to live if it is missing.
     pub(crate) fn get_or_set(&mut self, make: impl FnOnce() -> T) -> &mut T {
         let (value, _) = self.0.get_or_insert_with(|| (make(), None));
         value
@@ -37,7 +37,7 @@ impl<T> Timed<T> {
         self.0 = None;
     }
 
-    /// When it goes away; `None` where it stays, or is not there.
+    /// When it expires; `None` if it has no time to live or is missing.
     pub(crate) fn expires_at(&self) -> Option<i64> {
         self.0.as_ref().and_then(|(_, at)| *at)
     }
@@ -56,7 +56,7 @@ impl<T> Timed<T> {
     }
 }
 
-/// A key of any type, for what is done to all five alike.
+/// A key of any type, for operations on all five.
 trait Key {
     fn expires_at(&self) -> Option<i64>;
     fn set_expires_at(&mut self, at: Option<i64>);
@@ -88,9 +88,9 @@ impl<T> Key for Timed<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Condition {
     Always,
-    /// Those that have none.
+    /// Those without one.
     IfNotSet,
-    /// Those that have one.
+    /// Those with one.
     IfSet,
     /// Those whose own is sooner.
     IfGreater,
@@ -110,10 +110,10 @@ impl Condition {
     }
 }
 
-/// When the keys shall go away.
+/// When the keys expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expiry {
-    /// In so many ms.
+    /// In this many ms.
     In(i64),
     /// At this time, in ms since the epoch.
     At(i64),
@@ -138,7 +138,7 @@ impl Window {
         }
     }
 
-    /// Drops what is expired for any client, and tells whether nothing is left.
+    /// Drops what has expired for any client, and returns whether nothing is left.
     pub(crate) fn is_gone(&mut self, server: i64) -> bool {
         self.settings.drop_expired(server);
         self.overall.drop_expired(server);
@@ -154,7 +154,7 @@ impl Window {
         self.settings.get().is_some()
     }
 
-    /// Removes all keys, and tells whether there was any.
+    /// Removes all keys, and returns whether there was any.
     pub(crate) fn delete(&mut self, client: &str, server: i64) -> bool {
         self.drop_expired(client, server);
         let mut any = false;
@@ -165,8 +165,8 @@ impl Window {
         any
     }
 
-    /// Gives each key that meets the condition a time to live, and tells whether any did. A time that has passed
-    /// removes the key.
+    /// Gives each key that meets the condition a time to live, and returns whether any did. A time in the past removes
+    /// the key.
     pub(crate) fn expire(
         &mut self,
         client: &str,
@@ -193,7 +193,7 @@ impl Window {
         any
     }
 
-    /// Takes the time to live off every key, and tells whether any had one.
+    /// Removes the time to live of every key, and returns whether any had one.
     pub(crate) fn clear_expire(&mut self, client: &str, server: i64) -> bool {
         self.drop_expired(client, server);
         let mut any = false;
@@ -204,7 +204,7 @@ impl Window {
         any
     }
 
-    /// Milliseconds until the hash goes away: `None` where there is none, `Some(None)` where it stays.
+    /// Milliseconds until the hash expires: `None` if it is missing, `Some(None)` if it has no time to live.
     pub(crate) fn remain_time_to_live(&mut self, server: i64) -> Option<Option<i64>> {
         self.settings.drop_expired(server);
         self.settings.get()?;

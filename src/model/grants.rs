@@ -1,4 +1,4 @@
-//! The grants of a pool in the order of their scores, as the permits zset holds them.
+//! The grants of a pool, ordered by score like the sorted set of permits.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::permit::{self, Random};
 
 const NEWEST: usize = 100;
 
-/// A member: ours without its own allocation, a peer's as its bytes, in a box so that it does not make ours larger.
+/// A member. Ours needs no allocation; a peer's is stored as its bytes, boxed so that it does not make ours larger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Member {
     Ours { random: Random, permits: u32 },
@@ -40,7 +40,7 @@ impl Member {
         }
     }
 
-    /// The permits it holds; none where it is no well-formed grant.
+    /// The permits it holds; none if it is malformed.
     fn permits(&self) -> i64 {
         match self {
             Self::Ours { permits, .. } => i64::from(*permits),
@@ -74,7 +74,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether it stands before another: equal scores are ordered by the members' bytes, as Redis orders them.
+    /// Whether it comes before another: equal scores are ordered by the members' bytes, as in Redis.
     #[inline]
     fn is_before(&self, other: &Self) -> bool {
         if self.score != other.score {
@@ -91,7 +91,7 @@ impl Entry {
     }
 }
 
-/// A grant that was looked for.
+/// A grant that was found.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
@@ -99,7 +99,7 @@ pub(super) struct Found {
     pub(super) permits: u32,
 }
 
-/// Members in ascending order. New ones nearly always go to the end, and old ones leave from the front.
+/// Members in ascending order. New ones nearly always go to the end, and expired ones leave from the front.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Grants {
     entries: VecDeque<Entry>,
@@ -129,7 +129,7 @@ impl Grants {
         });
     }
 
-    /// The same, in one member with what a grant of this name and score holds.
+    /// The same, merged with the grant of this name and score into one member.
     pub(super) fn add_to(&mut self, score: i64, random: &Random, permits: u32) {
         let newest = self.entries.iter().rev();
         let of_now = newest.take_while(|entry| entry.score >= score).count();
@@ -137,7 +137,7 @@ impl Grants {
         let is_same = |entry: &Entry| entry.score == score && entry.member.is_named(random);
         let held = self.entries.range(first..).position(is_same);
         let held = held.and_then(|place| self.entries.remove(first + place));
-        // A call's costs fit a member: who makes the call sees to it.
+        // A call's costs fit a member: its caller ensures it.
         let held = held.map_or(0, |entry| entry.permits() as u32);
         self.add(score, random, held + permits);
     }
@@ -145,7 +145,7 @@ impl Grants {
     #[inline]
     fn insert(&mut self, entry: Entry) {
         if self.entries.capacity() == 0 {
-            self.entries.reserve_exact(1); // a limiter for each of millions of keys seldom has more
+            self.entries.reserve_exact(1); // most limiters with a key of their own hold one grant
         }
         if self
             .entries
@@ -161,10 +161,10 @@ impl Grants {
         }
     }
 
-    /// How many grants have expired: those scored up to `horizon`.
+    /// The number of expired grants: those scored up to `horizon`.
     #[inline]
     pub(super) fn expired(&self, horizon: i64) -> usize {
-        // Mostly none, or one.
+        // Usually none or one.
         match self
             .entries
             .iter()
@@ -176,24 +176,24 @@ impl Grants {
         }
     }
 
-    /// Permits of the first so many grants.
+    /// Permits of the first `count` grants.
     #[inline]
     pub(super) fn permits_of_first(&self, count: usize) -> i64 {
         self.permits_between(0, count)
     }
 
-    /// Permits of the grants from one place to another.
+    /// Permits of the grants from one index to another.
     #[inline]
     pub(super) fn permits_between(&self, from: usize, to: usize) -> i64 {
         self.entries.range(from..to).map(Entry::permits).sum()
     }
 
-    /// Permits of all grants but the first so many.
+    /// Permits of all grants but the first `count`.
     pub(super) fn permits_after(&self, count: usize) -> i64 {
         self.permits_between(count, self.entries.len())
     }
 
-    /// The score of the grant at this place.
+    /// The score of the grant at this index.
     #[inline]
     pub(super) fn score_at(&self, place: usize) -> Option<i64> {
         self.entries.get(place).map(|entry| entry.score)
@@ -208,7 +208,7 @@ impl Grants {
         self.entries.drain(..count);
     }
 
-    /// What the grants with a higher score hold, of the newest at most.
+    /// The permits of the grants with a higher score, among the newest.
     pub(super) fn newer(&self, score: i64) -> i64 {
         let older = self.entries.partition_point(|entry| entry.score <= score);
         let first = older.max(self.entries.len().saturating_sub(NEWEST));
@@ -225,8 +225,8 @@ impl Grants {
         })
     }
 
-    /// Takes permits out of the oldest grants from the one at `place` on, whole ones first. It looks at a page of them at
-    /// most; tells how many permits it took, and whether there are more grants.
+    /// Takes permits out of the oldest grants from the index `place` on. Visits up to a page of them; returns how many
+    /// permits it took, and whether there are more grants.
     pub(super) fn take_from_oldest(&mut self, place: usize, permits: i64) -> (i64, bool) {
         let page = BOUNDS.page.min(self.entries.len().saturating_sub(place));
         let (mut at, mut wanted) = (place, permits);
@@ -237,19 +237,19 @@ impl Grants {
             let held = self.entries[at].permits();
             let taken = held.min(wanted);
             wanted -= taken;
-            // One that goes leaves its place to the next.
+            // One that is removed leaves its index to the next.
             if taken == 0 || self.shrink_at(at, (held - taken) as u32) {
                 at += 1;
             }
         }
         if wanted > 0 && at - place == BOUNDS.page {
-            // They hold nothing, and would be in the way of every step.
+            // They hold nothing, and would slow down every step.
             self.entries.drain(place..at);
         }
         (permits - wanted, page == BOUNDS.page)
     }
 
-    /// Where this grant stands.
+    /// The index of this grant.
     fn place_of(&self, grant: &Grant) -> Option<usize> {
         let from = self
             .entries
@@ -266,7 +266,7 @@ impl Grants {
         self.place_of(grant).is_some()
     }
 
-    /// Takes up to its permits out of this grant, and tells how many.
+    /// Takes up to its permits out of this grant, and returns how many.
     pub(super) fn shrink(&mut self, grant: &Grant) -> u32 {
         let Some(place) = self.place_of(grant) else {
             return 0;
@@ -277,7 +277,7 @@ impl Grants {
         back
     }
 
-    /// Leaves `permits` in the grant at this place; one with none goes. Tells whether it stays.
+    /// Leaves `permits` in the grant at this index, or removes it if there are none. Returns whether it stays.
     fn shrink_at(&mut self, at: usize, permits: u32) -> bool {
         let Some(entry) = self.entries.remove(at) else {
             return false;

@@ -1,5 +1,5 @@
-//! The window as one of several limiters that decide together: looking and taking are two steps, and a limiter may be
-//! set up by its first request.
+//! The window as one of several limiters that decide together: reading and taking are two steps, and a limiter may be
+//! created by its first request.
 
 use super::{At, NotInitialized, Pool, Reconciled, Removal, Settings, Window};
 use crate::permit::Random;
@@ -9,7 +9,7 @@ use crate::rate::RateType;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetUp {
     pub(crate) settings: Settings,
-    /// Whether a limiter that is there must have this keep alive too.
+    /// Whether an existing limiter must have this keep alive too.
     pub(crate) keep_alive_counts: bool,
 }
 
@@ -18,11 +18,11 @@ pub(crate) struct SetUp {
 pub(crate) struct Found {
     pub(crate) rate: i64,
     pub(crate) available: i64,
-    /// Milliseconds until the first of the live grants are back; the interval where there is none.
+    /// Milliseconds until the first live grant expires; the interval if there is none.
     pub(crate) reset: i64,
 }
 
-/// What has to be done to the limiter before it is asked.
+/// How the limiter must change before a request.
 pub(super) enum Change {
     None,
     /// It gets these settings and keeps what is in use.
@@ -99,8 +99,8 @@ impl Window {
         })
     }
 
-    /// Where many grants have expired, removes a page of them, at most `most`, whatever is decided, and takes as many off `most`.
-    /// Tells whether it has to be done again before requests for `wanted` permits are decided.
+    /// If many grants have expired, removes a page of them, at most `most`, whatever is decided, and subtracts as many
+    /// from `most`. Returns whether this must be repeated before requests for `wanted` permits are decided.
     pub(crate) fn prepare(
         &mut self,
         at: At,
@@ -136,7 +136,8 @@ impl Window {
         Ok(reconciled.is_unfinished(wanted))
     }
 
-    /// Takes what a look found, adding to the grant of the same call; with 0 permits only what a denial leaves behind.
+    /// Takes permits that `look` found, and adds them to the grant of the same call. With 0 permits, only writes what a
+    /// denial leaves.
     pub(crate) fn take(
         &mut self,
         at: At,
@@ -154,7 +155,7 @@ impl Window {
         };
         let value = open.pool.value.get().copied();
         let reconciled = open.pool.reconcile_few(&open.settings, value, at.now);
-        // One after the other: where all grants go, so does their time to live.
+        // One after the other: if all grants go, their time to live goes too.
         open.pool
             .change_grants(|grants| grants.take_from_oldest(reconciled.gone, reconciled.excess));
         open.write_with(&reconciled, permits, |grants| {
@@ -163,7 +164,7 @@ impl Window {
         open.renew(at.server);
     }
 
-    /// Gives the limiter the settings that it must have.
+    /// Gives the limiter its new settings.
     pub(super) fn apply(&mut self, change: &Change, at: At, client: &str) {
         match *change {
             Change::None => {}
@@ -188,7 +189,7 @@ impl Window {
 }
 
 impl Pool {
-    /// What a request finds: expired grants are removed where they are few.
+    /// What a request finds: expired grants are removed while they are few.
     fn reconcile_few(&self, settings: &Settings, value: Option<i64>, now: i64) -> Reconciled {
         let removal = if self.are_many_expired(now - settings.interval) {
             Removal::NONE

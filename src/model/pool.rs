@@ -1,4 +1,4 @@
-//! The permits left and the grants, and what they come to at a time.
+//! The permits left and the grants, and what is available at a time.
 
 use super::{BOUNDS, Grants, Settings, Timed};
 
@@ -12,9 +12,9 @@ pub(crate) struct Pool {
 /// Which expired grants a step may remove.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Removal {
-    /// Until so many permits are left; any step removes a few.
+    /// Until this many permits are left; any step removes a few.
     pub(super) wanted: i64,
-    /// So many at most.
+    /// At most this many.
     pub(super) most: usize,
 }
 
@@ -36,25 +36,25 @@ impl Removal {
 
 /// What `reconcile` found.
 pub(super) struct Reconciled {
-    /// So many grants, the oldest, are to be removed.
+    /// How many of the oldest grants are to be removed.
     pub(super) gone: usize,
     /// How many more have expired.
     pub(super) rest: usize,
     pub(super) available: i64,
     /// The score of the oldest live grant.
     pub(super) oldest: Option<i64>,
-    /// Permits of the grants that stay, where they were summed, less `excess`.
+    /// Permits of the remaining grants less `excess`, if they were summed.
     pub(super) used: Option<i64>,
     /// Permits that these grants hold although a peer's release gave them back.
     pub(super) excess: i64,
     /// How many grants were summed.
     pub(super) counted: u64,
-    /// They were to be summed, and are too many.
+    /// They should have been summed, but are too many.
     pub(super) audit_due: bool,
 }
 
 impl Reconciled {
-    /// Adds permits that came back out of live grants to the available.
+    /// Adds permits that came back out of live grants.
     pub(super) fn credit(&mut self, permits: i64, rate: i64) {
         match &mut self.used {
             Some(used) => {
@@ -65,7 +65,7 @@ impl Reconciled {
         }
     }
 
-    /// Whether the step has to end so that the next one goes on: more permits are there than it may count.
+    /// Whether the step must be repeated: more permits are left than it may count.
     #[inline]
     pub(super) fn is_unfinished(&self, wanted: i64) -> bool {
         self.rest > 0 && self.available < wanted
@@ -90,7 +90,8 @@ impl Pool {
         expired > BOUNDS.spare && expired < self.grants().len()
     }
 
-    /// What is left at `now`, once expired grants are removed; without a `value` it is what the others leave. Reads only.
+    /// What is available at `now`, once expired grants are removed; without a `value`, what the other grants leave.
+    /// Only reads.
     #[inline]
     pub(super) fn reconcile(
         &self,
@@ -136,22 +137,22 @@ impl Pool {
         } else if must_sum {
             let used = grants.permits_after(reconciled.gone);
             if let Some(value) = value {
-                // What is left beside more grants than that leaves room for was raised by a peer's release. A peer that
-                // lowers the rate below what is in use writes 0, so what is above that is all that can be a release.
+                // A value that leaves less room than these grants need was raised by a peer's release. A peer that
+                // lowers the rate below what is in use writes 0, so only what is above 0 can be a release.
                 let left = value.min(rate);
                 let most = if left < 0 { used } else { left };
                 reconciled.excess = (used + left - rate).clamp(0, most);
             }
             let used = used - reconciled.excess;
             reconciled.used = Some(used);
-            // Below zero where the rate was lowered below what is in use.
+            // Below zero if the rate was lowered below what is in use.
             reconciled.available = rate - used;
             reconciled.counted = others as u64;
         }
         reconciled
     }
 
-    /// As Redis does it: a zset without members is gone, its time to live with it.
+    /// As in Redis, a sorted set without members is removed, and its time to live with it.
     #[inline]
     pub(super) fn change_grants<T>(&mut self, change: impl FnOnce(&mut Grants) -> T) -> T {
         let grants = self.grants.get_or_set(Grants::new);

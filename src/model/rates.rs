@@ -15,13 +15,13 @@ impl From<ValidRate> for Settings {
 }
 
 impl Window {
-    /// The settings, where the limiter has any.
+    /// The settings, if the limiter exists.
     pub(crate) fn config(&mut self, server: i64) -> Option<Settings> {
         self.settings.drop_expired(server);
         self.settings.get().copied()
     }
 
-    /// Sets the rate of a limiter that has none, and tells whether it did.
+    /// Sets the rate of a limiter that has none, and returns whether it did.
     pub(crate) fn try_set_rate(&mut self, at: At, client: &str, rate: ValidRate) -> bool {
         self.drop_expired(client, at.server);
         if self.settings.get().is_some() {
@@ -33,15 +33,15 @@ impl Window {
         true
     }
 
-    /// Sets the rate, whatever it was, and starts the pool of its type afresh.
+    /// Sets the rate, whatever it was, and resets the pool of its type.
     pub(crate) fn set_rate(&mut self, at: At, client: &str, rate: ValidRate) {
         self.drop_expired(client, at.server);
         self.store(at, rate.into());
         self.clear_pool(rate.rate_type, client);
     }
 
-    /// Changes the rate, keeping what is in use where `keep_state` says so. Without a limiter it makes one, or with
-    /// `only_existing` does nothing; tells whether the rate was set.
+    /// Changes the rate, and keeps what is in use if `keep_state`. If the limiter is missing, creates it, or does
+    /// nothing with `only_existing`. Returns whether the rate was set.
     pub(crate) fn update_rate(
         &mut self,
         at: At,
@@ -68,7 +68,7 @@ impl Window {
                     open.pool.change_grants(|grants| grants.drop_first(expired));
                     rate.permits - open.pool.grants().permits_after(0)
                 } else {
-                    // Where the permits left are lost, as if there were none.
+                    // If the permits left are lost, they count as none.
                     let rate_before = before.map_or(rate.permits, |settings| settings.rate);
                     let left = open.pool.value.get().unwrap_or(&0) + rate.permits - rate_before;
                     left.min(rate.permits)
@@ -84,7 +84,7 @@ impl Window {
         true
     }
 
-    /// The hash; its time to live changes only where there is a keep alive.
+    /// Writes the hash; its time to live changes only if there is a keep alive.
     pub(super) fn store(&mut self, at: At, settings: Settings) {
         match self.settings.get_mut() {
             Some(stored) => *stored = settings,

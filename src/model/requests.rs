@@ -1,15 +1,15 @@
-//! A list of requests and the answer to it.
+//! A list of requests.
 //!
-//! A list is kept as runs of equal requests, so that the script's work does not grow with the callers. It answers for
-//! the whole list with the rate and the permits that were left before it; [`Requests::served`] then works out each
-//! request's answer, here and in the script by the same rule. For a call of which an earlier attempt was granted the
-//! available is what its one member holds: the same requests fit into that, so the answers are the same.
+//! A list is stored as runs of equal requests, so that the script's work does not grow with the number of callers. The
+//! script answers for the whole list with the rate and the permits available before it. [`Requests::served`] then
+//! computes each request's answer, by the same rule as the script. For a call of which an earlier attempt was granted,
+//! the permits available are those of its one member: the same requests fit into them, so the answers are the same.
 
 use smallvec::SmallVec;
 
 use super::Answer;
 
-/// `count` requests in a row, each for `permits`.
+/// `count` consecutive requests, each for `permits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) permits: u32,
@@ -20,22 +20,22 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Requests {
     pub(crate) runs: SmallVec<[Run; 1]>,
-    /// Whether they stand in line: then the first denial denies all behind it.
+    /// Whether the first denial denies all requests behind it.
     pub(crate) fifo: bool,
-    /// How much of the available they may take; all of it where there is none.
+    /// How many of the available permits they may take; all without one.
     pub(crate) share: Option<Share>,
 }
 
-/// A share of the permits left.
+/// A share of the available permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Thousandths of the available, 0 to 1000.
+    /// Thousandths of the available permits, 0 to 1000.
     pub(crate) permille: i64,
-    /// Thousandths of a permit, beyond that: up to 2^50, or below zero as much.
+    /// Thousandths of a permit, added to that: from -2^50 to 2^50.
     pub(crate) credit: i64,
 }
 
-/// Of more permits than that a share is no less than all.
+/// Of more permits than this, a share is all.
 const SHARED: i64 = 1 << 40;
 
 impl Share {
@@ -59,7 +59,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// How many of a run's requests are granted, always the first ones. Requests above the rate are passed over.
+    /// How many of a run's requests are granted, always the first ones. Requests above the rate are skipped.
     #[inline]
     fn serve(&mut self, run: Run) -> u32 {
         let permits = i64::from(run.permits);
@@ -83,7 +83,7 @@ impl Requests {
         }
     }
 
-    /// Plain requests: each is decided by itself.
+    /// Plain requests: each is decided independently.
     pub(crate) fn plain(permits: impl Iterator<Item = u32>) -> Self {
         Self {
             runs: runs_of(permits),
@@ -92,7 +92,7 @@ impl Requests {
         }
     }
 
-    /// Requests in line: the first denial denies all behind it.
+    /// Requests of a queue: the first denial denies all behind it.
     pub(crate) fn fifo(permits: impl Iterator<Item = u32>, share: Option<Share>) -> Self {
         Self {
             runs: runs_of(permits),
@@ -101,7 +101,7 @@ impl Requests {
         }
     }
 
-    /// Whether it is one request.
+    /// Whether it is a single request.
     pub(crate) fn is_single(&self) -> bool {
         matches!(self.runs[..], [Run { count: 1, .. }])
     }
@@ -118,7 +118,7 @@ impl Requests {
             .sum()
     }
 
-    /// How many permits have to be left so that all requests are granted; at most the rate.
+    /// How many permits must be left for all requests to be granted; at most the rate.
     #[inline]
     pub(crate) fn wanted(&self, rate: i64) -> i64 {
         let total = self.total();
@@ -165,9 +165,9 @@ impl Requests {
         }
     }
 
-    /// A release may have taken permits out of the grant that is found. Where what it still holds does not come out even,
-    /// one request more counts as granted, so that no permit is held by nobody: in line the next one, else the smallest
-    /// that holds the rest. Returns its run.
+    /// A release may have taken permits out of the grant that was found. If the rest does not fit the requests exactly,
+    /// one more request counts as granted, so that each permit has an owner: in a FIFO list the next one, else the
+    /// smallest that holds the rest. Returns its run.
     fn one_more(&self, answer: &Answer) -> Option<usize> {
         let mut serving = self.serving(answer);
         let granted: SmallVec<[u32; 8]> = { self.runs.iter() }
@@ -181,7 +181,7 @@ impl Requests {
         let denied = runs.filter(|(_, (run, granted))| *granted < run.count);
         let denied = denied.map(|(i, (run, _))| (i, i64::from(run.permits)));
         if self.fifo {
-            // One above the rate was passed over, unless the rate was lowered since.
+            // A request above the rate was skipped, unless the rate was lowered since.
             denied.min_by_key(|(i, permits)| (*permits > serving.rate, *i))
         } else {
             let holds_the_rest = denied.filter(|(_, permits)| *permits >= left);
@@ -199,7 +199,7 @@ impl Requests {
     }
 }
 
-/// Equal requests that follow one another, as runs.
+/// Consecutive equal requests, as runs.
 fn runs_of(permits: impl Iterator<Item = u32>) -> SmallVec<[Run; 1]> {
     let mut runs = SmallVec::<[Run; 1]>::new();
     for permits in permits {

@@ -1,17 +1,17 @@
-//! An attempt after others, and what is given back for a caller that is gone: as the scripts do it. In memory no call is
-//! sent, so nothing gets lost.
+//! Later attempts of a call, and giving back what a call took whose caller is gone, as the scripts do it. In memory
+//! nothing is sent or lost.
 
 use super::grants::Found;
 use super::{Acquire, Answer, At, Grants, NotInitialized, Pool, Retry, Settings, Window};
 use crate::grant::{Grant, Origin};
 use crate::rate::RateType;
 
-/// The attempts before may still arrive: nothing was done. Ask again after so many ms.
+/// The earlier attempts may still arrive: nothing was done. Ask again after this many ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Early(pub(crate) i64);
 
 impl Window {
-    /// Decides a call of which attempts were made before.
+    /// Decides a call of which earlier attempts were made.
     pub(crate) fn acquire_again(
         &mut self,
         at: At,
@@ -46,7 +46,7 @@ impl Window {
         self.acquire(at, client, call).map(Ok)
     }
 
-    /// Gives back all that a call took, once no attempt of it can arrive any more. Tells how many permits came back.
+    /// Gives back all that a call took, once no attempt of it can still arrive. Returns how many permits came back.
     pub(crate) fn reclaim(
         &mut self,
         at: At,
@@ -79,7 +79,8 @@ impl Window {
         pool.map(Pool::grants)
     }
 
-    /// The grant of a call: with all its permits wherever it stands, else where an attempt can have scored it.
+    /// The grant of a call: with all its permits whatever its score, otherwise only with a score that an attempt can
+    /// have.
     fn find(
         &self,
         settings: Settings,

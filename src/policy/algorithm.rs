@@ -1,7 +1,7 @@
 //! What an algorithm is: a policy with its numbers, the state of one target, and the steps that decide a request.
 //!
 //! The steps are pure: state, time and cost in, answer out. The script of the same name takes the same steps, and
-//! `differential.rs` holds the two together.
+//! `differential.rs` compares the two.
 
 use std::any::Any;
 use std::fmt;
@@ -21,12 +21,12 @@ pub trait Policy: Sealed {}
 
 impl<M: Model> Policy for M {}
 
-/// What a limiter has to know of its policy. Nobody outside can name it.
+/// What a limiter must know of its policy. Not nameable outside the crate.
 pub trait Sealed: fmt::Debug + Clone + Send + Sync + 'static {
     /// Refuses numbers that the algorithm cannot work with.
     fn validate(&self) -> Result<()>;
 
-    /// This policy where it replaces `before` while requests come in, and for how long it has to know of that.
+    /// This policy when it replaces `before` while requests come in, and for how long it must know about that.
     fn after(&self, before: &Self) -> (Self, Duration);
 
     /// The algorithm with these numbers.
@@ -52,59 +52,59 @@ pub struct Algorithm(pub(super) Arc<dyn AnyModel>);
 
 /// An algorithm.
 pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
-    /// All that the keys of one target hold, as far as this algorithm uses them.
+    /// What the keys of one target hold, as far as this algorithm uses them.
     type State: State + Default;
 
-    /// Of its function in Lua.
+    /// The name of its function in Lua.
     const NAME: &'static str;
 
-    /// Whether it has a key of the target's own name.
+    /// Whether it has a key with the target's own name.
     const HAS_OWN_KEY: bool = true;
 
-    /// Whether its state is RRateLimiter's window, where a grant is found again by its random bytes.
+    /// Whether its state is RRateLimiter's window, where a grant is found by its random bytes.
     const ON_THE_WINDOW: bool = false;
 
     /// Whether it stores bytes that name the call.
     const WRITES_CALL_ID: bool = false;
 
-    /// Whether a lock denies also where this limiter has no penalty: a peer set it.
-    const MINDS_EVERY_LOCK: bool = false;
+    /// Whether a foreign lock denies even if this limiter has no penalty.
+    const HONOURS_FOREIGN_LOCKS: bool = false;
 
-    /// The script that decides a list of requests by this algorithm alone; where it is [on the
-    /// window](Self::ON_THE_WINDOW), the one that decides one request by several.
+    /// The script that decides a list of requests by this algorithm alone. If it is [on the
+    /// window](Self::ON_THE_WINDOW), the script that decides one request by several limiters.
     fn script() -> &'static Script;
 
     /// Refuses numbers that it cannot work with.
     fn validate(&self) -> Result<()>;
 
-    /// The largest cost that can be granted; `None` where only the state tells.
+    /// The largest cost that can be granted; `None` if it depends on the state.
     fn limit(&self) -> Option<i64>;
 
     /// The keys of a target, in the script's order.
     fn keys(&self, target: &str) -> Vec<String>;
 
-    /// The state that these keys hold, which are taken out; `None` where one holds another kind's.
+    /// The state that these keys hold, which are removed; `None` if one holds another kind's state.
     fn open(keys: &mut TargetKeys) -> Option<Self::State>;
 
     /// The numbers, in the script's order.
     fn numbers(&self) -> Vec<i64>;
 
-    /// A state that answers as the one does which the script found and tells of.
-    fn told(&self, at: At, numbers: &[i64]) -> Option<Self::State>;
+    /// A state that answers like the one that the script found and returned.
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Self::State>;
 
-    /// What one request of `cost` got from the state that the script tells of.
-    fn asked_as_told(&self, at: At, numbers: &[i64], cost: i64) -> Option<Asked> {
-        let state = self.told(at, numbers)?;
-        self.ask(&state, at, cost).ok()
+    /// What one request of `cost` gets from the state that the script returned.
+    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
+        let state = self.state_from_reply(at, numbers)?;
+        self.evaluate(&state, at, cost).ok()
     }
 
-    /// This policy where it replaces `before` while requests come in, and for how long it has to know of that.
+    /// This policy when it replaces `before` while requests come in, and for how long it must know about that.
     fn after(&self, _before: &Self) -> (Self, Duration) {
         (self.clone(), Duration::ZERO)
     }
 
-    /// Brings the state so far up to date that requests of `cost` together can be decided; `most` is how many grants it may
-    /// remove. Tells whether it has to be called again.
+    /// Updates the state until requests of `cost` together can be decided; `most` is how many grants it may remove.
+    /// Returns whether it must be called again.
     fn prepare(
         &self,
         _state: &mut Self::State,
@@ -120,8 +120,8 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
         ShareOf::Costs
     }
 
-    /// What a request of `cost` gets. It changes nothing. `cost` is at most [`Asked::limit`].
-    fn ask(&self, state: &Self::State, at: At, cost: i64) -> Result<Asked, Unusable>;
+    /// What a request of `cost` gets. Changes nothing. `cost` is at most [`Evaluation::limit`].
+    fn evaluate(&self, state: &Self::State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
 
     /// Takes the cost of a request that was granted.
     fn charge(&self, state: &mut Self::State, at: At, random: &Random, cost: i64);
@@ -133,64 +133,64 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
         at: At,
         random: &Random,
         cost: i64,
-    ) -> Result<Asked, Unusable> {
-        let asked = self.ask(state, at, cost)?;
-        if cost > asked.limit {
-            return Ok(asked);
+    ) -> Result<Evaluation, Unusable> {
+        let evaluation = self.evaluate(state, at, cost)?;
+        if cost > evaluation.limit {
+            return Ok(evaluation);
         }
-        if asked.granted {
+        if evaluation.granted {
             self.charge(state, at, random, cost);
         } else {
             self.deny(state, at);
         }
-        Ok(asked)
+        Ok(evaluation)
     }
 
-    /// What a denied request leaves behind.
+    /// What a denied request leaves.
     fn deny(&self, _state: &mut Self::State, _at: At) {}
 }
 
 /// What decides a client's share of a limit.
 #[derive(Debug)]
 pub(crate) enum ShareOf {
-    /// The same algorithm with the same numbers: a request costs so many times as much as there are clients.
+    /// The same algorithm with the same numbers: a request costs its cost times the number of clients.
     Costs,
     /// An algorithm with the numbers of the share.
     Model(Arc<dyn AnyModel>),
-    /// The limit is not known.
+    /// The limit is unknown.
     Unknown,
 }
 
 /// What the keys of one target hold.
 pub(crate) trait State: Any + fmt::Debug + Send {
-    /// Drops what is expired, and tells whether anything is left.
+    /// Drops what has expired, and returns whether anything is left.
     fn drop_expired(&mut self, server: i64) -> bool;
 
-    /// Whether the key of the target's own name is there.
+    /// Whether the key with the target's own name exists.
     fn has_own_key(&self) -> bool;
 
-    /// Puts what it holds into the keys, where another kind of limiter may find it.
+    /// Returns its content to the keys, where another kind of limiter may find it.
     fn close(self: Box<Self>, keys: &mut TargetKeys);
 }
 
-/// What an algorithm says to one request. Times in ms.
+/// An algorithm's answer to one request. Times in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct Evaluation {
     pub(crate) granted: bool,
-    /// What a target has at most.
+    /// The most that a target has.
     pub(crate) limit: i64,
-    /// What it has left, after the request where that is granted.
+    /// What it has left, after the request if that is granted.
     pub(crate) remaining: i64,
     /// When a denied request is worth another try.
     pub(crate) retry_after: i64,
-    /// Until all is back.
+    /// Until everything is back.
     pub(crate) reset: i64,
     /// How long a granted request has to wait.
     pub(crate) delay: i64,
 }
 
-impl Asked {
-    /// What a bucket says that has so many `tokens`; `until_there_are` tells the time until it has more.
+impl Evaluation {
+    /// The answer of a bucket with this many `tokens`; `until_there_are` returns the time until it has more.
     pub(super) fn of_tokens(
         limit: i64,
         tokens: i64,
@@ -213,20 +213,20 @@ impl Asked {
     }
 }
 
-/// Why a state cannot be asked.
+/// Why a state cannot decide a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unusable {
-    /// It is another algorithm's.
+    /// It belongs to another algorithm.
     OtherKind,
-    /// It has to be set up first.
+    /// It must be set up first.
     NotInitialized,
 }
 
-/// An algorithm without its types, so that one call holds several.
+/// An algorithm as a trait object, so that one call holds several kinds.
 pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
     fn is_on_the_window(&self) -> bool;
-    fn minds_every_lock(&self) -> bool;
+    fn honours_foreign_locks(&self) -> bool;
     fn writes_call_id(&self) -> bool;
     fn script(&self) -> &'static Script;
     fn limit(&self) -> Option<i64>;
@@ -243,7 +243,7 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
         most: &mut usize,
     ) -> Result<bool, Unusable>;
     fn share_of(&self, share: LocalShare) -> ShareOf;
-    fn ask(&self, state: &dyn State, at: At, cost: i64) -> Result<Asked, Unusable>;
+    fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
     fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64);
     fn deny(&self, state: &mut dyn State, at: At);
     fn decide(
@@ -252,9 +252,9 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
         at: At,
         random: &Random,
         cost: i64,
-    ) -> Result<Asked, Unusable>;
-    fn told(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>>;
-    fn asked_as_told(&self, at: At, numbers: &[i64], cost: i64) -> Option<Asked>;
+    ) -> Result<Evaluation, Unusable>;
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>>;
+    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation>;
 }
 
 impl<M: Model> AnyModel for M {
@@ -266,8 +266,8 @@ impl<M: Model> AnyModel for M {
         M::ON_THE_WINDOW
     }
 
-    fn minds_every_lock(&self) -> bool {
-        M::MINDS_EVERY_LOCK
+    fn honours_foreign_locks(&self) -> bool {
+        M::HONOURS_FOREIGN_LOCKS
     }
 
     fn writes_call_id(&self) -> bool {
@@ -320,10 +320,10 @@ impl<M: Model> AnyModel for M {
         Model::share_of(self, share)
     }
 
-    fn ask(&self, state: &dyn State, at: At, cost: i64) -> Result<Asked, Unusable> {
+    fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let state: &dyn Any = state;
         let state = state.downcast_ref().ok_or(Unusable::OtherKind)?;
-        Model::ask(self, state, at, cost)
+        Model::evaluate(self, state, at, cost)
     }
 
     fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64) {
@@ -346,19 +346,19 @@ impl<M: Model> AnyModel for M {
         at: At,
         random: &Random,
         cost: i64,
-    ) -> Result<Asked, Unusable> {
+    ) -> Result<Evaluation, Unusable> {
         let state: &mut dyn Any = state;
         let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
         Model::decide(self, state, at, random, cost)
     }
 
-    fn told(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>> {
-        let state: Box<dyn State> = Box::new(Model::told(self, at, numbers)?);
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>> {
+        let state: Box<dyn State> = Box::new(Model::state_from_reply(self, at, numbers)?);
         Some(state)
     }
 
-    fn asked_as_told(&self, at: At, numbers: &[i64], cost: i64) -> Option<Asked> {
-        Model::asked_as_told(self, at, numbers, cost)
+    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
+        Model::evaluate_reply(self, at, numbers, cost)
     }
 }
 
@@ -378,5 +378,5 @@ pub(super) fn div_ceil(a: i64, b: i64) -> i64 {
     -(-a).div_euclid(b)
 }
 
-/// The longest time, in ms, that a state's numbers may span: added to a time of today it stays an exact Lua number.
+/// The longest time, in ms, that a state's numbers may span: added to a current time it stays an exact Lua number.
 pub(super) const LONGEST: i64 = 1 << 52;

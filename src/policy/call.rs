@@ -12,20 +12,20 @@ use crate::keys::{share_a_slot, sibling};
 use crate::model::{At, BOUNDS, Timed};
 use crate::permit::{Random, new_random};
 
-use super::algorithm::{AnyModel, Asked, State, Unusable};
+use super::algorithm::{AnyModel, Evaluation, State, Unusable};
 
 /// One call to a store.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// Names the call, however often it is sent.
+    /// The call id, the same for each attempt.
     pub(crate) random: Random,
     pub(crate) limiters: Vec<Target>,
-    /// For each request its cost at each limiter.
+    /// The cost of each request at each limiter.
     pub(crate) costs: Vec<u32>,
     may_have_run: AtomicBool,
 }
 
-/// A limiter and whom it limits.
+/// A limiter and its target.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) model: Arc<dyn AnyModel>,
@@ -35,7 +35,7 @@ pub(crate) struct Target {
     pub(crate) penalty: Option<i64>,
 }
 
-/// The same, of a decision that keeps nothing of it.
+/// The same, borrowed, for a decision that keeps none of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TargetRef<'a> {
     pub(crate) model: &'a dyn AnyModel,
@@ -43,12 +43,12 @@ pub(crate) struct TargetRef<'a> {
     pub(crate) penalty: Option<i64>,
 }
 
-/// What a call tells.
+/// The answers of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answers {
-    /// Score of the grants made.
+    /// The score of the grants made.
     pub(crate) score: i64,
-    /// For each request each limiter's answer.
+    /// Each limiter's answer to each request.
     pub(crate) answers: Vec<Answer>,
 }
 
@@ -65,10 +65,10 @@ pub(crate) struct Answer {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Charged only where all limiters of the call say so.
+    /// Charged only if all limiters of the call grant it.
     Granted,
     Denied,
-    /// Denied without a look: an earlier denial has a penalty.
+    /// Denied by a lock: an earlier denial has a penalty.
     LockedOut,
     /// The cost is more than the limit.
     Never,
@@ -91,7 +91,7 @@ impl Call {
         }
     }
 
-    /// Notes that the call is about to be sent, or that what was sent did not run.
+    /// Notes that the call is about to be sent, or that it was sent but did not run.
     pub(crate) fn note_sent(&self, may_have_run: bool) {
         self.may_have_run.store(may_have_run, Ordering::Relaxed);
     }
@@ -121,7 +121,7 @@ impl Answers {
                     ..
                 } = decision
                 {
-                    // It had enough, and was not charged.
+                    // It would have been granted, but was not charged.
                     let remaining = *remaining + u64::from(grant.permits);
                     *decision = Decision::denied(Duration::ZERO, *limit, remaining, *reset);
                 }
@@ -154,7 +154,7 @@ impl Answers {
 }
 
 impl Answer {
-    /// The decision on the request that this answers; a grant is made of `grant`.
+    /// The decision on the request that this answers; a granted one contains `grant`.
     pub(crate) fn decision(&self, key: &str, grant: Grant) -> Result<Decision> {
         let (limit, remaining) = (self.limit.unsigned_abs(), self.remaining.unsigned_abs());
         let (retry_after, reset) = (millis(self.retry_after), millis(self.reset));
@@ -192,14 +192,14 @@ impl Target {
         }
     }
 
-    /// The keys of its state, then its lock where that is looked at.
+    /// The keys of its state, then its lock if that is read.
     pub(crate) fn all_keys(&self) -> Vec<String> {
         self.by_ref().all_keys()
     }
 }
 
 impl TargetRef<'_> {
-    /// Refuses a key that no server takes, and on a cluster one whose state would lie in different slots.
+    /// Refuses a key that no server accepts, and on a cluster a key whose state would be in different slots.
     pub(crate) fn check(&self, is_cluster: bool) -> Result<()> {
         let refuse = |reason| {
             Err(Error::InvalidName {
@@ -218,21 +218,26 @@ impl TargetRef<'_> {
 
     fn all_keys(&self) -> Vec<String> {
         let mut keys = self.model.keys(self.key);
-        keys.extend(self.minded_lock().map(|_| lock_of(self.key)));
+        keys.extend(self.honoured_lock().map(|_| lock_of(self.key)));
         keys
     }
 
-    /// `None` where a lock is not looked at; else the penalty in ms, 0 where only others have one.
-    pub(crate) fn minded_lock(&self) -> Option<i64> {
+    /// `None` if no lock is read; else the penalty in ms, 0 if only other limiters have one.
+    pub(crate) fn honoured_lock(&self) -> Option<i64> {
         self.penalty
-            .or_else(|| self.model.minds_every_lock().then_some(0))
+            .or_else(|| self.model.honours_foreign_locks().then_some(0))
     }
 
-    /// What a request of `cost` gets of which the algorithm says this.
-    pub(super) fn answer(&self, locked_for: Option<i64>, asked: &Asked, cost: i64) -> Answer {
+    /// The answer to a request of `cost` for which the algorithm returns this.
+    pub(super) fn answer(
+        &self,
+        locked_for: Option<i64>,
+        evaluation: &Evaluation,
+        cost: i64,
+    ) -> Answer {
         let mut answer = Answer {
             outcome: Outcome::Never,
-            limit: asked.limit,
+            limit: evaluation.limit,
             remaining: 0,
             retry_after: 0,
             reset: 0,
@@ -241,23 +246,23 @@ impl TargetRef<'_> {
         if let Some(left) = locked_for {
             answer.outcome = Outcome::LockedOut;
             (answer.retry_after, answer.reset) = (left, left);
-        } else if cost <= asked.limit {
+        } else if cost <= evaluation.limit {
             let penalty = self.penalty.unwrap_or(0);
-            answer.remaining = asked.remaining;
-            if asked.granted {
+            answer.remaining = evaluation.remaining;
+            if evaluation.granted {
                 answer.outcome = Outcome::Granted;
-                (answer.reset, answer.delay) = (asked.reset, asked.delay);
+                (answer.reset, answer.delay) = (evaluation.reset, evaluation.delay);
             } else {
                 answer.outcome = Outcome::Denied;
-                answer.retry_after = asked.retry_after.max(penalty).max(1);
-                answer.reset = asked.reset.max(penalty);
+                answer.retry_after = evaluation.retry_after.max(penalty).max(1);
+                answer.reset = evaluation.reset.max(penalty);
             }
         }
         answer
     }
 }
 
-/// The key that is there while the target is locked out.
+/// The key that exists while the target is locked out.
 fn lock_of(target: &str) -> String {
     sibling(target, "-lock")
 }
@@ -286,7 +291,7 @@ pub(crate) fn decide(
     for costs in costs.chunks(opened.len()) {
         let first = answers.len();
         for (place, (limiter, &cost)) in opened.iter_mut().zip(costs).enumerate() {
-            let answer = limiter.ask(at, i64::from(cost));
+            let answer = limiter.evaluate(at, i64::from(cost));
             answers.push(answer.map_err(|unusable| (place, unusable))?);
         }
         let all = answers[first..]
@@ -305,7 +310,7 @@ pub(crate) fn decide(
     Ok(Answers { score, answers })
 }
 
-/// Brings the states so far up to date that the requests can be decided, in as many steps as the scripts take calls.
+/// Updates the states until the requests can be decided, in as many steps as the scripts take calls.
 fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usize, Unusable)> {
     let limiters = opened.len();
     loop {
@@ -333,43 +338,43 @@ impl Opened<'_> {
     ) -> Result<Answer, Unusable> {
         let (target, cost) = (self.target, i64::from(cost));
         let locked_for = self.locked_for(at);
-        let asked = match locked_for {
+        let evaluation = match locked_for {
             None => target.model.decide(self.state, at, random, cost)?,
-            Some(_) => self.ask_locked(at, cost)?,
+            Some(_) => self.evaluate_locked(at, cost)?,
         };
-        let answer = target.answer(locked_for, &asked, cost);
+        let answer = target.answer(locked_for, &evaluation, cost);
         if answer.outcome == Outcome::Denied {
             self.lock_out(at);
         }
         Ok(answer)
     }
 
-    fn ask(&mut self, at: At, cost: i64) -> Result<Answer, Unusable> {
+    fn evaluate(&mut self, at: At, cost: i64) -> Result<Answer, Unusable> {
         let locked_for = self.locked_for(at);
-        let asked = match locked_for {
-            None => self.target.model.ask(self.state, at, cost)?,
-            Some(_) => self.ask_locked(at, cost)?,
+        let evaluation = match locked_for {
+            None => self.target.model.evaluate(self.state, at, cost)?,
+            Some(_) => self.evaluate_locked(at, cost)?,
         };
-        Ok(self.target.answer(locked_for, &asked, cost))
+        Ok(self.target.answer(locked_for, &evaluation, cost))
     }
 
-    fn ask_locked(&mut self, at: At, cost: i64) -> Result<Asked, Unusable> {
-        let asked = self.target.model.ask(self.state, at, cost)?;
+    fn evaluate_locked(&mut self, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let evaluation = self.target.model.evaluate(self.state, at, cost)?;
         if self.lock.expires_at().is_none() {
-            // Nobody would ever unlock it.
+            // Nothing would ever unlock it.
             self.lock_out(at);
         }
-        Ok(asked)
+        Ok(evaluation)
     }
 
     /// Milliseconds that the target is locked out.
     fn locked_for(&self, at: At) -> Option<i64> {
-        let penalty = self.target.minded_lock()?;
+        let penalty = self.target.honoured_lock()?;
         self.lock.get()?;
         let Some(end) = self.lock.expires_at() else {
             return Some(penalty.max(1));
         };
-        // In the last millisecond the store still has the lock, but its time is over.
+        // In the last millisecond the lock still exists, but its time is over.
         (end > at.server).then(|| end - at.server)
     }
 

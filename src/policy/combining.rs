@@ -1,6 +1,7 @@
-//! Requests on one target, as calls that several share.
+//! Requests on one target, which share calls.
 //!
-//! A policy's state knows no single requests, so a call whose answer is lost is not made again: it may have been charged.
+//! A policy's state does not know single requests, so a call whose answer is lost is not made again: it may have been
+//! charged.
 
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ impl Calls for TargetCalls {
     }
 
     fn call<'a>(&self, requests: impl Iterator<Item = &'a Request> + Clone) -> Arc<Call> {
-        // The policy in force is the one of the last request.
+        // The last request has the policy in force.
         let target = requests.clone().last().map(|last| last.target.clone());
         let costs = requests.map(|request| request.cost).collect();
         Arc::new(Call::new(target.into_iter().collect(), costs))

@@ -1,8 +1,8 @@
-//! The counters of periods, in the order in which these end.
+//! The counters of periods, ordered by the end of the period.
 
 use crate::model::Timed;
 
-/// Few, and nearly all work is at the end of them.
+/// There are few, and nearly all work is at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counters(Vec<Counter>);
 
@@ -17,7 +17,7 @@ impl Counters {
     /// The counter of the period that ends then.
     pub(super) fn of(&mut self, last: i64) -> &mut Timed<i64> {
         if self.0.capacity() == 0 {
-            self.0.reserve_exact(1); // a limiter for each of millions of keys seldom has more
+            self.0.reserve_exact(1); // most limiters with a key of their own have one counter
         }
         let place = match self.0.binary_search_by_key(&last, |counter| counter.last) {
             Ok(place) => place,

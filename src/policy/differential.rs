@@ -1,11 +1,11 @@
 //! The other limiters' scripts against their pure models: the same random steps through both, and after each the same
 //! answers and the same keys, contents and times to live.
 //!
-//! Time is passed in, so nothing sleeps. Times to live run by Redis's own clock: each one set here is a multiple of
-//! [`TTL_UNIT`], and what is left of it, rounded up, is what was set. A state is put on both sides as its `show` says, so
-//! that states occur that no step of ours leads to.
+//! Time is passed in, so nothing sleeps. Times to live are counted by Redis's own clock: each one set here is a
+//! multiple of [`TTL_UNIT`], and what is left of it, rounded up, is what was set. Some steps write a state to both
+//! sides as its `show` returns it, so that states occur that no step of this crate leads to.
 //!
-//! `MODEL_STEPS` sets how many steps are taken over all, 100,000 where it is not set.
+//! `MODEL_STEPS` sets the number of steps over all algorithms, 100,000 by default.
 
 mod keyspace;
 mod sides;
@@ -32,14 +32,14 @@ pub(super) use keyspace::{
 };
 use sides::{Form, Sides, Stage};
 
-/// On the average.
+/// On average.
 const STEPS_PER_CASE: usize = 40;
-/// So many share the steps: the algorithms, and all of them together.
+/// The steps are divided by this number: the algorithms, and all of them together.
 const ALGORITHMS: usize = 9;
 
-/// An algorithm whose script is held against it.
+/// An algorithm that is compared with its script.
 pub(super) trait Compared: Model<State: Clone> {
-    /// Whether its answers' times follow from times to live, which Redis counts.
+    /// Whether the times of its answers follow from times to live, which Redis counts.
     const ANSWERS_BY_TIMES_TO_LIVE: bool = false;
 
     /// Policies whose times to live are multiples of [`TTL_UNIT`].
@@ -85,7 +85,7 @@ fn a_step<M: Compared>() -> impl Strategy<Value = Step<M, M::State>> {
     ]
 }
 
-/// Takes random steps by one algorithm on both sides, and panics with the fewest that tell them apart.
+/// Takes random steps by one algorithm on both sides, and panics with the fewest that show a difference.
 pub(super) fn compare<M: Compared>() {
     let penalty = prop_oneof![2 => Just(None), 1 => (1..5_i64).prop_map(|n| Some(n * TTL_UNIT))];
     let case = (
@@ -140,7 +140,7 @@ pub(super) fn compare<M: Compared>() {
     );
 }
 
-/// A step of several limiters together: time passes, and one request asks all of them.
+/// A step of several limiters together: time passes, and one request is decided by all of them.
 #[derive(Debug, Clone)]
 struct JointStep {
     pause: i64,
@@ -153,7 +153,7 @@ fn joint_sides() -> Vec<Sides> {
     let kept = overall.keep_alive(Duration::from_millis(TTL_UNIT.unsigned_abs()));
     let rate = SharedRate::with_rate("client".into(), kept).unwrap();
     let window = Duration::from_millis(TTL_UNIT.unsigned_abs());
-    // Twice this is no whole number of them, so that the ms by which some keys outlive others are rounded away.
+    // Twice this is not a multiple of it, so that the ms by which some keys outlive others are rounded away.
     let uneven = window * 3 / 4;
     let penalty = Some(3 * TTL_UNIT);
     vec![
@@ -224,7 +224,7 @@ fn run<C: std::fmt::Debug + Clone>(
     let taken = AtomicU64::new(0);
     let result = TestRunner::new(config).run(case, |case| {
         taken.fetch_add(1, Ordering::Relaxed);
-        // What a failed case left behind is no part of the next.
+        // What a failed case left does not belong to the next.
         runtime.block_on(async {
             let mut connection = connection.clone();
             let () = redis::cmd("FLUSHALL")

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::algorithm::{Asked, Model, State, Unusable, at_least_one};
+use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
@@ -226,7 +226,7 @@ impl Model for FixedWindow {
         (moved, before.window)
     }
 
-    fn told(&self, at: At, numbers: &[i64]) -> Option<Counter> {
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Counter> {
         let &[count, left] = numbers else {
             return None;
         };
@@ -238,13 +238,13 @@ impl Model for FixedWindow {
         Some(state)
     }
 
-    fn ask(&self, state: &Counter, at: At, cost: i64) -> Result<Asked, Unusable> {
+    fn evaluate(&self, state: &Counter, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let open = self.open(state, at);
         let limit = i64::from(self.limit);
         // A counter that a peer took below 0 gives no more than the limit.
         let remaining = (limit - open.count).min(limit);
         let granted = cost <= remaining;
-        Ok(Asked {
+        Ok(Evaluation {
             granted,
             limit,
             remaining: if granted { remaining - cost } else { remaining }.max(0),

@@ -1,9 +1,9 @@
-//! The names and keys that texts of a user become.
+//! The names and keys that are made from a user's text.
 
 use super::target_name::target_name;
 use crate::keys::Keys;
 
-/// No two keys behind one prefix share a key in Redis.
+/// No two keys after one prefix share a key in Redis.
 pub fn name_keys(prefix: &str, one: &str, other: &str) {
     let names = [one, other].map(|key| target_name(prefix, key, |name| name.contains('{')));
     if one == other || names.iter().any(|name| name.is_empty()) {

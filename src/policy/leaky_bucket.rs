@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::Limiter;
-use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::algorithm::{Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
 use super::policy_limiter::PolicyLimiter;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
@@ -238,7 +238,7 @@ impl Model for LeakyBucket {
         ]
     }
 
-    fn told(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[value, start, is_first] = numbers else {
             return None;
         };
@@ -250,12 +250,12 @@ impl Model for LeakyBucket {
         Some(state)
     }
 
-    fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let open = self.open(state, at.now);
         let limit = self.largest_cost();
         let filled = open.value + cost;
         Ok(if filled > limit {
-            Asked {
+            Evaluation {
                 granted: false,
                 limit,
                 remaining: (limit - open.value).max(0),
@@ -264,7 +264,7 @@ impl Model for LeakyBucket {
                 delay: 0,
             }
         } else {
-            Asked {
+            Evaluation {
                 granted: true,
                 limit,
                 remaining: limit - filled,

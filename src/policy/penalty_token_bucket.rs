@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::algorithm::{Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
@@ -158,7 +158,7 @@ impl Model for PenaltyTokenBucket {
 
     const NAME: &'static str = "penalty_token_bucket";
 
-    const MINDS_EVERY_LOCK: bool = true;
+    const HONOURS_FOREIGN_LOCKS: bool = true;
 
     fn script() -> &'static Script {
         &script::PENALTY_TOKEN_BUCKET
@@ -203,7 +203,7 @@ impl Model for PenaltyTokenBucket {
         ]
     }
 
-    fn told(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[tokens, start] = numbers else {
             return None;
         };
@@ -213,10 +213,10 @@ impl Model for PenaltyTokenBucket {
         Some(state)
     }
 
-    fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let open = self.open(state, at.now);
         let limit = i64::from(self.capacity);
-        Ok(Asked::of_tokens(limit, open.tokens, cost, |wanted| {
+        Ok(Evaluation::of_tokens(limit, open.tokens, cost, |wanted| {
             self.until_there_are(wanted, &open, at.now)
         }))
     }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::algorithm::{Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
@@ -208,7 +208,7 @@ impl Model for QuotaBucket {
         ]
     }
 
-    fn told(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[remain, timestamp, fraction] = numbers else {
             return None;
         };
@@ -221,12 +221,15 @@ impl Model for QuotaBucket {
         Some(state)
     }
 
-    fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let tokens = self.refilled(state, at.now);
         let limit = i64::from(self.capacity);
-        Ok(Asked::of_tokens(limit, tokens.remain, cost, |wanted| {
-            self.until_there_are(wanted, &tokens, at.now)
-        }))
+        Ok(Evaluation::of_tokens(
+            limit,
+            tokens.remain,
+            cost,
+            |wanted| self.until_there_are(wanted, &tokens, at.now),
+        ))
     }
 
     fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {

@@ -1,6 +1,6 @@
-//! The answers to a call's requests, worked out from the state that a script tells of.
+//! The answers to a call's requests, computed from the state that a script returns.
 //!
-//! A script decides how much is taken. What each request is told follows from the state that the script found, by the
+//! A script decides how much is taken. The answer to each request follows from the state that the script found, by the
 //! same steps that decide in memory.
 
 use smallvec::SmallVec;
@@ -10,59 +10,63 @@ use super::call::{Answers, Call, Opened, decide};
 use super::target_keys::TargetKeys;
 use crate::model::{At, Timed};
 
-/// What a script tells of one target, in ms.
+/// What a script returns for one target, in ms.
 #[derive(Debug)]
 pub(crate) struct TargetReply {
-    /// The server's clock, 0 where it was not read.
+    /// The server's clock, 0 if it was not read.
     pub(crate) server: i64,
     /// The time that grants are scored with.
     pub(crate) now: i64,
-    /// For how long the target was locked out, 0 where it was not.
+    /// For how long the target was locked out, 0 if it was not.
     pub(crate) locked_for: i64,
-    /// What the algorithm tells; nothing where the target was locked out before it was read.
+    /// The algorithm's state; empty if the target was locked out before it was read.
     pub(crate) state: SmallVec<[i64; 6]>,
 }
 
-/// The answers to all requests of a call; `None` where it is not told what they need.
-pub(crate) fn answers(call: &Call, told: &[TargetReply]) -> Option<Answers> {
-    let score = told.first()?.now;
-    let mut each = call.limiters.iter().zip(told);
-    if !each.all(|(target, told)| told.can_be_counted_with(&*target.model)) {
+/// The answers to all requests of a call; `None` if the reply lacks what they need.
+pub(crate) fn answers(call: &Call, replies: &[TargetReply]) -> Option<Answers> {
+    let score = replies.first()?.now;
+    let mut each = call.limiters.iter().zip(replies);
+    if !each.all(|(target, reply)| reply.can_be_counted_with(&*target.model)) {
         return None;
     }
     if call.costs.len() > call.limiters.len() {
-        let [told] = told else {
+        let [reply] = replies else {
             return None;
         };
-        return answers_to_list(call, told);
+        return answers_to_list(call, reply);
     }
-    let each = call.limiters.iter().zip(&call.costs).zip(told);
-    let answers = each.map(|((target, &cost), told)| {
+    let each = call.limiters.iter().zip(&call.costs).zip(replies);
+    let answers = each.map(|((target, &cost), reply)| {
         let (model, cost) = (&*target.model, i64::from(cost));
-        let asked = match &told.state[..] {
-            [] => model.ask(&*untouched(model)?, told.at(), cost).ok()?,
-            state => model.asked_as_told(told.at(), state, cost)?,
+        let evaluation = match &reply.state[..] {
+            [] => model.evaluate(&*untouched(model)?, reply.at(), cost).ok()?,
+            state => model.evaluate_reply(reply.at(), state, cost)?,
         };
-        Some(target.by_ref().answer(told.locked_for(), &asked, cost))
+        Some(
+            target
+                .by_ref()
+                .answer(reply.locked_for(), &evaluation, cost),
+        )
     });
     let answers: Vec<_> = answers.collect::<Option<_>>()?;
     (answers.len() == call.costs.len()).then_some(Answers { score, answers })
 }
 
 /// The answers to a list of requests on one target.
-fn answers_to_list(call: &Call, told: &TargetReply) -> Option<Answers> {
+fn answers_to_list(call: &Call, reply: &TargetReply) -> Option<Answers> {
     let [target] = &call.limiters[..] else {
         return None;
     };
-    let at = told.at();
+    let at = reply.at();
     let mut lock = Timed::default();
-    let mut state = match told.locked_for() {
+    let mut state = match reply.locked_for() {
         Some(left) => {
             lock.set(());
             lock.expire_at(at.server + left);
             untouched(&*target.model)?
         }
-        None => target.model.told(at, &told.state)?,
+        None => target.model.state_from_reply(at, &reply.state)?,
     };
     let mut opened = [Opened {
         target: target.by_ref(),
@@ -72,13 +76,13 @@ fn answers_to_list(call: &Call, told: &TargetReply) -> Option<Answers> {
     decide(&mut opened, at, &call.random, &call.costs).ok()
 }
 
-/// The state of a target that nobody has asked for.
+/// The state of a target without requests.
 fn untouched(model: &dyn AnyModel) -> Option<Box<dyn State>> {
     model.open(&mut TargetKeys::default())
 }
 
 impl TargetReply {
-    /// From the numbers that the script returns; `None` where they are too few.
+    /// From the numbers that the script returns; `None` if they are too few.
     pub(crate) fn new(numbers: &[i64]) -> Option<Self> {
         match *numbers {
             [server, now, locked_for, ref state @ ..] => Some(Self {
@@ -91,9 +95,8 @@ impl TargetReply {
         }
     }
 
-    /// Whether sums of these numbers, and a thousand times one of them, do not overflow: scripts read numbers up to 2^53, the
-    /// largest up to which Lua counts exactly. What an RRateLimiter tells is not
-    /// counted with.
+    /// Whether sums of these numbers, and a thousand times one of them, do not overflow: scripts read numbers up to
+    /// 2^53, the largest that Lua counts exactly. The numbers of an RRateLimiter are not used in sums.
     fn can_be_counted_with(&self, model: &dyn AnyModel) -> bool {
         const LARGEST: u64 = 1 << 53;
         let times = [self.server, self.now, self.locked_for];

@@ -1,8 +1,8 @@
-//! RRateLimiter as one of several limiters, or set up by its first request.
+//! RRateLimiter as one of several limiters, or created by its first request.
 
 use std::sync::Arc;
 
-use super::algorithm::{Asked, Model, ShareOf, State, Unusable};
+use super::algorithm::{Evaluation, Model, ShareOf, State, Unusable};
 use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::failure_policy::LocalShare;
@@ -16,10 +16,10 @@ use crate::script::{self, Script};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SharedRate {
     client_id: Arc<str>,
-    /// The rate that a limiter gets with its first request; `None` where it must have one.
+    /// The rate that a limiter gets with its first request; `None` if it must have one.
     rate: Option<Rate>,
     set_up: Option<SetUp>,
-    /// The settings that a limiter without a set-up has, where this client has seen them.
+    /// The settings of a limiter without a set-up, if this client has seen them.
     known: Option<Settings>,
 }
 
@@ -34,8 +34,8 @@ impl SharedRate {
         }
     }
 
-    /// A limiter that has this rate from its first request on, and expires an interval after its last one where the rate
-    /// does not say when.
+    /// A limiter that has this rate from its first request on. If the rate has no keep alive, it expires an interval
+    /// after its last request.
     pub(crate) fn with_rate(client_id: Arc<str>, rate: Rate) -> Result<Self> {
         let valid = rate.validate()?;
         let keep_alive_counts = valid.keep_alive > 0;
@@ -73,7 +73,7 @@ impl State for Window {
     }
 
     fn close(self: Box<Self>, _keys: &mut TargetKeys) {
-        // A store keeps the window apart from the other kinds' state: see `open`.
+        // A store keeps the window apart from the state of other kinds: see `open`.
     }
 }
 
@@ -139,16 +139,16 @@ impl Model for SharedRate {
         Ok(state.prepare(at, &self.client_id, self.set_up, cost, most)?)
     }
 
-    /// Only the script of a joint decision tells of it, and that answers its one request.
-    fn told(&self, _at: At, _numbers: &[i64]) -> Option<Window> {
+    /// Only the script of a joint decision returns the state, and decides the one request itself.
+    fn state_from_reply(&self, _at: At, _numbers: &[i64]) -> Option<Window> {
         None
     }
 
-    fn asked_as_told(&self, _at: At, numbers: &[i64], _cost: i64) -> Option<Asked> {
+    fn evaluate_reply(&self, _at: At, numbers: &[i64], _cost: i64) -> Option<Evaluation> {
         let &[limit, fits, remaining, retry_after, reset] = numbers else {
             return None;
         };
-        Some(Asked {
+        Some(Evaluation {
             granted: fits == 1,
             limit,
             remaining,
@@ -171,10 +171,10 @@ impl Model for SharedRate {
         }))
     }
 
-    fn ask(&self, state: &Window, at: At, cost: i64) -> Result<Asked, Unusable> {
+    fn evaluate(&self, state: &Window, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let found = state.look(at, &self.client_id, self.set_up)?;
         let granted = cost <= found.available;
-        Ok(Asked {
+        Ok(Evaluation {
             granted,
             limit: found.rate,
             remaining: if granted {
@@ -261,7 +261,7 @@ mod tests {
         fn policies() -> BoxedStrategy<Self> {
             let set_up =
                 (settings(), any::<bool>()).prop_map(|(settings, keep_alive_counts)| SetUp {
-                    // The keep alive that stands for none is short, and Redis would count it.
+                    // The keep alive that represents none is short, and Redis would count it down.
                     keep_alive_counts: keep_alive_counts || settings.keep_alive == 0,
                     settings,
                 });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::algorithm::{Asked, Model, State, Unusable, at_least_one};
+use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
@@ -203,7 +203,7 @@ impl Model for SlidingLog {
         vec![i64::from(self.limit), self.window_millis()]
     }
 
-    fn told(&self, at: At, numbers: &[i64]) -> Option<Log> {
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Log> {
         let &[used, newest, ahead, ref last_to_go @ ..] = numbers else {
             return None;
         };
@@ -240,7 +240,7 @@ impl Model for SlidingLog {
         Some(state)
     }
 
-    fn ask(&self, state: &Log, at: At, cost: i64) -> Result<Asked, Unusable> {
+    fn evaluate(&self, state: &Log, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let none = Requests::default();
         let log = state.requests.get().unwrap_or(&none);
         let over = log.over(self.horizon(at.now));
@@ -257,7 +257,7 @@ impl Model for SlidingLog {
         let remaining = limit - used;
         let until_over = |score| score + self.window_millis() - at.now;
         if cost <= remaining {
-            return Ok(Asked {
+            return Ok(Evaluation {
                 granted: true,
                 limit,
                 remaining: remaining - cost,
@@ -271,7 +271,7 @@ impl Model for SlidingLog {
             missing -= entry.members.cost();
             missing <= 0
         });
-        Ok(Asked {
+        Ok(Evaluation {
             granted: false,
             limit,
             remaining: remaining.max(0),

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::algorithm::{Asked, Model, State, Unusable, at_least_one, div_ceil};
+use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
 use super::counters::Counters;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
@@ -262,7 +262,7 @@ impl Model for SlidingWindow {
         (moved, self.window.saturating_add(before.window))
     }
 
-    fn told(&self, _at: At, numbers: &[i64]) -> Option<Periods> {
+    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Periods> {
         let (&start, counters) = numbers.split_first()?;
         let mut state = Periods::default();
         state.start.set(start);
@@ -275,7 +275,7 @@ impl Model for SlidingWindow {
         Some(state)
     }
 
-    fn ask(&self, state: &Periods, at: At, cost: i64) -> Result<Asked, Unusable> {
+    fn evaluate(&self, state: &Periods, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let open = self.open(state, at.now);
         let limit = i64::from(self.limit);
         let (mut used, mut newest) = (0, None);
@@ -289,7 +289,7 @@ impl Model for SlidingWindow {
         let remaining = (limit - used).min(limit);
         if cost <= remaining {
             let newest = newest.unwrap_or(open.current).max(open.current);
-            return Ok(Asked {
+            return Ok(Evaluation {
                 granted: true,
                 limit,
                 remaining: remaining - cost,
@@ -304,7 +304,7 @@ impl Model for SlidingWindow {
             cost <= limit - left
         });
         let newest = newest.unwrap_or(open.current);
-        Ok(Asked {
+        Ok(Evaluation {
             granted: false,
             limit,
             remaining: remaining.max(0),

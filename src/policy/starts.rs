@@ -1,4 +1,4 @@
-//! Where a window, or a unit of time, begins.
+//! When a window, or a unit of time, begins.
 
 use crate::error::{Error, Result};
 
@@ -24,7 +24,7 @@ impl Starts {
         Ok(())
     }
 
-    /// The unit at whose start begins what has this length, both in ms; 0 where it begins with the first request.
+    /// The unit at whose start something of this length begins, both in ms; 0 if it begins with the first request.
     pub(super) fn unit(self, length: i64) -> i64 {
         let whole = |unit: &&i64| length % **unit == 0;
         match self {
@@ -33,7 +33,7 @@ impl Starts {
         }
     }
 
-    /// When begins what has this length in ms, and a first request at `now`.
+    /// When something of this length, in ms, begins whose first request arrives at `now`.
     pub(super) fn of(self, length: i64, now: i64) -> i64 {
         match self.unit(length) {
             0 => now,

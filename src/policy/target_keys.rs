@@ -1,9 +1,9 @@
-//! The keys of one target in memory, where another kind of limiter than the one that wrote them may ask.
+//! The keys of one target in memory, where two kinds of limiters may use the same target.
 //!
-//! A kind works on a state of its own, which holds its keys. When another kind asks, the state is taken apart into the keys
-//! that it stands for in Redis, and the other kind's state is made of those that it uses. So two kinds on one target get
-//! the answers that they get over Redis: a key that holds what the asking kind does not is a bad state, one that both use
-//! alike is used, and kinds that have no key in common know nothing of each other.
+//! A kind works on a state of its own, which holds its keys. When another kind uses the target, the state is converted
+//! to the keys that it has in Redis, and the other kind's state is made of the keys that it uses. So two kinds on one
+//! target give the answers that they give over Redis: a key with another kind's content is a bad state, a key that both
+//! use alike is shared, and kinds without a common key do not affect each other.
 
 use std::any::Any;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::model::Timed;
 
 #[derive(Debug, Default)]
 pub(crate) struct TargetKeys {
-    /// What stands under the target's own name.
+    /// The content of the key with the target's own name.
     own: Option<Box<dyn Content>>,
     /// The key with `-st`.
     pub(super) start: Timed<i64>,
@@ -23,7 +23,7 @@ pub(crate) struct TargetKeys {
     pub(super) counters: Counters,
 }
 
-/// What one key holds, of whatever type.
+/// What one key holds, of any type.
 trait Content: Any + fmt::Debug + Send {
     fn drop_expired(&mut self, server: i64);
     fn is_there(&self) -> bool;
@@ -40,7 +40,7 @@ impl<T: fmt::Debug + Send + 'static> Content for Timed<T> {
 }
 
 impl TargetKeys {
-    /// Takes what stands under the target's own name; `None` where it is another kind's.
+    /// Takes the content of the key with the target's own name; `None` if it is another kind's.
     pub(super) fn take_own<T: fmt::Debug + Send + 'static>(&mut self) -> Option<Timed<T>> {
         let Some(own) = &mut self.own else {
             return Some(Timed::default());
@@ -59,7 +59,7 @@ impl TargetKeys {
         self.own.is_some()
     }
 
-    /// Drops what is expired, and tells whether anything is left.
+    /// Drops what has expired, and returns whether anything is left.
     pub(crate) fn drop_expired(&mut self, server: i64) -> bool {
         self.own.take_if(|own| {
             own.drop_expired(server);

@@ -1,20 +1,20 @@
-//! The name of a limiter's target: the limiter's prefix, which its developer chose, and the key of the request, which may be
-//! any text that a user chose.
+//! The name of a limiter's target: the limiter's prefix, which its developer chose, and the key of the request, which
+//! may be any text that a user chose.
 //!
-//! No two keys of one prefix share a key in Redis. Two things are needed for that, and both leave ordinary keys as they are:
+//! No two keys of one prefix share a key in Redis. Two rules ensure this, and both leave ordinary keys unchanged:
 //!
-//! - A brace in a key is written `%7B` or `%7D`, so that it makes no hash tag. Text that reads like that already gets a `25`:
-//!   `%7B` is written `%257B`, `%257B` is written `%25257B`.
-//! - Where the name has a hash tag, which only the prefix, the name mapper or the start of a key without a prefix gives it,
-//!   the keys beside it are the name and a suffix. So a part of the key that reads like one of these suffixes gets a `%`
-//!   behind it: `{shop}:u:value` is written `{shop}:u:value%`. Other names stand in braces in front of a suffix, which sets
-//!   them apart.
+//! - A brace in a key is written `%7B` or `%7D`, so that it makes no hash tag. Text that already reads like this gets a
+//!   `25`: `%7B` is written `%257B`, and `%257B` is written `%25257B`.
+//! - If the name has a hash tag, which only the prefix, the name mapper or the start of a key without a prefix gives
+//!   it, its sibling keys are the name and a suffix. So a part of the key that reads like one of these suffixes is
+//!   followed by a `%`: `{shop}:u:value` is written `{shop}:u:value%`. Other names are put in braces before a suffix,
+//!   which keeps them apart.
 
 use std::borrow::Cow;
 
 use crate::keys::{ENDS, FEWEST_DIGITS, SEGMENTS};
 
-/// Writes the key behind the prefix. `maps_to_tag` tells whether the name mapper makes a name with a `{` of this one.
+/// Writes the key after the prefix. `maps_to_tag` says whether the name mapper makes a name with a `{` of this one.
 pub(super) fn target_name<'a>(
     prefix: &str,
     key: &'a str,
@@ -27,7 +27,7 @@ pub(super) fn target_name<'a>(
     };
     let rest = without_braces(rest);
     if !tag.is_empty() && rest.chars().all(|char| char == '%') {
-        // The keys beside the name `a` begin with `{a}`.
+        // The sibling keys of the name `a` begin with `{a}`.
         return Cow::Owned(format!("{tag}{rest}%"));
     }
     let name = match &rest {
@@ -43,7 +43,7 @@ pub(super) fn target_name<'a>(
     }
 }
 
-/// The hash tag with its braces that the key begins with, empty where it has none, and the rest.
+/// The hash tag with its braces that the key begins with, empty if it has none, and the rest.
 fn split_hash_tag(key: &str) -> (&str, &str) {
     let Some(end) = key.strip_prefix('{').and_then(|inner| inner.find('}')) else {
         return ("", key);
@@ -55,7 +55,7 @@ fn split_hash_tag(key: &str) -> (&str, &str) {
     (tag, rest)
 }
 
-/// The key with each brace written in percent, so that it has none.
+/// The key with each brace percent-encoded.
 fn without_braces(key: &str) -> Cow<'_, str> {
     if !key.bytes().any(|byte| matches!(byte, b'{' | b'}' | b'%')) {
         return Cow::Borrowed(key);
@@ -72,7 +72,7 @@ fn without_braces(key: &str) -> Cow<'_, str> {
     Cow::Owned(written)
 }
 
-/// Whether what follows a `%` makes a written brace of it, or one that was written again.
+/// Whether what follows a `%` reads like an encoded brace, or one that was encoded again.
 fn reads_like_a_brace(mut rest: &str) -> bool {
     while let Some(shorter) = rest.strip_prefix("25") {
         rest = shorter;
@@ -80,7 +80,7 @@ fn reads_like_a_brace(mut rest: &str) -> bool {
     rest.starts_with("7B") || rest.starts_with("7D")
 }
 
-/// The key with a `%` behind each part that reads like a suffix: behind one more where it has some already.
+/// The key with a `%` after each part that reads like a suffix, in addition to any that follow already.
 fn without_suffixes(key: &str) -> Cow<'_, str> {
     let mut written = String::new();
     let mut rest = key;
@@ -97,7 +97,7 @@ fn without_suffixes(key: &str) -> Cow<'_, str> {
     Cow::Owned(written)
 }
 
-/// Up to where the first part goes that reads like a suffix, with the `%` behind it.
+/// The length up to the end of the first part that reads like a suffix, including the `%` after it.
 fn until_behind_a_suffix(key: &str) -> Option<usize> {
     let segment = key.match_indices(':').find_map(|(place, _)| {
         let from_here = &key[place..];
@@ -243,7 +243,7 @@ mod tests {
                 keys.extend(target.all_keys());
             }
         }
-        keys.remove(&sibling(name, "-")); // what the counters' names begin with
+        keys.remove(&sibling(name, "-")); // the prefix of the counters' names
         for end in [1_000_000_000_000_i64, 1_700_000_000_000, 1 << 52] {
             keys.insert(sibling(name, &format!("-{end}")));
         }
@@ -304,7 +304,7 @@ mod tests {
             "}",
         ];
         let clients = clients.map(str::to_owned);
-        // Either two keys, or one and what its own keys begin with.
+        // Either two keys, or one and the prefix of its own keys.
         let pair = (keys(), keys(), keys())
             .prop_map(|(start, one, other)| (format!("{start}{one}"), format!("{start}{other}")));
         let case = (prop::sample::select(&PREFIXES), pair);
@@ -316,7 +316,7 @@ mod tests {
         proptest!(config, |((prefix, (one, other)) in case)| {
             prop_assume!(one != other);
             let [one, other] = [one, other].map(|key| name(prefix, &key));
-            prop_assume!(!one.is_empty() && !other.is_empty()); // no target at all
+            prop_assume!(!one.is_empty() && !other.is_empty()); // not a target
             let [ones, others] = [&one, &other].map(|name| redis_keys(name, &clients));
             let shared: Vec<_> = ones.intersection(&others).collect();
             prop_assert!(shared.is_empty(), "{one:?} and {other:?} share {shared:?}");

@@ -4,7 +4,7 @@
 //! goes on counting and in the long run the rate is exact. Where that is no whole number of milliseconds, the rest is kept
 //! beside it, in parts of 1 / rate ms.
 
-use super::algorithm::{Asked, Model, State, Unusable, at_least_one, div_ceil};
+use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
 use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::model::{At, Timed};
@@ -138,7 +138,7 @@ impl Model for TokenBucket {
         vec![i64::from(self.capacity), i64::from(self.rate)]
     }
 
-    fn told(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[left, refilled_at, fraction] = numbers else {
             return None;
         };
@@ -151,10 +151,10 @@ impl Model for TokenBucket {
         Some(state)
     }
 
-    fn ask(&self, state: &Bucket, at: At, cost: i64) -> Result<Asked, Unusable> {
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let tokens = self.refilled(state, at.now);
         let limit = i64::from(self.capacity);
-        Ok(Asked::of_tokens(limit, tokens.left, cost, |wanted| {
+        Ok(Evaluation::of_tokens(limit, tokens.left, cost, |wanted| {
             self.until_there_are(wanted, &tokens, at.now)
         }))
     }

@@ -1,4 +1,4 @@
-//! What the keys of a case hold, as a model shows it and as Redis has it.
+//! The content of the keys of a case, in the model and in Redis.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use redis::{Value, from_redis_value};
 
 use crate::model::Timed;
 
-/// What no time to live comes below, in ms.
+/// No time to live is shorter than this, in ms.
 pub(in super::super) const TTL_UNIT: i64 = 200_000;
 
 /// When a case starts, in ms.
@@ -24,7 +24,7 @@ pub(in super::super) enum Content {
     Zset(Vec<(i64, Vec<u8>)>),
 }
 
-/// Adds a key where the state has it.
+/// Adds a key if the state has it.
 pub(in super::super) fn show_key<T>(
     keyspace: &mut Keyspace,
     key: String,
@@ -36,7 +36,7 @@ pub(in super::super) fn show_key<T>(
     }
 }
 
-/// A key with a value and a time to live that Redis holds, for a strategy of states.
+/// A key with a value and a time to live, for a strategy of states.
 pub(in super::super) fn timed<T>(value: T, time_to_live: Option<i64>) -> Timed<T> {
     let mut timed = Timed::default();
     timed.set(value);
@@ -46,17 +46,17 @@ pub(in super::super) fn timed<T>(value: T, time_to_live: Option<i64>) -> Timed<T
     timed
 }
 
-/// Times to live as a peer might have set them.
+/// Times to live that a peer may have set.
 pub(in super::super) fn times_to_live() -> BoxedStrategy<Option<i64>> {
     prop_oneof![4 => (1..9_i64).prop_map(|n| Some(n * TTL_UNIT)), 1 => Just(None)].boxed()
 }
 
-/// The time to live that was set, from what is left of it.
+/// The time to live that was set, computed from what is left of it.
 pub(in super::super) fn as_set(left: i64) -> Option<i64> {
     (left >= 0).then(|| (left + TTL_UNIT - 1) / TTL_UNIT * TTL_UNIT)
 }
 
-/// Each key, its type, what is left of its time to live and its content. Scripts run alone on this server.
+/// Each key, its type, what is left of its time to live, and its content. Scripts run alone on this server.
 const READ_ALL: &str = r"
 local answer = {}
 for _, key in ipairs(redis.call('keys', '*')) do

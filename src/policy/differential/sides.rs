@@ -58,7 +58,7 @@ impl Sides {
         keyspace
     }
 
-    /// What a script may answer by a time to live is what was set, once rounded up.
+    /// A time that a script answers from a time to live is what was set, once rounded up.
     fn rounded(&self, mut answer: Answer) -> Answer {
         if self.rounds || answer.outcome == Outcome::LockedOut {
             for time in [&mut answer.retry_after, &mut answer.reset] {
@@ -69,7 +69,7 @@ impl Sides {
     }
 }
 
-/// In which form of the scripts a call is made.
+/// By which script a call is made.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     Alone,
@@ -84,7 +84,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// One call on both sides: the same answers, or neither takes it.
+    /// Makes one call on both sides: both give the same answers, or refuse it.
     pub(super) async fn ask(&mut self, sides: &mut [Sides], form: Form, costs: &[u32]) {
         self.calls += 1;
         let mut random: Random = [0xa5; 16];
@@ -151,10 +151,10 @@ impl Stage {
         assert_eq!(read_all(&mut self.connection).await, model);
     }
 
-    /// Puts the keys of a target on the server as its model has them.
+    /// Writes the keys of a target to the server as its model has them.
     pub(super) async fn put(&mut self, side: &Sides, before: Keyspace) {
         let mut pipe = redis::pipe();
-        pipe.ping().ignore(); // there may be nothing to do
+        pipe.ping().ignore(); // the pipe may have no other command
         for key in before.keys() {
             pipe.del(key).ignore();
         }

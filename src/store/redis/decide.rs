@@ -97,7 +97,7 @@ pub(crate) fn script_and_args(
             let numbers = [
                 deadline,
                 now,
-                target.by_ref().minded_lock(),
+                target.by_ref().honoured_lock(),
                 Some(cost),
                 Some(count),
             ];
@@ -126,7 +126,7 @@ pub(crate) fn joint_args(call: &Call, now: Option<i64>, deadline: Option<i64>) -
     each.fold(args, |args, (target, &cost)| {
         let key_count = target.model.keys(&target.key).len() as i64;
         let numbers = [
-            target.by_ref().minded_lock(),
+            target.by_ref().honoured_lock(),
             Some(key_count),
             Some(cost.into()),
         ];
@@ -158,22 +158,22 @@ fn doubles(numbers: impl IntoIterator<Item = Option<i64>>) -> Doubles {
 
 /// Reads what the script of a call returned; `None` if it is not a reply to the call.
 pub(crate) fn read_reply(call: &Call, reply: &Value) -> Option<Reply> {
-    let told = match reply {
+    let values = match reply {
         Value::Array(each) => each.iter().map(numbers).collect::<Option<Vec<_>>>()?,
         one => vec![numbers(one)?],
     };
-    let server_millis = *told.first()?.first()?;
-    Some(match &told[..] {
+    let server_millis = *values.first()?.first()?;
+    Some(match &values[..] {
         [only] if only.len() == 1 => Reply::Late { server_millis },
         [only] if only.len() == 2 => Reply::Unfinished { server_millis },
         each => {
-            let told: Option<Vec<_>> = each
+            let replies: Option<Vec<_>> = each
                 .iter()
                 .map(|numbers| TargetReply::new(numbers))
                 .collect();
             Reply::Decided {
                 server_millis,
-                answers: reply::answers(call, &told?)?,
+                answers: reply::answers(call, &replies?)?,
             }
         }
     })
