@@ -6,17 +6,18 @@
 //! [`hold`], and only then asks for the rest. Two processes that do so get half each, and a permit lies idle no longer than
 //! the others need to take it.
 //!
-//! **Learning.** The answer to each call tells how many permits others have taken since the last one. The process leaves
-//! twice as many as they took of the last ones that it left, if that was all, else one more than they took: a neighbour
-//! with a small appetite costs little. After some holds in which they took nothing the process is alone, and leaves nothing.
+//! **Learning.** The answer to each call says how many permits others have taken since the last one. Where they took most
+//! of what was left to them, the process leaves twice as many next time, else one more than they took: a neighbour with
+//! a small appetite costs little. Where they took nothing, each of their callers may want more than was there: the process
+//! leaves twice as many before it counts them as gone. After some such holds it is alone, and leaves nothing.
 //!
 //! A process that owes nothing asks the sooner, and for the more of what comes back, the less it has had of late: so three
 //! processes come to a third each, none of which owes the two others anything. That it asks sooner is what counts: the one
 //! that is behind finds what the others have not taken yet.
 //!
 //! **Probing.** Who is starved takes nothing, so a process that is alone leaves a few permits now and then, seldom enough to
-//! lose no more than a percent of the rate. Of one permit an interval the least that it can leave is all: for one hold in
-//! five seconds, which is two and a half percent.
+//! lose no more than a percent of the rate; at the start, until probes of all sizes have found nobody, once an interval. Of
+//! one permit an interval the least that it can leave is all: for one hold in five seconds, which is two and a half percent.
 
 #[cfg(test)]
 mod releases;
@@ -69,6 +70,8 @@ pub(super) struct Sharing {
     /// How many the next probe leaves.
     probe: i64,
     probe_at: Option<Instant>,
+    /// Whether probes of all sizes have found nobody since the start: until then they follow each other fast.
+    has_probed: bool,
     /// Whether the call in flight leaves permits to others.
     leaves_some: bool,
     /// Permits that the last call left to others.
@@ -84,8 +87,8 @@ pub(super) struct Sharing {
 enum Others {
     #[default]
     Unseen,
-    /// They took permits; since then there were so many holds in which they took none.
-    Seen { idle_holds: u32 },
+    /// They took permits; since then there were so many holds in which they took none of `declined` permits.
+    Seen { idle_holds: u32, declined: i64 },
 }
 
 /// How the next call asks.
@@ -112,8 +115,16 @@ pub(super) struct Seen {
     pub(super) newer: Option<i64>,
     /// All permits that this process has been granted, those of this call included.
     pub(super) own: u64,
-    /// Whether some of the waiters it asked for were denied.
-    pub(super) has_backlog: bool,
+    /// How many permits the first of the waiters wants that were denied.
+    pub(super) denied: Option<u32>,
+}
+
+impl Others {
+    /// They took permits just now.
+    const SEEN: Self = Self::Seen {
+        idle_holds: 0,
+        declined: 0,
+    };
 }
 
 impl Sharing {
@@ -161,7 +172,7 @@ impl Sharing {
         let others_took = self.others_took(&seen);
         self.last = Some((seen.score, seen.own));
         if others_took > 0 {
-            self.others = Others::Seen { idle_holds: 0 };
+            self.others = Others::SEEN;
             self.appetite = self.appetite.max(1);
         }
         self.owed -= others_took;
@@ -182,7 +193,11 @@ impl Sharing {
         }
         self.owed = self.owed.clamp(0, seen.rate);
         self.found = seen.left + seen.taken;
-        if !seen.has_backlog || !self.leaves_some || seen.left == 0 {
+        // Permits that the process cannot use itself are not left to others: it waits for more, as they do.
+        let could_use = seen
+            .denied
+            .is_some_and(|permits| i64::from(permits) <= seen.left);
+        if !self.leaves_some || !could_use {
             return None;
         }
         self.held = Some(seen.left);
@@ -192,30 +207,53 @@ impl Sharing {
 
     /// Others have had their time, and took so many permits.
     fn end_hold(&mut self, held: i64, others_took: i64, seen: &Seen) {
+        let largest = (seen.rate + 1) / 2;
         match &mut self.others {
             Others::Unseen => {
                 // A probe found nobody. One that needs more than a permit at a time takes nothing of a small one.
-                let pause = hold(seen.interval) * PROBE_COST;
-                let rate = u32::try_from(seen.rate.max(1)).unwrap_or(u32::MAX);
-                let pause = pause.saturating_mul(u32::try_from(held).unwrap_or(u32::MAX)) / rate;
-                let pause = pause.clamp(seen.probe_interval(), LONGEST_PROBE_PAUSE);
+                let pause = if self.has_probed {
+                    let pause = hold(seen.interval) * PROBE_COST;
+                    let rate = u32::try_from(seen.rate.max(1)).unwrap_or(u32::MAX);
+                    let pause =
+                        pause.saturating_mul(u32::try_from(held).unwrap_or(u32::MAX)) / rate;
+                    pause.clamp(seen.probe_interval(), LONGEST_PROBE_PAUSE)
+                } else {
+                    // Where less came back than it was to leave, so that the next one meets what comes back at another time.
+                    let parts = if held < self.probe { 2 } else { 1 };
+                    let interval = seen.interval.unwrap_or_default();
+                    interval.min(LONGEST_PROBE_PAUSE) / parts
+                };
                 self.probe_at = Some(seen.sent_at + pause);
-                let largest = (seen.rate / 2).max(1);
-                self.probe = if held >= largest { 1 } else { held * 2 };
+                self.has_probed |= held >= largest;
+                self.probe = if held >= largest {
+                    1
+                } else {
+                    self.probe.max(2 * held).min(largest)
+                };
             }
-            Others::Seen { idle_holds } if others_took == 0 => {
+            Others::Seen {
+                idle_holds,
+                declined,
+            } if others_took == 0 => {
+                *declined += held;
+                // They may want more at a time. What comes back one by one counts together.
+                if *declined < self.appetite.min(largest) {
+                    return;
+                }
+                *declined = 0;
                 *idle_holds += 1;
-                self.appetite = 1;
+                self.appetite = (2 * self.appetite).clamp(1, largest);
                 if *idle_holds >= IDLE_HOLDS {
                     self.others = Others::Unseen;
                     self.owed = 0;
                     self.others_of_late = 0.0;
-                    self.probe = 1;
+                    self.probe = self.appetite;
                     self.probe_at = Some(seen.sent_at + seen.probe_interval());
                 }
             }
             Others::Seen { .. } => {
-                self.appetite = if others_took >= held {
+                // What is left over may be too little for the next of their callers.
+                self.appetite = if others_took * 3 >= held * 2 {
                     self.appetite.max(held).saturating_mul(2).min(seen.rate)
                 } else {
                     others_took + 1
