@@ -6,18 +6,19 @@
 //! for [`hold`], and only then asks for the rest. Two processes that do so get half each, and a permit is idle no
 //! longer than the others need to take it.
 //!
-//! **Learning.** The answer to each call says how many permits others have taken since the last one. The process leaves
-//! twice as many as they took of the permits it left last, if they took all of them, and otherwise one more than they
-//! took: a process that needs little costs little. After some holds in which others took nothing the process considers
-//! itself alone, and leaves nothing.
+//! **Learning.** The answer to each call says how many permits others have taken since the last one. If they took most of
+//! what was left to them, the process leaves twice as many next time, and otherwise one more than they took: a process
+//! that needs little costs little. If they took nothing, each of their callers may want more than was left: the process
+//! leaves twice as many before it counts them as gone. After some such holds it considers itself alone, and leaves nothing.
 //!
 //! A process that owes nothing asks sooner, and for more of the permits, the less it was granted recently. So three
 //! processes get a third each, although none of them owes the two others anything. Asking sooner is what counts: the
 //! process that is behind finds what the others have not taken yet.
 //!
 //! **Probing.** A starved process takes nothing and is not noticed. So a process that is alone leaves a few permits now
-//! and then, rarely enough to lose no more than a percent of the rate. With one permit per interval, the least it can
-//! leave is all: for one hold in five seconds, which is two and a half percent.
+//! and then, rarely enough to lose no more than a percent of the rate. At the start, until probes of all sizes have found
+//! no other process, it does so once per interval. With one permit per interval, the least it can leave is all: for one
+//! hold in five seconds, which is two and a half percent.
 
 #[cfg(test)]
 mod releases;
@@ -70,6 +71,8 @@ pub(super) struct Sharing {
     /// How many permits the next probe leaves.
     probe: i64,
     probe_at: Option<Instant>,
+    /// Whether probes of all sizes have found nobody since the start: until then they follow each other fast.
+    has_probed: bool,
     /// Whether the call in flight leaves permits to others.
     leaves_some: bool,
     /// Permits that the last call left to others.
@@ -85,8 +88,8 @@ pub(super) struct Sharing {
 enum Others {
     #[default]
     Unseen,
-    /// They took permits; `idle_holds` holds in which they took none have followed.
-    Seen { idle_holds: u32 },
+    /// They took permits. They have taken none in `idle_holds` holds since, nor any of `declined` permits after these.
+    Seen { idle_holds: u32, declined: i64 },
 }
 
 /// How the next call asks.
@@ -113,8 +116,16 @@ pub(super) struct Seen {
     pub(super) newer: Option<i64>,
     /// All permits granted to this process, including those of this call.
     pub(super) own: u64,
-    /// Whether some of the call's waiters were denied.
-    pub(super) has_backlog: bool,
+    /// The permits of the first waiter that was denied.
+    pub(super) denied: Option<u32>,
+}
+
+impl Others {
+    /// They took permits just now.
+    const SEEN: Self = Self::Seen {
+        idle_holds: 0,
+        declined: 0,
+    };
 }
 
 impl Sharing {
@@ -162,7 +173,7 @@ impl Sharing {
         let others_took = self.others_took(&seen);
         self.last = Some((seen.score, seen.own));
         if others_took > 0 {
-            self.others = Others::Seen { idle_holds: 0 };
+            self.others = Others::SEEN;
             self.appetite = self.appetite.max(1);
         }
         self.owed -= others_took;
@@ -183,7 +194,11 @@ impl Sharing {
         }
         self.owed = self.owed.clamp(0, seen.rate);
         self.found = seen.left + seen.taken;
-        if !seen.has_backlog || !self.leaves_some || seen.left == 0 {
+        // Permits that the process cannot use itself are not left to others: it waits for more, as they do.
+        let could_use = seen
+            .denied
+            .is_some_and(|permits| i64::from(permits) <= seen.left);
+        if !self.leaves_some || !could_use {
             return None;
         }
         self.held = Some(seen.left);
@@ -193,31 +208,53 @@ impl Sharing {
 
     /// The others' time is over, and they took `others_took` permits.
     fn end_hold(&mut self, held: i64, others_took: i64, seen: &Seen) {
+        let largest = (seen.rate + 1) / 2;
         match &mut self.others {
             Others::Unseen => {
-                // A probe found nobody. A process that needs more than one permit at a time takes nothing of a small
-                // probe.
-                let pause = hold(seen.interval) * PROBE_COST;
-                let rate = u32::try_from(seen.rate.max(1)).unwrap_or(u32::MAX);
-                let pause = pause.saturating_mul(u32::try_from(held).unwrap_or(u32::MAX)) / rate;
-                let pause = pause.clamp(seen.probe_interval(), LONGEST_PROBE_PAUSE);
+                // A probe found nobody. A process that needs more than one permit at a time takes nothing of a small one.
+                let pause = if self.has_probed {
+                    let pause = hold(seen.interval) * PROBE_COST;
+                    let rate = u32::try_from(seen.rate.max(1)).unwrap_or(u32::MAX);
+                    let pause =
+                        pause.saturating_mul(u32::try_from(held).unwrap_or(u32::MAX)) / rate;
+                    pause.clamp(seen.probe_interval(), LONGEST_PROBE_PAUSE)
+                } else {
+                    // If less came back than it was to leave, the next probe is sent when other permits come back.
+                    let parts = if held < self.probe { 2 } else { 1 };
+                    let interval = seen.interval.unwrap_or_default();
+                    interval.min(LONGEST_PROBE_PAUSE) / parts
+                };
                 self.probe_at = Some(seen.sent_at + pause);
-                let largest = (seen.rate / 2).max(1);
-                self.probe = if held >= largest { 1 } else { held * 2 };
+                self.has_probed |= held >= largest;
+                self.probe = if held >= largest {
+                    1
+                } else {
+                    self.probe.max(2 * held).min(largest)
+                };
             }
-            Others::Seen { idle_holds } if others_took == 0 => {
+            Others::Seen {
+                idle_holds,
+                declined,
+            } if others_took == 0 => {
+                *declined += held;
+                // They may want more at a time. What comes back one by one counts together.
+                if *declined < self.appetite.min(largest) {
+                    return;
+                }
+                *declined = 0;
                 *idle_holds += 1;
-                self.appetite = 1;
+                self.appetite = (2 * self.appetite).clamp(1, largest);
                 if *idle_holds >= IDLE_HOLDS {
                     self.others = Others::Unseen;
                     self.owed = 0;
                     self.others_of_late = 0.0;
-                    self.probe = 1;
+                    self.probe = self.appetite;
                     self.probe_at = Some(seen.sent_at + seen.probe_interval());
                 }
             }
             Others::Seen { .. } => {
-                self.appetite = if others_took >= held {
+                // What is left over may be too little for the next of their callers.
+                self.appetite = if others_took * 3 >= held * 2 {
                     self.appetite.max(held).saturating_mul(2).min(seen.rate)
                 } else {
                     others_took + 1

@@ -69,12 +69,12 @@ impl State {
         if taken > 0 {
             call.note_granted(answer.score);
         }
-        let has_backlog = !denied.is_empty();
+        let first_denied = denied.first().map(|waiter| waiter.permits);
         for waiter in denied.into_iter().rev() {
             self.return_to_line(waiter);
         }
         spare -= self.hand_off(spare, call, answer);
-        let known = self.learn(answered, taken, has_backlog);
+        let known = self.learn(answered, taken, first_denied);
         // It may not include what came free in the meantime.
         self.known = known.filter(|_| in_flight.freed == self.freed);
         if self.drivers.len() > 1 {
@@ -92,7 +92,7 @@ impl State {
         &mut self,
         answered: &Answered<'_>,
         taken: u32,
-        has_backlog: bool,
+        denied: Option<u32>,
     ) -> Option<Availability> {
         let Answered {
             answer, sent_at, ..
@@ -114,9 +114,9 @@ impl State {
             taken,
             newer: answer.newer,
             own: answered.own,
-            has_backlog,
+            denied,
         });
-        if answer.has_more && !has_backlog {
+        if answer.has_more && denied.is_none() {
             return None; // more may be available than the answer says
         }
         Some(match hold {
