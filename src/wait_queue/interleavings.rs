@@ -1,5 +1,5 @@
-//! The handover points between threads, in many interleavings of the code as it is: whoever can be served is, and in
-//! order; who left keeps nothing; nobody sleeps on. Time stands still, so that only notifications lead on.
+//! Handovers between threads, in many interleavings of the unchanged code: waiters are served, in order; a caller that
+//! left keeps nothing; no wake-up is lost. Time stands still, so that only notifications make progress.
 
 mod composing;
 mod ledger_store;
@@ -18,12 +18,12 @@ use ledger_store::LedgerStore;
 
 type Asking = Pin<Box<dyn Future<Output = u32> + Send>>;
 
-/// A queue whose permits are all taken, and who is still at it.
+/// A queue whose permits are all taken, and the callers that have not ended.
 struct Scene {
     store: Arc<LedgerStore>,
     queue: Arc<WaitQueue>,
     busy: AtomicUsize,
-    /// Permits that callers were granted and did not give back.
+    /// Permits that callers were granted and have not given back.
     held: AtomicU32,
 }
 
@@ -38,7 +38,7 @@ impl Scene {
         })
     }
 
-    /// Asks for permits, and gives up after so many polls. Returns how many it holds.
+    /// Asks for permits, and gives up after `polls` polls. Returns how many it holds.
     fn waiting(self: &Arc<Self>, permits: u32, polls: Option<u32>) -> Asking {
         let scene = Arc::clone(self);
         Box::pin(async move {
@@ -68,7 +68,7 @@ impl Scene {
         permits
     }
 
-    /// Who holds permits gives back all that are held.
+    /// Gives back all permits that callers hold.
     fn give_back(&self) {
         self.held.store(0, Ordering::Relaxed);
         self.store.release_own();
@@ -80,7 +80,7 @@ impl Scene {
         self.queue.permits_freed();
     }
 
-    /// Keeps a runtime going until all is done: others may depend on calls that its driver makes.
+    /// Keeps a runtime going until all is done: other callers may depend on calls that its driver makes.
     fn see_it_out(&self, participant: &Participant) {
         self.busy.fetch_sub(1, Ordering::Relaxed);
         participant.turn_until("the end", || self.is_over());

@@ -1,5 +1,5 @@
-//! The whole queue over a store that takes its time: the in-memory one behind a delay each way, with tokio's time paused,
-//! so that every run of a seed is the same run.
+//! The whole queue over a slow store: the in-memory one with a delay each way, with tokio's time paused, so that every
+//! run of a seed is the same run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -166,7 +166,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(future)
 }
 
-/// What a caller does: asks for so many permits after a while, and gives up after another, if at all.
+/// What a caller does: asks for permits after a while, and gives up after another, if at all.
 type Caller = (u32, u64, Option<u64>);
 
 fn callers() -> impl Strategy<Value = Vec<Caller>> {
@@ -223,7 +223,7 @@ proptest! {
                 let queue = Arc::clone(&queue);
                 asking.spawn(async move {
                     sleep(Duration::from_millis(after)).await;
-                    // Those who never give up end when nothing is left for them.
+                    // Callers that never give up end when nothing is left for them.
                     let patience = Duration::from_millis(patience.unwrap_or(5_000));
                     let granted = timeout(patience, queue.wait(queue.take_place(), permits, None, None, None)).await;
                     match granted {
@@ -264,7 +264,7 @@ proptest! {
                     }
                 });
             }
-            // No more than 60 callers of 3 permits, 3 permits each 50 ms and what the line's wait adds.
+            // No more than 60 callers of 3 permits, 3 permits per 50 ms, and the queue's extra wait.
             let all = async { while let Some(done) = asking.join_next().await { done.unwrap() } };
             timeout(Duration::from_secs(60), all).await.expect("somebody waits for ever");
         });
@@ -324,7 +324,7 @@ async fn a_grant_that_was_handed_over_and_not_picked_up_goes_back() {
         let queue = Arc::clone(&queue);
         async move { queue.check(1, None).await }
     });
-    tokio::task::yield_now().await; // it is under way, so the next two share a call
+    tokio::task::yield_now().await; // it is in flight, so the next two share a call
     let (first, second) = {
         let ask = |queue: &Arc<WaitQueue>| {
             let queue = Arc::clone(queue);

@@ -31,7 +31,7 @@ async fn a_lone_client_exceeds_the_rate_in_no_window_in_which_redis_goes_away() 
     assert_eq!(granted_now(&limiter).await, 100);
     let start = Instant::now();
     remote.go_away();
-    // What Redis granted counts, for no more than a part of the window longer than in Redis.
+    // What Redis granted counts, for at most a part of the window longer than in Redis.
     while granted_now(&limiter).await == 0 {
         advance(Duration::from_millis(1)).await;
     }

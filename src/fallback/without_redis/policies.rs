@@ -60,7 +60,7 @@ async fn several_limiters_decide_together_without_redis() {
         assert_eq!(decision.is_granted(), expected);
         assert_eq!(decision.shares().len(), 3);
     }
-    // The denied one charged nobody: 2 of 5 are left.
+    // The denied request charged nothing: 2 of 5 are left.
     assert_eq!(granted_now(&limiter).await, 2);
     for (policy, fails) in [(FailurePolicy::Error, true), (FailurePolicy::Deny, false)] {
         sleep(RESPONSE_TIMEOUT).await;

@@ -1,4 +1,4 @@
-//! A store that goes away and comes back: the in-memory one behind a breaker.
+//! A store that goes down and comes back: the in-memory one behind a breaker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Store, Task, TimeToLive};
 use crate::{FailurePolicy, Rate, RedissonClient};
 
-/// A store in memory behind a breaker. Calls that come while it is away fail at their response timeout.
+/// A store in memory behind a breaker. Calls that arrive while it is down fail at their response timeout.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Remote {
     memory: Arc<MemoryClient>,

@@ -1,4 +1,4 @@
-//! Requests that wait, or are in flight, when Redis goes away.
+//! Requests that wait, or are in flight, when Redis goes down.
 
 use super::*;
 

@@ -1,10 +1,10 @@
 //! The scripts against the pure model: the same random steps through both, and after each the same answer and the same
 //! keys, members, scores and times to live.
 //!
-//! Time is passed in, so nothing sleeps. Times to live run by Redis's own clock: each one set here is a multiple of
-//! 1000 s that no other step of the case uses, and what is left of it, rounded up, is what was set.
+//! Time is passed in, so nothing sleeps. Times to live are counted by Redis's own clock: each one set here is a
+//! multiple of 1000 s that no other step of the case uses, and what is left of it, rounded up, is what was set.
 //!
-//! `MODEL_STEPS` sets how many steps are taken, 100,000 where it is not set.
+//! `MODEL_STEPS` sets the number of steps, 100,000 by default.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::support::Server;
 
 const STEPS_PER_CASE: usize = 50;
 const CLIENTS: [&str; 2] = ["a", "b"];
-/// What no time to live comes below.
+/// No time to live is shorter than this.
 const TTL_UNIT: i64 = 1_000_000;
 
 #[derive(Debug, Clone)]
@@ -71,8 +71,8 @@ struct Request {
     set_up: Option<SetUp>,
 }
 
-/// The attempts before: whether one may still arrive, and by how much the times that they can have been scored with are
-/// more than those that they were.
+/// Earlier attempts: whether one may still arrive, and how far the earliest and latest times of their scores lie around
+/// the true ones.
 #[derive(Debug, Clone)]
 struct Before {
     may_arrive: bool,
@@ -90,7 +90,7 @@ impl Before {
     }
 }
 
-/// A deadline that does not come, in ms.
+/// A deadline that never comes, in ms.
 const NEVER: i64 = 1 << 52;
 
 /// What peers, evictions and operators do to the keys.
@@ -316,12 +316,12 @@ async fn of_redis(connection: &mut MultiplexedConnection, keys: &[Keys; 2]) -> K
     }
 }
 
-/// The time to live that was set, from what is left of it.
+/// The time to live that was set, computed from what is left of it.
 fn as_set(left: i64) -> Option<i64> {
     (left >= 0).then(|| (left + TTL_UNIT - 1) / TTL_UNIT * TTL_UNIT)
 }
 
-/// Both sides of the comparison, and what the steps need to refer back to.
+/// Both sides of the comparison, and what later steps refer to.
 struct Sides {
     redis: RedisStore,
     connection: MultiplexedConnection,
@@ -355,7 +355,7 @@ impl Sides {
             }
             Step::Acquire(request) => {
                 self.calls += 1;
-                // No member that a corrupt step makes has these bytes.
+                // No member of a corrupting step has these bytes.
                 let mut random = [0xa5; 16];
                 // Not in ascending order, so that equal scores are ordered by what follows the length byte.
                 random[..8].copy_from_slice(&self.calls.wrapping_mul(0x9e37_79b9).to_le_bytes());
@@ -460,7 +460,7 @@ impl Sides {
                 );
             }
             Step::ExpireAt => {
-                // A time that has passed, so that the keys go.
+                // A time in the past, so that the keys are removed.
                 let expiry = Expiry::At(-1);
                 let always = Condition::Always;
                 let redis = limiter.expire(Expiry::At(1), always).await.unwrap();
@@ -588,7 +588,7 @@ impl Sides {
         assert_eq!(redis, model.map(|answer| answer.map_err(drop)));
     }
 
-    /// Asks in one call with others, before and behind it, that fail.
+    /// Sends the call with others before and after it that fail.
     async fn ask_in_company(
         &self,
         keys: &Keys,
@@ -600,7 +600,7 @@ impl Sides {
         let in_flight = multi_acquires.enter().unwrap();
         let ask = |keys| multi_acquires.acquire(&in_flight, keys, rate_type, call, deadline, NEVER);
         let missing = Keys::new("missing", "client");
-        // Where its settings should be is another limiter's value, or nothing.
+        // In place of its settings there is another limiter's value, or nothing.
         let wrong = Keys::new(&keys.value, "client");
         let (before, answer, behind) = tokio::join!(ask(&missing), ask(keys), ask(&wrong));
         assert!(matches!(before, Some(Entered::Refused)));
@@ -655,7 +655,7 @@ impl Sides {
     }
 }
 
-/// The answer, or `None` where the limiter has no rate. Any other error is not expected here.
+/// The answer, or `None` if the limiter has no rate. Any other error is unexpected here.
 fn initialized<T>(answer: Result<T>) -> Option<T> {
     match answer {
         Ok(answer) => Some(answer),
@@ -676,7 +676,7 @@ fn the_scripts_and_the_model_give_the_same_answers_and_the_same_state() {
     });
 }
 
-/// Runs so many cases and panics with the fewest steps that tell the two sides apart.
+/// Runs this many cases and panics with the fewest steps that show a difference.
 fn compare(cases: u32) {
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,4 +1,4 @@
-//! What a server answers, whatever it is, read as each of the answers that are expected.
+//! What a server may answer, read as each of the expected answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::policy::{FixedWindow, LeakyBucket, SlidingLog, TokenBucket};
 
 const NAME: &str = "limiter";
 
-/// Reads an answer as each of those that are expected.
+/// Reads an answer as each of the expected ones.
 pub fn read_answer(answer: Value) {
     for passed in [None, Some(0)] {
         let acquired = AcquireAnswer::read(NAME, answer.clone(), passed, Some(1));

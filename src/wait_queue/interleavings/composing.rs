@@ -1,4 +1,4 @@
-//! A plain request that leaves while the call is composed that would carry it.
+//! A plain request that leaves while a call that would carry it is composed.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn one_that_leaves_as_its_call_is_composed_ends_it_for_none_of_the_others() {
         let scene = Scene::new(3);
         scene.store.free();
         let participant = Participant::new();
-        // One has a call of its own. The others are pending, in this order.
+        // One makes a direct call. The others are pending, in this order.
         let leaves_later = Some(2 + seed as u32 % 10);
         let mut asking = [None, None, None, leaves_later].map(|it| scene.checking(1, it));
         let handle = participant.handle();

@@ -1,5 +1,5 @@
-//! A store for interleavings: a [`Ledger`], with other threads in between each two of its steps. A thread of the test runs
-//! what it has to do in the background.
+//! A store for interleavings: a [`Ledger`], with other threads between every two of its steps. A thread of the test
+//! runs its background work.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -33,7 +33,7 @@ pub(super) struct LedgerStore {
 
 struct Kept {
     ledger: Ledger,
-    /// Calls whose attempts do nothing any more.
+    /// Calls whose attempts no longer do anything.
     ended: Vec<Random>,
 }
 
@@ -43,7 +43,7 @@ enum Job {
 }
 
 impl LedgerStore {
-    /// All permits are taken, by others.
+    /// All permits are taken by others.
     pub(super) fn new() -> Arc<Self> {
         let mut ledger = Ledger::new(3_600_000);
         ledger.take_for_another(RATE as u32, NOW);
@@ -58,12 +58,12 @@ impl LedgerStore {
         })
     }
 
-    /// The others give all back.
+    /// The others give all permits back.
     pub(super) fn free(&self) {
         self.kept.lock().ledger.take_back_all_of_others();
     }
 
-    /// Callers of this process do.
+    /// Callers of this process give theirs back.
     pub(super) fn release_own(&self) {
         self.kept.lock().ledger.take_back_own();
     }

@@ -1,9 +1,9 @@
-//! Random schedules over the queue's state: runtimes that stall and shut down, waiters that are polled late, move and leave,
-//! a store whose answers are late or lost, and other processes. After each step nobody waits who could be served, in order;
-//! in the end nothing is kept by those who left.
+//! Random schedules over the queue's state: runtimes that stall and shut down, waiters that are polled late, move and
+//! leave, a store whose answers are late or lost, and other processes. After each step, no waiter that could be served
+//! waits, and waiters are served in order. At the end, callers that left keep nothing.
 //!
-//! `SCHEDULES` says how many are run of up to 400 steps each, without it 500. Each run has a random seed. A schedule that
-//! fails is printed with the seed of its run; `SCHEDULES_SEED` plays that run again.
+//! `SCHEDULES` sets the number of schedules, of up to 400 steps each, 500 by default. Each run has a random seed. A
+//! failed schedule is printed with the seed of its run; `SCHEDULES_SEED` repeats that run.
 
 mod world;
 
@@ -25,7 +25,7 @@ fn config() -> ProptestConfig {
         let random = crate::permit::new_random();
         u64::from_ne_bytes(random[..8].try_into().unwrap())
     });
-    // The test harness prints it where the test fails.
+    // The test harness prints it if the test fails.
     println!("SCHEDULES_SEED={seed}");
     ProptestConfig {
         failure_persistence: None,

@@ -108,7 +108,7 @@ impl Queue {
         rest
     }
 
-    /// Whether a runtime's driver has been notified since this was asked last.
+    /// Whether a runtime's driver has been notified since the last call of this.
     fn is_notified(&mut self, runtime: usize) -> bool {
         self.deliver();
         let runtime = self.runtimes[runtime].handle().id();
@@ -118,7 +118,7 @@ impl Queue {
         notified.poll(&mut context).is_ready()
     }
 
-    /// What a request was told that was sent `ago`: to come back after a minute.
+    /// The answer to a request that was sent `ago`: come back after a minute.
     fn denied(&self, ago: Duration) -> Option<Availability> {
         Some(Availability::new(
             0,
@@ -132,7 +132,7 @@ fn is_abandoned(left: Left) -> bool {
     matches!(left, Left::Abandoned(_))
 }
 
-/// So many permits that nobody holds.
+/// This many permits without an owner.
 fn rest(permits: u32) -> Rest {
     Rest {
         permits,

@@ -1,4 +1,4 @@
-//! What is around the state: runtimes with their drivers, waiters, and the store.
+//! What surrounds the state: runtimes with their drivers, waiters, and the store.
 
 mod attempts;
 mod coming_back;
@@ -51,28 +51,28 @@ pub(super) struct World {
     store: Ledger,
     runtimes: Vec<SimulatedRuntime>,
     waiters: Vec<SimulatedWaiter>,
-    /// Attempts on the way to the store that nobody will read.
+    /// Attempts on the way to the store whose answers nobody will read.
     stray: Vec<Attempt>,
     /// Grants on their way back, until the store has them.
     refunds: Vec<Grant>,
     reclaims: Vec<Arc<AcquireCall>>,
-    /// Refunds that the store has executed and this process has not heard of.
+    /// Refunds that the store has executed, which this process does not know yet.
     unheard: usize,
-    /// Until then the line may sleep although the head fits: others gave permits back.
+    /// Until then the queue may sleep although the head fits: others gave permits back.
     unknown_until: Instant,
     /// Since when the head fits.
     fits_since: Option<(u64, Instant)>,
     failed: Vec<[u8; 16]>,
-    /// Since when a task sleeps that watches the call in flight.
+    /// Since when a task watches the call in flight.
     watched_since: Option<Instant>,
-    /// All permits that this process was granted.
+    /// All permits granted to this process.
     own: u64,
     /// Whether permits are left to other processes.
     has_peers: bool,
 }
 
 struct SimulatedRuntime {
-    /// Idle; it lends its id.
+    /// Idle; only its id is used.
     runtime: Runtime,
     life: Life,
     driver: Option<Driver>,
@@ -203,7 +203,7 @@ impl World {
     }
 }
 
-/// One of those that are meant, counted from `choice` on.
+/// One of those that `is_meant` selects, counted from `choice` on.
 fn choose(count: usize, choice: u16, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
     let from_choice = (0..count).map(|i| (i + usize::from(choice)) % count);
     from_choice.into_iter().find(|&i| is_meant(i))

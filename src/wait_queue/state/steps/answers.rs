@@ -128,7 +128,7 @@ fn a_call_takes_so_much_less_as_its_waiters_were_held_up_by_one_that_failed() {
     queue.fail(&call);
     let call = queue.call();
     assert_eq!(call.held_up, ms(300));
-    // One that is answered holds up nobody.
+    // A waiter that has its answer holds up nobody.
     queue.answer(&call, 0, 0);
     queue.state.permits_freed();
     queue.now += ms(60_000);

@@ -1,4 +1,4 @@
-//! Who may wait, and what the last answer says of how long.
+//! The bounds on waiting, and how long the last answer says one waits.
 
 use super::*;
 

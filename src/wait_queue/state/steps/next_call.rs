@@ -1,4 +1,4 @@
-//! When the line is asked for, and for whom.
+//! When the queue makes a call, and for which waiters.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn a_call_carries_no_more_waiters_than_its_capacity_and_no_more_permits_than_a_m
     assert_eq!(call.requests.total(), i64::from(u32::MAX));
 }
 
-/// When the line asks again whose head, with so much time, a probe denied the only permit.
+/// When the queue asks again after a probe denied the only permit to its head, which has `time`.
 fn asks_after_a_probe(queue: &mut Queue, time: Option<Duration>) -> (Instant, Answers) {
     let (sender, receiver) = oneshot::channel();
     let until = time.map(|time| queue.now + time);

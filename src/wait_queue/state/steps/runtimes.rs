@@ -60,7 +60,7 @@ fn a_call_that_several_drivers_made_is_reclaimed_once_at_the_first_outcome() {
             None => queue.fail(&call),
         };
         assert!(is_reclaimed, "{available:?}");
-        // Of the attempt that is still on its way, whether its answer is read or not.
+        // For the attempt that is still on its way, whether its answer is read or not.
         assert_eq!(queue.answer(&call, 8, 10), rest(2));
         assert!(!queue.fail(&call));
         assert!(queue.lose_driver(1, Some(&call)).is_none());
@@ -147,7 +147,7 @@ fn a_call_that_some_have_left_is_withdrawn_once_no_driver_can_be_at_it_any_more(
     let watched = queue.state.withdraw_overdue(sent_at);
     assert!(matches!(watched, Watched::Withdrawn(it) if Arc::ptr_eq(&it, &call)));
     assert!(queue.is_notified(0));
-    // What it took nobody holds, and who stayed is asked for again, with all the time that a call has.
+    // What it took has no owner, and the remaining waiter is asked for again, with all the time that a call has.
     assert_eq!(queue.answer(&call, 0, 10), rest(3));
     assert!(stays.try_recv().is_err());
     let again = queue.call();

@@ -1,4 +1,4 @@
-//! A driver's call in its attempts, of which some arrive late.
+//! The attempts of a driver's call, some of which arrive late.
 
 use super::*;
 
@@ -8,9 +8,9 @@ pub(super) struct Attempt {
     pub(super) sent_at: Instant,
     /// It does nothing after this time.
     pub(super) deadline: i64,
-    /// It decides only after this time: until then, attempts before it may arrive.
+    /// It decides only after this time: until then, earlier attempts may arrive.
     pub(super) not_before: Option<i64>,
-    /// `None` until the store has executed it; an error where the answer is lost.
+    /// `None` until the store has executed it; an error if the answer is lost.
     pub(super) result: Option<Result<Answer>>,
 }
 
@@ -27,7 +27,7 @@ impl Attempt {
         attempt
     }
 
-    /// Makes the next attempt, as long as the call has time and is not reclaimed.
+    /// Makes the next attempt, while the call has time and is not reclaimed.
     pub(super) fn repeat(&mut self, now: Instant, millis: i64) {
         let deadline = millis + ATTEMPT.as_millis() as i64;
         let noted = acquire_call::Attempt {

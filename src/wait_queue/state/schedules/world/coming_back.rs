@@ -1,4 +1,4 @@
-//! Permits that come back: of callers, of other processes, and of calls that nobody waits for.
+//! Permits that come back: from callers, other processes, and abandoned calls.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What drivers do, and what the store makes of their calls.
+//! What drivers do, and what the store does with their calls.
 
 use super::*;
 use crate::grant::Origin;
@@ -122,7 +122,7 @@ impl World {
         choose(self.runtimes.len(), choice, |i| is_sent(&self.runtimes[i]))
     }
 
-    /// The connection is lost: before the store had the call, or after.
+    /// Loses the connection: before the store got the call, or after.
     pub(super) fn lose_answer(&mut self, choice: u16) {
         if choice.is_multiple_of(2) {
             self.execute_attempt(choice);

@@ -1,12 +1,12 @@
-//! Lets all come to its end.
+//! The end of a schedule.
 
 use super::*;
 
 impl World {
-    /// Lets all that is under way come to its end: those who wait on runtimes that run are served; then those who are
-    /// left leave, and what is in use is what is held.
+    /// Ends everything that is under way: waiters on runtimes that run are served; then the remaining ones leave, and
+    /// what is in use is what callers hold.
     pub(in super::super) fn finish(&mut self) {
-        // Those who never look at their grants keep them from others.
+        // Waiters that never read their grants keep them from others.
         for waiter in 0..self.waiters.len() {
             if let Place::InLine { runtime, .. } = self.waiters[waiter].place
                 && self.runtimes[runtime].life != Life::Running
@@ -18,8 +18,8 @@ impl World {
             if !self.is_anybody_waiting() {
                 break;
             }
-            self.settle(turn);
-            // Callers use their permits, and others come to their end.
+            self.run_pending(turn);
+            // Callers use their permits, and others end.
             self.give_back_held(turn);
             assert!(turn < 499, "somebody waits for ever");
         }
@@ -37,7 +37,7 @@ impl World {
             if !is_busy && self.refunds.is_empty() && self.reclaims.is_empty() {
                 break;
             }
-            self.settle(turn);
+            self.run_pending(turn);
         }
         let has_driver = |runtime: &SimulatedRuntime| runtime.driver.is_some();
         assert!(!self.runtimes.iter().any(has_driver), "a driver is left");
@@ -57,8 +57,8 @@ impl World {
         })
     }
 
-    /// Everything that can happen by itself happens.
-    pub(super) fn settle(&mut self, choice: u16) {
+    /// Runs everything that can happen by itself.
+    pub(super) fn run_pending(&mut self, choice: u16) {
         for waiter in 0..self.waiters.len() {
             self.enter(waiter as u16);
             self.execute_first_try(waiter as u16);

@@ -24,7 +24,7 @@ impl World {
         };
     }
 
-    /// Whether the line may not be asked for, or does not know of what came back.
+    /// Whether the queue may not make a call, or does not know what came back.
     pub(super) fn is_held_up(&self) -> bool {
         let first_try = self.state.first_try.as_ref();
         self.state.in_flight.is_some()
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// Nobody holds what was not granted.
+    /// No permits are held that were not granted.
     pub(super) fn check_owners(&self) {
         for (id, score, granted) in self.store.granted() {
             let held = self.held(id, score);

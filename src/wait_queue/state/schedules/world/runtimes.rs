@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// One that runs; a new one where none does.
+    /// A runtime that runs; a new one if none does.
     pub(super) fn choose_runtime(&mut self, choice: u16) -> usize {
         let is_running = |runtime: &SimulatedRuntime| runtime.life == Life::Running;
         let count = self.runtimes.len();

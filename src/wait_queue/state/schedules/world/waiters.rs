@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// It is polled on another runtime: it gives its place up and takes it again there.
+    /// It is polled on another runtime: it gives up its place and takes it again there.
     pub(super) fn move_waiter(&mut self, choice: u16) {
         let Some(waiter) = self.choose_waiter(choice, SimulatedWaiter::is_queued) else {
             return;
@@ -141,7 +141,7 @@ impl World {
         self.close_waiter(waiter);
     }
 
-    /// Drops a waiter's future; tells whether it was in line without an answer.
+    /// Drops a waiter's future; returns whether it was in the queue without an answer.
     pub(super) fn close_waiter(&mut self, waiter: usize) -> bool {
         self.deliver();
         let place = std::mem::replace(&mut self.waiters[waiter].place, Place::Gone);
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// What the last step has for others reaches them before anything else happens.
+    /// Delivers the outbox of the last step before anything else happens.
     pub(super) fn deliver(&mut self) {
         self.refunds.extend(self.state.take_outbox().deliver());
     }
