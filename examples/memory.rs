@@ -1,5 +1,5 @@
-//! What limiters in memory cost: bytes allocated for each idle key, and what is left of them once the keys have expired
-//! and other requests have come.
+//! What limiters in memory cost: bytes allocated for each idle key, and what is left of them after the keys have
+//! expired and other requests have come.
 //!
 //! `cargo run --release --example memory` prints the table of `docs/memory.md`.
 

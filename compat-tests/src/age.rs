@@ -1,4 +1,4 @@
-//! Time passes for the grants of a limiter, for both clients alike, without any waiting.
+//! Ages the grants of a limiter, for both clients alike, without waiting.
 
 use redis::{Script, aio::ConnectionLike};
 

@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats.
+//! Random numbers from a seed.
 
 /// SplitMix64.
 pub struct Random(u64);

@@ -1,4 +1,4 @@
-//! The server's own record of what it granted to whom and when, by its MONITOR.
+//! The server's record of what it granted to whom and when, by MONITOR.
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},

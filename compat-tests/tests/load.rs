@@ -1,15 +1,15 @@
-//! Threads of Redisson and tasks of this crate wait in line for one limiter, which grants no more than its rate and
-//! nearly all of it. In a binary of its own, so that no other test takes the processors meanwhile.
+//! Threads of Redisson and tasks of this crate wait for one limiter, which grants no more than its rate and nearly all
+//! of it. In a separate binary, so that no other test uses the processors at the same time.
 //!
-//! What was granted when tells the server's own record: the ZADDs of the scripts, in the order in which it ran them. A
-//! grant counts from its score, the time at which it was asked for, and at each grant those of the last interval by the
-//! server's clock must fit the rate. (Score against score would be too strict with Redisson: its score is of the caller's
-//! clock when it sends, and until the call arrives a later one may have been served.)
+//! The server's own record shows what was granted when: the ZADDs of the scripts, in the order in which it ran them. A
+//! grant counts from its score, the time of its request; at each grant, those of the last interval by the server's
+//! clock must fit the rate. (Comparing scores would be too strict with Redisson: it scores by the caller's clock when
+//! it sends, and a later call may be served before the call arrives.)
 //!
-//! The use is that of the first 20 intervals from the first grant on. Each permit could be granted 20 times in them; one
-//! that is granted again on average `lag` after it is back is granted `20 / (1 + lag / interval)` times, rounded up. The
-//! wait has 3 ms in it on purpose, the rest of the lag is how late the callers wake. 95 %, or 19 of 20, are left with a
-//! mean lag below 2/18 of the interval, here 44 ms.
+//! Utilization is measured over the first 20 intervals from the first grant on. Each permit could be granted 20 times
+//! in them. A permit that is granted again on average `lag` after it is back is granted `20 / (1 + lag / interval)`
+//! times, rounded up. 3 ms of the wait are intended, the rest of the lag is how late the callers wake. With a mean lag
+//! below 2/18 of the interval, here 44 ms, 95 % are reached: 19 of 20.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The limiters: each lets ten through in a second, in its own way.
+//! The limiters: each grants ten requests per second, in its own way.
 
 use std::sync::Arc;
 use std::time::Duration;

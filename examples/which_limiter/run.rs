@@ -1,4 +1,4 @@
-//! The run: each limiter gets each request at its time, and is looked at in between.
+//! The run: each limiter gets each request at its time, and its state is read in between.
 
 use std::sync::Arc;
 use std::time::Duration;

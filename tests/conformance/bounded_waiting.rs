@@ -1,4 +1,4 @@
-//! Bounds on those who wait: how many may, and who is refused because its permits come too late.
+//! Bounds on waiting: how many callers may wait, and which are refused because their permits come too late.
 
 use std::time::Duration;
 

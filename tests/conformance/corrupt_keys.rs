@@ -1,4 +1,4 @@
-//! Keys that hold what no limiter wrote are told as such before anything is written.
+//! Keys with contents that no limiter wrote are an error, and nothing is written.
 
 use std::fmt::Debug;
 

@@ -1,4 +1,4 @@
-//! What `check` tells beside yes and no.
+//! What `check` returns.
 
 use redisson_rate_limiter::{Decision, Error, RRateLimiter, Rate};
 

@@ -1,4 +1,4 @@
-//! A SlidingLog and a QuotaBucket beside a script that a peer runs on the same keys, both ways.
+//! A sliding window log and a quota bucket on keys that another program's script uses too.
 
 use redisson_rate_limiter::{PolicyLimiter, QuotaBucket, RedissonClient, SlidingLog};
 use tokio::task::JoinSet;

@@ -1,4 +1,4 @@
-//! A counter that starts anew with each window. Its windows end by the store's own time.
+//! A counter that restarts with each window. Its windows end by the store's own clock.
 
 use std::time::Instant;
 

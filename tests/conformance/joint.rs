@@ -1,4 +1,4 @@
-//! Several limiters in one decision: granted by all, or charged to none.
+//! Joint decisions: granted by all limiters, or charged to none.
 
 use redisson_rate_limiter::{
     Decision, Error, FixedWindow, Limiter, PolicyLimiter, RRateLimiter, Rate, RateLimiter,

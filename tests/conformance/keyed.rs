@@ -1,4 +1,4 @@
-//! A limiter for each key, set up by its first request.
+//! A limiter for each key, created by its first request.
 
 use redisson_rate_limiter::{
     Decision, Error, KeyedRateLimiter, Limiter, RRateLimiter, Rate, RateType, State, TimeToLive,

@@ -1,4 +1,4 @@
-//! A constant pace: who goes on at once, who waits for how long, who is refused.
+//! A constant pace: which requests go on at once, which wait for how long, and which are refused.
 
 use std::time::Duration;
 

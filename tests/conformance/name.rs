@@ -1,4 +1,4 @@
-//! How the limiter is named.
+//! Names of limiters.
 
 use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
 

@@ -1,4 +1,4 @@
-//! Another program on a store's keys, with a connection of its own.
+//! Another program on a store's keys, with its own connection.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A penalty, which any of the other limiters may have: who is denied is locked out.
+//! A penalty, which any policy may have: a denied target is locked out.
 
 use std::time::Duration;
 

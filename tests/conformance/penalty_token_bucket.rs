@@ -1,4 +1,4 @@
-//! Tokens that come in with whole units, and a lock that denies whoever set it.
+//! Tokens that come in with whole units of time, and a lock that denies whichever limiter set it.
 
 use redisson_rate_limiter::{Decision, Error, Limiter, PenaltyTokenBucket, PolicyLimiter};
 

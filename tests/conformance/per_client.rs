@@ -1,4 +1,4 @@
-//! A rate that each client has for itself.
+//! Rates that count for each client by itself.
 
 use redisson_rate_limiter::{Error, RRateLimiter, Rate, State};
 

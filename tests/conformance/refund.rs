@@ -1,4 +1,4 @@
-//! Giving one grant back.
+//! Refunds of single grants.
 
 use redisson_rate_limiter::{Decision, Grant, RRateLimiter, Rate, RateLimiter, State};
 

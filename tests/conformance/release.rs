@@ -1,4 +1,4 @@
-//! Giving permits back without naming their grant.
+//! Releases, which do not name a grant.
 
 use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter};
 

@@ -1,4 +1,4 @@
-//! Rules: whom a request counts for, what it costs, what a denied one is told.
+//! Rules: which target a request counts for, what it costs, and what a denied request gets.
 
 use async_trait::async_trait;
 use redisson_rate_limiter::{

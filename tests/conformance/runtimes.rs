@@ -1,4 +1,4 @@
-//! Threads with a current-thread runtime each share a client, and do not depend on each other's runtimes.
+//! Threads with one current-thread runtime each share a client, and do not depend on each other's runtimes.
 
 use std::sync::mpsc;
 use std::thread;

@@ -1,4 +1,4 @@
-//! A log of requests, each of which counts until the window has passed since.
+//! A log of requests, each of which counts for one window.
 
 use redisson_rate_limiter::{Decision, Error, Limiter, PolicyLimiter, SlidingLog};
 use tokio::task::JoinSet;

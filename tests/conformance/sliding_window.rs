@@ -1,4 +1,4 @@
-//! No window of the interval's length holds more than the rate, and what is over is there again.
+//! No window of the interval's length holds more than the rate, and expired permits are available again.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tokio's time stands still, also while a server is waited for.
+//! Tokio's time stands still, even while waiting for a server.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Whether the limiter is there, and for how long.
+//! Whether a limiter exists, and for how long.
 
 use std::time::{Instant, SystemTime};
 

@@ -1,4 +1,4 @@
-//! What takes its time, in memory, where paused time makes it exact.
+//! Waiting in memory, where paused time makes it exact.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Keys that a user chose: whatever they hold, each has a limiter of its own.
+//! Keys from users: each has its own limiter, whatever it contains.
 
 use std::time::Duration;
 

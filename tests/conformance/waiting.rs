@@ -1,4 +1,4 @@
-//! Waiters are served in order, each as soon as its permits are there, whoever left before it.
+//! Waiters are served in order, each as soon as its permits are available, whichever waiter before it has left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

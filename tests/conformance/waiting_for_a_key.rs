@@ -1,4 +1,4 @@
-//! Waiting for permits on a limiter that expires soon, or is lost meanwhile.
+//! Waiting for permits on a limiter that expires soon, or is lost in the meantime.
 
 use redisson_rate_limiter::{RRateLimiter, Rate, TimeToLive};
 

@@ -1,4 +1,4 @@
-//! Five permits a second, shared: who asks, who gets, who waits.
+//! Five permits a second, shared by three callers.
 
 use redisson_rate_limiter::{Decision, RRateLimiter, Rate};
 

@@ -1,4 +1,4 @@
-//! Passwords that change while the client lives, and a server that takes no more clients.
+//! Passwords that change while the client runs, and a server with too many clients.
 
 use std::convert::Infallible;
 use std::error::Error as _;

@@ -1,4 +1,4 @@
-//! A connection on which nothing passes any more, though it stays open.
+//! A connection that stays open but transfers nothing.
 
 use redisson_rate_limiter::RRateLimiter;
 

@@ -1,4 +1,4 @@
-//! A connection that the server closes between two calls costs no call, not even one that cannot be repeated.
+//! A connection that the server closes between two calls fails no call, not even one that cannot be repeated.
 
 use redisson_rate_limiter::{FixedWindow, Limiter, RRateLimiter, Rate, RateLimiter};
 use tokio::runtime::{Builder, Runtime};

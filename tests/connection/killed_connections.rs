@@ -1,4 +1,4 @@
-//! Connections that the server closes all the time, and a server that is killed and starts again.
+//! Connections that the server closes again and again, and a server that is killed and restarts.
 
 use tokio::time::sleep;
 

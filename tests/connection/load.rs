@@ -1,4 +1,4 @@
-//! Callers that go on through a fault.
+//! Callers that continue during a fault.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

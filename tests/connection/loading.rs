@@ -1,4 +1,4 @@
-//! A server that is up and does not serve yet, and one that has lost its data.
+//! A server that is up but not ready, and one that has lost its data.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! A failover to a server that lacks the last writes.
+//! A failover to a server without the last writes.
 
 use redisson_rate_limiter::{Decision, RRateLimiter, Rate};
 use tokio::time::sleep;

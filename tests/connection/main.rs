@@ -1,4 +1,4 @@
-//! The connection always comes back: whatever happens to server, network or credentials, calls go on within their
+//! Connections are always replaced: whatever happens to server, network or credentials, calls go on within their
 //! response timeout.
 
 #[path = "../support/by_hand.rs"]

@@ -1,4 +1,4 @@
-//! Each runtime has a connection of its own, so that none waits for another one to be polled.
+//! Each runtime has its own connection, so that none waits for another one to be polled.
 
 use std::sync::{Arc, Barrier};
 use std::thread;

@@ -1,4 +1,4 @@
-//! A server that runs somebody's script for long, or forgets ours.
+//! A server that is busy with another client's script, or has lost ours.
 
 use redis::RedisResult;
 use tokio::time::sleep;

@@ -1,4 +1,4 @@
-//! A Sentinel of a test's own, which watches a primary and its replica.
+//! A Sentinel of the test's own, which watches a primary and its replica.
 
 use std::process::Command;
 

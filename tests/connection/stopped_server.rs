@@ -1,4 +1,4 @@
-//! A server that stands still for a while.
+//! A server that is stopped for a while.
 
 use tokio::time::sleep;
 

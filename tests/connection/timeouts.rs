@@ -1,4 +1,4 @@
-//! The response timeout is how long a call takes at most, whatever the connection does.
+//! A call takes at most the response timeout, whatever the connection does.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! TLS: certificates that fit, and those that do not.
+//! TLS: accepted and refused certificates.
 
 use redisson_rate_limiter::{Error, RRateLimiter, TlsConfig};
 

@@ -1,4 +1,4 @@
-//! TLS towards each node of a cluster.
+//! TLS to each node of a cluster.
 
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{RRateLimiter, RateLimiter, RedissonClient, TlsConfig};

@@ -1,4 +1,4 @@
-//! TLS towards Sentinels, and towards the primary that they name.
+//! TLS to Sentinels, and to the primary that they name.
 
 use redis_test::utils::get_random_available_port;
 use redisson_rate_limiter::TlsConfig;

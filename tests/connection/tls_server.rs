@@ -1,4 +1,4 @@
-//! Servers that take TLS connections, and who vouches for them.
+//! Servers that accept TLS connections, and their certificate authorities.
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use redis_test::utils::get_random_available_port;

@@ -1,4 +1,4 @@
-//! Connecting before the server is there, and over a Unix socket.
+//! Connecting before the server is up, and over a Unix socket.
 
 use redis_test::utils::get_random_available_port;
 use redisson_rate_limiter::{Error, RRateLimiter, RedissonClient};

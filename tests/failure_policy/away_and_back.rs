@@ -1,4 +1,4 @@
-//! Redis goes away in different ways, and comes back.
+//! Redis goes down in different ways, and comes back.
 
 use redisson_rate_limiter::{Error, FailurePolicy, RRateLimiter, RedissonClient};
 

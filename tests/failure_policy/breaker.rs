@@ -1,4 +1,4 @@
-//! What goes out while the breaker is open or half open, and what the log tells.
+//! What is sent while the breaker is open or half open, and what it logs.
 
 use redisson_rate_limiter::{FailurePolicy, FixedWindow, Limiter, RRateLimiter, RedissonClient};
 use tokio::task::JoinSet;

@@ -1,4 +1,4 @@
-//! Clients, limiters, and a server that goes away.
+//! Clients, limiters, and a server that goes down.
 
 use std::time::Duration;
 

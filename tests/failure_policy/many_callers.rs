@@ -1,4 +1,4 @@
-//! A thousand callers while Redis goes away and comes back: each gets its answer, and permits are neither lost nor
+//! A thousand callers while Redis goes down and comes back: each gets its answer, and permits are neither lost nor
 //! granted twice.
 
 use std::time::Duration;

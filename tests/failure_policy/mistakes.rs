@@ -1,4 +1,4 @@
-//! A caller's mistake is its error, and never an outage.
+//! A caller's mistake is an error, never an outage.
 
 use redisson_rate_limiter::{Error, FixedWindow, Limiter, RRateLimiter, TokenBucket};
 

@@ -1,4 +1,4 @@
-//! A cluster of which one node goes away: each node has a breaker of its own.
+//! A cluster with a node that goes down: each node has its own breaker.
 
 use std::process::Command;
 use std::sync::Arc;

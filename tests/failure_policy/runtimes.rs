@@ -1,4 +1,4 @@
-//! Several runtimes share a client: each finds out for itself, and none waits for another one.
+//! Several runtimes share a client: each notices the outage by itself, and none waits for another one.
 
 use redisson_rate_limiter::{FailurePolicy, RRateLimiter};
 use tokio::runtime::{Builder, Runtime};

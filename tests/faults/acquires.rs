@@ -1,5 +1,5 @@
-//! Whatever happens to the requests and answers of an RRateLimiter: the permits that are gone are those that were granted
-//! and not given back, and of each call whose outcome is unknown none or all.
+//! Acquires, refunds and releases of an RRateLimiter with faults: the permits in use are those that were granted and
+//! not given back, and each call whose outcome is unknown took all of its permits or none.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Callers of an RRateLimiter that note what they hold, and how long each call took.
+//! Callers of an RRateLimiter that record what they hold, and how long each call took.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Decisions without an id are never sent again: each is charged once or, where its outcome is unknown, perhaps not at all;
-//! and a decision of several limiters is charged to all of them or to none.
+//! Decisions without an id are never sent again: each is charged at most once, and a joint decision is charged to all
+//! of its limiters or to none.
 
 use std::sync::Arc;
 use std::time::Duration;

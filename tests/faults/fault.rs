@@ -1,4 +1,4 @@
-//! What can happen to one request on its way, and which of it happens next: all from one seed.
+//! What can happen to a request on its way, and which of it happens next, determined by a seed.
 
 use std::sync::Mutex;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How far a runtime is behind its timers, so that what a busy machine adds to a call is not taken for the call's own.
+//! How far a runtime is behind its timers, so that a busy machine's delay is not attributed to a call.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A way to the server on which a [`Plan`] decides what becomes of each request.
+//! A proxy before the server on which a [`Plan`] decides what happens to each request.
 
 use std::collections::VecDeque;
 use std::future::pending;

@@ -1,5 +1,5 @@
-//! Many short windows while requests and answers get lost: what the server grants in any window is never more than the
-//! rate, what it grants is what the callers know of, and one interval later all permits are there.
+//! Many short windows while requests and answers get lost: the server never grants more than the rate in a window,
+//! callers know of all that it grants, and one interval later all permits are available.
 
 use std::sync::Mutex;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! One round: a client of its own behind a proxy of its own, and some dozens of faults. Many rounds run side by side, since
-//! a client spends most of its time waiting for what a fault took away.
+//! One round: a client with its own proxy, and some dozens of faults. Many rounds run concurrently, since a client
+//! spends most of its time waiting.
 
 use std::env;
 use std::future::Future;

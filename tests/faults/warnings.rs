@@ -1,4 +1,4 @@
-//! What the crate gave up to give back, as its warnings tell.
+//! What the crate failed to give back, as its warnings say.
 
 use std::collections::HashMap;
 use std::fmt;

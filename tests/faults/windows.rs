@@ -1,4 +1,4 @@
-//! The grants of limiters in the order in which the server made them, as MONITOR tells what the scripts write.
+//! The grants of limiters in the order in which the server made them, from the script writes that MONITOR shows.
 
 use std::collections::HashMap;
 

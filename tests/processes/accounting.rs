@@ -1,5 +1,5 @@
-//! Two and three processes whose callers ask, wait, give up and give back at random, in one window: the permits that are
-//! gone are those that the processes hold.
+//! Two and three processes whose callers ask, wait, give up and give back at random, in one window: the permits in use
+//! are those that the processes hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! A child process: it connects, works when it is told to, reports what it holds, and lives until its stdin ends.
+//! A child process: it connects, works on command, reports what it holds, and runs until its stdin ends.
 
 use std::env;
 use std::io::{self, BufRead, Write};

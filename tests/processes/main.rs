@@ -1,4 +1,4 @@
-//! Several processes of this crate on one limiter: exactly once, cancellation, and what a killed process leaves behind.
+//! Several processes of this crate on one limiter: exactly once, cancellation, and killed processes.
 
 mod child;
 #[path = "../support/keys.rs"]

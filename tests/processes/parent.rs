@@ -1,4 +1,4 @@
-//! A child process as the test sees it, which started it.
+//! A child process, as seen by the test that started it.
 
 use std::env;
 use std::process::Stdio;

@@ -1,5 +1,4 @@
-//! The rule that the README gives for a user of the server: each operation works under it, and each permission of it is
-//! needed.
+//! The ACL rule in the README: each operation works under it, and each permission of it is needed.
 
 use std::collections::BTreeSet;
 

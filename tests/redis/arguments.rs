@@ -1,4 +1,4 @@
-//! Arguments out of their range are refused before anything is sent, each by the error that its method documents.
+//! Arguments out of range are refused before anything is sent, with the error that the method documents.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Each attempt of a call has a deadline of its own, and the next one waits for it: in whatever order they arrive, one of
+//! Each attempt of a call has its own deadline, and the next one waits for it: in whatever order they arrive, one of
 //! them takes the permits.
 
 use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RateLimiter};

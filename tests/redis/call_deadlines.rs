@@ -1,4 +1,4 @@
-//! A call that the server gets after its deadline finds its caller gone, so it does nothing.
+//! A call that reaches the server after its deadline does nothing.
 
 use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, RedissonClient};
 

@@ -1,4 +1,4 @@
-//! A grant that a peer's clock scored ahead of the server's is warned of, once a limiter.
+//! A grant that a peer's clock scored in the future is warned of, once per limiter.
 
 use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient, State};
 

@@ -1,4 +1,4 @@
-//! On a cluster the five keys of a limiter must lie in one slot.
+//! On a cluster the five keys of a limiter must be in one slot.
 
 use redisson_rate_limiter::{Error, RRateLimiter, Rate, RedissonClient};
 

@@ -1,4 +1,4 @@
-//! Keys that hold something else than a limiter's state are told as such, and stay as they are.
+//! Keys with another content than a limiter's state are an error, and stay unchanged.
 
 use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, Result, State};
 

@@ -1,4 +1,4 @@
-//! Each method once.
+//! Calls each method once.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! Whatever gets lost on the way, a request that was granted was taken once, and one that was not takes nothing.
+//! Whatever is lost on the way, a granted request takes its permits once, and any other request takes none.
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, Value};

@@ -1,4 +1,4 @@
-//! A server out of memory, or whose disk is full, refuses what writes, and the books stay in balance.
+//! A server that is out of memory, or whose disk is full, refuses writes, and the invariant holds.
 
 use std::error::Error as _;
 

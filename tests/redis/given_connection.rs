@@ -1,4 +1,4 @@
-//! A connection of redis-rs that the application has already is taken as it is.
+//! A connection of redis-rs that the application supplies.
 
 use redis::aio::{ConnectionLike, ConnectionManager};
 use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};

@@ -1,4 +1,4 @@
-//! How long a key lives.
+//! Asserts how long a key lives.
 
 use std::time::Instant;
 

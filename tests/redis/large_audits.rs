@@ -1,5 +1,5 @@
-//! Where a limiter has too many grants to sum them in a call, what a peer's retry or release did to the permits left is found by
-//! an audit in pages. What clients do meanwhile is no drift.
+//! If a limiter has too many grants to sum in a call, an audit in pages finds what a peer's retry or release did to the
+//! permits left, whatever clients do in the meantime.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! A limiter with many grants, as Java clients leave them with one permit each: no call's work grows with their number.
+//! A limiter with many grants of one permit, as Java clients leave them: no call's work grows with their number.
 //!
-//! `LARGE_LIMITER` sets how many grants that are, 20,000 where it is not set.
+//! `LARGE_LIMITER` sets the number of grants, 20,000 by default.
 
 use redisson_rate_limiter::{
     Decision, FixedWindow, Limiter, RRateLimiter, Rate, RateLimiter, RedissonClient, State,

@@ -1,4 +1,4 @@
-//! What only a Redis server shows: the keys, the way to it and back, and what goes wrong there.
+//! What only a Redis server shows: the keys, calls and retries, and errors.
 
 #[path = "../support/bad_state.rs"]
 mod bad_state;

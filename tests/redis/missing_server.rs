@@ -1,4 +1,4 @@
-//! No server, one that goes away, one that does not answer.
+//! A server that is missing, goes down, or does not answer.
 
 use redisson_rate_limiter::{Error, RRateLimiter, Rate, RedissonClient};
 use tokio::net::TcpListener;

@@ -1,4 +1,4 @@
-//! Where many acquires are under way, further ones on other limiters go in one call, and each gets its own answer.
+//! While many acquires are in flight, further ones on other limiters share a call, and each gets its own answer.
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;

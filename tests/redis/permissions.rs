@@ -1,4 +1,4 @@
-//! What the server's ACL does not allow is an error of its own, and changes nothing.
+//! A command that the server's ACL forbids is a separate error, and changes nothing.
 
 use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter};
 

@@ -1,4 +1,4 @@
-//! What goes over the wire: one command a call, and a script's source only where the server does not know it.
+//! One command per call, and a script's source only if the server does not know it.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! Wrong credentials are an error of their own, and no password stands in any text.
+//! Wrong credentials are a separate error, and no text contains a password.
 
 use std::error::Error as _;
 use std::fmt::Debug;

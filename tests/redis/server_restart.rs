@@ -1,4 +1,4 @@
-//! A server that goes and comes back on the same port is used again, without a new client.
+//! A server that restarts on the same port is used again, without a new client.
 
 use redisson_rate_limiter::{Error, RRateLimiter, Rate, RedissonClient};
 

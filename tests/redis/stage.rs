@@ -1,4 +1,4 @@
-//! A server of the test's own, clients whose clock the test moves, and a second way to the keys.
+//! The test's own server, clients whose clock the test moves, and direct access to the keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,4 +1,4 @@
-//! Times to live of the keys, raw.
+//! Times to live of the keys in Redis.
 
 use redis::AsyncCommands;
 use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient, State};

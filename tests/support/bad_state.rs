@@ -1,4 +1,4 @@
-//! Calls on keys that hold something else than a limiter's state.
+//! Calls on keys with another content than a limiter's state.
 
 use std::fmt::Debug;
 

@@ -1,4 +1,4 @@
-//! Futures polled when the test says so.
+//! Futures that the test polls itself.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};

@@ -1,6 +1,6 @@
-//! The tracing events of a test's own thread.
+//! The tracing events of the test's own thread.
 //!
-//! The subscriber is that of the whole process: where threads have subscribers of their own, one without any can switch an
+//! The subscriber is that of the whole process: if threads have their own subscribers, one without any can switch an
 //! event off for all.
 
 use std::cell::RefCell;

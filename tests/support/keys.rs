@@ -1,4 +1,4 @@
-//! What the server's keys hold, read by the format alone.
+//! The contents of the server's keys, read without the crate.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 

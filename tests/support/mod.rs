@@ -1,4 +1,4 @@
-//! A Redis server of the test's own, on a free port, ended with it.
+//! A Redis server of the test's own, on a free port, stopped when it is dropped.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 

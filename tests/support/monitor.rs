@@ -1,4 +1,4 @@
-//! What the server runs, as its MONITOR tells: also what scripts do.
+//! What the server runs, by MONITOR, including the commands of scripts.
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;

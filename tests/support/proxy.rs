@@ -1,4 +1,4 @@
-//! A way to the server on which requests and answers get lost or held up, as the test says.
+//! A proxy before the server that loses or delays requests and answers as the test says.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 

@@ -1,4 +1,4 @@
-//! A connection over which no answer comes back, and that has no timeout of its own.
+//! A connection over which no answer comes back, and that has no timeout.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 

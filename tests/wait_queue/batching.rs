@@ -1,4 +1,4 @@
-//! Requests that share a call get the answers that they would have got one after the other.
+//! Requests that share a call get the answers that they would get one after the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

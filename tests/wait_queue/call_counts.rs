@@ -1,4 +1,4 @@
-//! One call to the server serves all of the line that fits.
+//! One call to the server serves all waiters that fit.
 
 use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
 use tokio::task::JoinSet;

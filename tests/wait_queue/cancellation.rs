@@ -1,4 +1,4 @@
-//! Whenever a future is dropped, its permits go to the next in line or back.
+//! Whenever a future is dropped, its permits go to the next waiter or back.
 
 use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
 use tokio::time::{Instant, advance, sleep, timeout};

@@ -1,4 +1,4 @@
-//! A call that is in flight for two on an idle runtime, one of which leaves: what that one was granted is given back.
+//! Two requests share a call on an idle runtime, and one of them leaves: what it was granted is given back.
 
 use std::sync::mpsc;
 use std::thread;

@@ -1,4 +1,4 @@
-//! A future that is polled once and then left alone does not stand in the way of others.
+//! A future that is polled once and then left alone does not hold up others.
 
 use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
 use tokio::time::{Instant, advance};

@@ -1,4 +1,4 @@
-//! A waiter that has left holds up nobody: the time to ask belongs to the next one.
+//! A waiter that has left holds up nobody: the time of the next call belongs to the waiter behind it.
 
 use redisson_rate_limiter::RRateLimiter;
 

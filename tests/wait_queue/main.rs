@@ -1,4 +1,4 @@
-//! Many requests at once: combining, waiting in line, cancellation.
+//! Many requests at once: batching, waiting, cancellation.
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;

@@ -1,4 +1,4 @@
-//! A waiter is decided at the rate that is in force when it is asked for, not at the one it joined with.
+//! A waiter is decided at the rate in force when its call is made, not when it joined.
 
 use redisson_rate_limiter::{Limiter, RRateLimiter, Rate, RedissonClient};
 use tokio::time::{Instant, sleep, timeout};

@@ -1,5 +1,4 @@
-//! The response timeout is how long a request takes at most, also where calls of others are in flight or nothing comes
-//! back.
+//! A request takes at most the response timeout, even if other calls are in flight or nothing comes back.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A runtime that shuts down while it drives the line: the waiters of other runtimes go on.
+//! A runtime that shuts down while it drives the queue: the waiters of other runtimes go on.
 
 use std::sync::mpsc;
 use std::thread;

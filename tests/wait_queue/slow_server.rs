@@ -1,4 +1,4 @@
-//! What happens in the queue while a call is under way.
+//! What happens in the queue while a call is in flight.
 
 use redisson_rate_limiter::{Clock, RRateLimiter, Rate, RateLimiter, RedissonClient};
 use std::sync::Arc;

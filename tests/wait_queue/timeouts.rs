@@ -1,4 +1,4 @@
-//! A timed request is answered with false exactly when its timeout has passed.
+//! A timed request returns false exactly when its timeout has passed.
 
 use std::time::Duration;
 

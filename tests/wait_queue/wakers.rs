@@ -1,4 +1,4 @@
-//! Wakers are the caller's code: they may panic, and come back to the limiter.
+//! Wakers are the caller's code: they may panic, and call the limiter.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};

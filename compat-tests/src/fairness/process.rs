@@ -1,7 +1,7 @@
 //! A process of this crate whose tasks always wait: each acquires again as soon as it has been granted.
 //!
-//! Its program calls [`run`] where its first argument is [`ARGUMENT`]. It prints a line when it is connected, starts
-//! when it reads one with the milliseconds it has, and prints how many permits it was granted in each second of them. The
+//! Its program calls [`run`] if its first argument is [`ARGUMENT`]. It prints a line when it is connected, and starts
+//! when it reads one with its time in milliseconds. Then it prints how many permits it was granted in each second. The
 //! end of its stdin ends it at once.
 
 use std::{

@@ -1,4 +1,4 @@
-//! A thousand waiters of one process, alone on 100 permits an interval: how often they have the server asked.
+//! A thousand waiters of one process, alone on 100 permits per interval: how many calls they make.
 
 use std::time::{Duration, Instant};
 

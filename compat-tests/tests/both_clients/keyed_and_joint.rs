@@ -1,4 +1,4 @@
-//! A limiter that its first request set up, and one that decides together with others, are Redisson's too.
+//! Limiters that their first request created, and limiters in joint decisions, are shared with Redisson too.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Redisson and this crate on one server. One behaviour a file; one binary, so that all share a JVM a version.
+//! Redisson and this crate on one server. One binary, so that all tests share a JVM per version.
 
 mod available_permits;
 mod batched_calls;

@@ -1,4 +1,4 @@
-//! The algorithm step by step, on a clock of the test's own.
+//! The algorithm step by step, on the test's own clock.
 
 use std::{
     collections::BTreeMap,

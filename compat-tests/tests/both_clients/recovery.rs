@@ -1,4 +1,5 @@
-//! What corrupts a limiter for Redisson, or is corrupted by it: after one call of ours it works again, for both.
+//! States that break a limiter for Redisson, or that Redisson leaves broken: after one call of this crate it works
+//! again, for both.
 
 use std::time::Duration;
 

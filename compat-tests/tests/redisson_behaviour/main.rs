@@ -1,6 +1,6 @@
-//! What the real Redisson was seen to do, one fact a test, in every version that the interop tests run.
+//! What the real Redisson does, one fact per test, in every version that the interop tests run.
 //!
-//! The crate under test takes no part: where one of these fails, it is the harness that is wrong, or Redisson.
+//! This crate takes no part: if one of these tests fails, the harness is wrong, or Redisson has changed.
 
 mod acquire;
 mod keys;

@@ -1,4 +1,4 @@
-//! Callers that wait, and many at once.
+//! Waiting, and many callers at once.
 
 use super::*;
 

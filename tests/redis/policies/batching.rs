@@ -1,4 +1,4 @@
-//! Many requests on one target share calls, and each gets what it would have got alone.
+//! Requests on one target share calls, and each gets the answer that it would get alone.
 
 use std::future::poll_fn;
 use std::pin::Pin;

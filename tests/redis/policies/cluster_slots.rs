@@ -1,4 +1,4 @@
-//! On a cluster the keys of all limiters of one decision must lie in one slot.
+//! On a cluster the keys of all limiters of a joint decision must be in one slot.
 
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
 use redisson_rate_limiter::{

@@ -1,4 +1,4 @@
-//! A fixed window is a counter that lives as long as its window, as the scripts in circulation have it.
+//! A fixed window is a counter that lives as long as its window, as in common scripts.
 
 use redisson_rate_limiter::{FixedWindow, Limiter};
 

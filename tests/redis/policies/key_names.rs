@@ -1,4 +1,4 @@
-//! The names of targets in Redis: ordinary keys as they are, others so that no two meet.
+//! The names of targets in Redis: ordinary keys are unchanged, others are escaped so that no two collide.
 
 use redisson_rate_limiter::{FixedWindow, Limiter, RRateLimiter, Rate};
 

@@ -1,4 +1,4 @@
-//! A key that holds another kind of limiter's state, as far as its type and its fields tell.
+//! Keys that hold another kind of limiter's state, as far as type and fields show.
 
 use redisson_rate_limiter::{
     Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,

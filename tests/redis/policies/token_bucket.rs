@@ -1,4 +1,4 @@
-//! A token bucket is a hash with `tokens` and `last_refill_timestamp`, as the script in circulation has it.
+//! A token bucket is a hash with `tokens` and `last_refill_timestamp`, as in common scripts.
 
 use redis::AsyncCommands;
 use redisson_rate_limiter::TokenBucket;
