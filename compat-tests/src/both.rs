@@ -26,7 +26,7 @@ pub struct Both {
     pub version: Version,
     pub java: Client,
     pub rust: RedissonClient,
-    /// To look at the keys and to corrupt them.
+    /// Reads the keys, and corrupts them.
     pub redis: MultiplexedConnection,
     // Last, so that the clients are told to close before their server goes.
     pub server: Server,

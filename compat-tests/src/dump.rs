@@ -112,7 +112,7 @@ fn suffixes(client_ids: &[&str]) -> Vec<String> {
     [String::new()].into_iter().chain(clients).collect()
 }
 
-/// The name of a key beside the hash: braces make the name the hash tag, unless it has some.
+/// The name of a sibling key of the hash: braces make the name the hash tag, unless it contains some.
 fn key(name: &str, suffix: &str) -> String {
     if name.contains('{') {
         format!("{name}:{suffix}")

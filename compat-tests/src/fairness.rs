@@ -15,7 +15,7 @@ use redis::aio::ConnectionLike;
 /// The name of the limiter.
 const NAME: &str = "shared";
 
-/// The version of Redisson whose threads wait beside this crate.
+/// The version of Redisson whose threads wait together with this crate.
 const REDISSON: crate::redisson::Version = crate::redisson::Version::V4_7_0;
 
 /// How often the server has run a script for a client.

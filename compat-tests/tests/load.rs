@@ -39,7 +39,7 @@ async fn no_window_exceeds_the_rate_and_95_percent_are_used() {
         assert!(limiter.try_set_rate(Peer::Rust, rate).await);
         let mut record = Record::start(&both.server, "{n}:permits").await;
 
-        // Some intervals more than are looked at, so that at their end all still wait in line.
+        // A few intervals more than are evaluated, so that at their end all callers still wait.
         let duration = INTERVAL * (INTERVALS + 2);
         let java = limiter.java.load_waiting(THREADS, 1, duration);
         let rust = async {

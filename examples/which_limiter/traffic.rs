@@ -48,7 +48,7 @@ impl Phase {
 pub enum Step {
     /// A request.
     Ask,
-    /// A look at what is left, which charges nothing.
+    /// Reads what is left, which charges nothing.
     Look,
 }
 

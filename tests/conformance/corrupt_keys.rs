@@ -124,7 +124,7 @@ pub async fn a_counter_that_only_lua_reads_is_refused_and_nobody_is_charged(fixt
     for limiter in &limiters {
         for odd in ODD_SIXES {
             peer.tell(&["DEL", &key, &start, &other_key]).await;
-            // A start beside it, for those that have one.
+            // The sibling key with the start, if the kind has one.
             peer.tell(&["SET", &start, "1000"]).await;
             peer.tell(&["SET", &key, odd]).await;
             let keys = [&*key, &*start, &*other_key];

@@ -99,12 +99,12 @@ pub async fn behind_one_that_is_served_by_a_grant_handed_on_the_next_one_is_aske
     let mut parked = limiter.acquire(3);
     assert!(poll_once(&mut parked).is_none());
     settle(&limiter).await;
-    let _ = poll_once(&mut parked); // it stands in line, also on a server
+    let _ = poll_once(&mut parked); // it is in the queue, also on a server
     let head = wait(&limiter, 3);
     settle(&limiter).await;
     let behind = wait(&limiter, 1);
     settle(&limiter).await;
-    // Two permits are left beside the three that were granted to the first: too few for the head.
+    // Two permits are left besides the three that were granted to the first: too few for the head.
     fixture.let_pass(ms(1_003)).await;
     until_left(&limiter, 2).await;
     settle(&limiter).await;
@@ -174,7 +174,7 @@ pub async fn grants_that_dropped_waiters_never_received_let_nobody_exceed_the_ra
         let mut waiter = limiter.acquire(2);
         assert!(poll_once(&mut waiter).is_none());
         settle(&limiter).await;
-        let _ = poll_once(&mut waiter); // it stands in line, also on a server
+        let _ = poll_once(&mut waiter); // it is in the queue, also on a server
         parked.push(waiter);
     }
     for _ in &parked {

@@ -40,7 +40,7 @@ async fn a_failover_by_hand_costs_no_acquire() {
     let limiter = ample(&client, "limiter").await;
     let load = Load::on(&limiter);
     load.until_granted(20).await;
-    // It may have to look at the replica first.
+    // It may have to try the replica first.
     while sentinel
         .ask(&["SENTINEL", "FAILOVER", "orders"])
         .await

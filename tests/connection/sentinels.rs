@@ -83,13 +83,13 @@ impl Sentinel {
     }
 
     /// Waits until it names another primary.
-    pub async fn names_another_than(&self, former: &Server) {
+    pub async fn names_another_than(&self, previous: &Server) {
         let mut connection = self.connection().await.unwrap();
         let mut ask = redis::cmd("SENTINEL");
         ask.arg("GET-MASTER-ADDR-BY-NAME").arg("orders");
         loop {
             let (_, port): (String, u16) = ask.query_async(&mut connection).await.unwrap();
-            if port != former.port() {
+            if port != previous.port() {
                 return;
             }
             sleep(ms(5)).await;

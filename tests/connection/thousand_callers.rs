@@ -126,7 +126,7 @@ async fn all_that_outlast_the_failover_end_with_a_grant() {
     }
 }
 
-/// Calls that began before the first one ended that was not sent are not counted: the former primary may have got them.
+/// Calls that began before the first one ended that was not sent are not counted: the previous primary may have got them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_do_not_outlast_the_failover_learn_whether_they_may_have_been_executed() {
     let (plain, waiting, promoted) = through_a_failover(ms(200)).await;

@@ -75,7 +75,7 @@ impl Identity {
     }
 }
 
-/// A server that takes TLS connections beside plain ones.
+/// A server that takes TLS connections as well as plain ones.
 pub struct TlsServer {
     pub server: Server,
     pub port: u16,

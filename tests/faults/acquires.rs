@@ -78,7 +78,7 @@ struct Form {
     limiters: u64,
     /// Of each limiter.
     callers: u64,
-    /// Permits beside those that are set aside for releases.
+    /// Permits besides those that are set aside for releases.
     free: u64,
     /// Whether the callers leave some calls.
     leave: bool,

@@ -181,7 +181,7 @@ impl Round {
         );
         let start = Instant::now();
         loop {
-            let (left, used) = keys::books(&mut self.redis, &value, &permits).await;
+            let (left, used) = keys::left_and_used(&mut self.redis, &value, &permits).await;
             let left = left.unwrap_or(rate as i64);
             let round = &self.watch.round;
             assert_eq!(

@@ -19,7 +19,7 @@ use crate::support::Server;
 const INTERVAL: Duration = Duration::from_millis(100);
 const RATE: u64 = 60;
 const KILLS: u64 = 1_000;
-/// How many processes live at a time, beside the one that is not killed.
+/// How many processes live at a time, besides the one that is not killed.
 const VICTIMS: u64 = 6;
 /// After so many kills nobody takes permits until all are back.
 const ROUND: u64 = 100;

@@ -28,7 +28,7 @@ impl<'a> State<'a> {
 
     /// The permits of all members. With the permits left they are the rate, which is never exceeded.
     pub async fn used(&self, redis: &mut MultiplexedConnection) -> i64 {
-        let (left, used) = keys::books(redis, &self.value(), &self.permits()).await;
+        let (left, used) = keys::left_and_used(redis, &self.value(), &self.permits()).await;
         let left = left.unwrap_or(self.rate as i64);
         let name = self.name;
         assert!(left >= 0, "{name}: {left} left");

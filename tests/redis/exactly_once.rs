@@ -244,7 +244,7 @@ async fn an_acquire_that_the_connection_itself_sends_twice_takes_once() {
     for permits in [1, 2, 1] {
         assert!(limiter.try_acquire(permits).await.unwrap());
         taken += i64::from(permits);
-        let books = keys::books(&mut stage.raw, VALUE, PERMITS).await;
-        assert_eq!(books, (Some(10 - taken), taken));
+        let left_and_used = keys::left_and_used(&mut stage.raw, VALUE, PERMITS).await;
+        assert_eq!(left_and_used, (Some(10 - taken), taken));
     }
 }

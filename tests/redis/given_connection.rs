@@ -23,7 +23,7 @@ where
     limiter.release(1).await.unwrap();
     assert_eq!(limiter.available_permits().await.unwrap(), 2);
     assert_eq!(
-        keys::books(&mut stage.raw, VALUE, PERMITS).await,
+        keys::left_and_used(&mut stage.raw, VALUE, PERMITS).await,
         (Some(2), 8)
     );
 }
@@ -63,7 +63,7 @@ async fn a_url_that_asks_for_resp3_and_another_database() {
     assert_eq!(keys::names(&mut stage.raw).await, Vec::<String>::new());
     stage.run(&["SELECT", "3"]).await;
     assert_eq!(
-        keys::books(&mut stage.raw, VALUE, PERMITS).await,
+        keys::left_and_used(&mut stage.raw, VALUE, PERMITS).await,
         (Some(6), 4)
     );
 }

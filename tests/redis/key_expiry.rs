@@ -6,7 +6,7 @@ use redis::AsyncCommands;
 
 use crate::stage::Stage;
 
-/// Whoever wrote the key after `since` gave it this time to live, in ms.
+/// A write of the key after `since` gave it this time to live, in ms.
 pub async fn assert_lives_for(stage: &mut Stage, key: &str, millis: i64, since: Instant) {
     let left: i64 = stage.raw.pttl(key).await.unwrap();
     let passed = since.elapsed().as_millis() as i64 + 1;

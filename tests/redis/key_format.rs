@@ -83,7 +83,7 @@ async fn each_step_leaves_the_value_and_the_members_that_the_books_demand() {
     assert!(!limiter.try_acquire(3).await.unwrap());
     assert_eq!(stage.value().await.as_deref(), Some("2"));
     assert_eq!(stage.grants().await, [(1_000, 1), (1_100, 2)]);
-    // A denial too brings the books up to date.
+    // A denial, too, restores the invariant.
     stage.at(2_000);
     assert!(!limiter.try_acquire(4).await.unwrap());
     assert_eq!(stage.value().await.as_deref(), Some("3"));

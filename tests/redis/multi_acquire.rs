@@ -159,13 +159,13 @@ async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() 
     drop(left_alone);
 
     let own = |key: &str| format!("{{l:0}}:{key}:client");
-    let books = [
+    let left_and_used = [
         (own("value"), own("permits"), (Some(0), 3)),
         ("{l:1}:value".into(), "{l:1}:permits".into(), (Some(1), 8)),
         ("{l:2}:value".into(), "{l:2}:permits".into(), (Some(0), 2)),
     ];
-    for (value, permits, expected) in books {
-        let found = keys::books(&mut stage.raw, &value, &permits).await;
+    for (value, permits, expected) in left_and_used {
+        let found = keys::left_and_used(&mut stage.raw, &value, &permits).await;
         assert_eq!(found, expected, "{value}");
     }
 }

@@ -25,15 +25,15 @@ async fn available_permits_leaves_every_byte_and_every_time_to_live_as_it_was() 
     // Out of balance, it tells what the next acquire will find, and leaves the mending to that.
     stage.run(&["DEL", VALUE]).await;
     stage.at(1_500);
-    let spoilt = stage.everything().await;
+    let corrupt = stage.everything().await;
     assert_eq!(limiter.available_permits().await.unwrap(), 6);
-    assert_eq!(stage.everything().await, spoilt);
+    assert_eq!(stage.everything().await, corrupt);
     stage.run(&["DEL", PERMITS]).await;
     stage.run(&["SET", VALUE, "25"]).await;
     stage.add(1_000, &member(&[7; 16], 3)).await;
-    let spoilt = stage.everything().await;
+    let corrupt = stage.everything().await;
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
-    assert_eq!(stage.everything().await, spoilt);
+    assert_eq!(stage.everything().await, corrupt);
 }
 
 #[tokio::test]

@@ -131,7 +131,11 @@ async fn a_new_handle_for_each_request_knows_what_the_last_one_knew() {
     acquire().await;
     let seen = proxy.take_seen();
     assert_eq!(seen.len(), 1, "it knows the type: {seen:?}");
-    assert_eq!(seen[0].script_argument(3), b"1000000", "and the books");
+    assert_eq!(
+        seen[0].script_argument(3),
+        b"1000000",
+        "and the permits left"
+    );
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ pub const fn ms(millis: u64) -> Duration {
 
 pub struct Stage {
     pub server: Server,
-    /// To look at the keys and to spoil them.
+    /// Reads the keys, and corrupts them.
     pub raw: MultiplexedConnection,
     now: Arc<AtomicI64>,
 }

@@ -72,7 +72,7 @@ pub fn member(random: &[u8], permits: u32) -> Vec<u8> {
 }
 
 /// The permits left and the permits of all members, at one moment.
-pub async fn books(
+pub async fn left_and_used(
     connection: &mut MultiplexedConnection,
     value: &str,
     permits: &str,

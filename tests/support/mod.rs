@@ -105,7 +105,7 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Another connection, to look at the keys and to spoil them.
+    /// Another connection, to read the keys and to corrupt them.
     pub async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).unwrap();
         // A busy machine may keep the server waiting.

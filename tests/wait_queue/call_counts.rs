@@ -23,8 +23,8 @@ async fn a_thousand_waiters_at_a_hundred_a_window_take_no_more_than_forty_calls(
     waiters.join_all().await;
     let calls = keys::calls(&mut raw, "evalsha").await - before;
     assert!(calls <= 40, "{calls} calls");
-    let books = keys::books(&mut raw, "{limiter}:value", "{limiter}:permits").await;
-    assert_eq!(books.0.unwrap() + books.1, 100);
+    let left_and_used = keys::left_and_used(&mut raw, "{limiter}:value", "{limiter}:permits").await;
+    assert_eq!(left_and_used.0.unwrap() + left_and_used.1, 100);
 }
 
 #[tokio::test]
@@ -47,7 +47,8 @@ async fn two_hundred_waiters_keep_value_and_grants_at_the_rate() {
         });
     }
     while waiters.join_next().await.is_some() {
-        let (value, used) = keys::books(&mut raw, "{limiter}:value", "{limiter}:permits").await;
+        let (value, used) =
+            keys::left_and_used(&mut raw, "{limiter}:value", "{limiter}:permits").await;
         assert_eq!(value.unwrap() + used, 1_000);
     }
 }

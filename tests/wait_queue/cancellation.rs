@@ -144,9 +144,15 @@ async fn one_whose_call_is_under_way_gives_back_what_it_is_granted() {
         drop(request);
         acquire.let_through().await;
         let refund = proxy.held().await;
-        assert_eq!(keys::books(&mut raw, VALUE, PERMITS).await, (Some(2), 3));
+        assert_eq!(
+            keys::left_and_used(&mut raw, VALUE, PERMITS).await,
+            (Some(2), 3)
+        );
         refund.let_through().await;
-        assert_eq!(keys::books(&mut raw, VALUE, PERMITS).await, (Some(5), 0));
+        assert_eq!(
+            keys::left_and_used(&mut raw, VALUE, PERMITS).await,
+            (Some(5), 0)
+        );
     }
 }
 
@@ -171,13 +177,22 @@ async fn one_of_many_in_a_call_under_way_gives_back_its_part_and_the_others_keep
     drop(requests.remove(2)); // the 3
     together.let_through().await;
     let refund = proxy.held().await;
-    assert_eq!(keys::books(&mut raw, VALUE, PERMITS).await, (Some(0), 10));
+    assert_eq!(
+        keys::left_and_used(&mut raw, VALUE, PERMITS).await,
+        (Some(0), 10)
+    );
     refund.let_through().await;
-    assert_eq!(keys::books(&mut raw, VALUE, PERMITS).await, (Some(3), 7));
+    assert_eq!(
+        keys::left_and_used(&mut raw, VALUE, PERMITS).await,
+        (Some(3), 7)
+    );
     for request in requests {
         assert!(request.await.unwrap());
     }
-    assert_eq!(keys::books(&mut raw, VALUE, PERMITS).await, (Some(3), 7));
+    assert_eq!(
+        keys::left_and_used(&mut raw, VALUE, PERMITS).await,
+        (Some(3), 7)
+    );
 }
 
 #[tokio::test]
@@ -195,7 +210,7 @@ async fn a_waiter_gets_what_a_dropped_call_was_granted() {
         let limiter = limiter.clone();
         async move { limiter.acquire(2).await }
     });
-    tokio::task::yield_now().await; // it stands in line
+    tokio::task::yield_now().await; // it is in the queue
     drop(dropped);
     acquire.let_through().await;
     let served = timeout(10 * SECOND, waiter).await;
@@ -203,7 +218,10 @@ async fn a_waiter_gets_what_a_dropped_call_was_granted() {
         .expect("it need not wait for an hour")
         .unwrap()
         .unwrap();
-    assert_eq!(keys::books(&mut raw, VALUE, PERMITS).await, (Some(0), 5));
+    assert_eq!(
+        keys::left_and_used(&mut raw, VALUE, PERMITS).await,
+        (Some(0), 5)
+    );
 }
 
 #[tokio::test]
@@ -217,14 +235,14 @@ async fn a_grant_that_was_delivered_and_not_received_is_scored_anew_for_the_next
     let mut first = wait(&limiter, 1);
     assert!(poll_once(&mut first).is_none());
     limiter.exists().await.unwrap(); // answered after the first's own call
-    assert!(poll_once(&mut first).is_none()); // denied, so it stands in line
+    assert!(poll_once(&mut first).is_none()); // denied, so it is in the queue
     let second = tokio::spawn({
         let limiter = limiter.clone();
         async move { limiter.acquire(1).await }
     });
     tokio::task::yield_now().await; // behind it
     limiter.release(1).await.unwrap();
-    while keys::books(&mut raw, VALUE, PERMITS).await != (Some(0), 2) {
+    while keys::left_and_used(&mut raw, VALUE, PERMITS).await != (Some(0), 2) {
         // The line is asked for, and the first is granted what was released.
         sleep(ms(1)).await;
     }
@@ -234,7 +252,10 @@ async fn a_grant_that_was_delivered_and_not_received_is_scored_anew_for_the_next
     served.expect("it is served").unwrap().unwrap();
     // The permit is used from now on, and so counts from now on.
     assert!(newest_score(&mut raw).await > delivered);
-    assert_eq!(keys::books(&mut raw, VALUE, PERMITS).await, (Some(0), 2));
+    assert_eq!(
+        keys::left_and_used(&mut raw, VALUE, PERMITS).await,
+        (Some(0), 2)
+    );
 }
 
 async fn newest_score(raw: &mut redis::aio::MultiplexedConnection) -> f64 {

@@ -79,7 +79,7 @@ async fn assert_in_use(
     let settled = async {
         while found != Some(expected) {
             sleep(ms(10)).await;
-            found = Some(keys::books(raw, value, permits).await);
+            found = Some(keys::left_and_used(raw, value, permits).await);
         }
     };
     let settled = timeout(Duration::from_secs(20), settled).await;
@@ -167,7 +167,7 @@ async fn over_many_windows_of_many_limiters_too() {
     over_many_windows(40, 20).await;
 }
 
-/// Some acquire and give up, others stay in line, on limiters with a rate for 20 ms.
+/// Some acquire and give up, others keep waiting, on limiters with a rate for 20 ms.
 async fn over_many_windows(limiters: usize, rate: u64) {
     let random = Seeded::new();
     let server = Server::start();
@@ -216,7 +216,7 @@ async fn assert_books_balance(
 ) {
     for i in 0..limiters {
         let (value, permits) = (format!("{{{i}}}:value"), format!("{{{i}}}:permits"));
-        let (value, used) = keys::books(raw, &value, &permits).await;
+        let (value, used) = keys::left_and_used(raw, &value, &permits).await;
         assert_eq!(value.unwrap() + used, rate as i64, "{i}: {random}");
     }
 }

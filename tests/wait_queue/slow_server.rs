@@ -43,7 +43,7 @@ async fn one_that_asked_first_is_served_before_one_that_came_while_its_call_was_
     let first = ask("first");
     let call = proxy.held().await;
     let second = ask("second");
-    tokio::task::yield_now().await; // it stands in line
+    tokio::task::yield_now().await; // it is in the queue
     call.let_through().await;
     proxy.held().await.let_through().await;
     // One permit is back, and then another one.

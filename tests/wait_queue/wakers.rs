@@ -66,7 +66,7 @@ async fn a_waker_may_drop_other_waiters_and_what_they_were_granted_goes_back() {
     let mut second = acquire(&limiter, 1);
     let mut third = acquire(&limiter, 3);
     let noop = Waker::noop();
-    // The order in line is that of the first polls.
+    // The order of the queue is that of the first polls.
     let dropped = Arc::new(Mutex::new(None));
     let drops = Arc::clone(&dropped);
     poll_with(

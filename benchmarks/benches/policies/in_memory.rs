@@ -1,4 +1,4 @@
-//! One decision without a server, beside governor's keyed limiter, on one key and on each of 10,000 in turn.
+//! One decision without a server, compared with governor's keyed limiter, on one key and on each of 10,000 in turn.
 
 use std::{hint::black_box, num::NonZero};
 

@@ -1,4 +1,4 @@
-//! What each policy costs beside the least that keeps the same promise: a minimal script by hand on the same state, bare
+//! What each policy costs compared with the least that keeps the same promise: a minimal script by hand on the same state, bare
 //! calls of it, and in memory governor's keyed limiter. Prints a table.
 //!
 //! `cargo bench -p benchmarks --bench policies`. It starts a `redis-server` of its own.

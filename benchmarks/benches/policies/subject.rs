@@ -1,4 +1,4 @@
-//! The policies, each beside a minimal script that keeps the same promise on the same state.
+//! The policies, each compared with a minimal script that keeps the same promise on the same state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -82,8 +82,8 @@ pub fn all() -> [Subject; 7] {
             },
             by_hand: include_str!("by_hand/penalty_token_bucket.lua"),
             keys: |target| {
-                let beside = |suffix| format!("{{{target}}}-{suffix}");
-                vec![target.to_owned(), beside("st"), beside("lock")]
+                let sibling = |suffix| format!("{{{target}}}-{suffix}");
+                vec![target.to_owned(), sibling("st"), sibling("lock")]
             },
             numbers: |limit| {
                 let time_to_live = 2 * u64::from(limit) * MINUTE_MILLIS;

@@ -1,4 +1,4 @@
-//! Decisions without a server, beside the other limiters that work in memory.
+//! Decisions without a server, compared with other limiters that work in memory.
 
 use std::{
     fmt,

@@ -27,7 +27,7 @@ pub const NAME: &str = "orders";
 pub struct Setup {
     pub rust: RedissonClient,
     pub java: Redisson,
-    /// To prepare limiters and to look at them.
+    /// Prepares limiters, and reads them.
     pub redis: ConnectionManager,
     connection: ConnectionManager,
     our_call: Arc<RecordedCall>,

@@ -22,7 +22,7 @@ const NAMES: [&str; 6] = [
     "x{ü}",
     "{user}:{1}",
 ];
-/// No keys beside these can lie where they lie.
+/// No other keys can be in their slots.
 const UNUSABLE: [&str; 5] = ["a{b", "a}b", "{}", "x{}y", ""];
 
 #[tokio::test]

@@ -28,7 +28,7 @@ struct Setting {
     version: Version,
     java: Client,
     redis: MultiplexedConnection,
-    // Last, so that the client is told to close before its server goes.
+    // Last, so that the client closes before its server stops.
     _server: Server,
 }
 

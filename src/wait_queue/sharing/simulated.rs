@@ -213,11 +213,11 @@ fn beside_one_that_takes_all_every_100_ms_it_gets_a_quarter_and_leaves_one() {
         }
         run(&mut limiter, &mut processes, 20 * SECOND);
         let own = processes[0].own;
-        assert!(own * 4 >= own + others, "{phase}: {own} beside {others}");
-        assert!(others * 4 >= own + others, "{phase}: {own} beside {others}");
+        assert!(own * 4 >= own + others, "{phase}: {own} and {others}");
+        assert!(others * 4 >= own + others, "{phase}: {own} and {others}");
         assert!(
             (own + others) * 100 >= 95 * 200,
-            "{phase}: {own} beside {others}"
+            "{phase}: {own} and {others}"
         );
     }
 }

@@ -60,7 +60,7 @@ async fn a_prefix_that_spreads_the_state_over_several_slots_is_refused_and_no_ke
             );
         }
     }
-    // All that a sliding window has stands beside its target's name.
+    // All keys of a sliding window are siblings of its target.
     let window = SlidingWindow::new(5, SECOND, SECOND / 10);
     let sliding = client.limiter(window).unwrap().prefix("a}b:");
     assert!(sliding.decide("key", 1).await.unwrap().is_granted());

@@ -50,7 +50,7 @@ async fn the_first_request_of_a_key_sets_its_limiter_up_as_redisson_has_it() {
     let grants = keys::grants(&mut stage.raw, &permits).await;
     assert_eq!(grants, [(1_000, 1), (1_001, 1), (1_001, 1)]);
     assert_eq!(
-        keys::books(&mut stage.raw, &value, &permits).await,
+        keys::left_and_used(&mut stage.raw, &value, &permits).await,
         (Some(0), 3)
     );
     for (_, time_to_live) in keys::everything(&mut stage.raw).await.values() {
@@ -140,8 +140,9 @@ async fn a_keyed_request_whose_answer_was_lost_is_sent_again_and_granted_what_it
             panic!("it was denied");
         };
         assert_eq!(grant.permits(), cost);
-        let books = keys::books(&mut stage.raw, "{k:a}:value", "{k:a}:permits").await;
-        assert_eq!(books, (Some(remaining), 5 - remaining));
+        let left_and_used =
+            keys::left_and_used(&mut stage.raw, "{k:a}:value", "{k:a}:permits").await;
+        assert_eq!(left_and_used, (Some(remaining), 5 - remaining));
     }
 }
 

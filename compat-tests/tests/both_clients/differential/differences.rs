@@ -183,7 +183,7 @@ impl Limited<'_> {
     fn reconciled(&self) -> Reconciled {
         let mut live = self.live();
         let left = self.value().unwrap_or(0).min(self.rate);
-        // What is left beside more grants than that leaves room for was released by Redisson.
+        // A value that leaves less room than these grants need was raised by a release of Redisson.
         let excess = sum(&live) + left - self.rate;
         let most = if left < 0 { sum(&live) } else { left };
         take_from_oldest(&mut live, excess.clamp(0, most));

@@ -33,7 +33,7 @@ pub(super) enum Step {
     RemainTimeToLive,
     /// Time passes: so many units.
     Pass(i64),
-    /// The hash goes, what is beside it stays: it had its own time to live.
+    /// The hash expires, its sibling keys stay: they had their own time to live.
     HashExpires,
     /// The hash is as a Redisson before 3.38 wrote it.
     HashIsOld,

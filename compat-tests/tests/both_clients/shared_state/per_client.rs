@@ -37,7 +37,7 @@ async fn per_client_each_has_the_rate_for_itself() {
         expected.sort();
         assert_eq!(names, expected);
 
-        // A client's delete leaves the others' own keys, whoever it is.
+        // A client's delete leaves the other client's own keys.
         assert!(limiter.rust.delete().await.unwrap());
         let left = both.dump("n").await;
         assert_eq!((left.config, &left.clients[0]), (None, java));

@@ -1,6 +1,5 @@
 package ratelimiter.compat;
 
-import org.redisson.client.codec.StringCodec;
 import org.redisson.config.BaseConfig;
 import org.redisson.config.Config;
 import org.redisson.config.ReadMode;
@@ -11,7 +10,7 @@ final class Connection {
 
     /** From {@code CLIENT single|cluster URL[,URL…] [option=value…]}. */
     static Config config(String[] args) {
-        Config config = new Config().setCodec(StringCodec.INSTANCE).setThreads(2).setNettyThreads(2);
+        Config config = new Config().setThreads(2).setNettyThreads(2);
         BaseConfig<?> server = args[1].equals("cluster") ? cluster(config, args[2]) : single(config, args[2]);
         server.setConnectTimeout(60_000); // the machine may be busy, and several JVMs start at once
         for (int i = 3; i < args.length; i++) {
