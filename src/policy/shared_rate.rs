@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_without_a_keep_alive_goes_away_an_interval_after_the_last_request() {
+    fn a_rate_without_a_keep_alive_expires_an_interval_after_the_last_request() {
         let second = Duration::from_secs(1);
         let rate = SharedRate::with_rate(CLIENT.into(), Rate::overall(5, second));
         assert_eq!(Model::numbers(&rate.unwrap()), [5, 1_000, 0, 1_000, 0]);

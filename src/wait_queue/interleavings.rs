@@ -182,7 +182,7 @@ fn what_one_that_leaves_was_granted_reaches_those_behind_it() {
 }
 
 #[test]
-fn of_two_waiters_the_first_is_served_first_whether_its_first_try_or_the_line_gets_it() {
+fn of_two_waiters_the_first_is_served_first_whether_by_its_first_try_or_by_the_queue() {
     explore(|seed| {
         let scene = Scene::new(3);
         let has_arrived = AtomicBool::new(false);

@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_gives_up_at_any_moment_keeps_nothing_and_holds_up_nobody(
+    fn a_caller_that_gives_up_at_any_moment_keeps_nothing_and_holds_up_nobody(
         rate in 1..60_u64,
         callers in callers(),
     ) {
@@ -272,7 +272,7 @@ proptest! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_is_told_to_all_who_wait_and_asked_again_by_the_next() {
+async fn all_waiters_get_the_error_of_a_store_that_fails_and_the_next_one_asks_again() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1, HOUR)).await;
     assert!(
@@ -296,7 +296,7 @@ async fn a_store_that_fails_is_told_to_all_who_wait_and_asked_again_by_the_next(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_that_nobody_waits_in_any_more_lets_the_queue_go() {
+async fn a_queue_without_waiters_is_dropped() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1, HOUR)).await;
     assert!(

@@ -198,7 +198,7 @@ pub async fn what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace(f
     assert_eq!(waits(&limiter, bucket).await, [Some(4_000)]);
 }
 
-pub async fn a_bucket_that_nobody_asks_goes_away_when_it_has_flowed_out(fixture: Fixture) {
+pub async fn an_idle_bucket_expires_when_it_has_flowed_out(fixture: Fixture) {
     let limiter = limiter(&fixture, LeakyBucket::new(1, 1, ms(40))).await;
     let bucket = fixture.name();
     let decision = limiter.decide(bucket, 2).await.unwrap();

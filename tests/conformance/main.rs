@@ -149,7 +149,7 @@ on_every_store! {
         time_to_live {
             there_is_nothing_to_delete_before_the_rate_is_set_and_nothing_left_afterwards,
             a_limiter_that_is_missing_has_no_life_to_set,
-            a_limiter_lives_for_ever_until_it_is_told_to_expire_and_again_when_that_is_cleared,
+            a_limiter_lives_for_ever_until_expire_and_again_after_clear_expire,
             a_limiter_that_expires_at_a_time_that_has_passed_is_gone_at_once,
             a_time_to_live_of_zero_deletes_the_limiter,
             a_time_to_live_of_zero_deletes_the_limiter_only_where_its_condition_holds,
@@ -240,7 +240,7 @@ on_every_store! {
             of_10_a_minute_two_fives_are_granted_and_a_third_is_denied,
             the_time_of_a_tokens_fraction_goes_on_counting,
             a_token_that_takes_no_whole_number_of_seconds_comes_in_at_the_exact_rate,
-            a_denied_request_is_granted_after_the_time_it_was_told_and_not_before,
+            a_denied_request_is_granted_after_its_retry_time_and_not_before,
             a_bucket_is_never_fuller_than_its_capacity,
             a_clock_that_goes_back_takes_and_gives_nothing,
             a_smaller_capacity_caps_what_is_left_at_once,
@@ -258,7 +258,7 @@ on_every_store! {
             who_decides_and_waits_goes_on_when_it_is_its_turn,
             who_is_dropped_while_waiting_leaves_its_place_taken,
             what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace,
-            a_bucket_that_nobody_asks_goes_away_when_it_has_flowed_out,
+            an_idle_bucket_expires_when_it_has_flowed_out,
         }
         penalty_token_bucket {
             a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over,
@@ -268,15 +268,15 @@ on_every_store! {
             a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty,
             a_lock_that_a_peer_set_lets_go_when_its_time_is_over,
             a_smaller_capacity_caps_at_once_and_the_new_unit_counts_from_the_last_inflow,
-            a_bucket_that_nobody_asks_goes_away_and_is_full_then,
+            an_idle_bucket_expires_and_is_full_then,
             a_bucket_smaller_than_a_units_quantity_is_not_full_before_the_unit_is_over,
         }
         penalty {
-            whoever_is_denied_stays_denied_for_the_penalty_though_all_is_back,
-            whoever_was_locked_out_is_free_when_the_penalty_is_over,
+            a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back,
+            a_locked_out_target_is_free_when_the_penalty_is_over,
             a_lock_is_for_its_target_alone,
             a_denial_tells_the_longer_of_the_penalty_and_its_own_time,
-            without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_not_looked_at,
+            without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_ignored,
             of_several_limiters_one_that_grants_locks_nobody_out,
             of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_charged,
             a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused,
@@ -289,7 +289,7 @@ on_every_store! {
         key_types {
             two_kinds_on_one_target_get_the_same_answers_on_every_store,
             two_shares_of_one_name_are_refused_whatever_their_kinds,
-            an_rratelimiter_finds_another_kinds_state_a_bad_one_and_a_sliding_window_beside_it,
+            an_rratelimiter_finds_another_kinds_state_a_bad_one_and_not_a_sliding_window,
             an_rratelimiters_state_is_none_for_the_others,
         }
         waiting {

@@ -73,7 +73,7 @@ macro_rules! with_each_algorithm {
 /// Longer than each algorithm's own time.
 const LONG: Duration = Duration::from_secs(100 * 3_600);
 
-pub async fn whoever_is_denied_stays_denied_for_the_penalty_though_all_is_back(fixture: Fixture) {
+pub async fn a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back(fixture: Fixture) {
     async fn steps<P: Policy>(fixture: &Fixture, used: Used<P>) {
         let Decision::Denied {
             retry_after, reset, ..
@@ -110,7 +110,7 @@ pub async fn whoever_is_denied_stays_denied_for_the_penalty_though_all_is_back(f
     with_each_algorithm!(fixture, LONG, steps);
 }
 
-pub async fn whoever_was_locked_out_is_free_when_the_penalty_is_over(fixture: Fixture) {
+pub async fn a_locked_out_target_is_free_when_the_penalty_is_over(fixture: Fixture) {
     async fn steps<P: Policy>(fixture: &Fixture, used: Used<P>) {
         assert!(!used.ask(&used.key).await.is_granted());
         used.restore(fixture);
@@ -149,9 +149,7 @@ pub async fn a_denial_tells_the_longer_of_the_penalty_and_its_own_time(fixture: 
 /// What a bucket with a token a second has after an hour.
 const ALL: u32 = 3_600;
 
-pub async fn without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_not_looked_at(
-    fixture: Fixture,
-) {
+pub async fn without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_ignored(fixture: Fixture) {
     let client = fixture.client("client").await;
     let mild = client.limiter(TokenBucket::new(ALL, 1)).unwrap();
     let strict = mild.clone().penalty(LONG).unwrap();

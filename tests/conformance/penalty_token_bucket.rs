@@ -134,7 +134,7 @@ pub async fn a_smaller_capacity_caps_at_once_and_the_new_unit_counts_from_the_la
     assert_eq!(told(&decision), (true, 4, None, 12_000));
 }
 
-pub async fn a_bucket_that_nobody_asks_goes_away_and_is_full_then(fixture: Fixture) {
+pub async fn an_idle_bucket_expires_and_is_full_then(fixture: Fixture) {
     let limiter = limiter(&fixture, PenaltyTokenBucket::new(1, 1, ms(40))).await;
     let bucket = fixture.name();
     assert!(limiter.decide(bucket, 1).await.unwrap().is_granted());

@@ -65,9 +65,7 @@ pub async fn a_token_that_takes_no_whole_number_of_seconds_comes_in_at_the_exact
     assert_eq!(granted, 70);
 }
 
-pub async fn a_denied_request_is_granted_after_the_time_it_was_told_and_not_before(
-    fixture: Fixture,
-) {
+pub async fn a_denied_request_is_granted_after_its_retry_time_and_not_before(fixture: Fixture) {
     let limiter = a_minute(&fixture, 10, 10).await;
     let bucket = fixture.name();
     fixture.at(1_500);

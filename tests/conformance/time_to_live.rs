@@ -61,9 +61,7 @@ pub async fn a_limiter_that_is_missing_has_no_life_to_set(fixture: Fixture) {
     assert_eq!(life(&limiter).await, TimeToLive::Missing);
 }
 
-pub async fn a_limiter_lives_for_ever_until_it_is_told_to_expire_and_again_when_that_is_cleared(
-    fixture: Fixture,
-) {
+pub async fn a_limiter_lives_for_ever_until_expire_and_again_after_clear_expire(fixture: Fixture) {
     let limiter = ten(&fixture).await;
     assert!(limiter.try_acquire(1).await.unwrap());
     assert_eq!(life(&limiter).await, TimeToLive::Unlimited);

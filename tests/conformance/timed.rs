@@ -36,7 +36,7 @@ async fn a_limiter_with_a_keep_alive_of_a_second_is_gone_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_keep_alive_is_renewed_by_grants_denials_and_releases_and_not_by_looking() {
+async fn a_keep_alive_is_renewed_by_grants_denials_and_releases_and_not_by_reads() {
     let limiter = with(Rate::overall(2, SECOND).keep_alive(ms(3_000))).await;
     sleep(ms(2_000)).await;
     assert_eq!(life(&limiter).await, TimeToLive::Remaining(ms(1_000)));
@@ -58,7 +58,7 @@ async fn a_keep_alive_is_renewed_by_grants_denials_and_releases_and_not_by_looki
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_that_expires_takes_with_it_what_was_acquired_before_and_after_it_was_told_to() {
+async fn a_limiter_that_expires_takes_with_it_what_was_acquired_before_and_after_expire() {
     for acquired_before in [true, false] {
         let limiter = with(Rate::overall(10, HOUR)).await;
         if acquired_before {

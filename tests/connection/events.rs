@@ -9,7 +9,7 @@ use crate::support::Server;
 const SECRET: &str = "correct-horse-battery";
 
 #[tokio::test]
-async fn losing_and_finding_a_server_is_told_once_each() {
+async fn losing_and_finding_a_server_is_logged_once_each() {
     let events = Events::start();
     let arguments = ["--requirepass", SECRET];
     let server = Server::start_with(&arguments);

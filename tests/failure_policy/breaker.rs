@@ -81,7 +81,7 @@ async fn half_open_one_call_goes_out_at_a_time() {
 }
 
 #[tokio::test]
-async fn an_outage_is_told_in_a_bounded_number_of_events() {
+async fn an_outage_causes_a_bounded_number_of_events() {
     let events = Events::start();
     let server = Server::start();
     let builder = RedissonClient::builder().failure_policy(FailurePolicy::Allow);

@@ -13,7 +13,7 @@ use crate::support::Server;
 const CALLERS: u64 = 1_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn none_hangs_while_redis_goes_away_and_comes_back() {
+async fn no_caller_hangs_while_redis_goes_down_and_comes_back() {
     for policy in policies() {
         let server = Server::start();
         let client = client(&server.url(), policy).await;

@@ -68,7 +68,7 @@ async fn a_grant_is_a_member_of_a_length_16_random_bytes_and_the_permits() {
 }
 
 #[tokio::test]
-async fn each_step_leaves_the_value_and_the_members_that_the_books_demand() {
+async fn each_step_leaves_the_value_and_the_members_that_the_invariant_demands() {
     let mut stage = Stage::set().await;
     let limiter = stage.with(Rate::overall(5, SECOND)).await;
     assert_eq!(stage.value().await, None);

@@ -20,7 +20,7 @@ async fn one_that_was_never_polled_took_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_waits_leaves_the_line_to_those_behind_it() {
+async fn a_dropped_waiter_leaves_the_queue_to_those_behind_it() {
     let limiter = limiter(2, SECOND).await;
     assert!(limiter.try_acquire(2).await.unwrap());
     let start = Instant::now();
@@ -36,7 +36,7 @@ async fn one_that_waits_leaves_the_line_to_those_behind_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_whose_waiters_all_left_takes_nothing() {
+async fn a_queue_whose_waiters_have_all_left_takes_nothing() {
     let limiter = limiter(5, SECOND).await;
     assert!(limiter.try_acquire(5).await.unwrap());
     let mut waits: Vec<Pending<'_, _>> = (0..5).map(|_| wait(&limiter, 1)).collect();
@@ -50,7 +50,7 @@ async fn a_line_whose_waiters_all_left_takes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_granted_and_did_not_look_passes_its_permits_to_the_next_at_once() {
+async fn one_that_did_not_read_its_grant_passes_its_permits_to_the_next_at_once() {
     let limiter = limiter(3, SECOND).await;
     assert!(limiter.try_acquire(3).await.unwrap());
     let mut first = wait(&limiter, 3);
@@ -71,7 +71,7 @@ async fn one_that_was_granted_and_did_not_look_passes_its_permits_to_the_next_at
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_granted_and_did_not_look_gives_back_where_the_next_asks_for_more() {
+async fn one_that_did_not_read_its_grant_gives_back_where_the_next_asks_for_more() {
     let limiter = limiter(3, SECOND).await;
     assert!(limiter.try_acquire(1).await.unwrap());
     advance(ms(500)).await;
@@ -225,7 +225,7 @@ async fn a_waiter_gets_what_a_dropped_call_was_granted() {
 }
 
 #[tokio::test]
-async fn a_grant_that_was_delivered_and_not_received_is_scored_anew_for_the_next_in_line() {
+async fn a_grant_that_was_delivered_and_not_received_is_scored_anew_for_the_next_waiter() {
     let server = Server::start();
     let mut raw = server.connection().await;
     let client = RedissonClient::connect(&server.url()).await.unwrap();

@@ -8,7 +8,7 @@ use crate::in_memory::{HOUR, SECOND, let_others_work, limiter, ms, wait};
 use crate::support::Server;
 
 #[tokio::test(start_paused = true)]
-async fn one_in_line_takes_its_turn_and_the_next_is_served_all_the_same() {
+async fn a_waiter_keeps_its_turn_and_the_next_is_served_all_the_same() {
     let limiter = limiter(1, ms(100)).await;
     assert!(limiter.try_acquire(1).await.unwrap());
     let mut left_alone = wait(&limiter, 1);
@@ -24,7 +24,7 @@ async fn one_in_line_takes_its_turn_and_the_next_is_served_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn plain_requests_are_answered_while_one_in_line_sleeps() {
+async fn plain_requests_are_answered_while_a_waiter_sleeps() {
     let limiter = limiter(2, SECOND).await;
     assert!(limiter.try_acquire(1).await.unwrap());
     let mut left_alone = wait(&limiter, 2);

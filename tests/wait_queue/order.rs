@@ -166,7 +166,7 @@ async fn a_request_above_the_rate_does_not_hold_up_those_behind_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_that_this_process_gives_back_go_to_the_line_at_once() {
+async fn permits_that_this_process_gives_back_go_to_the_queue_at_once() {
     let limiter = limiter(1, HOUR).await;
     assert!(limiter.try_acquire(1).await.unwrap());
     let (log, mut tasks) = (Log::start(), JoinSet::new());

@@ -158,7 +158,7 @@ async fn on_many_limiters_that_share_calls_exactly_what_was_granted_is_gone_from
 }
 
 #[tokio::test]
-async fn over_many_windows_the_books_balance_and_those_who_stay_in_line_are_all_served() {
+async fn over_many_windows_the_invariant_holds_and_all_callers_that_keep_waiting_are_served() {
     over_many_windows(1, 200).await;
 }
 
@@ -200,15 +200,15 @@ async fn over_many_windows(limiters: usize, rate: u64) {
         });
     }
     while cancelling.join_next().await.is_some() {
-        assert_books_balance(&mut raw, limiters.len(), rate, &random).await;
+        assert_invariant(&mut raw, limiters.len(), rate, &random).await;
     }
     let served = timeout(Duration::from_secs(30), staying.join_all()).await;
     assert!(served.is_ok(), "a waiter was passed over: {random}");
     until_quiet(tasks_before).await;
-    assert_books_balance(&mut raw, limiters.len(), rate, &random).await;
+    assert_invariant(&mut raw, limiters.len(), rate, &random).await;
 }
 
-async fn assert_books_balance(
+async fn assert_invariant(
     raw: &mut MultiplexedConnection,
     limiters: usize,
     rate: u64,

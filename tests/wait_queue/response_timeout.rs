@@ -98,7 +98,7 @@ async fn requests_that_no_call_carried_in_time_were_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_call_of_a_client_takes_one_response_timeout_however_late_the_time_is_told() {
+async fn the_first_call_of_a_client_takes_one_response_timeout_however_late_it_learns_the_time() {
     for (tells_after, is_sent) in [(0, true), (900, true), (1_100, false)] {
         let silent = Silent::but_for_the_time(ms(tells_after));
         let limiter = client(&silent).rate_limiter("limiter");

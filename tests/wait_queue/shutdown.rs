@@ -39,7 +39,7 @@ fn acquire_elsewhere(limiter: &RateLimiter) -> mpsc::Receiver<()> {
 }
 
 #[test]
-fn a_runtime_that_ends_while_its_task_sleeps_for_the_line_does_not_hang_another_runtime() {
+fn a_runtime_that_ends_while_its_driver_sleeps_does_not_hang_another_runtime() {
     let first = runtime();
     let limiter = used_up(&first);
     let mut waiting = wait(&limiter, 1);

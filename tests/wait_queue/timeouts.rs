@@ -20,7 +20,7 @@ async fn false_comes_when_the_timeout_has_passed_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_of_many_in_line_has_its_own_timeout() {
+async fn each_of_many_waiters_has_its_own_timeout() {
     let limiter = limiter(1, HOUR).await;
     assert!(limiter.try_acquire(1).await.unwrap());
     let mut tasks = JoinSet::new();
@@ -80,7 +80,7 @@ async fn a_timeout_beyond_what_a_clock_counts_is_as_good_as_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_that_ends_in_line_leaves_the_line_to_the_others() {
+async fn a_waiter_whose_timeout_ends_leaves_the_queue_to_the_others() {
     let limiter = limiter(1, SECOND).await;
     assert!(limiter.try_acquire(1).await.unwrap());
     let patient = tokio::spawn({

@@ -59,9 +59,9 @@ impl Results {
         ];
         for traffic in [Traffic::Granted, Traffic::Denied] {
             goals.push(self.one_thread_in_memory(traffic));
-            goals.push(self.two_threads_beside_one(traffic));
+            goals.push(self.two_threads_compared_with_one(traffic));
             for threads in [Threads::TwoOnOneLimiter, Threads::TwoOnTheirOwn] {
-                goals.push(self.two_threads_beside_governor(traffic, threads));
+                goals.push(self.two_threads_compared_with_governor(traffic, threads));
             }
         }
         goals
@@ -217,7 +217,7 @@ impl Results {
         }
     }
 
-    fn two_threads_beside_one(&self, traffic: Traffic) -> Goal {
+    fn two_threads_compared_with_one(&self, traffic: Traffic) -> Goal {
         let of = |threads| self.nanos(traffic, threads, Limiter::ThisCrate);
         let (two, one) = (of(Threads::TwoOnOneLimiter), of(Threads::One));
         Goal {
@@ -229,7 +229,7 @@ impl Results {
         }
     }
 
-    fn two_threads_beside_governor(&self, traffic: Traffic, threads: Threads) -> Goal {
+    fn two_threads_compared_with_governor(&self, traffic: Traffic, threads: Threads) -> Goal {
         let of = |limiter| self.nanos(traffic, threads, limiter);
         let (ours, theirs) = (of(Limiter::ThisCrate), of(Limiter::Governor));
         Goal {

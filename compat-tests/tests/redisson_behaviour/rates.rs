@@ -25,7 +25,7 @@ async fn set_rate_forgets_what_was_taken() {
 }
 
 #[tokio::test]
-async fn update_rate_keeps_what_was_taken_where_told_to() {
+async fn update_rate_keeps_what_was_taken_if_asked_to() {
     each(with(Version::has_update_rate), async |mut on| {
         let limiter = on.java.limiter("n");
         assert!(

@@ -24,7 +24,7 @@ async fn all_clients_together_grant_no_more_than_the_rate_in_any_window_without_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lone_client_exceeds_the_rate_in_no_window_in_which_redis_goes_away() {
+async fn a_single_client_exceeds_the_rate_in_no_window_in_which_redis_goes_down() {
     let remote = Remote::new();
     let client = remote.client(one_of(1));
     let limiter = with_rate(&client, 100).await;
@@ -41,8 +41,8 @@ async fn a_lone_client_exceeds_the_rate_in_no_window_in_which_redis_goes_away() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_window_in_which_redis_goes_away_holds_the_rate_and_the_shares_of_those_that_had_nothing()
-{
+async fn a_window_in_which_redis_goes_down_holds_the_rate_and_the_shares_of_the_clients_without_grants()
+ {
     let remote = Remote::new();
     let clients = [(); 4].map(|()| remote.client(one_of(4)));
     let mut limiters = Vec::new();

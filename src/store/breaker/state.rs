@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn changes_after_the_first_ones_of_an_outage_are_told_apart() {
+    async fn repeated_changes_in_an_outage_are_distinguished_from_the_first_ones() {
         let now = Instant::now();
         let mut state = after_failures(3, now);
         let due = now + SECOND;

@@ -123,7 +123,7 @@ async fn compare(steps: &[(Step, usize)]) {
 }
 
 #[test]
-fn whoever_takes_out_of_an_offer_is_answered_as_one_who_is_decided_under_the_lock() {
+fn the_fast_path_gives_the_same_answers_as_decisions_under_the_lock() {
     let first = Step::SetRate(Rate::overall(40, Duration::from_millis(20)), State::Reset);
     let step = (a_step(), prop_oneof![3 => Just(0_usize), 1 => Just(1)]);
     let steps = prop::collection::vec(step, STEPS_PER_CASE);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_of_an_offer_is_told_when_it_is_withdrawn() {
+    fn closing_the_fast_path_returns_what_was_taken() {
         let (fast_path, reserved) = fast_path(40);
         assert_eq!(fast_path.take(3, || NOW), Some(true));
         assert_eq!(fast_path.take(4, || NOW), Some(true));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_that_has_too_little_leaves_the_decision_to_the_lock() {
+    fn a_stripe_with_too_few_permits_leaves_the_decision_to_the_lock() {
         let (fast_path, reserved) = fast_path(40);
         assert_eq!(fast_path.take(11, || NOW), None);
         assert_eq!(fast_path.take(9, || NOW), Some(true));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_permits_for_the_lanes_are_not_offered() {
+    fn too_few_permits_for_the_stripes_are_not_reserved() {
         for left in 1..STRIPES as i64 {
             assert_eq!(Reserved::new(NOW, left), None);
         }
@@ -208,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_is_over_with_its_ms_and_stands_for_one_who_read_the_clock_before() {
+    fn the_fast_path_ends_with_its_ms_and_is_valid_for_a_thread_that_read_the_clock_before() {
         let (fast_path, _) = fast_path(40);
         assert_eq!(fast_path.take(1, || NOW + 1), None);
         assert_eq!(fast_path.take(1, || NOW - 1), Some(true));
     }
 
     #[test]
-    fn an_offer_of_more_than_a_lane_holds_is_of_less_and_never_denies() {
+    fn more_permits_than_the_stripes_hold_are_reserved_in_part_and_never_denied() {
         let (fast_path, reserved) = fast_path(i64::MAX);
         assert_eq!(reserved.permits(), MOST * STRIPES as u32);
         assert_eq!(fast_path.take(MOST - 1, || NOW), Some(true));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn at_a_time_that_no_word_holds_nothing_is_offered() {
+    fn at_a_time_that_no_word_holds_nothing_is_reserved() {
         for millis in [i64::MIN, -1, 0, 1 << 44, i64::MAX] {
             assert_eq!(Reserved::new(millis, 40), None);
         }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn however_often_it_is_withdrawn_meanwhile_each_permit_that_threads_take_is_told_once() {
+    fn however_often_the_fast_path_is_closed_meanwhile_each_permit_is_counted_once() {
         let fast_path = FastPath::default();
         let threads_at_work = AtomicUsize::new(3);
         let mut counted = 0;
@@ -257,8 +257,7 @@ mod tests {
 
     /// Under every interleaving that loom finds, with its atomic for a stripe and its mutex for the lock.
     #[test]
-    fn a_permit_that_is_taken_while_the_offer_is_withdrawn_is_told_by_that_withdrawal_or_not_taken()
-    {
+    fn a_permit_that_is_taken_while_the_fast_path_closes_is_counted_then_or_not_taken() {
         use loom::sync::atomic::AtomicU64;
         use loom::sync::{Arc, Mutex};
 

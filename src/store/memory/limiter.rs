@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_offer_is_made_only_where_such_requests_follow_one_another_in_a_ms() {
+    async fn the_fast_path_opens_only_if_such_requests_follow_each_other_within_a_ms() {
         let (limiter, held) = limiter(Rate::overall(1_000, Duration::from_secs(1))).await;
         let is_reserved = || lock(&held.held).reserved.is_some();
         for _ in 0..5 {
@@ -320,7 +320,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_above_the_rate_offers_nothing_and_is_told_so_though_nothing_is_left() {
+    async fn a_request_above_the_rate_opens_no_fast_path_and_is_an_error_even_if_no_permits_are_left()
+     {
         let (limiter, _) = limiter(Rate::overall(8, Duration::from_secs(1))).await;
         let is_above = |answer| matches!(answer, Err(Error::PermitsExceedRate { rate: 8, .. }));
         assert!(is_above(limiter.try_acquire(9).await));
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_clients_own_permits_are_not_offered_to_others() {
+    async fn a_clients_own_permits_are_not_reserved_for_others() {
         let store = MemoryStore::new();
         let limiters = [(); 2].map(|()| {
             let client = RedissonClient::builder().in_memory(&store);

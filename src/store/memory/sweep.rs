@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn one_request_a_ms_looks_at_a_few_and_at_more_where_time_has_passed() {
+    fn one_request_per_ms_visits_a_few_limiters_and_more_if_time_has_passed() {
         let sweep = Sweep::new(0);
         assert_eq!(most(&sweep, REST - 1), None);
         assert_eq!(most(&sweep, REST), Some(128));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn while_one_request_looks_no_other_does() {
+    fn while_one_request_sweeps_no_other_does() {
         let sweep = Sweep::new(0);
         let part = sweep.due(REST);
         assert!(part.is_some());

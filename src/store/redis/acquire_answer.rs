@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_decision_is_told_by_its_word() {
+    fn a_reply_without_a_decision_is_recognized_by_its_word() {
         let early = Outcome::Early(Duration::from_millis(40));
         assert_eq!(outcome(answer(&[9.0, 40.0], "early")), Some(early));
         assert_eq!(outcome(answer(&[9.0, 7.0], "more")), Some(Outcome::More(7)));

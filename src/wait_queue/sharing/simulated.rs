@@ -416,7 +416,7 @@ fn assert_pauses(has_probed: bool, pauses: &[(u64, i64, i64, i64, u128)]) {
 }
 
 #[test]
-fn the_more_a_process_had_beside_others_the_later_it_asks() {
+fn the_more_a_process_was_granted_compared_with_others_the_later_it_asks() {
     let interval = Some(Duration::from_secs(1));
     let delay = |others, own_of_late, others_of_late| {
         let mut sharing = Sharing {

@@ -73,7 +73,7 @@ async fn a_natural_window_lives_until_the_unit_is_over() {
 }
 
 #[tokio::test]
-async fn after_a_change_the_windows_length_stands_beside_it_so_that_it_is_moved_once() {
+async fn after_a_change_a_sibling_key_has_the_windows_length_so_that_it_is_moved_once() {
     let mut stage = Stage::set().await;
     let limiters = [
         stage.by(FixedWindow::new(5, HOUR)).await,
@@ -106,7 +106,7 @@ async fn a_denial_moves_a_window_whose_length_was_changed_too() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_no_counter_is_told_and_left() {
+async fn a_key_that_is_no_counter_is_an_error_and_stays() {
     for bad in [
         "many",
         "",

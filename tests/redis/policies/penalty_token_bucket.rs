@@ -110,7 +110,7 @@ async fn a_denial_with_a_penalty_writes_the_lock_alone() {
 }
 
 #[tokio::test]
-async fn a_lock_denies_whoever_set_it_and_stays_as_it_is() {
+async fn a_lock_denies_whichever_limiter_set_it_and_stays_as_it_is() {
     for penalty in [None, Some(HOUR)] {
         let mut stage = Stage::set().await;
         let mut limiter = three_a_second(&stage).await;

@@ -87,7 +87,7 @@ async fn a_peers_log_is_taken_over_each_id_counting_1() {
 }
 
 #[tokio::test]
-async fn of_a_log_fuller_than_the_limit_the_retry_is_told_by_what_may_stay() {
+async fn the_retry_time_of_a_log_fuller_than_the_limit_follows_from_what_may_stay() {
     let mut stage = Stage::set().await;
     for at in 1..=50 {
         add(&mut stage, &at.to_string(), at.to_string().as_bytes()).await;
@@ -117,7 +117,7 @@ async fn a_score_with_a_fraction_is_over_when_all_of_it_is() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_no_log_is_told_and_left() {
+async fn a_key_that_is_no_log_is_an_error_and_stays() {
     for score in ["inf", "1e17"] {
         let mut stage = Stage::set().await;
         add(&mut stage, score, b"id").await;

@@ -175,7 +175,7 @@ async fn of_shorter_periods_before_a_change_only_those_are_read_that_may_still_b
 }
 
 #[tokio::test]
-async fn keys_that_are_no_start_or_no_counter_are_told_and_left() {
+async fn keys_that_are_no_start_or_no_counter_are_an_error_and_stay() {
     for (key, bad) in [
         (START, "soon"),
         (START, ""),

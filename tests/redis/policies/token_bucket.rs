@@ -129,7 +129,7 @@ async fn a_bucket_that_lacks_a_field_is_full() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_no_bucket_is_told_and_left() {
+async fn a_key_that_is_no_bucket_is_an_error_and_stays() {
     for (field, bad) in [
         ("tokens", "many"),
         ("tokens", ""),

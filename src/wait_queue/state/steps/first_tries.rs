@@ -29,7 +29,7 @@ fn a_denial_that_is_read_late_puts_nothing_off() {
 }
 
 #[test]
-fn a_first_try_that_makes_no_progress_holds_the_line_up_no_longer_than_a_call() {
+fn a_first_try_that_makes_no_progress_holds_up_the_queue_no_longer_than_a_call() {
     let mut queue = Queue::new();
     assert!(queue.state.start_first_try(1, queue.now));
     let _waiting = queue.join(2, 1, None);
