@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RateLimiter, RedissonClient, Result};
+use redisson_rate_limiter::{Decision, Rate, RateLimiter, RedissonClient, Result};
 use tokio::time::{Instant, sleep};
 
 #[tokio::main]

@@ -26,7 +26,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Hands out the limiters of one Redis, or of one store in memory. Cheap to clone; clones share everything.
 ///
 /// ```
-/// use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
+/// use redisson_rate_limiter::{Rate, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -184,7 +184,7 @@ impl fmt::Debug for RedissonClient {
 /// Settings of a client.
 ///
 /// ```
-/// use redisson_rate_limiter::{MemoryStore, RRateLimiter, RedissonClient};
+/// use redisson_rate_limiter::{MemoryStore, RedissonClient};
 ///
 /// let client = RedissonClient::builder()
 ///     .client_id("worker-7")

@@ -40,7 +40,7 @@ impl Clock {
     /// less than -2^52, counts as that.
     ///
     /// ```
-    /// use redisson_rate_limiter::{Clock, MemoryStore, RRateLimiter, Rate, RedissonClient};
+    /// use redisson_rate_limiter::{Clock, MemoryStore, Rate, RedissonClient};
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicI64, Ordering};
     /// use std::time::Duration;
@@ -127,7 +127,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{MemoryStore, RRateLimiter, Rate, RedissonClient};
+    use crate::{MemoryStore, Rate, RedissonClient};
 
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_shows_no_possible_time_neither_panics_nor_grants_more_than_the_rate() {

@@ -9,7 +9,7 @@ use crate::permit::Random;
 /// Granted or denied, with what a response header or a plot needs.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RedissonClient};
+/// use redisson_rate_limiter::{Decision, Rate, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -26,7 +26,7 @@ pub enum Decision {
     /// The permits were taken.
     #[non_exhaustive]
     Granted {
-        /// What was taken; [`refund`](crate::RRateLimiter::refund) gives it back.
+        /// What was taken; [`refund`](crate::RateLimiter::refund) gives it back.
         grant: Grant,
         /// The permits of one interval.
         limit: u64,
@@ -138,7 +138,7 @@ impl Decision {
     }
 }
 
-/// Permits that were taken, for [`refund`](crate::RRateLimiter::refund); that finds only what a limiter with a
+/// Permits that were taken, for [`refund`](crate::RateLimiter::refund); that finds only what a limiter with a
 /// [`Rate`](crate::Rate) granted, the others do not know single grants. Dropping it gives nothing back: the permits
 /// count as used until their window has passed.
 #[derive(Debug, PartialEq, Eq)]

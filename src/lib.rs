@@ -7,6 +7,8 @@ mod client;
 
 mod limiter;
 
+mod rrate_limiter;
+
 mod policy;
 
 mod rate;
@@ -49,13 +51,14 @@ pub use clock::Clock;
 pub use decision::{Decision, DecisionSource, Grant};
 pub use error::{Error, Result};
 pub use failure_policy::{FailurePolicy, LocalShare};
-pub use limiter::{RRateLimiter, RateLimiter};
+pub use limiter::RateLimiter;
 pub use policy::{
     FixedWindow, JointDecision, KeyedRateLimiter, LeakyBucket, Limiter, PenaltyTokenBucket, Policy,
     PolicyLimiter, QuotaBucket, Rule, Rules, Share, SlidingLog, SlidingWindow, TokenBucket,
     Verdict,
 };
 pub use rate::{Rate, RateType};
+pub use rrate_limiter::RRateLimiter;
 pub use store::memory::MemoryStore;
 pub use store::redis::connection::Credentials;
 #[cfg(feature = "tls")]

@@ -1,7 +1,7 @@
 //! A client of each kind on one server.
 
 use redis::aio::MultiplexedConnection;
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
 
 use crate::{
     Server,

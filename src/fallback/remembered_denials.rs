@@ -6,9 +6,7 @@ use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
 
 use super::without_redis::Remote;
-use crate::{
-    Decision, Error, FailurePolicy, RRateLimiter, Rate, RateLimiter, RedissonClient, State,
-};
+use crate::{Decision, Error, FailurePolicy, Rate, RateLimiter, RedissonClient, State};
 
 const AT_MOST: Duration = ms(100);
 const MINUTE: Duration = Duration::from_secs(60);

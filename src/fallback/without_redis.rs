@@ -19,8 +19,8 @@ use crate::store::breaker::Breaker;
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Store, Task, TimeToLive};
 use crate::{
-    Decision, FailurePolicy, FixedWindow, Limiter, LocalShare, RRateLimiter, Rate, RateLimiter,
-    RedissonClient, TokenBucket,
+    Decision, FailurePolicy, FixedWindow, Limiter, LocalShare, Rate, RateLimiter, RedissonClient,
+    TokenBucket,
 };
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -53,7 +53,7 @@ pub struct JointDecision {
 impl RedissonClient {
     /// Decides one request by several limiters at once: all grant it, or none is charged. One round trip.
     ///
-    /// [`RRateLimiter`](crate::RRateLimiter)s take part with [`RateLimiter::share`](crate::RateLimiter::share).
+    /// [`RateLimiter`](crate::RateLimiter)s take part with [`RateLimiter::share`](crate::RateLimiter::share).
     ///
     /// While Redis is away, the [`FailurePolicy`](crate::FailurePolicy) of each limiter counts: the request fails where one of
     /// them is `Error`, and is denied where one is `Deny`. Local limiters decide together, and all are charged or none.

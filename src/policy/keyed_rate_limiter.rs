@@ -16,11 +16,11 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::failure_policy::FailurePolicy;
 use crate::handle_options::HandleOptions;
-use crate::limiter::{RRateLimiter, RateLimiter};
+use crate::limiter::RateLimiter;
 use crate::rate::Rate;
 use crate::wait_queue::ReadSetUp;
 
-/// [`RRateLimiter`](crate::RRateLimiter)s by key: from [`RedissonClient::keyed_rate_limiter`]. Cheap to clone; clones share
+/// [`RateLimiter`](crate::RateLimiter)s by key: from [`RedissonClient::keyed_rate_limiter`]. Cheap to clone; clones share
 /// the rate.
 ///
 /// The limiter of a key is the RRateLimiter of the name prefix + key, one that Redisson shares. A key may hold any text: what
@@ -33,7 +33,7 @@ use crate::wait_queue::ReadSetUp;
 /// name is left as a limiter has it.
 ///
 /// ```
-/// use redisson_rate_limiter::{Limiter, RRateLimiter, Rate, RedissonClient};
+/// use redisson_rate_limiter::{Limiter, Rate, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -60,7 +60,7 @@ impl RedissonClient {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rate that cannot be, as for
-    /// [`try_set_rate`](crate::RRateLimiter::try_set_rate).
+    /// [`try_set_rate`](crate::RateLimiter::try_set_rate).
     pub fn keyed_rate_limiter(&self, prefix: &str, rate: Rate) -> Result<KeyedRateLimiter> {
         let client_id: Arc<str> = self.id().into();
         let policy = SharedRate::with_rate(Arc::clone(&client_id), rate)?;
@@ -74,7 +74,7 @@ impl RedissonClient {
 }
 
 impl KeyedRateLimiter {
-    /// The limiter of a key, for all that [`RRateLimiter`](crate::RRateLimiter) can do, waiting included. It is created by the
+    /// The limiter of a key, for all that [`RateLimiter`](crate::RateLimiter) can do, waiting included. It is created by the
     /// first [`decide`](Limiter::decide) or [`acquire`](Self::acquire), not by this.
     pub fn limiter(&self, key: &str) -> RateLimiter {
         let limiter = self.client.rate_limiter(&self.limiter.name(key));
@@ -192,7 +192,7 @@ impl KeyedRateLimiter {
     }
 
     /// Waits until the permits of a key are granted, first come, first served in this process, as
-    /// [`RRateLimiter::acquire`](crate::RRateLimiter::acquire) does. It creates the limiter as [`decide`](Limiter::decide)
+    /// [`RateLimiter::acquire`](crate::RateLimiter::acquire) does. It creates the limiter as [`decide`](Limiter::decide)
     /// does, and again where it is lost while it waits.
     ///
     /// ```

@@ -35,7 +35,7 @@ use crate::policy::call::{Answer, Answers, Call, TargetRef};
 /// Limiters in memory. Clones share them, so several clients can.
 ///
 /// ```
-/// use redisson_rate_limiter::{MemoryStore, RRateLimiter, Rate, RedissonClient};
+/// use redisson_rate_limiter::{MemoryStore, Rate, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
     use crate::rate::Rate;
-    use crate::{FixedWindow, Limiter as _, RRateLimiter, RedissonClient};
+    use crate::{FixedWindow, Limiter as _, RedissonClient};
 
     impl MemoryStore {
         /// How many limiters it has.

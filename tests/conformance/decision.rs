@@ -1,6 +1,6 @@
 //! What `check` tells beside yes and no.
 
-use redisson_rate_limiter::{Decision, Error, RRateLimiter, Rate};
+use redisson_rate_limiter::{Decision, Error, Rate};
 
 use crate::fixture::{Fixture, SECOND, told};
 

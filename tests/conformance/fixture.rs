@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 use redisson_rate_limiter::{
-    Clock, Decision, Limiter, MemoryStore, RRateLimiter, RateLimiter, RedissonClient,
-    RedissonClientBuilder, TimeToLive,
+    Clock, Decision, Limiter, MemoryStore, RateLimiter, RedissonClient, RedissonClientBuilder,
+    TimeToLive,
 };
 
 use crate::peer::Peer;

@@ -1,8 +1,8 @@
 //! Several limiters in one decision: granted by all, or charged to none.
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, Limiter, PolicyLimiter, RRateLimiter, Rate, RateLimiter,
-    RedissonClient, TokenBucket,
+    Decision, Error, FixedWindow, Limiter, PolicyLimiter, Rate, RateLimiter, RedissonClient,
+    TokenBucket,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms, told};

@@ -1,7 +1,7 @@
 //! A limiter for each key, set up by its first request.
 
 use redisson_rate_limiter::{
-    Decision, Error, KeyedRateLimiter, Limiter, RRateLimiter, Rate, RateType, State, TimeToLive,
+    Decision, Error, KeyedRateLimiter, Limiter, Rate, RateType, State, TimeToLive,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms, told};

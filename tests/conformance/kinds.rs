@@ -1,8 +1,8 @@
 //! A key holds one kind of limiter's state at a time.
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket,
-    RRateLimiter, Rate, RedissonClient, Result, Share, SlidingLog, SlidingWindow, TokenBucket,
+    Decision, Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
+    RedissonClient, Result, Share, SlidingLog, SlidingWindow, TokenBucket,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND};

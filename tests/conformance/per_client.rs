@@ -1,6 +1,6 @@
 //! A rate that each client has for itself.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, State};
+use redisson_rate_limiter::{Error, Rate, State};
 
 use crate::fixture::{Fixture, SECOND, granted};
 

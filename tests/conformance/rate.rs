@@ -1,6 +1,6 @@
 //! Setting the rate and reading it back.
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RateType, State};
+use redisson_rate_limiter::{Rate, RateType, State};
 
 use crate::fixture::{Fixture, HOUR, SECOND, granted, ms};
 

@@ -1,6 +1,6 @@
 //! Giving one grant back.
 
-use redisson_rate_limiter::{Decision, Grant, RRateLimiter, Rate, RateLimiter, State};
+use redisson_rate_limiter::{Decision, Grant, Rate, RateLimiter, State};
 
 use crate::fixture::{Fixture, SECOND, granted, ms};
 

@@ -1,6 +1,6 @@
 //! Giving permits back without naming their grant.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter};
+use redisson_rate_limiter::{Error, Rate, RateLimiter};
 
 use crate::fixture::{Fixture, SECOND, granted};
 

@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use redisson_rate_limiter::{
-    Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, RRateLimiter, Rate, RateLimiter,
-    Result, TokenBucket,
+    Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Rate, RateLimiter, Result,
+    TokenBucket,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
-    RRateLimiter, Rate, RedissonClient, SlidingLog, SlidingWindow, TokenBucket,
+    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
+    RedissonClient, SlidingLog, SlidingWindow, TokenBucket,
 };
 
 use crate::fixture::{Fixture, HOUR, passed};

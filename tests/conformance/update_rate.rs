@@ -1,6 +1,6 @@
 //! Changing the rate of a limiter that has one.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, State};
+use redisson_rate_limiter::{Error, Rate, RateLimiter, State};
 
 use crate::fixture::{Fixture, HOUR, SECOND, granted, ms};
 

@@ -1,6 +1,6 @@
 //! Five permits a second, shared: who asks, who gets, who waits.
 
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate};
+use redisson_rate_limiter::{Decision, Rate};
 
 use crate::fixture::{Fixture, SECOND, ms, told};
 

@@ -5,9 +5,7 @@ use std::process::Command;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult, Value};
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
-use redisson_rate_limiter::{
-    FixedWindow, Limiter, PenaltyTokenBucket, RRateLimiter, Rate, SlidingWindow,
-};
+use redisson_rate_limiter::{FixedWindow, Limiter, PenaltyTokenBucket, Rate, SlidingWindow};
 use tokio::time::sleep;
 
 use crate::load::{HOUR, Load, ample, ms, patient_client};

@@ -1,7 +1,5 @@
 //! A connection on which nothing passes any more, though it stays open.
 
-use redisson_rate_limiter::RRateLimiter;
-
 use crate::load::{Load, ample, patient_client};
 use crate::proxy::Proxy;
 use crate::support::Server;

@@ -1,6 +1,6 @@
 //! A connection that the server closes between two calls costs no call, not even one that cannot be repeated.
 
-use redisson_rate_limiter::{FixedWindow, Limiter, RRateLimiter, Rate, RateLimiter};
+use redisson_rate_limiter::{FixedWindow, Limiter, Rate, RateLimiter};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::load::{HOUR, ample, patient_client};

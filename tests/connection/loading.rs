@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use redisson_rate_limiter::{Error, Limiter, RRateLimiter, Rate};
+use redisson_rate_limiter::{Error, Limiter, Rate};
 
 use crate::keys;
 use crate::load::{HOUR, ample, patient_client};

@@ -1,6 +1,6 @@
 //! A failover to a server that lacks the last writes.
 
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate};
+use redisson_rate_limiter::{Decision, Rate};
 use tokio::time::sleep;
 
 use crate::keys;

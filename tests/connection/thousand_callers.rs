@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RateLimiter, RedissonClient};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, FixedWindow, Limiter, RRateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, FixedWindow, Limiter, RedissonClient};
 
 use crate::load::{HOUR, ample, ms};
 use crate::silent::Silent;

@@ -1,6 +1,6 @@
 //! Redis goes away in different ways, and comes back.
 
-use redisson_rate_limiter::{Error, FailurePolicy, RRateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, FailurePolicy, RedissonClient};
 
 use crate::fixture::{
     client, kill, limiter, ms, policies, restart, until_by_policy, until_by_redis,

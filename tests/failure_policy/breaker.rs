@@ -1,6 +1,6 @@
 //! What goes out while the breaker is open or half open, and what the log tells.
 
-use redisson_rate_limiter::{FailurePolicy, FixedWindow, Limiter, RRateLimiter, RedissonClient};
+use redisson_rate_limiter::{FailurePolicy, FixedWindow, Limiter, RedissonClient};
 use tokio::task::JoinSet;
 
 use crate::events::Events;

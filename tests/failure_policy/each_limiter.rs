@@ -1,8 +1,8 @@
 //! Each kind of limiter and each form of request, without Redis.
 
 use redisson_rate_limiter::{
-    FailurePolicy, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket,
-    RRateLimiter, Rate, RedissonClient, SlidingLog, SlidingWindow, TokenBucket,
+    FailurePolicy, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
+    RedissonClient, SlidingLog, SlidingWindow, TokenBucket,
 };
 use tokio::task::JoinSet;
 

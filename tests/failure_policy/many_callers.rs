@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, FailurePolicy, RRateLimiter};
+use redisson_rate_limiter::{Decision, FailurePolicy};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 

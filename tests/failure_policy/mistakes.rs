@@ -1,6 +1,6 @@
 //! A caller's mistake is its error, and never an outage.
 
-use redisson_rate_limiter::{Error, FixedWindow, Limiter, RRateLimiter, TokenBucket};
+use redisson_rate_limiter::{Error, FixedWindow, Limiter, TokenBucket};
 
 use crate::fixture::{HOUR, client, kill, limiter, policies, until_by_policy};
 use crate::support::Server;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Client, RedisResult, Value};
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
-use redisson_rate_limiter::{Decision, FailurePolicy, RRateLimiter, Rate, RateLimiter};
+use redisson_rate_limiter::{Decision, FailurePolicy, Rate, RateLimiter};
 use tokio::task::JoinSet;
 
 use crate::fixture::{HOUR, client, ms, policies, until_by_policy, until_by_redis};

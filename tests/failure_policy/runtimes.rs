@@ -1,6 +1,6 @@
 //! Several runtimes share a client: each finds out for itself, and none waits for another one.
 
-use redisson_rate_limiter::{FailurePolicy, RRateLimiter};
+use redisson_rate_limiter::FailurePolicy;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::fixture::{client, kill, limiter, one_of, policies, until_by_policy, until_by_redis};

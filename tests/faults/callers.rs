@@ -4,9 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redisson_rate_limiter::{
-    Decision, Grant, KeyedRateLimiter, Limiter, RRateLimiter, RateLimiter, Result,
-};
+use redisson_rate_limiter::{Decision, Grant, KeyedRateLimiter, Limiter, RateLimiter, Result};
 use tokio::time::timeout;
 
 use crate::fault::Plan;

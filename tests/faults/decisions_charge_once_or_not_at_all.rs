@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, RRateLimiter,
-    Rate, RedissonClient, SlidingLog, SlidingWindow,
+    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
+    RedissonClient, SlidingLog, SlidingWindow,
 };
 
 use crate::decisions::{Charges, decide};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, Grant, RRateLimiter, RateLimiter};
+use redisson_rate_limiter::{Decision, Grant, RateLimiter};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RedissonClient, State};
+use redisson_rate_limiter::{Decision, Rate, RedissonClient, State};
 
 use crate::monitor::Monitor;
 use crate::proxy::Proxy;

@@ -2,7 +2,7 @@
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, Value};
-use redisson_rate_limiter::{Decision, Error, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Decision, Error, Rate, RateLimiter, RedissonClient};
 
 use crate::keys;
 use crate::proxy::{Fate, Proxy};

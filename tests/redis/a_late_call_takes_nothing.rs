@@ -1,6 +1,6 @@
 //! A call that the server gets after its deadline finds its caller gone, so it does nothing.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RateLimiter, RedissonClient};
 
 use crate::keys;
 use crate::proxy::{Fate, Proxy};

@@ -1,6 +1,6 @@
 //! No server, one that goes away, one that does not answer.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RedissonClient};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 

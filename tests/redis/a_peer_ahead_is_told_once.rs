@@ -1,6 +1,6 @@
 //! A grant that a peer's clock scored ahead of the server's is warned of, once a limiter.
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient, State};
+use redisson_rate_limiter::{Rate, RedissonClient, State};
 
 use crate::events::Events;
 use crate::keys::{self, member};

@@ -1,7 +1,7 @@
 //! Each attempt of a call has a deadline of its own, and the next one waits for it: in whatever order they arrive, one of
 //! them takes the permits.
 
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RateLimiter};
+use redisson_rate_limiter::{Decision, Rate, RateLimiter};
 
 use crate::proxy::{Command, Fate, Proxy};
 use crate::stage::{HOUR, NAME, Stage, ms};

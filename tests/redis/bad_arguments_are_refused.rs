@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RedissonClient, Result, State};
+use redisson_rate_limiter::{Error, Rate, RedissonClient, Result, State};
 
 use crate::proxy::Proxy;
 use crate::stage::{HOUR, NAME, SECOND, Stage, ms};

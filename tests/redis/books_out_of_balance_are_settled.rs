@@ -1,7 +1,7 @@
 //! What a peer, an eviction or an operator did to one key and not to the other is made good by the next call.
 //! Balance: permits left + permits of the live grants = rate.
 
-use redisson_rate_limiter::{RRateLimiter, Rate};
+use redisson_rate_limiter::Rate;
 
 use crate::keys::member;
 use crate::stage::{NAME, PERMITS, SECOND, Stage, VALUE};

@@ -2,9 +2,7 @@
 
 use std::time::SystemTime;
 
-use redisson_rate_limiter::{
-    Decision, Error, RRateLimiter, Rate, RateLimiter, RedissonClient, Result, State,
-};
+use redisson_rate_limiter::{Decision, Error, Rate, RateLimiter, RedissonClient, Result, State};
 
 use crate::stage::{HOUR, SECOND};
 

@@ -1,7 +1,7 @@
 //! Names, fields and bytes of the five keys.
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RedissonClient, State};
+use redisson_rate_limiter::{Decision, Rate, RedissonClient, State};
 
 use crate::keys;
 use crate::stage::{HOUR, NAME, PERMITS, SECOND, Stage, VALUE, ms};

@@ -1,7 +1,7 @@
 //! Times to live of the keys, raw.
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient, State};
+use redisson_rate_limiter::{Rate, RedissonClient, State};
 
 use crate::keys;
 use crate::stage::{HOUR, NAME, PERMITS, SECOND, Stage, VALUE, ms};

@@ -3,7 +3,7 @@
 //! `LARGE_LIMITER` sets how many grants that are, 20,000 where it is not set.
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, Limiter, RRateLimiter, Rate, RateLimiter, RedissonClient, State,
+    Decision, FixedWindow, Limiter, Rate, RateLimiter, RedissonClient, State,
 };
 use tokio::task::JoinSet;
 

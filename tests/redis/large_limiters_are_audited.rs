@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Decision, Rate, RateLimiter, RedissonClient};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

@@ -1,7 +1,7 @@
 //! A decision costs one round trip: the first one of a key, one that changes its rate, one of several limiters.
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, Limiter, RRateLimiter, Rate, RedissonClient, TokenBucket,
+    Decision, Error, FixedWindow, Limiter, Rate, RedissonClient, TokenBucket,
 };
 
 use crate::keys;

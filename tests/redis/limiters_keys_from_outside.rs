@@ -1,6 +1,6 @@
 //! The names of targets in Redis: ordinary keys as they are, others so that no two meet.
 
-use redisson_rate_limiter::{FixedWindow, Limiter, RRateLimiter, Rate};
+use redisson_rate_limiter::{FixedWindow, Limiter, Rate};
 
 use crate::keys;
 use crate::stage::{HOUR, Stage};

@@ -2,8 +2,7 @@
 
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
 use redisson_rate_limiter::{
-    Error, FixedWindow, LeakyBucket, Limiter, RRateLimiter, Rate, RedissonClient, SlidingWindow,
-    TokenBucket,
+    Error, FixedWindow, LeakyBucket, Limiter, Rate, RedissonClient, SlidingWindow, TokenBucket,
 };
 
 use crate::stage::{HOUR, SECOND};

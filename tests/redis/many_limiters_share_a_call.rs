@@ -4,9 +4,7 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::{Cmd, Pipeline, RedisFuture, Value};
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
-use redisson_rate_limiter::{
-    Clock, Decision, Error, RRateLimiter, Rate, RateLimiter, RedissonClient,
-};
+use redisson_rate_limiter::{Clock, Decision, Error, Rate, RateLimiter, RedissonClient};
 
 use crate::by_hand::{Pending, poll_once};
 use crate::keys;
@@ -19,11 +17,12 @@ const MANY: usize = 16;
 
 /// That many acquires of a client, each polled once and left alone, on limiters without a rate.
 fn left_alone(idle: &[RateLimiter]) -> Vec<Pending<'_, redisson_rate_limiter::Result<bool>>> {
-    let mut left_alone: Vec<_> = idle.iter().map(|limiter| limiter.try_acquire(1)).collect();
-    for acquire in &mut left_alone {
-        assert!(poll_once(acquire).is_none());
-    }
-    left_alone
+    let acquires = idle.iter().map(|limiter| {
+        let mut acquire = Box::pin(limiter.try_acquire(1));
+        assert!(poll_once(&mut acquire).is_none());
+        acquire as Pending<'_, _>
+    });
+    acquires.collect()
 }
 
 /// Waits until the calls of those that are left alone have come by.

@@ -1,6 +1,6 @@
 //! What the server's ACL does not allow is an error of its own, and changes nothing.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter};
+use redisson_rate_limiter::{Error, Rate, RateLimiter};
 
 use crate::stage::{HOUR, NAME, Stage};
 

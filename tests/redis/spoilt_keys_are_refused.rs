@@ -1,6 +1,6 @@
 //! Keys that hold something else than a limiter's state are told as such, and stay as they are.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, Result, State};
+use redisson_rate_limiter::{Error, Rate, RateLimiter, Result, State};
 
 use crate::keys::member;
 use crate::stage::{HOUR, NAME, PERMITS, Stage, VALUE};

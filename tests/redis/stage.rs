@@ -7,8 +7,8 @@ use std::time::Duration;
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{
-    Clock, Decision, Error, Limiter, Policy, PolicyLimiter, RRateLimiter, Rate, RateLimiter,
-    RedissonClient, RedissonClientBuilder,
+    Clock, Decision, Error, Limiter, Policy, PolicyLimiter, Rate, RateLimiter, RedissonClient,
+    RedissonClientBuilder,
 };
 
 use crate::keys::{self, Everything};

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use redisson_rate_limiter::{
     Decision, Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
-    RRateLimiter, Rate, RedissonClient, Result, SlidingLog, SlidingWindow, State, TokenBucket,
+    Rate, RedissonClient, Result, SlidingLog, SlidingWindow, State, TokenBucket,
 };
 
 use crate::every_method;

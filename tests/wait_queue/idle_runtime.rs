@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RateLimiter, RedissonClient};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::by_hand::{Pending, poll_once};

@@ -1,6 +1,6 @@
 //! A waiter is decided at the rate that is in force when it is asked for, not at the one it joined with.
 
-use redisson_rate_limiter::{Limiter, RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Limiter, Rate, RedissonClient};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::in_memory::{HOUR, SECOND, let_others_work, limiter, ms};

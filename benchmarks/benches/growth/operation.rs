@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use compat_tests::redisson;
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, State};
+use redisson_rate_limiter::{Rate, RateLimiter, State};
 
 /// How old the grants are, with an interval of an hour.
 #[derive(Clone, Copy)]

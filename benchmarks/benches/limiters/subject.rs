@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redisson_rate_limiter::{
-    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
-    RRateLimiter, Rate, RateLimiter, RedissonClient, Result, SlidingLog, SlidingWindow,
-    TokenBucket,
+    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
+    RateLimiter, RedissonClient, Result, SlidingLog, SlidingWindow, TokenBucket,
 };
 
 /// A limiter.

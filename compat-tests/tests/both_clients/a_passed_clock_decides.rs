@@ -14,7 +14,7 @@ use compat_tests::{
     dump::{self, Content, Member},
     redisson::{self, Version},
 };
-use redisson_rate_limiter::{Clock, Decision, RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Clock, Decision, Rate, RedissonClient};
 
 /// A client whose clock shows what the test sets.
 async fn client(server: &Server) -> (RedissonClient, Arc<AtomicI64>) {

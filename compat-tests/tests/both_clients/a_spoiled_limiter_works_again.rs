@@ -8,7 +8,7 @@ use compat_tests::{
     redisson::{ClientOption, Redisson, Servers, Version},
 };
 use redis::{AsyncTypedCommands, FromRedisValue};
-use redisson_rate_limiter::{RRateLimiter, Rate};
+use redisson_rate_limiter::Rate;
 use tokio::time::sleep;
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::MemoryStore;
-use crate::{Clock, Decision, Grant, RRateLimiter, Rate, RateLimiter, RedissonClient, State};
+use crate::{Clock, Decision, Grant, Rate, RateLimiter, RedissonClient, State};
 
 const STEPS_PER_CASE: usize = 100;
 

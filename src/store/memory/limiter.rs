@@ -204,9 +204,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{
-        Clock, Decision, Error, Grant, MemoryStore, RRateLimiter, Rate, RateLimiter, RedissonClient,
-    };
+    use crate::{Clock, Decision, Error, Grant, MemoryStore, Rate, RateLimiter, RedissonClient};
 
     #[test]
     fn who_reads_the_clock_early_and_gets_the_lock_late_is_decided_at_the_time_of_the_one_before() {

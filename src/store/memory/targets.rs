@@ -159,7 +159,7 @@ fn bad_state(name: &str) -> Error {
 mod tests {
     use std::time::Duration;
 
-    use crate::{FixedWindow, Limiter, MemoryStore, RRateLimiter, Rate, RedissonClient};
+    use crate::{FixedWindow, Limiter, MemoryStore, Rate, RedissonClient};
 
     #[tokio::test(start_paused = true)]
     async fn targets_that_nobody_asks_for_cost_no_memory_for_ever() {

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use compat_tests::redisson::{self, Config, JavaError, Limiter};
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, State, TimeToLive};
+use redisson_rate_limiter::{Error, Rate, RateLimiter, State, TimeToLive};
 
 use super::{
     keys::units_up,
