@@ -265,9 +265,9 @@ impl RedissonClientBuilder {
     /// What this client changes by a method of that limiter, or with the rate of a
     /// [`KeyedRateLimiter`](crate::KeyedRateLimiter), counts at once. Permits that come back with time are never late.
     ///
-    /// It holds for `try_acquire`, a timeout of zero, `check` and `decide`. Their denial has the time until the first permits
+    /// It holds for `try_acquire`, a timeout of zero, `check`. Their denial has the time until the first permits
     /// are back, counted down, the other numbers as they were, and [`DecisionSource::Store`](crate::DecisionSource::Store).
-    /// Waiters ask as they do without it, and [`decide_all`](RedissonClient::decide_all) always asks. A client with more than
+    /// Waiters ask as they do without it, and [`check_all`](RedissonClient::check_all) always asks. A client with more than
     /// one tokio runtime may send one call for each of them.
     ///
     /// It makes no difference [in memory](RedissonClient::in_memory): there the decision itself takes no longer.

@@ -53,9 +53,9 @@ pub use error::{Error, Result};
 pub use failure_policy::{FailurePolicy, LocalShare};
 pub use limiter::RateLimiter;
 pub use policy::{
-    FixedWindow, JointDecision, KeyedRateLimiter, LeakyBucket, Limiter, PenaltyTokenBucket, Policy,
-    PolicyLimiter, QuotaBucket, Rule, Rules, Share, SlidingLog, SlidingWindow, TokenBucket,
-    Verdict,
+    Charge, Chargeable, FixedWindow, JointDecision, KeyedRateLimiter, LeakyBucket, Limiter,
+    PenaltyTokenBucket, Policy, PolicyLimiter, QuotaBucket, Rule, Rules, SlidingWindowCounter,
+    SlidingWindowLog, TokenBucket, Verdict,
 };
 pub use rate::{Rate, RateType};
 pub use rrate_limiter::RRateLimiter;
@@ -63,7 +63,7 @@ pub use store::memory::MemoryStore;
 pub use store::redis::connection::Credentials;
 #[cfg(feature = "tls")]
 pub use store::redis::connection::TlsConfig;
-pub use store::{State, TimeToLive};
+pub use store::{PermitsInUse, TimeToLive};
 
 // So that its examples are tested.
 #[cfg(doctest)]

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::failure_policy::FailurePolicy;
 use crate::fallback::{GuardedQueue, Place};
 use crate::handle_options::HandleOptions;
-use crate::policy::Share;
+use crate::policy::Charge;
 use crate::policy::call::Target;
 use crate::policy::shared_rate::SharedRate;
 use crate::store::LimiterStore;
@@ -201,12 +201,12 @@ impl RateLimiter {
         Arc::ptr_eq(&self.queue, &other.queue)
     }
 
-    /// This limiter's share in a decision of several: see
-    /// [`RedissonClient::decide_all`](crate::RedissonClient::decide_all).
+    /// What a request for so many permits takes from this limiter where several decide together: see
+    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for 0 permits, [`Error::InvalidName`] for a name that cannot be used.
-    pub fn share(&self, permits: u32) -> Result<Share> {
+    pub fn charge(&self, permits: u32) -> Result<Charge> {
         let queue = self.asked_for(permits)?;
         let keys = queue.store().keys();
         let rate = SharedRate::as_it_is(&keys.client_id, queue.known_settings());
@@ -219,7 +219,7 @@ impl RateLimiter {
             cost: permits,
             policy: self.options.failure_policy,
         };
-        Ok(Share::new(Arc::clone(queue.client_store()), place))
+        Ok(Charge::new(Arc::clone(queue.client_store()), place))
     }
 
     /// The queue, once the name and the permits are found good.

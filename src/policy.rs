@@ -21,8 +21,8 @@ mod policy_limiter;
 mod quota_bucket;
 mod rules;
 pub(crate) mod shared_rate;
-mod sliding_log;
-mod sliding_window;
+mod sliding_window_counter;
+mod sliding_window_log;
 mod starts;
 pub(crate) mod target_keys;
 mod target_name;
@@ -34,22 +34,23 @@ use std::fmt;
 use async_trait::async_trait;
 
 use crate::decision::Decision;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 pub use algorithm::Policy;
 pub use fixed_window::FixedWindow;
-pub use joint::{JointDecision, Share};
+pub use joint::{Charge, JointDecision};
 pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use leaky_bucket::LeakyBucket;
 pub use penalty_token_bucket::PenaltyTokenBucket;
 pub use policy_limiter::PolicyLimiter;
 pub use quota_bucket::QuotaBucket;
 pub use rules::{Rule, Rules, Verdict};
-pub use sliding_log::SlidingLog;
-pub use sliding_window::SlidingWindow;
+pub use sliding_window_counter::SlidingWindowCounter;
+pub use sliding_window_log::SlidingWindowLog;
 pub use token_bucket::TokenBucket;
 
-/// Anything that decides by a key and a cost: all limiters of this crate, and your own.
+/// Anything that decides by a key and a cost: all limiters of this crate, and your own. The limiters of this crate have
+/// [`check`](PolicyLimiter::check) as a method of their own, so that only code for any limiter needs this trait.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient, TokenBucket};
@@ -65,8 +66,8 @@ pub use token_bucket::TokenBucket;
 /// ];
 /// for (i, limiter) in limiters.iter().enumerate() {
 ///     let user = format!("limiter{i}:user:123");
-///     assert!(limiter.decide(&user, 2).await?.is_granted());
-///     assert!(!limiter.decide(&user, 1).await?.is_granted());
+///     assert!(limiter.check(&user, 2).await?.is_granted());
+///     assert!(!limiter.check(&user, 1).await?.is_granted());
 /// }
 /// # Ok(()) }
 /// ```
@@ -76,23 +77,43 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// this crate take any text for a key: see [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a cost of 0, [`Error::CostExceedsLimit`] for one that could never be granted,
-    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] where the keys hold something else, such as another
-    /// kind of limiter as far as type and fields tell, and what stands with [`RateLimiter`](crate::RateLimiter).
+    /// Those of [`PolicyLimiter::check`] for the limiters of this crate.
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have been charged.
-    async fn decide(&self, key: &str, cost: u32) -> Result<Decision>;
+    async fn check(&self, key: &str, cost: u32) -> Result<Decision>;
+}
 
-    /// This limiter's share of a decision of several: see [`RedissonClient::decide_all`](crate::RedissonClient::decide_all).
+/// A [`Limiter`] that can decide together with others: one of this crate's. The trait is sealed, so that the compiler refuses
+/// a limiter of your own where several decide together:
+///
+/// ```compile_fail,E0277
+/// use redisson_rate_limiter::{Decision, Limiter, Result, Rule};
+///
+/// #[derive(Debug)]
+/// struct Own;
+///
+/// #[async_trait::async_trait]
+/// impl Limiter for Own {
+///     async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+///         unimplemented!()
+///     }
+/// }
+///
+/// let rule = Rule::new(Own, |user: &String| Some(user.clone()), |_, _| "denied");
+/// ```
+pub trait Chargeable: Limiter + sealed::Chargeable {
+    /// What a request of `cost` (at least 1) on the target `key` takes from this limiter, for
+    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
     ///
     /// # Errors
-    /// As [`decide`](Self::decide), for what is wrong with the arguments. A limiter of your own has no share, unless it
-    /// passes one of this crate's on: [`Error::InvalidArgument`].
-    fn share(&self, _key: &str, _cost: u32) -> Result<Share> {
-        Err(Error::InvalidArgument {
-            argument: "limiter",
-            reason: "it cannot decide together with others",
-        })
-    }
+    /// As [`check`](Limiter::check), for what is wrong with the arguments.
+    fn charge(&self, key: &str, cost: u32) -> Result<Charge>;
+}
+
+mod sealed {
+    pub trait Chargeable {}
+
+    impl<P: super::Policy> Chargeable for super::PolicyLimiter<P> {}
+    impl Chargeable for super::KeyedRateLimiter {}
 }

@@ -9,7 +9,7 @@ use crate::decision::{Decision, Grant};
 use crate::error::Result;
 use crate::limiter::RateLimiter;
 use crate::rate::Rate;
-use crate::store::{State, TimeToLive};
+use crate::store::{PermitsInUse, TimeToLive};
 
 /// The methods of a [`RateLimiter`] as an object-safe trait, for code that names no type of this crate but this one. Each does
 /// what the method of the same name there says.
@@ -51,11 +51,11 @@ pub trait RRateLimiter: Sealed + fmt::Debug + Send + Sync {
 
     /// As [`RateLimiter::set_rate_with`].
     #[doc(alias = "setRate")]
-    async fn set_rate_with(&self, rate: Rate, state: State) -> Result<()>;
+    async fn set_rate_with(&self, rate: Rate, in_use: PermitsInUse) -> Result<()>;
 
     /// As [`RateLimiter::update_rate`].
     #[doc(alias = "updateRate")]
-    async fn update_rate(&self, rate: Rate, state: State) -> Result<bool>;
+    async fn update_rate(&self, rate: Rate, in_use: PermitsInUse) -> Result<bool>;
 
     /// As [`RateLimiter::config`].
     #[doc(alias = "getConfig")]
@@ -143,12 +143,12 @@ impl RRateLimiter for RateLimiter {
         Self::set_rate(self, rate).await
     }
 
-    async fn set_rate_with(&self, rate: Rate, state: State) -> Result<()> {
-        Self::set_rate_with(self, rate, state).await
+    async fn set_rate_with(&self, rate: Rate, in_use: PermitsInUse) -> Result<()> {
+        Self::set_rate_with(self, rate, in_use).await
     }
 
-    async fn update_rate(&self, rate: Rate, state: State) -> Result<bool> {
-        Self::update_rate(self, rate, state).await
+    async fn update_rate(&self, rate: Rate, in_use: PermitsInUse) -> Result<bool> {
+        Self::update_rate(self, rate, in_use).await
     }
 
     async fn config(&self) -> Result<Option<Rate>> {

@@ -28,7 +28,7 @@ use crate::rate::{Rate, ValidRate};
 /// What happens to the permits in use when the rate changes.
 #[doc(alias = "keepState")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum PermitsInUse {
     /// They stay in use: the new rate leaves what it has beyond them. A change of the type resets all the same.
     Keep,
     /// They are forgotten: the whole new rate is there at once.
@@ -147,7 +147,7 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     async fn update_rate(
         &self,
         rate: ValidRate,
-        state: State,
+        in_use: PermitsInUse,
         if_missing: IfMissing,
     ) -> Result<bool>;
     async fn config(&self) -> Result<Option<Rate>>;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
-    RedissonClient, Result, SlidingLog, SlidingWindow, TokenBucket,
+    Chargeable, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
+    RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 /// A limiter, and how it is shown.
@@ -14,9 +14,9 @@ pub struct Shown {
     /// Of the picture.
     pub file: &'static str,
     pub rule: &'static str,
-    pub limiter: Arc<dyn Limiter>,
+    pub limiter: Arc<dyn Chargeable>,
     /// The same for a look: it locks nobody out.
-    pub onlooker: Arc<dyn Limiter>,
+    pub onlooker: Arc<dyn Chargeable>,
     pub edges: Edges,
     /// A denial locks the target out.
     pub locks_out: bool,
@@ -52,17 +52,20 @@ pub fn all(client: &RedissonClient) -> Result<Vec<Shown>> {
             locks_out: false,
         },
         Shown {
-            name: "SlidingLog",
+            name: "SlidingWindowLog",
             file: "sliding_log",
             rule: "10 in any 1 s",
-            ..shown(client, SlidingLog::new(10, SECOND))?
+            ..shown(client, SlidingWindowLog::new(10, SECOND))?
         },
         Shown {
-            name: "SlidingWindow",
+            name: "SlidingWindowCounter",
             file: "sliding_window",
             rule: "10 in a window of 1 s, which slides by 250 ms",
             edges: Edges::Every(period),
-            ..shown(client, SlidingWindow::new(10, SECOND, millis(period)))?
+            ..shown(
+                client,
+                SlidingWindowCounter::new(10, SECOND, millis(period)),
+            )?
         },
         Shown {
             name: "FixedWindow",

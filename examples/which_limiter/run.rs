@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Clock, Decision, FixedWindow, Limiter, PolicyLimiter, RedissonClient, RedissonClientBuilder,
+    Chargeable, Clock, Decision, FixedWindow, PolicyLimiter, RedissonClient, RedissonClientBuilder,
     Result,
 };
 use tokio::time::{Instant, sleep_until};
@@ -92,7 +92,7 @@ impl Run {
             let time = start.elapsed();
             match step {
                 Step::Ask => {
-                    let decision = self.shown.limiter.decide(&key, 1).await?;
+                    let decision = self.shown.limiter.check(&key, 1).await?;
                     self.note(time, &decision);
                 }
                 Step::Look if time > planned + LATE => {}
@@ -167,14 +167,14 @@ impl Closed {
             limiter: client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?,
             key: format!("{target}closed").into(),
         };
-        closed.limiter.decide(&closed.key, 1).await?;
+        closed.limiter.check(&closed.key, 1).await?;
         Ok(closed)
     }
 
-    async fn look(&self, limiter: &dyn Limiter, key: &str) -> Result<u64> {
-        let shares = [limiter.share(key, 1)?, self.limiter.share(&self.key, 1)?];
-        let decided = self.client.decide_all(shares).await?;
-        Ok(match decided.shares()[0] {
+    async fn look(&self, limiter: &dyn Chargeable, key: &str) -> Result<u64> {
+        let charges = [limiter.charge(key, 1)?, self.limiter.charge(&self.key, 1)?];
+        let decided = self.client.check_all(charges).await?;
+        Ok(match decided.decisions()[0] {
             Decision::Granted { remaining, .. } | Decision::Denied { remaining, .. } => remaining,
         })
     }

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
 
 use super::without_redis::Remote;
-use crate::{Decision, Error, FailurePolicy, Rate, RateLimiter, RedissonClient, State};
+use crate::{Decision, Error, FailurePolicy, PermitsInUse, Rate, RateLimiter, RedissonClient};
 
 const AT_MOST: Duration = ms(100);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -113,7 +113,7 @@ async fn what_this_client_gives_back_or_sets_counts_at_once_for_all_handles() {
             0 => handle.release(1).await.unwrap(),
             1 => assert_eq!(handle.refund(grant).await.unwrap(), 5),
             2 => handle.set_rate(rate).await.unwrap(),
-            3 => assert!(handle.update_rate(rate, State::Reset).await.unwrap()),
+            3 => assert!(handle.update_rate(rate, PermitsInUse::Reset).await.unwrap()),
             4 => assert!(handle.delete().await.unwrap()),
             _ => assert!(handle.expire(Duration::ZERO).await.unwrap()),
         }
@@ -185,6 +185,6 @@ async fn a_key_that_nobody_has_a_handle_on_is_remembered_until_its_rate_changes(
         assert!(!keyed.try_acquire("a", 1).await.unwrap());
     }
     assert_eq!(remote.take_calls(), 0);
-    keyed.change_rate(Rate::overall(2, MINUTE)).unwrap();
+    keyed.set_rate(Rate::overall(2, MINUTE)).unwrap();
     assert!(keyed.try_acquire("a", 1).await.unwrap());
 }

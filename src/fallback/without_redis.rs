@@ -17,7 +17,9 @@ use crate::policy::call::{Answers, Call};
 use crate::rate::ValidRate;
 use crate::store::breaker::Breaker;
 use crate::store::memory::{MemoryClient, MemoryStore};
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Store, Task, TimeToLive};
+use crate::store::{
+    AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
+};
 use crate::{
     Decision, FailurePolicy, FixedWindow, Limiter, LocalShare, Rate, RateLimiter, RedissonClient,
     TokenBucket,
@@ -170,10 +172,10 @@ impl LimiterStore for RemoteLimiter {
     async fn update_rate(
         &self,
         rate: ValidRate,
-        state: State,
+        in_use: PermitsInUse,
         if_missing: IfMissing,
     ) -> Result<bool> {
-        let updating = self.memory.update_rate(rate, state, if_missing);
+        let updating = self.memory.update_rate(rate, in_use, if_missing);
         self.remote.answer(updating).await
     }
 
@@ -446,7 +448,7 @@ async fn half_open_one_call_goes_out_at_a_time_and_the_policy_decides_the_others
         let keyed = client.limiter(FixedWindow::new(100, SECOND)).unwrap();
         remote.go_away();
         limiter.check(1).await.unwrap();
-        keyed.decide("key", 1).await.unwrap();
+        keyed.check("key", 1).await.unwrap();
         assert_eq!(remote.take_calls(), 2); // the rate was set and read
         remote.breaker.connected(); // and it does not answer
         let mut callers = JoinSet::new();
@@ -455,7 +457,7 @@ async fn half_open_one_call_goes_out_at_a_time_and_the_policy_decides_the_others
             callers.spawn(async move {
                 let decision = match number % 2 {
                     0 => limiter.check(1).await,
-                    _ => keyed.decide(&number.to_string(), 1).await,
+                    _ => keyed.check(&number.to_string(), 1).await,
                 };
                 assert!(decision.unwrap().is_by_failure_policy());
             });
@@ -474,7 +476,7 @@ async fn half_open_one_call_goes_out_at_a_time_and_the_policy_decides_the_others
         remote.is_away.store(false, Ordering::Relaxed);
         sleep(SECOND).await;
         assert!(!limiter.check(1).await.unwrap().is_by_failure_policy());
-        assert!(!keyed.decide("key", 1).await.unwrap().is_by_failure_policy());
+        assert!(!keyed.check("key", 1).await.unwrap().is_by_failure_policy());
     }
 }
 
@@ -507,7 +509,7 @@ async fn an_error_comes_at_once_when_redis_has_been_away_for_the_response_timeou
     let errors = [
         limiter.try_acquire(1).await.map(drop),
         limiter.acquire(1).await,
-        policy.decide("key", 1).await.map(drop),
+        policy.check("key", 1).await.map(drop),
     ];
     for error in errors {
         assert!(matches!(error, Err(Error::StoreUnavailable { .. })));
@@ -554,7 +556,7 @@ async fn mistakes_are_errors_whatever_the_policy() {
                 Err(Error::PermitsExceedRate { rate: 10, .. })
             ));
         }
-        for above in [keyed.decide("key", 11).await, fixed.decide("key", 11).await] {
+        for above in [keyed.check("key", 11).await, fixed.check("key", 11).await] {
             assert!(matches!(
                 above,
                 Err(Error::CostExceedsLimit { limit: 10, .. })
@@ -567,8 +569,8 @@ async fn mistakes_are_errors_whatever_the_policy() {
         for nothing in nothing {
             assert!(matches!(nothing, Err(Error::InvalidArgument { .. })));
         }
-        assert!(keyed.decide("key", 0).await.is_err());
-        assert!(client.decide_all([]).await.is_err());
+        assert!(keyed.check("key", 0).await.is_err());
+        assert!(client.check_all([]).await.is_err());
     }
 }
 
@@ -592,7 +594,7 @@ async fn policies_and_keys_have_their_shares() {
     for (number, (limiter, limit, expected)) in limiters.into_iter().enumerate() {
         let mut granted = 0;
         for _ in 0..20 {
-            let decision = limiter.decide(&format!("key{number}"), 1).await.unwrap();
+            let decision = limiter.check(&format!("key{number}"), 1).await.unwrap();
             assert!(decision.is_by_failure_policy());
             granted += usize::from(decision.is_granted());
             if let Decision::Granted {
@@ -617,18 +619,18 @@ async fn several_limiters_decide_together_without_redis() {
     let lenient = lenient.with_failure_policy(FailurePolicy::Allow);
     remote.go_away();
     let ask = async || {
-        let shares = [
-            limiter.share(1).unwrap(),
-            fixed.share("fixed", 1).unwrap(),
-            lenient.share("bucket", 1).unwrap(),
+        let charges = [
+            limiter.charge(1).unwrap(),
+            fixed.charge("fixed", 1).unwrap(),
+            lenient.charge("bucket", 1).unwrap(),
         ];
-        client.decide_all(shares).await.unwrap()
+        client.check_all(charges).await.unwrap()
     };
     for expected in [true, true, true, false] {
         let decision = ask().await;
         assert!(decision.is_by_failure_policy());
         assert_eq!(decision.is_granted(), expected);
-        assert_eq!(decision.shares().len(), 3);
+        assert_eq!(decision.decisions().len(), 3);
     }
     // The denied one charged nobody: 2 of 5 are left.
     assert_eq!(granted_now(&limiter).await, 2);
@@ -636,11 +638,11 @@ async fn several_limiters_decide_together_without_redis() {
         sleep(RESPONSE_TIMEOUT).await;
         let other = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
         let other = other.with_failure_policy(policy);
-        let shares = [
-            other.share("other", 1).unwrap(),
-            fixed.share("fixed", 1).unwrap(),
+        let charges = [
+            other.charge("other", 1).unwrap(),
+            fixed.charge("fixed", 1).unwrap(),
         ];
-        match client.decide_all(shares).await {
+        match client.check_all(charges).await {
             Ok(decision) => assert!(!fails && !decision.is_granted()),
             Err(_) => assert!(fails),
         }

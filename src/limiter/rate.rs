@@ -3,7 +3,7 @@
 use super::RateLimiter;
 use crate::error::Result;
 use crate::rate::Rate;
-use crate::store::{IfMissing, State};
+use crate::store::{IfMissing, PermitsInUse};
 
 impl RateLimiter {
     /// Sets the rate where the limiter has none, and tells whether it did.
@@ -74,7 +74,7 @@ impl RateLimiter {
     /// clients.
     ///
     /// ```
-    /// # use redisson_rate_limiter::{Rate, RedissonClient, State};
+    /// # use redisson_rate_limiter::{Rate, RedissonClient, PermitsInUse};
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> redisson_rate_limiter::Result<()> {
@@ -82,7 +82,7 @@ impl RateLimiter {
     /// let minute = Duration::from_secs(60);
     /// limiter.try_set_rate(Rate::overall(10, minute)).await?;
     /// limiter.try_acquire(3).await?;
-    /// limiter.set_rate_with(Rate::overall(20, minute), State::Keep).await?;
+    /// limiter.set_rate_with(Rate::overall(20, minute), PermitsInUse::Keep).await?;
     /// assert_eq!(limiter.available_permits().await?, 17);
     /// # Ok(()) }
     /// ```
@@ -93,8 +93,8 @@ impl RateLimiter {
     /// # Cancel safety
     /// A call dropped under way may or may not have set the rate.
     #[doc(alias = "setRate")]
-    pub async fn set_rate_with(&self, rate: Rate, state: State) -> Result<()> {
-        self.update(rate, state, IfMissing::Create).await?;
+    pub async fn set_rate_with(&self, rate: Rate, in_use: PermitsInUse) -> Result<()> {
+        self.update(rate, in_use, IfMissing::Create).await?;
         Ok(())
     }
 
@@ -108,10 +108,10 @@ impl RateLimiter {
     /// # async fn main() -> Result<()> {
     /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
     /// let minute = Duration::from_secs(60);
-    /// assert!(!limiter.update_rate(Rate::overall(10, minute), State::Keep).await?);
+    /// assert!(!limiter.update_rate(Rate::overall(10, minute), PermitsInUse::Keep).await?);
     /// limiter.set_rate(Rate::overall(10, minute)).await?;
     /// limiter.try_acquire(8).await?;
-    /// assert!(limiter.update_rate(Rate::overall(5, minute), State::Keep).await?);
+    /// assert!(limiter.update_rate(Rate::overall(5, minute), PermitsInUse::Keep).await?);
     /// assert_eq!(limiter.available_permits().await?, 0);
     /// # Ok(()) }
     /// ```
@@ -122,8 +122,8 @@ impl RateLimiter {
     /// # Cancel safety
     /// A call dropped under way may or may not have set the rate.
     #[doc(alias = "updateRate")]
-    pub async fn update_rate(&self, rate: Rate, state: State) -> Result<bool> {
-        self.update(rate, state, IfMissing::DoNothing).await
+    pub async fn update_rate(&self, rate: Rate, in_use: PermitsInUse) -> Result<bool> {
+        self.update(rate, in_use, IfMissing::DoNothing).await
     }
 
     /// The rate, or `None` where the limiter has none.
@@ -153,11 +153,16 @@ impl RateLimiter {
         Ok(rate)
     }
 
-    async fn update(&self, rate: Rate, state: State, if_missing: IfMissing) -> Result<bool> {
+    async fn update(
+        &self,
+        rate: Rate,
+        in_use: PermitsInUse,
+        if_missing: IfMissing,
+    ) -> Result<bool> {
         let store = self.checked()?;
         let valid = rate.validate()?;
         let _changing = self.changing();
-        let answer = store.update_rate(valid, state, if_missing).await;
+        let answer = store.update_rate(valid, in_use, if_missing).await;
         self.learn(rate, matches!(answer, Ok(true)));
         answer
     }

@@ -22,8 +22,8 @@ use super::algorithm::{Model, State};
 use super::call::{Answer, Call, Opened, Outcome, Target, decide};
 use super::shared_rate::SharedRate;
 use super::{
-    FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingLog, SlidingWindow,
-    TokenBucket,
+    FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
+    SlidingWindowLog, TokenBucket,
 };
 use crate::keys::beside;
 use crate::model::{At, Timed};
@@ -410,8 +410,12 @@ fn joint_sides() -> Vec<Sides> {
         Sides::new(&FixedWindow::new(30, window), "fixed", None),
         Sides::new(&TokenBucket::new(1_000, 2), "tokens", None),
         Sides::new(&TokenBucket::new(500, 1), "tokens and penalty", penalty),
-        Sides::new(&SlidingLog::new(40, window), "log", None),
-        Sides::new(&SlidingWindow::new(40, uneven, uneven / 6), "periods", None),
+        Sides::new(&SlidingWindowLog::new(40, window), "log", None),
+        Sides::new(
+            &SlidingWindowCounter::new(40, uneven, uneven / 6),
+            "periods",
+            None,
+        ),
         Sides::new(&QuotaBucket::new(600, 3, window / 200), "quota", None),
         Sides::new(&LeakyBucket::new(30, 3, window), "leaky", None),
         Sides::new(

@@ -18,10 +18,10 @@ use crate::script::{self, Script};
 /// So many requests in each window; the windows stand side by side.
 ///
 /// State: the string `key`, a counter that lives as long as its window. Up to twice the limit can pass within the length
-/// of a window, across the edge between two: where that matters, take a [`SlidingWindow`](crate::SlidingWindow).
+/// of a window, across the edge between two: where that matters, take a [`SlidingWindowCounter`](crate::SlidingWindowCounter).
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, FixedWindow, Limiter, RedissonClient};
+/// use redisson_rate_limiter::{Decision, FixedWindow, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -29,10 +29,10 @@ use crate::script::{self, Script};
 /// let client = RedissonClient::in_memory();
 /// let limiter = client.limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
 /// for _ in 0..100 {
-///     assert!(limiter.decide("rate:limit:123:/orders", 1).await?.is_granted());
+///     assert!(limiter.check("rate:limit:123:/orders", 1).await?.is_granted());
 /// }
 /// tokio::time::advance(Duration::from_secs(20)).await;
-/// let Decision::Denied { retry_after, .. } = limiter.decide("rate:limit:123:/orders", 1).await? else { panic!() };
+/// let Decision::Denied { retry_after, .. } = limiter.check("rate:limit:123:/orders", 1).await? else { panic!() };
 /// assert_eq!(retry_after, Duration::from_secs(40));
 /// # Ok(()) }
 /// ```

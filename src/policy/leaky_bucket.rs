@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use super::Limiter;
 use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
 use super::policy_limiter::PolicyLimiter;
 use super::starts::Starts;
@@ -22,18 +21,18 @@ use crate::script::{self, Script};
 /// what goes beyond is denied.
 ///
 /// A request that has to wait is granted with a [`delay`](Decision::Granted::delay):
-/// [`decide_and_wait`](PolicyLimiter::decide_and_wait) waits it. Whatever the cost, a target's first request goes on at
+/// [`check_and_wait`](PolicyLimiter::check_and_wait) waits it. Whatever the cost, a target's first request goes on at
 /// once. The largest cost that can be granted is `capacity + quantity`.
 ///
 /// State, as FireflySoft's: the string `key`, the requests in the bucket, and the string `{key}-st`, the time of the last
 /// outflow (ms). They go away after `capacity / quantity`, rounded up, and one more units.
 ///
-/// Where the rule is changed ([`PolicyLimiter::change`]), what is in the bucket flows out at the new pace, and nothing more
+/// Where the rule is changed ([`PolicyLimiter::set_policy`]), what is in the bucket flows out at the new pace, and nothing more
 /// is granted until it fits the new capacity; a delay that was told stays as it is. A bucket of which nothing is
 /// granted for as long as the old rule gave it is empty.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, LeakyBucket, Limiter, RedissonClient};
+/// use redisson_rate_limiter::{Decision, LeakyBucket, RedissonClient};
 /// use std::time::Duration;
 /// use tokio::time::Instant;
 ///
@@ -42,12 +41,12 @@ use crate::script::{self, Script};
 /// let client = RedissonClient::in_memory();
 /// // One in 100 ms, and two may wait.
 /// let limiter = client.limiter(LeakyBucket::new(2, 1, Duration::from_millis(100)))?;
-/// assert!(limiter.decide("orders:api", 1).await?.is_granted());
-/// let Decision::Granted { delay, .. } = limiter.decide("orders:api", 1).await? else { panic!() };
+/// assert!(limiter.check("orders:api", 1).await?.is_granted());
+/// let Decision::Granted { delay, .. } = limiter.check("orders:api", 1).await? else { panic!() };
 /// assert_eq!(delay, Duration::from_millis(100));
 ///
 /// let asked_at = Instant::now();
-/// assert!(limiter.decide_and_wait("orders:api", 1).await?.is_granted());
+/// assert!(limiter.check_and_wait("orders:api", 1).await?.is_granted());
 /// assert!(asked_at.elapsed() >= Duration::from_millis(200));
 /// # Ok(()) }
 /// ```
@@ -138,17 +137,17 @@ impl LeakyBucket {
 }
 
 impl PolicyLimiter<LeakyBucket> {
-    /// Decides as [`decide`](Limiter::decide), and where the request has to wait, waits: it may go on when this returns
+    /// Decides as [`check`](Self::check), and where the request has to wait, waits: it may go on when this returns
     /// granted. The `delay` of the decision is zero then.
     ///
     /// # Errors
-    /// As [`decide`](Limiter::decide).
+    /// As [`check`](Self::check).
     ///
     /// # Cancel safety
     /// A call dropped while it waits has been charged: its place in the bucket stays taken until it has flowed out. Dropped
     /// before, it may or may not have been.
-    pub async fn decide_and_wait(&self, key: &str, cost: u32) -> Result<Decision> {
-        let mut decision = self.decide(key, cost).await?;
+    pub async fn check_and_wait(&self, key: &str, cost: u32) -> Result<Decision> {
+        let mut decision = self.check(key, cost).await?;
         if let Decision::Granted { delay, .. } = &mut decision {
             let left = std::mem::take(delay);
             if !left.is_zero() {

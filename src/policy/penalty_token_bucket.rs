@@ -27,12 +27,12 @@ const TOKENS_LIVE_LONGER: i64 = 10;
 /// string `{key}-lock` while the target is locked out. The time of the last inflow goes away after twice the time that an
 /// empty bucket takes to fill, and not before a unit is over; the tokens 10 ms later. A denial writes nothing but the lock.
 ///
-/// Where the rule is changed ([`PolicyLimiter::change`](crate::PolicyLimiter::change)), the tokens left stay, up to the new
+/// Where the rule is changed ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the tokens left stay, up to the new
 /// capacity, and since the last inflow the new units count. A bucket of which nothing is granted for as long as the
 /// old rule gave it is full. A lock stays.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, Limiter, PenaltyTokenBucket, RedissonClient};
+/// use redisson_rate_limiter::{Decision, PenaltyTokenBucket, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -40,8 +40,8 @@ const TOKENS_LIVE_LONGER: i64 = 10;
 /// let client = RedissonClient::in_memory();
 /// let policy = PenaltyTokenBucket::new(2, 1, Duration::from_secs(1));
 /// let limiter = client.limiter(policy)?.penalty(Duration::from_secs(5))?;
-/// assert!(limiter.decide("user:123", 2).await?.is_granted());
-/// let Decision::Denied { retry_after, .. } = limiter.decide("user:123", 1).await? else { panic!() };
+/// assert!(limiter.check("user:123", 2).await?.is_granted());
+/// let Decision::Denied { retry_after, .. } = limiter.check("user:123", 1).await? else { panic!() };
 /// assert_eq!(retry_after, Duration::from_secs(5)); // not 1: it is locked out
 /// # Ok(()) }
 /// ```

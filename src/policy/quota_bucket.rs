@@ -23,11 +23,11 @@ use crate::script::{self, Script};
 ///
 /// The bucket keeps to whole seconds: what comes in during a second is there when the second is over.
 ///
-/// Another capacity, quota or period ([`PolicyLimiter::change`](crate::PolicyLimiter::change)) counts from the next
+/// Another capacity, quota or period ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)) counts from the next
 /// request on, also for the time since the last refill. A smaller capacity caps what is left at once.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, Limiter, QuotaBucket, RedissonClient};
+/// use redisson_rate_limiter::{Decision, QuotaBucket, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -35,12 +35,12 @@ use crate::script::{self, Script};
 /// let client = RedissonClient::in_memory();
 /// let limiter = client.limiter(QuotaBucket::new(10, 10, Duration::from_secs(60)))?;
 /// for left in [5, 0] {
-///     let decision = limiter.decide("quota:user:123", 5).await?;
+///     let decision = limiter.check("quota:user:123", 5).await?;
 ///     assert!(matches!(decision, Decision::Granted { remaining, .. } if remaining == left));
 /// }
-/// assert!(!limiter.decide("quota:user:123", 5).await?.is_granted());
+/// assert!(!limiter.check("quota:user:123", 5).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(30)).await; // half the quota's period
-/// assert!(limiter.decide("quota:user:123", 5).await?.is_granted());
+/// assert!(limiter.check("quota:user:123", 5).await?.is_granted());
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
-//! A SlidingLog and a QuotaBucket beside a script that a peer runs on the same keys, both ways.
+//! A SlidingWindowLog and a QuotaBucket beside a script that a peer runs on the same keys, both ways.
 
-use redisson_rate_limiter::{PolicyLimiter, QuotaBucket, RedissonClient, SlidingLog};
+use redisson_rate_limiter::{PolicyLimiter, QuotaBucket, RedissonClient, SlidingWindowLog};
 use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, HOUR, denied, ms, passed};
@@ -55,9 +55,11 @@ impl Beside {
         }
     }
 
-    async fn log(&self, limit: u32) -> PolicyLimiter<SlidingLog> {
+    async fn log(&self, limit: u32) -> PolicyLimiter<SlidingWindowLog> {
         let client = self.fixture.client("client").await;
-        client.limiter(SlidingLog::new(limit, ms(60_000))).unwrap()
+        client
+            .limiter(SlidingWindowLog::new(limit, ms(60_000)))
+            .unwrap()
     }
 
     /// How many of so many requests at a time the peer's log grants.
@@ -154,7 +156,7 @@ pub async fn a_member_of_a_log_counts_1_whatever_it_holds(fixture: Fixture) {
 pub async fn a_log_that_a_script_goes_on_using_lives_for_two_windows(fixture: Fixture) {
     let mut beside = Beside::on(fixture).await;
     let client = beside.fixture.client("client").await;
-    let limiter = client.limiter(SlidingLog::new(8, HOUR)).unwrap();
+    let limiter = client.limiter(SlidingWindowLog::new(8, HOUR)).unwrap();
     let key = beside.key.clone();
     let step = async || assert!(passed(&limiter, &key, 1).await);
     beside.peer.assert_lives_for(&key, 2 * HOUR, step).await;

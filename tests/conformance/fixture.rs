@@ -190,12 +190,12 @@ pub async fn assert_lives_for(limiter: &RateLimiter, time: Duration, since: Inst
 
 /// Asks a limiter by a policy, and tells whether it granted.
 pub async fn passed(limiter: &impl Limiter, key: &str, cost: u32) -> bool {
-    limiter.decide(key, cost).await.unwrap().is_granted()
+    limiter.check(key, cost).await.unwrap().is_granted()
 }
 
 /// Asks for what has to be denied, and tells what remains and the retry.
 pub async fn denied(limiter: &impl Limiter, key: &str, cost: u32) -> (u64, Duration) {
-    match limiter.decide(key, cost).await.unwrap() {
+    match limiter.check(key, cost).await.unwrap() {
         Decision::Denied {
             remaining,
             retry_after,

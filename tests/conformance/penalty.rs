@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, PolicyLimiter,
+    Decision, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
     QuotaBucket, TokenBucket,
 };
 
@@ -37,12 +37,12 @@ impl<P: Policy> Used<P> {
     }
 
     async fn ask(&self, key: &str) -> Decision {
-        self.limiter.decide(key, self.cost).await.unwrap()
+        self.limiter.check(key, self.cost).await.unwrap()
     }
 
     /// Has all be there again, but for a lock.
     fn restore(&self, fixture: &Fixture) {
-        self.limiter.change(self.larger.clone()).unwrap();
+        self.limiter.set_policy(self.larger.clone()).unwrap();
         fixture.pass(2 * HOUR);
     }
 }
@@ -103,7 +103,7 @@ pub async fn whoever_is_denied_stays_denied_for_the_penalty_though_all_is_back(f
         if !used.key.ends_with("PenaltyTokenBucket") {
             let mild = fixture.client("client").await;
             let mild = mild.limiter(used.larger).unwrap();
-            let decision = mild.decide(&used.key, used.cost).await.unwrap();
+            let decision = mild.check(&used.key, used.cost).await.unwrap();
             assert!(decision.is_granted(), "{}", used.key);
         }
     }
@@ -140,8 +140,8 @@ pub async fn a_denial_tells_the_longer_of_the_penalty_and_its_own_time(fixture: 
         let limiter = client.limiter(TokenBucket::new(3_000, 1)).unwrap();
         let limiter = limiter.penalty(penalty).unwrap();
         let key = format!("{}:{}", fixture.name(), penalty.as_secs());
-        assert!(limiter.decide(&key, 2_000).await.unwrap().is_granted());
-        let denied = limiter.decide(&key, 2_000).await.unwrap();
+        assert!(limiter.check(&key, 2_000).await.unwrap().is_granted());
+        let denied = limiter.check(&key, 2_000).await.unwrap();
         assert_eq!(told(&denied), expected);
     }
 }
@@ -156,14 +156,14 @@ pub async fn without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_not_look
     let mild = client.limiter(TokenBucket::new(ALL, 1)).unwrap();
     let strict = mild.clone().penalty(LONG).unwrap();
     let key = fixture.name();
-    assert!(mild.decide(key, ALL).await.unwrap().is_granted());
-    assert!(!mild.decide(key, ALL).await.unwrap().is_granted());
+    assert!(mild.check(key, ALL).await.unwrap().is_granted());
+    assert!(!mild.check(key, ALL).await.unwrap().is_granted());
     fixture.pass(HOUR);
-    assert!(strict.decide(key, ALL).await.unwrap().is_granted());
-    assert!(!strict.decide(key, ALL).await.unwrap().is_granted());
+    assert!(strict.check(key, ALL).await.unwrap().is_granted());
+    assert!(!strict.check(key, ALL).await.unwrap().is_granted());
     fixture.pass(HOUR);
-    assert!(!strict.decide(key, ALL).await.unwrap().is_granted());
-    assert!(mild.decide(key, ALL).await.unwrap().is_granted());
+    assert!(!strict.check(key, ALL).await.unwrap().is_granted());
+    assert!(mild.check(key, ALL).await.unwrap().is_granted());
 }
 
 pub async fn of_several_limiters_one_that_grants_locks_nobody_out(fixture: Fixture) {
@@ -173,11 +173,11 @@ pub async fn of_several_limiters_one_that_grants_locks_nobody_out(fixture: Fixtu
     let narrow = client.limiter(TokenBucket::new(ALL, 1)).unwrap();
     // In one slot of a cluster.
     let (wide_key, narrow_key) = (fixture.name(), format!("{{{}}}:narrow", fixture.name()));
-    assert!(narrow.decide(&narrow_key, ALL).await.unwrap().is_granted());
-    let both = [wide.share(wide_key, ALL), narrow.share(&narrow_key, ALL)];
-    let denied = client.decide_all(both.map(Result::unwrap)).await.unwrap();
+    assert!(narrow.check(&narrow_key, ALL).await.unwrap().is_granted());
+    let both = [wide.charge(wide_key, ALL), narrow.charge(&narrow_key, ALL)];
+    let denied = client.check_all(both.map(Result::unwrap)).await.unwrap();
     assert!(!denied.is_granted());
-    assert!(wide.decide(wide_key, 10 * ALL).await.unwrap().is_granted());
+    assert!(wide.check(wide_key, 10 * ALL).await.unwrap().is_granted());
 }
 
 pub async fn of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_charged(
@@ -189,15 +189,15 @@ pub async fn of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_c
     let wide = client.limiter(TokenBucket::new(10 * ALL, 1)).unwrap();
     let (narrow_key, wide_key) = (fixture.name(), format!("{{{}}}:wide", fixture.name()));
     let ask = async || {
-        let both = [narrow.share(narrow_key, ALL), wide.share(&wide_key, ALL)];
-        let decision = client.decide_all(both.map(Result::unwrap)).await.unwrap();
+        let both = [narrow.charge(narrow_key, ALL), wide.charge(&wide_key, ALL)];
+        let decision = client.check_all(both.map(Result::unwrap)).await.unwrap();
         decision.is_granted()
     };
     assert!(ask().await);
     assert!(!ask().await);
     fixture.pass(2 * HOUR);
     assert!(!ask().await);
-    assert!(wide.decide(&wide_key, 10 * ALL).await.unwrap().is_granted());
+    assert!(wide.check(&wide_key, 10 * ALL).await.unwrap().is_granted());
 }
 
 pub async fn a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused(fixture: Fixture) {

@@ -4,9 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use redisson_rate_limiter::{
-    Error, Limiter, PolicyLimiter, Rate, RateLimiter, RedissonClient, TokenBucket,
-};
+use redisson_rate_limiter::{Error, PolicyLimiter, Rate, RateLimiter, RedissonClient, TokenBucket};
 use tokio::runtime::Runtime;
 
 use crate::by_hand::{Pending, poll_once};
@@ -91,7 +89,7 @@ fn policy(fixture: &Fixture) -> (Runtime, PolicyLimiter<TokenBucket>) {
     let key = fixture.name();
     connected(fixture, async |client| {
         let limiter = client.limiter(TokenBucket::new(100, 1)).unwrap();
-        assert!(limiter.decide(key, 1).await.unwrap().is_granted());
+        assert!(limiter.check(key, 1).await.unwrap().is_granted());
         limiter
     })
 }
@@ -166,11 +164,11 @@ pub fn a_policy_decides_while_a_call_on_its_target_is_left_unpolled_on_an_idle_r
     let key = fixture.name().to_owned();
     let idle = runtime();
     let (parked, parked_key) = (limiter.clone(), key.clone());
-    let mut parked = Box::pin(async move { parked.decide(&parked_key, 1).await });
+    let mut parked = Box::pin(async move { parked.check(&parked_key, 1).await });
     idle.block_on(async { drop(poll_once(&mut parked)) });
     for _ in 0..3 {
         let (limiter, key) = (limiter.clone(), key.clone());
-        let other = elsewhere(move || async move { limiter.decide(&key, 1).await });
+        let other = elsewhere(move || async move { limiter.check(&key, 1).await });
         let decision = other.recv_timeout(NEVER).expect("it is answered");
         assert!(decision.unwrap().is_granted());
     }
@@ -275,8 +273,8 @@ pub fn a_policys_call_ends_when_another_runtime_polls_it(fixture: Fixture) {
             let builder = RedissonClient::builder().response_timeout(ms(500));
             let client = fixture.connect(builder).await;
             let limiter = client.limiter(TokenBucket::new(100, 1)).unwrap();
-            assert!(limiter.decide(&key, 1).await.unwrap().is_granted());
-            let mut call = Box::pin(async move { limiter.decide(&key, 1).await });
+            assert!(limiter.check(&key, 1).await.unwrap().is_granted());
+            let mut call = Box::pin(async move { limiter.check(&key, 1).await });
             match poll_once(&mut call) {
                 Some(answer) => {
                     assert!(answer.unwrap().is_granted()); // in memory

@@ -1,6 +1,6 @@
 //! Tokens that come in at a steady rate.
 
-use redisson_rate_limiter::{Decision, Error, Limiter, PolicyLimiter, TokenBucket};
+use redisson_rate_limiter::{Decision, Error, PolicyLimiter, TokenBucket};
 
 use crate::fixture::{Fixture, HOUR, denied, ms, passed};
 
@@ -16,7 +16,7 @@ pub async fn a_new_bucket_is_full_and_fills_up_to_its_capacity_only(fixture: Fix
         assert_eq!(denied(&limiter, fixture.name(), 1).await, (0, ms(1_000)));
         fixture.pass(HOUR);
     }
-    let error = limiter.decide(fixture.name(), 1_001).await;
+    let error = limiter.check(fixture.name(), 1_001).await;
     assert!(
         matches!(
             error,
@@ -69,7 +69,7 @@ pub async fn however_often_it_is_asked_the_long_run_rate_is_exact(fixture: Fixtu
 
 pub async fn a_grant_tells_what_remains_and_when_the_bucket_is_full(fixture: Fixture) {
     let limiter = limiter(&fixture, TokenBucket::new(1_000, 3)).await;
-    let decision = limiter.decide(fixture.name(), 10).await.unwrap();
+    let decision = limiter.check(fixture.name(), 10).await.unwrap();
     let Decision::Granted {
         limit,
         remaining,
@@ -87,9 +87,9 @@ pub async fn a_changed_capacity_caps_at_once_and_a_changed_rate_holds_from_then_
 ) {
     let limiter = limiter(&fixture, TokenBucket::new(1_000, 1)).await;
     assert!(passed(&limiter, fixture.name(), 1).await);
-    limiter.change(TokenBucket::new(500, 1)).unwrap();
+    limiter.set_policy(TokenBucket::new(500, 1)).unwrap();
     assert!(passed(&limiter, fixture.name(), 500).await);
     assert_eq!(denied(&limiter, fixture.name(), 10).await, (0, ms(10_000)));
-    limiter.change(TokenBucket::new(500, 10)).unwrap();
+    limiter.set_policy(TokenBucket::new(500, 10)).unwrap();
     assert_eq!(denied(&limiter, fixture.name(), 10).await, (0, ms(1_000)));
 }

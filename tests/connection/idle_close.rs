@@ -23,7 +23,7 @@ async fn every_kind_of_call(limiter: &RateLimiter, policy: &impl Limiter, call: 
     match call {
         0 => assert!(limiter.try_acquire(1).await.unwrap()),
         1 => limiter.release(1).await.unwrap(),
-        2 => assert!(policy.decide("key", 1).await.unwrap().is_granted()),
+        2 => assert!(policy.check("key", 1).await.unwrap().is_granted()),
         3 => limiter
             .set_rate(Rate::overall(1_000_000_000, HOUR))
             .await

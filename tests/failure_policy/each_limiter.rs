@@ -2,7 +2,7 @@
 
 use redisson_rate_limiter::{
     FailurePolicy, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
-    RedissonClient, SlidingLog, SlidingWindow, TokenBucket,
+    RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 use tokio::task::JoinSet;
 
@@ -27,8 +27,8 @@ async fn every_form_of_request_is_decided() {
         assert_eq!(keyed.try_acquire("key", 1).await.unwrap(), is_granted);
         let timed = keyed.try_acquire_timeout("key", 1, ms(100)).await;
         assert_eq!(timed.unwrap(), is_granted);
-        let shares = [limiter.share(1).unwrap(), keyed.share("key", 1).unwrap()];
-        let decision = client.decide_all(shares).await.unwrap();
+        let charges = [limiter.charge(1).unwrap(), keyed.charge("key", 1).unwrap()];
+        let decision = client.check_all(charges).await.unwrap();
         assert!(decision.is_by_failure_policy());
         assert_eq!(decision.is_granted(), is_granted);
         // Those who wait get permits now, or where the policy denies once the server is back.
@@ -52,10 +52,10 @@ async fn every_form_of_request_is_decided() {
 fn limiters(client: &RedissonClient) -> Vec<Box<dyn Limiter>> {
     vec![
         Box::new(client.limiter(FixedWindow::new(42, HOUR)).unwrap()),
-        Box::new(client.limiter(SlidingLog::new(42, HOUR)).unwrap()),
+        Box::new(client.limiter(SlidingWindowLog::new(42, HOUR)).unwrap()),
         Box::new(
             client
-                .limiter(SlidingWindow::new(42, HOUR, HOUR / 60))
+                .limiter(SlidingWindowCounter::new(42, HOUR, HOUR / 60))
                 .unwrap(),
         ),
         Box::new(client.limiter(TokenBucket::new(42, 1)).unwrap()),
@@ -73,7 +73,7 @@ fn limiters(client: &RedissonClient) -> Vec<Box<dyn Limiter>> {
 async fn granted(limiter: &dyn Limiter, cost: u32) -> u32 {
     let mut granted = 0;
     for _ in 0..50 {
-        granted += u32::from(limiter.decide("key", cost).await.unwrap().is_granted());
+        granted += u32::from(limiter.check("key", cost).await.unwrap().is_granted());
     }
     granted
 }
@@ -87,7 +87,7 @@ async fn every_policy_grants_a_quarter_as_if_requests_cost_four_times_as_much() 
         let client = client(&server.url(), one_of(4)).await;
         let limiter = limiter(&client, 1_000).await;
         let each = limiters(&client).swap_remove(place);
-        let decision = each.decide("key", 1).await.unwrap();
+        let decision = each.check("key", 1).await.unwrap();
         assert!(decision.is_granted() && !decision.is_by_failure_policy());
         kill(server);
         until_by_policy(&limiter).await;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redisson_rate_limiter::{Decision, Grant, KeyedRateLimiter, Limiter, RateLimiter, Result};
+use redisson_rate_limiter::{Decision, Grant, KeyedRateLimiter, RateLimiter, Result};
 use tokio::time::timeout;
 
 use crate::fault::Plan;
@@ -67,7 +67,7 @@ impl Subject {
     async fn check(&self, permits: u32) -> Result<Decision> {
         match self {
             Self::Limiter(limiter) => limiter.check(permits).await,
-            Self::Keyed(limiter, key) => limiter.decide(key, permits).await,
+            Self::Keyed(limiter, key) => limiter.check(key, permits).await,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redisson_rate_limiter::{
     Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
-    RedissonClient, SlidingLog, SlidingWindow,
+    RedissonClient, SlidingWindowCounter, SlidingWindowLog,
 };
 
 use crate::decisions::{Charges, decide};
@@ -42,8 +42,8 @@ fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<Arc<dyn Limiter>> 
     }
     limiters![
         FixedWindow::new(AMPLE, HOUR),
-        SlidingLog::new(AMPLE, HOUR),
-        SlidingWindow::new(AMPLE, DAY, HOUR),
+        SlidingWindowLog::new(AMPLE, HOUR),
+        SlidingWindowCounter::new(AMPLE, DAY, HOUR),
         QuotaBucket::new(AMPLE, 1, DAY),
         LeakyBucket::new(AMPLE, 1, DAY),
         PenaltyTokenBucket::new(AMPLE, 1, DAY),
@@ -53,7 +53,7 @@ fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<Arc<dyn Limiter>> 
 /// How much of a limiter's capacity is charged, which is asked with a cost of 1. The first unit of a leaky bucket flows out
 /// at once and is not.
 async fn charged(limiter: &dyn Limiter, key: &str) -> i64 {
-    match limiter.decide(key, 1).await.unwrap() {
+    match limiter.check(key, 1).await.unwrap() {
         Decision::Granted { remaining, .. } => i64::from(AMPLE) - remaining as i64,
         denied => panic!("{denied:?}"),
     }
@@ -75,7 +75,7 @@ async fn policies(mut round: Round) {
             callers.push(async move {
                 let ask = |cost| {
                     let limiter = Arc::clone(&limiter);
-                    async move { Ok(limiter.decide("key", cost).await?.is_granted()) }
+                    async move { Ok(limiter.check("key", cost).await?.is_granted()) }
                 };
                 (place, decide(&plan, random, watch, ask).await)
             });
@@ -119,12 +119,12 @@ async fn joint(mut round: Round) {
         let watch = round.watch.clone();
         callers.push(async move {
             let ask = |cost| {
-                let mut shares = vec![
-                    window.share("key", cost).unwrap(),
-                    bucket.share("key", cost).unwrap(),
+                let mut charges = vec![
+                    window.charge("key", cost).unwrap(),
+                    bucket.charge("key", cost).unwrap(),
                 ];
-                shares.extend(rates.iter().map(|rate| rate.share(cost).unwrap()));
-                let decision = client.decide_all(shares);
+                charges.extend(rates.iter().map(|rate| rate.charge(cost).unwrap()));
+                let decision = client.check_all(charges);
                 async move { Ok(decision.await?.is_granted()) }
             };
             decide(&plan, random, watch, ask).await

@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 
-use redisson_rate_limiter::{Decision, Error, Rate, RateLimiter, RedissonClient, Result, State};
+use redisson_rate_limiter::{
+    Decision, Error, PermitsInUse, Rate, RateLimiter, RedissonClient, Result,
+};
 
 use crate::stage::{HOUR, SECOND};
 
@@ -30,11 +32,14 @@ pub async fn results(limiter: &RateLimiter) -> Vec<(&'static str, Result<()>)> {
         ("set_rate", limiter.set_rate(rate).await),
         (
             "set_rate_with",
-            limiter.set_rate_with(rate, State::Keep).await,
+            limiter.set_rate_with(rate, PermitsInUse::Keep).await,
         ),
         (
             "update_rate",
-            limiter.update_rate(rate, State::Keep).await.map(|_| ()),
+            limiter
+                .update_rate(rate, PermitsInUse::Keep)
+                .await
+                .map(|_| ()),
         ),
         ("config", limiter.config().await.map(|_| ())),
         ("try_acquire", limiter.try_acquire(1).await.map(|_| ())),

@@ -3,7 +3,7 @@
 //! `LARGE_LIMITER` sets how many grants that are, 20,000 where it is not set.
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, Limiter, Rate, RateLimiter, RedissonClient, State,
+    Decision, FixedWindow, PermitsInUse, Rate, RateLimiter, RedissonClient,
 };
 use tokio::task::JoinSet;
 
@@ -268,7 +268,7 @@ async fn a_rate_that_changes_takes_one_write() {
         let mut large = Large::start().await;
         let limiter = large.stage.limiter().await;
         let rate = Rate::overall((large.rate() + change) as u64, interval);
-        assert!(limiter.update_rate(rate, State::Keep).await.unwrap());
+        assert!(limiter.update_rate(rate, PermitsInUse::Keep).await.unwrap());
         assert_eq!(large.stage.value().await, Some(change.to_string()));
         let available = i64::from(large.expired) + change;
         assert_eq!(limiter.available_permits().await.unwrap(), available);
@@ -282,9 +282,9 @@ async fn a_rate_that_changes_takes_one_write() {
 async fn a_rate_that_resets_or_outlives_all_grants_deletes_them_at_once() {
     let interval = ms(INTERVAL as u64);
     for (rate, state) in [
-        (Rate::overall(7, interval), State::Reset),
-        (Rate::overall(7, ms(1_000)), State::Keep),
-        (Rate::per_client(7, interval), State::Keep),
+        (Rate::overall(7, interval), PermitsInUse::Reset),
+        (Rate::overall(7, ms(1_000)), PermitsInUse::Keep),
+        (Rate::per_client(7, interval), PermitsInUse::Keep),
     ] {
         let mut large = Large::start().await;
         let limiter = large.stage.limiter().await;
@@ -321,11 +321,11 @@ async fn a_joint_decision_counts_expired_permits_in_several_calls() {
     let limiter = client.rate_limiter(NAME);
     let window = client.limiter(FixedWindow::new(10_000, HOUR)).unwrap();
     let decide = async |cost| {
-        let shares = [
-            limiter.share(cost).unwrap(),
-            window.share("{limiter}", 1).unwrap(),
+        let charges = [
+            limiter.charge(cost).unwrap(),
+            window.charge("{limiter}", 1).unwrap(),
         ];
-        client.decide_all(shares).await.unwrap().is_granted()
+        client.check_all(charges).await.unwrap().is_granted()
     };
     assert!(decide(1).await);
     assert!(decide(3_000).await);

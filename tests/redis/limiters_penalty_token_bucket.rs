@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, Error, Limiter, PenaltyTokenBucket, PolicyLimiter};
+use redisson_rate_limiter::{Decision, Error, PenaltyTokenBucket, PolicyLimiter};
 
 use crate::keys;
 use crate::lives::assert_lives_for;
@@ -24,7 +24,7 @@ async fn three_a_second(stage: &Stage) -> PolicyLimiter<PenaltyTokenBucket> {
 }
 
 async fn granted(limiter: &PolicyLimiter<PenaltyTokenBucket>, cost: u32) -> bool {
-    limiter.decide(BUCKET, cost).await.unwrap().is_granted()
+    limiter.check(BUCKET, cost).await.unwrap().is_granted()
 }
 
 async fn assert_holds(stage: &mut Stage, tokens: &str, start: &str) {
@@ -126,7 +126,7 @@ async fn a_lock_denies_whoever_set_it_and_stays_as_it_is() {
             remaining: 0,
             reset,
             ..
-        } = limiter.decide(BUCKET, 1).await.unwrap()
+        } = limiter.check(BUCKET, 1).await.unwrap()
         else {
             panic!("granted");
         };
@@ -143,7 +143,7 @@ async fn a_lock_for_ever_stays_one_where_nobody_has_a_penalty_to_end_it_by() {
     let limiter = three_a_second(&stage).await;
     stage.run(&["SET", LOCK, "1"]).await;
     let before = stage.everything().await;
-    let Decision::Denied { retry_after, .. } = limiter.decide(BUCKET, 1).await.unwrap() else {
+    let Decision::Denied { retry_after, .. } = limiter.check(BUCKET, 1).await.unwrap() else {
         panic!("granted");
     };
     assert_eq!(retry_after, ms(1));
@@ -158,7 +158,7 @@ async fn what_a_peer_left_is_taken_over() {
     stage.run(&["SET", START, "1000"]).await;
     stage.at(3_200);
     let since = Instant::now();
-    let decision = limiter.decide(BUCKET, 1).await.unwrap();
+    let decision = limiter.check(BUCKET, 1).await.unwrap();
     assert!(matches!(decision, Decision::Granted { remaining: 7, .. }));
     assert_holds(&mut stage, "7", "3000").await;
     assert_lives_for(&mut stage, START, 6_668, since).await;
@@ -222,7 +222,7 @@ async fn assert_refused(
     case: &str,
 ) {
     let before = stage.everything().await;
-    let error = limiter.decide(BUCKET, 1).await;
+    let error = limiter.check(BUCKET, 1).await;
     assert!(
         matches!(&error, Err(Error::BadState { name, .. }) if name == BUCKET),
         "{case}: {error:?}"

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, Error, Limiter, PolicyLimiter, QuotaBucket};
+use redisson_rate_limiter::{Decision, Error, PolicyLimiter, QuotaBucket};
 
 use crate::keys;
 use crate::lives::assert_lives_for;
@@ -22,7 +22,7 @@ async fn limiter(stage: &Stage, policy: QuotaBucket) -> PolicyLimiter<QuotaBucke
 }
 
 async fn ask(limiter: &PolicyLimiter<QuotaBucket>, cost: u32) -> Decision {
-    limiter.decide(BUCKET, cost).await.unwrap()
+    limiter.check(BUCKET, cost).await.unwrap()
 }
 
 async fn assert_holds(stage: &mut Stage, expected: &[(&str, i64)]) {
@@ -75,7 +75,7 @@ async fn a_denial_writes_what_came_in_and_the_numbers_it_was_asked_by() {
     let limiter = limiter(&stage, in_a_minute(10, 10)).await;
     assert!(ask(&limiter, 10).await.is_granted());
     stage.at(14_000);
-    limiter.change(in_a_minute(20, 10)).unwrap();
+    limiter.set_policy(in_a_minute(20, 10)).unwrap();
     let since = Instant::now();
     assert!(!ask(&limiter, 5).await.is_granted());
     assert_holds(
@@ -211,7 +211,7 @@ async fn a_field_that_is_no_number_or_a_key_that_is_no_hash_is_refused_and_stays
 
 async fn assert_refused(stage: &mut Stage, limiter: &PolicyLimiter<QuotaBucket>, case: &str) {
     let before = stage.everything().await;
-    let error = limiter.decide(BUCKET, 1).await;
+    let error = limiter.check(BUCKET, 1).await;
     assert!(
         matches!(&error, Err(Error::BadState { name, .. }) if name == BUCKET),
         "{case}: {error:?}"

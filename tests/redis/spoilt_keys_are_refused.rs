@@ -1,6 +1,6 @@
 //! Keys that hold something else than a limiter's state are told as such, and stay as they are.
 
-use redisson_rate_limiter::{Error, Rate, RateLimiter, Result, State};
+use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter, Result};
 
 use crate::keys::member;
 use crate::stage::{HOUR, NAME, PERMITS, Stage, VALUE};
@@ -146,10 +146,13 @@ async fn a_permits_key_that_is_no_zset_where_the_rate_changes_and_the_state_is_k
     stage.run(&["SET", PERMITS, "6"]).await;
     let before = stage.everything().await;
     let rate = Rate::overall(20, HOUR);
-    assert_bad_state("update_rate", limiter.update_rate(rate, State::Keep).await);
+    assert_bad_state(
+        "update_rate",
+        limiter.update_rate(rate, PermitsInUse::Keep).await,
+    );
     assert_bad_state(
         "set_rate_with",
-        limiter.set_rate_with(rate, State::Keep).await,
+        limiter.set_rate_with(rate, PermitsInUse::Keep).await,
     );
     assert_eq!(stage.everything().await, before);
 }
@@ -167,7 +170,7 @@ async fn a_limiters_name_that_is_no_hash() {
     assert_bad_state("config", limiter.config().await);
     assert_bad_state("try_set_rate", limiter.try_set_rate(rate).await);
     assert_bad_state("set_rate", limiter.set_rate(rate).await);
-    for state in [State::Keep, State::Reset] {
+    for state in [PermitsInUse::Keep, PermitsInUse::Reset] {
         assert_bad_state("set_rate_with", limiter.set_rate_with(rate, state).await);
         assert_bad_state("update_rate", limiter.update_rate(rate, state).await);
     }

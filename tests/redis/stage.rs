@@ -107,7 +107,7 @@ impl Stage {
     /// The limiter calls the state of the target NAME bad, and changes nothing.
     pub async fn assert_is_bad_for(&mut self, limiter: &impl Limiter, what: &str) {
         let before = self.everything().await;
-        let error = limiter.decide(NAME, 1).await;
+        let error = limiter.check(NAME, 1).await;
         assert!(
             matches!(&error, Err(Error::BadState { name, .. }) if name == NAME),
             "{what}: {error:?}"
@@ -197,12 +197,12 @@ impl Stage {
 
 /// Asks a limiter by a policy for the target NAME, and tells whether it granted.
 pub async fn passed(limiter: &impl Limiter, cost: u32) -> bool {
-    limiter.decide(NAME, cost).await.unwrap().is_granted()
+    limiter.check(NAME, cost).await.unwrap().is_granted()
 }
 
 /// The same for what has to be denied: what remains, and the retry in ms.
 pub async fn denied(limiter: &impl Limiter, cost: u32) -> (u64, u128) {
-    match limiter.decide(NAME, cost).await.unwrap() {
+    match limiter.check(NAME, cost).await.unwrap() {
         Decision::Denied {
             remaining,
             retry_after,

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use tempfile::TempDir;
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
-    Rate, RedissonClient, Result, SlidingLog, SlidingWindow, State, TokenBucket,
+    Decision, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, PermitsInUse, Policy,
+    QuotaBucket, Rate, RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 use crate::every_method;
@@ -61,10 +61,10 @@ async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
             limiter.try_acquire(3).await?;
             limiter.release(2).await?;
             limiter
-                .update_rate(Rate::overall(20, HOUR), State::Keep)
+                .update_rate(Rate::overall(20, HOUR), PermitsInUse::Keep)
                 .await?;
             limiter
-                .update_rate(Rate::overall(20, HOUR), State::Reset)
+                .update_rate(Rate::overall(20, HOUR), PermitsInUse::Reset)
                 .await?;
             Ok(())
         };
@@ -88,7 +88,7 @@ async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
         .keyed_rate_limiter("orders:", Rate::overall(2, HOUR))
         .unwrap();
     for i in 0..4 {
-        let decided = keyed.decide("keyed", 1).await.map(drop);
+        let decided = keyed.check("keyed", 1).await.map(drop);
         outcomes.push((format!("keyed {i}"), decided));
     }
     outcomes.push((
@@ -96,11 +96,14 @@ async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
         by_policy(app, FixedWindow::new(2, HOUR)).await,
     ));
     outcomes.push((
-        "SlidingLog".to_owned(),
-        by_policy(app, SlidingLog::new(2, HOUR)).await,
+        "SlidingWindowLog".to_owned(),
+        by_policy(app, SlidingWindowLog::new(2, HOUR)).await,
     ));
-    let periods = SlidingWindow::new(2, HOUR, HOUR / 60);
-    outcomes.push(("SlidingWindow".to_owned(), by_policy(app, periods).await));
+    let periods = SlidingWindowCounter::new(2, HOUR, HOUR / 60);
+    outcomes.push((
+        "SlidingWindowCounter".to_owned(),
+        by_policy(app, periods).await,
+    ));
     outcomes.push((
         "TokenBucket".to_owned(),
         by_policy(app, TokenBucket::new(2, 1)).await,
@@ -117,12 +120,12 @@ async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
     outcomes.push(("a whole token".to_owned(), a_whole_token(stage, app).await));
     let window = app.limiter(FixedWindow::new(2, HOUR)).unwrap();
     for i in 0..2 {
-        let shares = [
-            window.share("orders:joint", 1).unwrap(),
-            keyed.share("joint-rate", 1).unwrap(),
+        let charges = [
+            window.charge("orders:joint", 1).unwrap(),
+            keyed.charge("joint-rate", 1).unwrap(),
         ];
-        let decided = app.decide_all(shares).await.map(drop);
-        outcomes.push((format!("decide_all {i}"), decided));
+        let decided = app.check_all(charges).await.map(drop);
+        outcomes.push((format!("check_all {i}"), decided));
     }
     outcomes
 }
@@ -136,8 +139,8 @@ async fn by_policy<P: Policy + Clone>(app: &RedissonClient, policy: P) -> Result
         .penalty(HOUR)?;
     let kind = std::any::type_name::<P>();
     for _ in 0..4 {
-        limiter.decide(kind, 1).await?;
-        strict.decide(kind, 1).await?;
+        limiter.check(kind, 1).await?;
+        strict.check(kind, 1).await?;
     }
     Ok(())
 }
@@ -149,7 +152,7 @@ async fn a_whole_token(stage: &mut Stage, app: &RedissonClient) -> Result<()> {
     command.extend(["last_refill_timestamp", &now, "last_refill_fraction", "1"]);
     stage.run(&command).await;
     let limiter = app.limiter(TokenBucket::new(2, 1))?;
-    limiter.decide("orders:whole", 1).await.map(drop)
+    limiter.check("orders:whole", 1).await.map(drop)
 }
 
 /// Grants expire, one call of several permits at once.
@@ -166,7 +169,7 @@ async fn a_window_passes(operator: &RedissonClient, app: &RedissonClient) -> Res
     }
     limiter.available_permits().await?;
     limiter
-        .update_rate(Rate::overall(4, ms(60)), State::Keep)
+        .update_rate(Rate::overall(4, ms(60)), PermitsInUse::Keep)
         .await?;
     limiter.acquire(2).await
 }

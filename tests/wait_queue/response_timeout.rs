@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, FixedWindow, Limiter, Rate, RedissonClient, Result};
+use redisson_rate_limiter::{Error, FixedWindow, Rate, RedissonClient, Result};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -66,7 +66,7 @@ async fn each_request_on_a_target_whose_calls_stand_still_has_its_own_deadline()
     let policy = Arc::new(policy);
     assert_each_has_its_own_deadline(|| {
         let policy = Arc::clone(&policy);
-        async move { policy.decide("key", 1).await.map(drop) }
+        async move { policy.check("key", 1).await.map(drop) }
     })
     .await;
 }
@@ -190,7 +190,7 @@ async fn an_endless_response_timeout_is_one_for_any_connection() {
         }
         assert_eq!(requests.join_all().await, [true; 20]);
         let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
-        assert!(policy.decide("key", 1).await.is_ok());
+        assert!(policy.check("key", 1).await.is_ok());
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redisson_rate_limiter::{
     Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
-    RateLimiter, RedissonClient, Result, SlidingLog, SlidingWindow, TokenBucket,
+    RateLimiter, RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 /// A limiter.
@@ -48,13 +48,16 @@ impl Subject {
             subject("KeyedRateLimiter", |client, rule| {
                 Ok(Arc::new(client.keyed_rate_limiter("", rule.rate())?))
             }),
-            subject("SlidingLog", |client, rule| {
+            subject("SlidingWindowLog", |client, rule| {
                 let (limit, window) = rule.window();
-                of(client, SlidingLog::new(limit, window))
+                of(client, SlidingWindowLog::new(limit, window))
             }),
-            subject("SlidingWindow, 10 periods", |client, rule| {
+            subject("SlidingWindowCounter, 10 periods", |client, rule| {
                 let (limit, window) = rule.window();
-                of(client, SlidingWindow::new(limit, window, window / 10))
+                of(
+                    client,
+                    SlidingWindowCounter::new(limit, window, window / 10),
+                )
             }),
             subject("FixedWindow", |client, rule| {
                 let (limit, window) = rule.window();
@@ -106,7 +109,7 @@ impl Named {
 
 #[async_trait]
 impl Limiter for Named {
-    async fn decide(&self, _key: &str, cost: u32) -> Result<Decision> {
+    async fn check(&self, _key: &str, cost: u32) -> Result<Decision> {
         self.0.check(cost).await
     }
 }

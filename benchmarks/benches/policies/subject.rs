@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use redis::{Cmd, Script, cmd};
 use redisson_rate_limiter::{
     FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, RedissonClient,
-    Result, SlidingLog, SlidingWindow, TokenBucket,
+    Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 pub struct Subject {
@@ -35,16 +35,21 @@ pub fn all() -> [Subject; 7] {
             names_calls: false,
         },
         Subject {
-            name: "SlidingLog",
-            make: |client, limit| of(client, SlidingLog::new(limit, MINUTE)),
+            name: "SlidingWindowLog",
+            make: |client, limit| of(client, SlidingWindowLog::new(limit, MINUTE)),
             by_hand: include_str!("by_hand/sliding_log.lua"),
             keys: |target| vec![target.to_owned()],
             numbers: |limit| vec![limit.into(), MINUTE_MILLIS],
             names_calls: true,
         },
         Subject {
-            name: "SlidingWindow, 10 periods",
-            make: |client, limit| of(client, SlidingWindow::new(limit, MINUTE, MINUTE / 10)),
+            name: "SlidingWindowCounter, 10 periods",
+            make: |client, limit| {
+                of(
+                    client,
+                    SlidingWindowCounter::new(limit, MINUTE, MINUTE / 10),
+                )
+            },
             by_hand: include_str!("by_hand/sliding_window.lua"),
             keys: |target| vec![format!("{{{target}}}-st"), format!("{{{target}}}-")],
             numbers: |limit| vec![limit.into(), MINUTE_MILLIS, MINUTE_MILLIS / 10],

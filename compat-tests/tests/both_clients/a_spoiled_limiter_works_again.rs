@@ -235,7 +235,7 @@ async fn after_an_earlier_limiter_left_its_value() {
 /// granted came first.
 #[tokio::test]
 async fn after_the_rate_was_lowered_below_what_is_in_use() {
-    use redisson_rate_limiter::State::Keep;
+    use redisson_rate_limiter::PermitsInUse::Keep;
 
     each(Version::ALL, async |both, limiter| {
         limiter

@@ -17,7 +17,7 @@ use crate::rate::whole_millis;
 use crate::script::{self, Script};
 
 /// At most `limit` in a window of several periods, which slides by a period at a time: nearly what a
-/// [`SlidingLog`](crate::SlidingLog) does, for a counter a period instead of a member a request.
+/// [`SlidingWindowLog`](crate::SlidingWindowLog) does, for a counter a period instead of a member a request.
 ///
 /// Whatever a period counted leaves at once. So no time of `window - period` holds more than the limit; one of `window` can
 /// hold up to twice as much, at the end of a period and at the start of the one that replaces it. The shorter the period,
@@ -28,29 +28,29 @@ use crate::script::{self, Script};
 /// start as much from each new counter on. The counters' names follow from the stored start, so the script cannot declare
 /// them; they have its hash tag.
 ///
-/// A [`change`](crate::PolicyLimiter::change) of the limit or of the window acts at once on the periods that are still there.
+/// A [`set_policy`](crate::PolicyLimiter::set_policy) of the limit or of the window acts at once on the periods that are still there.
 /// After one of the period, what was counted in periods of the length before goes on to count, each until its last
 /// millisecond leaves the window; after a second one that of the first change does not. The start stays.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, Limiter, RedissonClient, SlidingWindow};
+/// use redisson_rate_limiter::{Decision, RedissonClient, SlidingWindowCounter};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
 /// let (window, period) = (Duration::from_secs(60), Duration::from_secs(10));
-/// let limiter = client.limiter(SlidingWindow::new(5, window, period))?;
-/// assert!(limiter.decide("user:123", 3).await?.is_granted());
+/// let limiter = client.limiter(SlidingWindowCounter::new(5, window, period))?;
+/// assert!(limiter.check("user:123", 3).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(15)).await;
-/// assert!(limiter.decide("user:123", 2).await?.is_granted());
-/// let Decision::Denied { retry_after, .. } = limiter.decide("user:123", 1).await? else { panic!() };
+/// assert!(limiter.check("user:123", 2).await?.is_granted());
+/// let Decision::Denied { retry_after, .. } = limiter.check("user:123", 1).await? else { panic!() };
 /// // 60 s after the start the seventh period begins, and the first leaves.
 /// assert_eq!(retry_after, Duration::from_millis(45_001));
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SlidingWindow {
+pub struct SlidingWindowCounter {
     limit: u32,
     window: Duration,
     period: Duration,
@@ -73,7 +73,7 @@ const LONGEST_WINDOW: i64 = 1 << 50;
 /// How much longer than the start the counters live, in ms.
 const COUNTERS_OUTLIVE: i64 = 16;
 
-impl SlidingWindow {
+impl SlidingWindowCounter {
     /// `limit` (at least 1) in a `window` of 1 to 1000 whole periods (both whole milliseconds, at least 1), the first of which
     /// begins with the first request.
     pub fn new(limit: u32, window: Duration, period: Duration) -> Self {
@@ -202,7 +202,7 @@ impl State for Periods {
     }
 }
 
-impl Model for SlidingWindow {
+impl Model for SlidingWindowCounter {
     type State = Periods;
 
     const NAME: &'static str = "sliding_window";
@@ -338,16 +338,16 @@ mod tests {
         Compared, Content, Keyspace, START, as_set, compare, show_key, timed, times_to_live,
     };
 
-    fn policy(limit: u32, window: u64, period: u64) -> SlidingWindow {
+    fn policy(limit: u32, window: u64, period: u64) -> SlidingWindowCounter {
         let (window, period) = (Duration::from_millis(window), Duration::from_millis(period));
-        SlidingWindow::new(limit, window, period)
+        SlidingWindowCounter::new(limit, window, period)
     }
 
     /// Two of such windows are no whole number of TTL_UNIT, so that 16 ms make no difference once rounded up.
     const WINDOWS: [u64; 4] = [50_000, 60_000, 120_000, 150_000];
     const PERIODS: [u64; 5] = [1, 2, 5, 10, 50];
 
-    impl Compared for SlidingWindow {
+    impl Compared for SlidingWindowCounter {
         fn policies() -> BoxedStrategy<Self> {
             let (windows, periods) = (
                 prop::sample::select(&WINDOWS),
@@ -415,12 +415,12 @@ mod tests {
 
     #[test]
     fn script_and_model_agree() {
-        compare::<SlidingWindow>();
+        compare::<SlidingWindowCounter>();
     }
 
     #[test]
     fn numbers_that_cannot_be_are_refused() {
-        let refused = |policy: SlidingWindow| match policy.validate() {
+        let refused = |policy: SlidingWindowCounter| match policy.validate() {
             Err(Error::InvalidArgument { argument, .. }) => argument,
             other => panic!("{other:?}"),
         };
@@ -438,11 +438,11 @@ mod tests {
         let part_of_a_ms = Duration::from_micros(1_500);
         let whole = Duration::from_millis(3);
         assert_eq!(
-            refused(SlidingWindow::new(1, part_of_a_ms, whole)),
+            refused(SlidingWindowCounter::new(1, part_of_a_ms, whole)),
             "window"
         );
         assert_eq!(
-            refused(SlidingWindow::new(1, whole, part_of_a_ms)),
+            refused(SlidingWindowCounter::new(1, whole, part_of_a_ms)),
             "period"
         );
         policy(u32::MAX, 1_000, 1).validate().unwrap();
