@@ -48,7 +48,7 @@ mod support;
 
 pub use client::{RedissonClient, RedissonClientBuilder};
 pub use clock::Clock;
-pub use decision::{Decision, DecisionSource, Grant};
+pub use decision::{Decision, DecisionSource, Denied, Grant, Granted};
 pub use error::{Error, Result};
 pub use failure_policy::{FailurePolicy, LocalShare};
 pub use limiter::RateLimiter;

@@ -83,7 +83,7 @@ pub trait RRateLimiter: Sealed + fmt::Debug + Send + Sync {
 
     /// As [`RateLimiter::available_permits`].
     #[doc(alias = "availablePermits")]
-    async fn available_permits(&self) -> Result<i64>;
+    async fn available_permits(&self) -> Result<u64>;
 
     /// As [`RateLimiter::exists`].
     #[doc(alias = "isExists")]
@@ -179,7 +179,7 @@ impl RRateLimiter for RateLimiter {
         Self::release(self, permits).await
     }
 
-    async fn available_permits(&self) -> Result<i64> {
+    async fn available_permits(&self) -> Result<u64> {
         Self::available_permits(self).await
     }
 

@@ -40,7 +40,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::batch::{Batcher, SameRuntime};
-use crate::decision::{Decision, Grant, decision_alone};
+use crate::decision::{Decision, Denied, Grant, decision_alone};
 use crate::error::{Error, Result};
 use crate::lock::Lock;
 use crate::model::{Answer, SetUp};
@@ -173,8 +173,8 @@ impl WaitQueue {
             };
             if let Some(Decided { decision, wait }) = decided {
                 match decision {
-                    Decision::Granted { .. } => return Ok(true),
-                    Decision::Denied { remaining, .. } => {
+                    Decision::Granted(_) => return Ok(true),
+                    Decision::Denied(Denied { remaining, .. }) => {
                         if self.is_hopeless(permits, until, fail_fast) {
                             return Ok(false);
                         }

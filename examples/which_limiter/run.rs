@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Chargeable, Clock, Decision, FixedWindow, PolicyLimiter, RedissonClient, RedissonClientBuilder,
-    Result,
+    Chargeable, Clock, Decision, Denied, FixedWindow, Granted, PolicyLimiter, RedissonClient,
+    RedissonClientBuilder, Result,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -114,18 +114,18 @@ impl Run {
     fn note(&mut self, time: i64, decision: &Decision) {
         let after = |duration: &Duration| time + as_millis(*duration);
         let (is_granted, goes_on, remaining, reset) = match decision {
-            Decision::Granted {
+            Decision::Granted(Granted {
                 delay,
                 remaining,
                 reset,
                 ..
-            } => (true, after(delay), *remaining, after(reset)),
-            Decision::Denied {
+            }) => (true, after(delay), *remaining, after(reset)),
+            Decision::Denied(Denied {
                 retry_after,
                 remaining,
                 reset,
                 ..
-            } => {
+            }) => {
                 let is_new = self.locked.last().is_none_or(|&(_, until)| until <= time);
                 if self.shown.locks_out && is_new {
                     self.locked.push((time, after(retry_after)));
@@ -167,7 +167,7 @@ impl Closed {
             limiter: client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?,
             key: format!("{target}closed").into(),
         };
-        closed.limiter.check(&closed.key, 1).await?;
+        assert!(closed.limiter.check(&closed.key, 1).await?.is_granted());
         Ok(closed)
     }
 
@@ -175,7 +175,7 @@ impl Closed {
         let charges = [limiter.charge(key, 1)?, self.limiter.charge(&self.key, 1)?];
         let decided = self.client.check_all(charges).await?;
         Ok(match decided.decisions()[0] {
-            Decision::Granted { remaining, .. } | Decision::Denied { remaining, .. } => remaining,
+            ref decision => decision.remaining(),
         })
     }
 }

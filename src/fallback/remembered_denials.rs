@@ -6,7 +6,10 @@ use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
 
 use super::without_redis::Remote;
-use crate::{Decision, Error, FailurePolicy, PermitsInUse, Rate, RateLimiter, RedissonClient};
+use crate::{
+    Decision, Denied, Error, FailurePolicy, Granted, PermitsInUse, Rate, RateLimiter,
+    RedissonClient,
+};
 
 const AT_MOST: Duration = ms(100);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -36,7 +39,7 @@ async fn a_denial_is_repeated_without_a_call_with_its_times_counted_down() {
     let remote = Remote::new();
     let (limiter, _) = denied(&remote, Rate::overall(5, MINUTE)).await;
     advance(AT_MOST).await;
-    let Decision::Denied { retry_after, .. } = limiter.check(1).await.unwrap() else {
+    let Decision::Denied(Denied { retry_after, .. }) = limiter.check(1).await.unwrap() else {
         panic!("it is granted");
     };
     remote.take_calls();
@@ -44,7 +47,7 @@ async fn a_denial_is_repeated_without_a_call_with_its_times_counted_down() {
     let left = retry_after - ms(30);
     assert_eq!(
         limiter.check(2).await.unwrap(),
-        Decision::denied(left, 5, 0, left)
+        Decision::from(Denied::new(left).with_limit(5))
     );
     assert!(!limiter.try_acquire(5).await.unwrap());
     assert!(
@@ -73,7 +76,7 @@ async fn what_another_client_gives_back_is_seen_no_later_than_the_setting_says()
 async fn permits_that_come_back_with_time_are_never_hidden() {
     let remote = Remote::new();
     let (limiter, told) = denied(&remote, Rate::overall(1, ms(50))).await;
-    let Decision::Denied { retry_after, .. } = told else {
+    let Decision::Denied(Denied { retry_after, .. }) = told else {
         panic!("it is granted");
     };
     assert!(retry_after < AT_MOST);
@@ -105,7 +108,7 @@ async fn what_this_client_gives_back_or_sets_counts_at_once_for_all_handles() {
     let handle = client.rate_limiter("l");
     for change in 0..6 {
         handle.set_rate(rate).await.unwrap();
-        let Decision::Granted { grant, .. } = limiter.check(5).await.unwrap() else {
+        let Decision::Granted(Granted { grant, .. }) = limiter.check(5).await.unwrap() else {
             panic!("it is denied");
         };
         assert!(!limiter.try_acquire(1).await.unwrap());

@@ -21,8 +21,8 @@ use crate::store::{
     AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
 };
 use crate::{
-    Decision, FailurePolicy, FixedWindow, Limiter, LocalShare, Rate, RateLimiter, RedissonClient,
-    TokenBucket,
+    Decision, FailurePolicy, FixedWindow, Granted, Limiter, LocalShare, Rate, RateLimiter,
+    RedissonClient, TokenBucket,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -336,7 +336,7 @@ async fn a_refund_goes_where_the_grant_was_made() {
     let client = remote.client(one_of(2));
     let limiter = with_rate(&client, 10).await;
     let grant = |decision| match decision {
-        Decision::Granted { grant, .. } => grant,
+        Decision::Granted(Granted { grant, .. }) => grant,
         denied => panic!("{denied:?}"),
     };
     let of_redis = grant(limiter.check(1).await.unwrap());
@@ -447,8 +447,8 @@ async fn half_open_one_call_goes_out_at_a_time_and_the_policy_decides_the_others
         let limiter = with_rate(&client, 1_000).await;
         let keyed = client.limiter(FixedWindow::new(100, SECOND)).unwrap();
         remote.go_away();
-        limiter.check(1).await.unwrap();
-        keyed.check("key", 1).await.unwrap();
+        let _ = limiter.check(1).await.unwrap();
+        let _ = keyed.check("key", 1).await.unwrap();
         assert_eq!(remote.take_calls(), 2); // the rate was set and read
         remote.breaker.connected(); // and it does not answer
         let mut callers = JoinSet::new();
@@ -471,7 +471,7 @@ async fn half_open_one_call_goes_out_at_a_time_and_the_policy_decides_the_others
         callers.join_next().await.unwrap().unwrap();
         assert!(start.elapsed() >= RESPONSE_TIMEOUT);
         assert_eq!(remote.take_calls(), 1);
-        limiter.check(1).await.unwrap();
+        let _ = limiter.check(1).await.unwrap();
         assert_eq!(remote.take_calls(), 0); // open again
         remote.is_away.store(false, Ordering::Relaxed);
         sleep(SECOND).await;
@@ -597,9 +597,9 @@ async fn policies_and_keys_have_their_shares() {
             let decision = limiter.check(&format!("key{number}"), 1).await.unwrap();
             assert!(decision.is_by_failure_policy());
             granted += usize::from(decision.is_granted());
-            if let Decision::Granted {
+            if let Decision::Granted(Granted {
                 grant, limit: of, ..
-            } = decision
+            }) = decision
             {
                 assert_eq!((of, grant.permits()), (limit, 1));
             }

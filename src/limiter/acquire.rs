@@ -121,8 +121,8 @@ impl RateLimiter {
     /// # async fn main() -> redisson_rate_limiter::Result<()> {
     /// # let limiter = RedissonClient::in_memory().rate_limiter("l");
     /// limiter.try_set_rate(Rate::overall(5, Duration::from_secs(60))).await?;
-    /// if let Decision::Granted { grant, .. } = limiter.check(3).await? {
-    ///     assert_eq!(limiter.refund(grant).await?, 3);
+    /// if let Decision::Granted(granted) = limiter.check(3).await? {
+    ///     assert_eq!(limiter.refund(granted.grant).await?, 3);
     /// }
     /// assert_eq!(limiter.available_permits().await?, 5);
     /// # Ok(()) }
@@ -195,9 +195,10 @@ impl RateLimiter {
     /// # Cancel safety
     /// It reads only.
     #[doc(alias = "availablePermits")]
-    pub async fn available_permits(&self) -> Result<i64> {
+    pub async fn available_permits(&self) -> Result<u64> {
         let store = self.checked()?;
-        store.available_permits().await
+        // The permits of an Answer are never below zero.
+        Ok(store.available_permits().await?.max(0).unsigned_abs())
     }
 
     /// As [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the same call.

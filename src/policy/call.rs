@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::decision::{Decision, DecisionSource, Grant, Origin};
+use crate::decision::{Decision, DecisionSource, Denied, Grant, Granted, Origin};
 use crate::error::{Error, Result};
 use crate::keys::{beside, share_a_slot};
 use crate::model::{At, BOUNDS, Timed};
@@ -112,17 +112,15 @@ impl Answers {
         let mut decisions: Vec<_> = decisions.collect::<Result<_>>()?;
         if !decisions.iter().all(Decision::is_granted) {
             for decision in &mut decisions {
-                if let Decision::Granted {
-                    grant,
-                    limit,
-                    remaining,
-                    reset,
-                    ..
-                } = decision
-                {
+                if let Decision::Granted(granted) = decision {
                     // It had enough, and was not charged.
-                    let remaining = *remaining + u64::from(grant.permits);
-                    *decision = Decision::denied(Duration::ZERO, *limit, remaining, *reset);
+                    *decision = Decision::Denied(Denied {
+                        retry_after: Duration::ZERO,
+                        limit: granted.limit,
+                        remaining: granted.remaining + u64::from(granted.grant.permits),
+                        reset: granted.reset,
+                        source: granted.source,
+                    });
                 }
             }
         }
@@ -158,17 +156,21 @@ impl Answer {
         let (limit, remaining) = (self.limit.unsigned_abs(), self.remaining.unsigned_abs());
         let (retry_after, reset) = (millis(self.retry_after), millis(self.reset));
         match self.outcome {
-            Outcome::Granted => Ok(Decision::Granted {
+            Outcome::Granted => Ok(Decision::Granted(Granted {
                 grant,
                 limit,
                 remaining,
                 reset,
                 delay: millis(self.delay),
                 source: DecisionSource::Store,
-            }),
-            Outcome::Denied | Outcome::LockedOut => {
-                Ok(Decision::denied(retry_after, limit, remaining, reset))
-            }
+            })),
+            Outcome::Denied | Outcome::LockedOut => Ok(Decision::Denied(Denied {
+                retry_after,
+                limit,
+                remaining,
+                reset,
+                source: DecisionSource::Store,
+            })),
             Outcome::Never => Err(Error::CostExceedsLimit {
                 key: key.to_owned(),
                 cost: grant.permits,

@@ -21,7 +21,7 @@ use crate::script::{self, Script};
 /// of a window, across the edge between two: where that matters, take a [`SlidingWindowCounter`](crate::SlidingWindowCounter).
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, FixedWindow, RedissonClient};
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -32,7 +32,7 @@ use crate::script::{self, Script};
 ///     assert!(limiter.check("rate:limit:123:/orders", 1).await?.is_granted());
 /// }
 /// tokio::time::advance(Duration::from_secs(20)).await;
-/// let Decision::Denied { retry_after, .. } = limiter.check("rate:limit:123:/orders", 1).await? else { panic!() };
+/// let retry_after = limiter.check("rate:limit:123:/orders", 1).await?.retry_after().expect("denied");
 /// assert_eq!(retry_after, Duration::from_secs(40));
 /// # Ok(()) }
 /// ```

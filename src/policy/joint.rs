@@ -132,14 +132,8 @@ fn has_twins<T: PartialEq>(sorted: &[T]) -> bool {
 impl JointDecision {
     fn new(decisions: Vec<Decision>) -> Self {
         let weight = |decision: &Decision| match decision {
-            Decision::Denied {
-                retry_after,
-                remaining,
-                ..
-            } => (true, *retry_after, Reverse(*remaining)),
-            Decision::Granted {
-                delay, remaining, ..
-            } => (false, *delay, Reverse(*remaining)),
+            Decision::Denied(denied) => (true, denied.retry_after, Reverse(denied.remaining)),
+            Decision::Granted(granted) => (false, granted.delay, Reverse(granted.remaining)),
         };
         let deciding = (0..decisions.len())
             .max_by_key(|&place| weight(&decisions[place]))

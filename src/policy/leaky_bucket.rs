@@ -20,7 +20,7 @@ use crate::script::{self, Script};
 /// Requests go on at a constant pace, `quantity` in each `unit` of time; `capacity` more may wait for their turn, and
 /// what goes beyond is denied.
 ///
-/// A request that has to wait is granted with a [`delay`](Decision::Granted::delay):
+/// A request that has to wait is granted with a [`delay`](crate::Granted::delay):
 /// [`check_and_wait`](PolicyLimiter::check_and_wait) waits it. Whatever the cost, a target's first request goes on at
 /// once. The largest cost that can be granted is `capacity + quantity`.
 ///
@@ -42,8 +42,8 @@ use crate::script::{self, Script};
 /// // One in 100 ms, and two may wait.
 /// let limiter = client.limiter(LeakyBucket::new(2, 1, Duration::from_millis(100)))?;
 /// assert!(limiter.check("orders:api", 1).await?.is_granted());
-/// let Decision::Granted { delay, .. } = limiter.check("orders:api", 1).await? else { panic!() };
-/// assert_eq!(delay, Duration::from_millis(100));
+/// let Decision::Granted(granted) = limiter.check("orders:api", 1).await? else { panic!() };
+/// assert_eq!(granted.delay, Duration::from_millis(100));
 ///
 /// let asked_at = Instant::now();
 /// assert!(limiter.check_and_wait("orders:api", 1).await?.is_granted());
@@ -148,8 +148,8 @@ impl PolicyLimiter<LeakyBucket> {
     /// before, it may or may not have been.
     pub async fn check_and_wait(&self, key: &str, cost: u32) -> Result<Decision> {
         let mut decision = self.check(key, cost).await?;
-        if let Decision::Granted { delay, .. } = &mut decision {
-            let left = std::mem::take(delay);
+        if let Decision::Granted(granted) = &mut decision {
+            let left = std::mem::take(&mut granted.delay);
             if !left.is_zero() {
                 tokio::time::sleep(left).await;
             }

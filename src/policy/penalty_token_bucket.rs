@@ -32,7 +32,7 @@ const TOKENS_LIVE_LONGER: i64 = 10;
 /// old rule gave it is full. A lock stays.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, PenaltyTokenBucket, RedissonClient};
+/// use redisson_rate_limiter::{PenaltyTokenBucket, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -41,7 +41,7 @@ const TOKENS_LIVE_LONGER: i64 = 10;
 /// let policy = PenaltyTokenBucket::new(2, 1, Duration::from_secs(1));
 /// let limiter = client.limiter(policy)?.penalty(Duration::from_secs(5))?;
 /// assert!(limiter.check("user:123", 2).await?.is_granted());
-/// let Decision::Denied { retry_after, .. } = limiter.check("user:123", 1).await? else { panic!() };
+/// let retry_after = limiter.check("user:123", 1).await?.retry_after().expect("denied");
 /// assert_eq!(retry_after, Duration::from_secs(5)); // not 1: it is locked out
 /// # Ok(()) }
 /// ```

@@ -27,7 +27,7 @@ use crate::script::{self, Script};
 /// request on, also for the time since the last refill. A smaller capacity caps what is left at once.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, QuotaBucket, RedissonClient};
+/// use redisson_rate_limiter::{QuotaBucket, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -36,7 +36,8 @@ use crate::script::{self, Script};
 /// let limiter = client.limiter(QuotaBucket::new(10, 10, Duration::from_secs(60)))?;
 /// for left in [5, 0] {
 ///     let decision = limiter.check("quota:user:123", 5).await?;
-///     assert!(matches!(decision, Decision::Granted { remaining, .. } if remaining == left));
+///     assert!(decision.is_granted());
+///     assert_eq!(decision.remaining(), left);
 /// }
 /// assert!(!limiter.check("quota:user:123", 5).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(30)).await; // half the quota's period

@@ -78,7 +78,7 @@ impl<R, E> fmt::Debug for Rule<R, E> {
 /// Rules that decide a request together: all that apply grant it, or none is charged. From [`RedissonClient::rules`].
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, FixedWindow, RedissonClient, Rule, TokenBucket, Verdict};
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, TokenBucket, Verdict};
 /// use std::time::Duration;
 ///
 /// struct Request { user: Option<String>, address: String, bytes: u32 }
@@ -100,10 +100,7 @@ impl<R, E> fmt::Debug for Rule<R, E> {
 ///     Rule::new(
 ///         traffic,
 ///         |request: &Request| Some(format!("traffic:{}", request.address)),
-///         |_, decision| match decision {
-///             Decision::Denied { retry_after, .. } => format!("ask again in {retry_after:?}"),
-///             _ => unreachable!("a rejection is a denial's"),
-///         },
+///         |_, denied| format!("ask again in {:?}", denied.retry_after().unwrap_or_default()),
 ///     )
 ///     .cost(|request| request.bytes),
 /// ]);

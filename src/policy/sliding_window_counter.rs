@@ -33,7 +33,7 @@ use crate::script::{self, Script};
 /// millisecond leaves the window; after a second one that of the first change does not. The start stays.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, RedissonClient, SlidingWindowCounter};
+/// use redisson_rate_limiter::{RedissonClient, SlidingWindowCounter};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -44,7 +44,7 @@ use crate::script::{self, Script};
 /// assert!(limiter.check("user:123", 3).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(15)).await;
 /// assert!(limiter.check("user:123", 2).await?.is_granted());
-/// let Decision::Denied { retry_after, .. } = limiter.check("user:123", 1).await? else { panic!() };
+/// let retry_after = limiter.check("user:123", 1).await?.retry_after().expect("denied");
 /// // 60 s after the start the seventh period begins, and the first leaves.
 /// assert_eq!(retry_after, Duration::from_millis(45_001));
 /// # Ok(()) }

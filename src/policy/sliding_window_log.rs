@@ -29,7 +29,7 @@ use crate::script::{self, Script};
 /// a longer one counts what the shorter one has not dropped yet.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, RedissonClient, SlidingWindowLog};
+/// use redisson_rate_limiter::{RedissonClient, SlidingWindowLog};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -39,9 +39,9 @@ use crate::script::{self, Script};
 /// assert!(limiter.check("user:123", 1).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(20)).await;
 /// assert!(limiter.check("user:123", 2).await?.is_granted());
-/// let Decision::Denied { retry_after, .. } = limiter.check("user:123", 1).await? else { panic!() };
+/// let retry_after = limiter.check("user:123", 1).await?.retry_after().expect("denied");
 /// assert_eq!(retry_after, Duration::from_secs(40));
-/// let Decision::Denied { retry_after, .. } = limiter.check("user:123", 2).await? else { panic!() };
+/// let retry_after = limiter.check("user:123", 2).await?.retry_after().expect("denied");
 /// assert_eq!(retry_after, Duration::from_secs(60));
 /// # Ok(()) }
 /// ```

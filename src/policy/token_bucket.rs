@@ -18,7 +18,7 @@ use crate::script::{self, Script};
 /// a whole number of milliseconds. It goes away after twice the time that an empty bucket takes to fill.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, RedissonClient, TokenBucket};
+/// use redisson_rate_limiter::{RedissonClient, TokenBucket};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -27,7 +27,7 @@ use crate::script::{self, Script};
 /// let limiter = client.limiter(TokenBucket::new(10, 2))?;
 /// let bucket = "token_bucket:user:123:api_a";
 /// assert!(limiter.check(bucket, 10).await?.is_granted());
-/// let Decision::Denied { retry_after, .. } = limiter.check(bucket, 3).await? else { panic!() };
+/// let retry_after = limiter.check(bucket, 3).await?.retry_after().expect("denied");
 /// assert_eq!(retry_after, Duration::from_millis(1_500));
 /// tokio::time::advance(retry_after).await;
 /// assert!(limiter.check(bucket, 3).await?.is_granted());

@@ -248,7 +248,7 @@ mod tests {
         let client = RedissonClient::builder().in_memory(&store);
         let limiter = client.limiter(FixedWindow::new(1, SECOND)).unwrap();
         for i in 0..count {
-            limiter.check(&i.to_string(), 1).await.unwrap();
+            let _ = limiter.check(&i.to_string(), 1).await.unwrap();
         }
         assert_eq!(store.held(), count);
         tokio::time::advance(2 * SECOND).await;
@@ -273,7 +273,7 @@ mod tests {
         let (store, client) = expired(20_000).await;
         let limiter = client.limiter(FixedWindow::new(1, SECOND)).unwrap();
         for _ in 0..100 {
-            limiter.check("other", 1).await.unwrap();
+            let _ = limiter.check("other", 1).await.unwrap();
             tokio::time::advance(Duration::from_millis(10)).await;
         }
         assert!(store.held() <= 1, "{} are held", store.held());
@@ -284,7 +284,7 @@ mod tests {
         let (store, client) = expired(20_000).await;
         let limiter = client.limiter(FixedWindow::new(1, SECOND)).unwrap();
         for i in 0..20_000 {
-            limiter.check(&format!("new {i}"), 1).await.unwrap();
+            let _ = limiter.check(&format!("new {i}"), 1).await.unwrap();
         }
         assert!(store.held() <= 21_000, "{} are held", store.held());
     }
@@ -311,7 +311,7 @@ mod tests {
         }
         for _ in 0..20 {
             tokio::time::advance(SECOND).await;
-            limiter.check("other", 1).await.unwrap();
+            let _ = limiter.check("other", 1).await.unwrap();
         }
         assert_eq!(store.held(), 1_001);
         for i in 0..1_000 {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use redisson_rate_limiter::{Decision, Error, FixedWindow, PolicyLimiter};
+use redisson_rate_limiter::{Decision, Denied, Error, FixedWindow, Granted, PolicyLimiter};
 use tokio::time::{Duration, sleep};
 
 use crate::fixture::{Fixture, HOUR, SECOND, denied, ms, passed};
@@ -28,9 +28,9 @@ pub async fn of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it(f
     let since = Instant::now();
     for left in (0..100).rev() {
         let decision = limiter.check(fixture.name(), 1).await.unwrap();
-        let Decision::Granted {
+        let Decision::Granted(Granted {
             limit, remaining, ..
-        } = decision
+        }) = decision
         else {
             panic!("{decision:?}");
         };
@@ -47,8 +47,8 @@ pub async fn the_next_window_is_there_when_the_denial_said(fixture: Fixture) {
         // A slow machine may come too late for a denial: then this is the next window.
         let retry_after = loop {
             match limiter.check(fixture.name(), 2).await.unwrap() {
-                Decision::Granted { .. } => {}
-                Decision::Denied { retry_after, .. } => break retry_after,
+                Decision::Granted(_) => {}
+                Decision::Denied(Denied { retry_after, .. }) => break retry_after,
             }
         };
         sleep(retry_after).await;
@@ -93,7 +93,7 @@ pub async fn a_natural_window_ends_with_the_largest_unit_that_it_is_a_whole_numb
         let key = format!("{{{}}}{place}", fixture.name());
         let since = Instant::now();
         let decision = limiter.check(&key, 1).await.unwrap();
-        let Decision::Granted { reset, .. } = decision else {
+        let Decision::Granted(Granted { reset, .. }) = decision else {
             panic!("{decision:?}");
         };
         assert_left_of(left, reset, since);
@@ -151,12 +151,12 @@ pub async fn a_penalty_is_over_when_the_denial_said(fixture: Fixture) {
     denied(&limiter, &key, 1).await;
     limiter.set_policy(FixedWindow::new(2, HOUR)).unwrap();
     match limiter.check(&key, 1).await.unwrap() {
-        Decision::Denied { retry_after, .. } => {
+        Decision::Denied(Denied { retry_after, .. }) => {
             assert!(retry_after <= ms(100), "{retry_after:?}");
             sleep(retry_after).await;
             assert!(passed(&limiter, &key, 1).await);
         }
         // A slow machine comes when it is over.
-        Decision::Granted { .. } => assert!(locked_at.elapsed() >= ms(99)),
+        Decision::Granted(_) => assert!(locked_at.elapsed() >= ms(99)),
     }
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 use redisson_rate_limiter::{
-    Clock, Decision, Limiter, MemoryStore, RateLimiter, RedissonClient, RedissonClientBuilder,
-    TimeToLive,
+    Clock, Decision, Denied, Granted, Limiter, MemoryStore, RateLimiter, RedissonClient,
+    RedissonClientBuilder, TimeToLive,
 };
 
 use crate::peer::Peer;
@@ -161,15 +161,15 @@ pub async fn granted(limiter: &RateLimiter, times: usize) -> usize {
 /// two in ms.
 pub fn told(decision: &Decision) -> (bool, u64, Option<u128>, u128) {
     match decision {
-        Decision::Granted {
+        Decision::Granted(Granted {
             remaining, reset, ..
-        } => (true, *remaining, None, reset.as_millis()),
-        Decision::Denied {
+        }) => (true, *remaining, None, reset.as_millis()),
+        Decision::Denied(Denied {
             retry_after,
             remaining,
             reset,
             ..
-        } => (
+        }) => (
             false,
             *remaining,
             Some(retry_after.as_millis()),
@@ -196,11 +196,11 @@ pub async fn passed(limiter: &impl Limiter, key: &str, cost: u32) -> bool {
 /// Asks for what has to be denied, and tells what remains and the retry.
 pub async fn denied(limiter: &impl Limiter, key: &str, cost: u32) -> (u64, Duration) {
     match limiter.check(key, cost).await.unwrap() {
-        Decision::Denied {
+        Decision::Denied(Denied {
             remaining,
             retry_after,
             ..
-        } => (remaining, retry_after),
-        granted @ Decision::Granted { .. } => panic!("{granted:?}"),
+        }) => (remaining, retry_after),
+        granted @ Decision::Granted(_) => panic!("{granted:?}"),
     }
 }

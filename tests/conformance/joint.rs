@@ -1,7 +1,8 @@
 //! Several limiters in one decision: granted by all, or charged to none.
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, PolicyLimiter, Rate, RateLimiter, RedissonClient, TokenBucket,
+    Decision, Denied, Error, FixedWindow, Granted, PolicyLimiter, Rate, RateLimiter,
+    RedissonClient, TokenBucket,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
@@ -54,17 +55,13 @@ impl Three {
     /// What each has left, asked with a cost of 1.
     async fn left(&self) -> [u64; 3] {
         let remaining = |decision| match decision {
-            Decision::Granted { remaining, .. } => remaining + 1,
-            Decision::Denied { remaining, .. } => remaining,
+            Decision::Granted(Granted { remaining, .. }) => remaining + 1,
+            Decision::Denied(Denied { remaining, .. }) => remaining,
         };
         [
             remaining(self.user.check(&self.user_key(), 1).await.unwrap()),
             remaining(self.address.check(&self.address_key(), 1).await.unwrap()),
-            self.application
-                .available_permits()
-                .await
-                .unwrap()
-                .unsigned_abs(),
+            self.application.available_permits().await.unwrap(),
         ]
     }
 }
@@ -114,18 +111,18 @@ pub async fn the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_l
     let granted = client.check_all(charges(9)).await.unwrap().into_decision();
     assert!(matches!(
         granted,
-        Decision::Granted {
+        Decision::Granted(Granted {
             limit: 10,
             remaining: 1,
             ..
-        }
+        })
     ));
     let denied = client.check_all(charges(3)).await.unwrap();
     assert!(!denied.is_granted());
     assert_eq!(denied.decisions().len(), 2);
     let denied = denied.into_decision();
     assert!(
-        matches!(denied, Decision::Denied { limit: 10, retry_after, .. } if retry_after == 2 * SECOND)
+        matches!(denied, Decision::Denied(Denied { limit: 10, retry_after, .. }) if retry_after == 2 * SECOND)
     );
 }
 
@@ -152,13 +149,13 @@ pub async fn an_rratelimiter_in_it_slides_as_always(fixture: Fixture) {
 pub async fn a_grant_of_an_rratelimiter_in_it_can_be_refunded(fixture: Fixture) {
     let three = Three::on(&fixture).await;
     let mut decisions = three.ask([1, 1, 2]).await.unwrap();
-    let Some(Decision::Granted { grant, .. }) = decisions.pop() else {
+    let Some(Decision::Granted(Granted { grant, .. })) = decisions.pop() else {
         panic!("it was denied");
     };
     assert_eq!(three.application.refund(grant).await.unwrap(), 2);
     assert_eq!(three.application.available_permits().await.unwrap(), 5);
     // The others do not know single grants.
-    let Some(Decision::Granted { grant, .. }) = decisions.pop() else {
+    let Some(Decision::Granted(Granted { grant, .. })) = decisions.pop() else {
         panic!("it was denied");
     };
     assert_eq!(three.application.refund(grant).await.unwrap(), 0);

@@ -1,7 +1,7 @@
 //! A limiter for each key, set up by its first request.
 
 use redisson_rate_limiter::{
-    Decision, Error, KeyedRateLimiter, PermitsInUse, Rate, RateType, TimeToLive,
+    Decision, Denied, Error, Granted, KeyedRateLimiter, PermitsInUse, Rate, RateType, TimeToLive,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
@@ -41,7 +41,7 @@ pub async fn each_key_has_the_whole_rate_for_itself(fixture: Fixture) {
 pub async fn a_decision_tells_limit_remaining_retry_after_and_reset(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(5, SECOND).keep_alive(HOUR)).await;
     let first = limiter.check("k", 3).await.unwrap();
-    assert!(matches!(first, Decision::Granted { limit: 5, .. }));
+    assert!(matches!(first, Decision::Granted(Granted { limit: 5, .. })));
     assert_eq!(told(&first), (true, 2, None, 1_000));
     fixture.pass(ms(200));
     let second = limiter.check("k", 3).await.unwrap();
@@ -68,7 +68,7 @@ pub async fn the_limiter_of_a_key_is_an_rratelimiter_that_all_can_use(fixture: F
 
 pub async fn a_grant_can_be_refunded_at_the_limiter_of_its_key(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
-    let Decision::Granted { grant, .. } = limiter.check("k", 2).await.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = limiter.check("k", 2).await.unwrap() else {
         panic!("it was denied");
     };
     let own = limiter.limiter("k");
@@ -94,21 +94,21 @@ pub async fn a_changed_rate_is_every_keys_with_its_next_request_and_what_is_in_u
     let decision = limiter.check("k", 1).await.unwrap();
     assert!(matches!(
         decision,
-        Decision::Granted {
+        Decision::Granted(Granted {
             limit: 5,
             remaining: 1,
             ..
-        }
+        })
     ));
     limiter.set_rate(Rate::overall(4, 2 * HOUR)).unwrap();
     let decision = limiter.check("k", 1).await.unwrap();
     assert!(matches!(
         decision,
-        Decision::Denied {
+        Decision::Denied(Denied {
             limit: 4,
             remaining: 0,
             ..
-        }
+        })
     ));
     let config = limiter.limiter("k").config().await.unwrap().unwrap();
     assert_eq!((config.permits(), config.interval()), (4, 2 * HOUR));
@@ -172,11 +172,11 @@ pub async fn a_key_may_have_a_rate_of_its_own(fixture: Fixture) {
     let decision = limiter.check_with_rate("large", 60, plan).await.unwrap();
     assert!(matches!(
         decision,
-        Decision::Granted {
+        Decision::Granted(Granted {
             limit: 100,
             remaining: 40,
             ..
-        }
+        })
     ));
     assert!(granted(&limiter, "small", 1).await);
     assert!(!granted(&limiter, "small", 1).await);

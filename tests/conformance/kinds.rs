@@ -1,8 +1,9 @@
 //! A key holds one kind of limiter's state at a time.
 
 use redisson_rate_limiter::{
-    Charge, Chargeable, Decision, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket,
-    Rate, RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
+    Charge, Chargeable, Decision, Denied, Error, FixedWindow, Granted, LeakyBucket,
+    PenaltyTokenBucket, QuotaBucket, Rate, RedissonClient, Result, SlidingWindowCounter,
+    SlidingWindowLog, TokenBucket,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND};
@@ -51,8 +52,8 @@ fn kinds(client: &RedissonClient) -> Vec<(Own, Box<dyn Chargeable>)> {
 /// What a decision is on every store. Times are left out: the store's own clock tells some of them.
 fn shown(decision: &Result<Decision>) -> String {
     match decision {
-        Ok(Decision::Granted { remaining, .. }) => format!("granted, {remaining} left"),
-        Ok(Decision::Denied { remaining, .. }) => format!("denied, {remaining} left"),
+        Ok(Decision::Granted(Granted { remaining, .. })) => format!("granted, {remaining} left"),
+        Ok(Decision::Denied(Denied { remaining, .. })) => format!("denied, {remaining} left"),
         Err(Error::BadState { name, .. }) => format!("bad state of {name}"),
         Err(other) => panic!("{other:?}"),
     }

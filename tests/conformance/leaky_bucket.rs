@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, Error, LeakyBucket, PolicyLimiter};
+use redisson_rate_limiter::{Decision, Error, Granted, LeakyBucket, PolicyLimiter};
 use tokio::time::Instant;
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
@@ -19,8 +19,8 @@ async fn two_a_second(fixture: &Fixture) -> PolicyLimiter<LeakyBucket> {
 /// The wait of a granted request in ms.
 fn wait(decision: &Decision) -> Option<u128> {
     match decision {
-        Decision::Granted { delay, .. } => Some(delay.as_millis()),
-        Decision::Denied { .. } => None,
+        Decision::Granted(Granted { delay, .. }) => Some(delay.as_millis()),
+        Decision::Denied(_) => None,
     }
 }
 
@@ -45,7 +45,7 @@ pub async fn what_goes_beyond_a_units_quantity_waits_its_batch_and_what_does_not
         (wait(&first), told(&first)),
         (Some(0), (true, 5, None, 1_000))
     );
-    assert!(matches!(first, Decision::Granted { limit: 6, .. }));
+    assert!(matches!(first, Decision::Granted(Granted { limit: 6, .. })));
     fixture.at(1_300);
     assert_eq!(
         waits(&limiter, bucket).await,
@@ -206,7 +206,7 @@ pub async fn a_bucket_that_nobody_asks_goes_away_when_it_has_flowed_out(fixture:
     let limiter = limiter(&fixture, LeakyBucket::new(1, 1, ms(40))).await;
     let bucket = fixture.name();
     let decision = limiter.check(bucket, 2).await.unwrap();
-    let Decision::Granted { reset, .. } = decision else {
+    let Decision::Granted(Granted { reset, .. }) = decision else {
         panic!("denied");
     };
     assert_eq!(reset, ms(80));

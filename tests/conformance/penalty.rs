@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
+    Decision, Denied, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
     QuotaBucket, TokenBucket,
 };
 
@@ -75,9 +75,9 @@ const LONG: Duration = Duration::from_secs(100 * 3_600);
 
 pub async fn whoever_is_denied_stays_denied_for_the_penalty_though_all_is_back(fixture: Fixture) {
     async fn steps<P: Policy>(fixture: &Fixture, used: Used<P>) {
-        let Decision::Denied {
+        let Decision::Denied(Denied {
             retry_after, reset, ..
-        } = used.ask(&used.key).await
+        }) = used.ask(&used.key).await
         else {
             panic!("{} was granted", used.key);
         };
@@ -85,12 +85,12 @@ pub async fn whoever_is_denied_stays_denied_for_the_penalty_though_all_is_back(f
         used.restore(fixture);
         tokio::time::sleep(ms(25)).await;
         for _ in 0..2 {
-            let Decision::Denied {
+            let Decision::Denied(Denied {
                 retry_after,
                 remaining: 0,
                 reset,
                 ..
-            } = used.ask(&used.key).await
+            }) = used.ask(&used.key).await
             else {
                 panic!("{}", used.key);
             };

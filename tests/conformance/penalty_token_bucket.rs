@@ -1,6 +1,6 @@
 //! Tokens that come in with whole units, and a lock that denies whoever set it.
 
-use redisson_rate_limiter::{Decision, Error, PenaltyTokenBucket, PolicyLimiter};
+use redisson_rate_limiter::{Decision, Denied, Error, PenaltyTokenBucket, PolicyLimiter};
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
 
@@ -86,13 +86,13 @@ pub async fn a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty(fixture
     fixture.pass(HOUR);
     for limiter in [&mild, &strict] {
         let decision = limiter.check(bucket, 1).await.unwrap();
-        let Decision::Denied {
+        let Decision::Denied(Denied {
             retry_after,
             limit: 10,
             remaining: 0,
             reset,
             ..
-        } = decision
+        }) = decision
         else {
             panic!("{decision:?}");
         };

@@ -1,6 +1,6 @@
 //! A quota for each period: what is left, what comes in, and numbers that change from call to call.
 
-use redisson_rate_limiter::{Decision, Error, PolicyLimiter, QuotaBucket};
+use redisson_rate_limiter::{Decision, Denied, Error, Granted, PolicyLimiter, QuotaBucket};
 
 use crate::fixture::{Fixture, HOUR, SECOND, told};
 
@@ -18,7 +18,10 @@ pub async fn of_100_with_30_a_minute_one_leaves_99(fixture: Fixture) {
     let limiter = a_minute(&fixture, 100, 30).await;
     let decision = limiter.check(fixture.name(), 1).await.unwrap();
     assert_eq!(told(&decision), (true, 99, None, 2_000));
-    assert!(matches!(decision, Decision::Granted { limit: 100, .. }));
+    assert!(matches!(
+        decision,
+        Decision::Granted(Granted { limit: 100, .. })
+    ));
 }
 
 pub async fn of_10_a_minute_two_fives_are_granted_and_a_third_is_denied(fixture: Fixture) {
@@ -75,7 +78,7 @@ pub async fn a_denied_request_is_granted_after_the_time_it_was_told_and_not_befo
     for (at, wait) in [(1_500, 11_500), (7_000, 6_000), (12_999, 1)] {
         fixture.at(at);
         let decision = limiter.check(bucket, 2).await.unwrap();
-        let Decision::Denied { retry_after, .. } = decision else {
+        let Decision::Denied(Denied { retry_after, .. }) = decision else {
             panic!("granted at {at}");
         };
         assert_eq!(retry_after.as_millis(), wait, "at {at}");

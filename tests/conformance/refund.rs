@@ -1,6 +1,6 @@
 //! Giving one grant back.
 
-use redisson_rate_limiter::{Decision, Grant, PermitsInUse, Rate, RateLimiter};
+use redisson_rate_limiter::{Decision, Grant, Granted, PermitsInUse, Rate, RateLimiter};
 
 use crate::fixture::{Fixture, SECOND, granted, ms};
 
@@ -17,7 +17,7 @@ async fn ten(fixture: &Fixture) -> RateLimiter {
 
 async fn take(limiter: &RateLimiter, permits: u32) -> Grant {
     match limiter.check(permits).await.unwrap() {
-        Decision::Granted { grant, .. } => grant,
+        Decision::Granted(Granted { grant, .. }) => grant,
         denied => panic!("{denied:?}"),
     }
 }
@@ -139,7 +139,7 @@ pub async fn of_many_grants_of_the_same_millisecond_each_is_found_by_itself(fixt
     for grant in grants {
         let permits = grant.permits();
         assert_eq!(limiter.refund(grant).await.unwrap(), permits);
-        available += i64::from(permits);
+        available += u64::from(permits);
         assert_eq!(limiter.available_permits().await.unwrap(), available);
     }
 }

@@ -1,6 +1,6 @@
 //! Rules: whom a request counts for, what it costs, what a denied one is told.
 use redisson_rate_limiter::{
-    Chargeable, Decision, Error, FixedWindow, RedissonClient, Rule, TokenBucket, Verdict,
+    Chargeable, Decision, Denied, Error, FixedWindow, RedissonClient, Rule, TokenBucket, Verdict,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND};
@@ -115,7 +115,7 @@ pub async fn a_request_costs_what_the_rule_says_and_its_rejection_knows_the_deci
         bucket,
         by_user(&fixture),
         |request: &Request, decision: &Decision| match decision {
-            Decision::Denied { retry_after, .. }
+            Decision::Denied(Denied { retry_after, .. })
                 if *retry_after == 2 * SECOND && request.size == 5 =>
             {
                 "in 2 s"

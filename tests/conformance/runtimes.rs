@@ -31,7 +31,7 @@ where
 }
 
 /// All that a caller on another runtime can do works.
-fn others_proceed(limiter: &RateLimiter, free: i64) {
+fn others_proceed(limiter: &RateLimiter, free: u64) {
     let others: Vec<_> = (0..3)
         .map(|_| {
             let limiter = limiter.clone();
@@ -146,7 +146,7 @@ pub fn what_is_dropped_on_an_idle_runtime_is_given_back_unless_it_was_granted(fi
         });
         plain + waited
     });
-    let expected = i64::try_from(98 - granted).unwrap();
+    let expected = u64::try_from(98 - granted).unwrap();
     let given_back = elsewhere(move || async move {
         // What was sent has been executed, and is taken back once it is sure that it is all.
         while limiter.available_permits().await.unwrap() != expected {

@@ -1,6 +1,6 @@
 //! A log of requests, each of which counts until the window has passed since.
 
-use redisson_rate_limiter::{Decision, Error, PolicyLimiter, SlidingWindowLog};
+use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, SlidingWindowLog};
 use tokio::task::JoinSet;
 use tokio::time::Duration;
 
@@ -24,12 +24,12 @@ pub async fn a_request_counts_for_a_window_and_not_a_millisecond_longer(fixture:
     assert_eq!(denied(&limiter, fixture.name(), 1).await, (0, ms(1)));
     fixture.at(160_000);
     let decision = limiter.check(fixture.name(), 1).await.unwrap();
-    let Decision::Granted {
+    let Decision::Granted(Granted {
         limit,
         remaining,
         reset,
         ..
-    } = decision
+    }) = decision
     else {
         panic!("{decision:?}");
     };
@@ -71,7 +71,7 @@ pub async fn requests_of_the_same_millisecond_and_cost_each_count(fixture: Fixtu
     for left in (0..5).rev() {
         let decision = limiter.check(fixture.name(), 1).await.unwrap();
         assert!(
-            matches!(decision, Decision::Granted { remaining, .. } if remaining == left),
+            matches!(decision, Decision::Granted(Granted { remaining, .. }) if remaining == left),
             "{decision:?}"
         );
     }

@@ -1,7 +1,7 @@
 //! A window that slides by a period at a time. Each counter is named by its period's last millisecond, and a time between
 //! two periods belongs to the one that ends there.
 
-use redisson_rate_limiter::{Decision, Error, PolicyLimiter, SlidingWindowCounter};
+use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, SlidingWindowCounter};
 use tokio::task::JoinSet;
 use tokio::time::Duration;
 
@@ -32,12 +32,12 @@ pub async fn the_current_period_and_those_before_it_in_the_window_count(fixture:
     fixture.at(160_001); // the seventh
     assert_eq!(denied(&limiter, fixture.name(), 3).await, (2, ms(20_000)));
     let decision = limiter.check(fixture.name(), 2).await.unwrap();
-    let Decision::Granted {
+    let Decision::Granted(Granted {
         limit,
         remaining,
         reset,
         ..
-    } = decision
+    }) = decision
     else {
         panic!("{decision:?}");
     };

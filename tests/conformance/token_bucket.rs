@@ -1,6 +1,6 @@
 //! Tokens that come in at a steady rate.
 
-use redisson_rate_limiter::{Decision, Error, PolicyLimiter, TokenBucket};
+use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, TokenBucket};
 
 use crate::fixture::{Fixture, HOUR, denied, ms, passed};
 
@@ -70,12 +70,12 @@ pub async fn however_often_it_is_asked_the_long_run_rate_is_exact(fixture: Fixtu
 pub async fn a_grant_tells_what_remains_and_when_the_bucket_is_full(fixture: Fixture) {
     let limiter = limiter(&fixture, TokenBucket::new(1_000, 3)).await;
     let decision = limiter.check(fixture.name(), 10).await.unwrap();
-    let Decision::Granted {
+    let Decision::Granted(Granted {
         limit,
         remaining,
         reset,
         ..
-    } = decision
+    }) = decision
     else {
         panic!("{decision:?}");
     };

@@ -35,7 +35,7 @@ fn wait_for(limiter: &RateLimiter, permits: u32, timeout: Duration) -> JoinHandl
     tokio::spawn(async move { limiter.try_acquire_timeout(permits, timeout).await })
 }
 
-async fn until_left(limiter: &RateLimiter, permits: i64) {
+async fn until_left(limiter: &RateLimiter, permits: u64) {
     until("so many permits are left", async || {
         limiter.available_permits().await.unwrap() == permits
     })

@@ -209,7 +209,7 @@ async fn through_a_failover(response_timeout: Duration) -> (Arc<Outcomes>, Arc<O
     }
     let granted = plain.granted.load(Ordering::SeqCst);
     let indeterminate = plain.indeterminate.load(Ordering::SeqCst);
-    let taken = rate - ample.available_permits().await.unwrap().unsigned_abs();
+    let taken = rate - ample.available_permits().await.unwrap();
     let at_least = kept + (granted - until_done);
     assert!(
         (at_least..=granted + indeterminate).contains(&taken),

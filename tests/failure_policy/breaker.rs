@@ -20,7 +20,7 @@ async fn while_it_is_open_no_call_goes_out() {
         let fixed = client.limiter(FixedWindow::new(100, HOUR)).unwrap();
         // Connections are taken and lead nowhere: what is sent would be seen.
         proxy.lead_to(kill(server));
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         proxy.take_seen();
         for _ in 0..100 {
             assert!(limiter.check(1).await.unwrap().is_by_failure_policy());

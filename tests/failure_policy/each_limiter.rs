@@ -19,7 +19,7 @@ async fn every_form_of_request_is_decided() {
             .keyed_rate_limiter("keyed:", Rate::overall(1_000, HOUR))
             .unwrap();
         let port = kill(server);
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         let is_granted = policy != FailurePolicy::Deny;
         assert_eq!(limiter.try_acquire(1).await.unwrap(), is_granted);
         let timed = limiter.try_acquire_timeout(1, ms(100)).await;
@@ -90,7 +90,7 @@ async fn every_policy_grants_a_quarter_as_if_requests_cost_four_times_as_much() 
         let decision = each.check("key", 1).await.unwrap();
         assert!(decision.is_granted() && !decision.is_by_failure_policy());
         kill(server);
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         let memory = RedissonClient::in_memory();
         let expected = granted(&*limiters(&memory).swap_remove(place), 4).await;
         assert!((10..=12).contains(&expected), "{each:?}: {expected}");
@@ -107,6 +107,6 @@ async fn keys_have_a_quarter_of_their_rate() {
         .keyed_rate_limiter("keyed:", Rate::overall(43, HOUR))
         .unwrap();
     kill(server);
-    until_by_policy(&limiter).await;
+    let _ = until_by_policy(&limiter).await;
     assert_eq!(granted(&keyed, 1).await, 10);
 }

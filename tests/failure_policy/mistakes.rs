@@ -21,7 +21,7 @@ async fn a_limiter_without_a_rate_and_one_of_another_kind_are_errors() {
             );
         }
         let bucket = client.limiter(TokenBucket::new(10, 1)).unwrap();
-        bucket.check("key", 1).await.unwrap();
+        let _ = bucket.check("key", 1).await.unwrap();
         let fixed = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
         let answer = fixed.check("key", 1).await;
         assert!(matches!(answer, Err(Error::BadState { .. })), "{answer:?}");
@@ -70,7 +70,7 @@ async fn arguments_and_costs_are_checked_without_redis_too() {
         let limiter = limiter(&client, 1_000).await;
         let fixed = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
         kill(server);
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         let answer = limiter.try_acquire(0).await;
         assert!(matches!(answer, Err(Error::InvalidArgument { .. })));
         let answer = limiter.try_acquire(1_001).await;

@@ -99,14 +99,14 @@ async fn only_the_keys_of_a_node_that_is_away_are_left_to_the_policy_and_not_aft
         }
 
         away.signal("STOP");
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         for _ in 0..100 {
             let decision = limiter.check(1).await.unwrap();
             assert!(decision.is_by_failure_policy());
             assert_eq!(decision.is_granted(), policy != FailurePolicy::Deny);
         }
         away.signal("CONT");
-        until_by_redis(&limiter).await;
+        let _ = until_by_redis(&limiter).await;
         // Its breaker is closed: not only one call at a time goes out.
         let mut together = JoinSet::new();
         for _ in 0..10 {

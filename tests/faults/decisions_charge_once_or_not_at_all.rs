@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
+    Decision, FixedWindow, Granted, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
     RedissonClient, SlidingWindowCounter, SlidingWindowLog,
 };
 
@@ -54,7 +54,7 @@ fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<Arc<dyn Limiter>> 
 /// at once and is not.
 async fn charged(limiter: &dyn Limiter, key: &str) -> i64 {
     match limiter.check(key, 1).await.unwrap() {
-        Decision::Granted { remaining, .. } => i64::from(AMPLE) - remaining as i64,
+        Decision::Granted(Granted { remaining, .. }) => i64::from(AMPLE) - remaining as i64,
         denied => panic!("{denied:?}"),
     }
 }
@@ -148,7 +148,7 @@ async fn joint(mut round: Round) {
     ];
     for name in &names {
         let left = round.direct.rate_limiter(name).available_permits().await;
-        charged.push(i64::from(AMPLE) - left.unwrap());
+        charged.push(i64::from(AMPLE) - left.unwrap() as i64);
     }
     let round = &round.watch.round;
     assert!(

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use redisson_rate_limiter::{Decision, PermitsInUse, Rate, RedissonClient};
+use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate, RedissonClient};
 
 use crate::monitor::Monitor;
 use crate::proxy::Proxy;
@@ -155,7 +155,7 @@ async fn every_method_is_one_command() {
             .await
             .unwrap();
         limiter.config().await.unwrap();
-        let Decision::Granted { grant, .. } = limiter.check(1).await.unwrap() else {
+        let Decision::Granted(Granted { grant, .. }) = limiter.check(1).await.unwrap() else {
             panic!("it was denied");
         };
         limiter.refund(grant).await.unwrap();

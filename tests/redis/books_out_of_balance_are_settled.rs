@@ -59,7 +59,8 @@ async fn a_lost_value_counts_only_what_is_live() {
 async fn a_refund_after_the_value_was_lost_loses_nothing() {
     let mut stage = Stage::set().await;
     let limiter = stage.with(Rate::overall(10, SECOND)).await;
-    let redisson_rate_limiter::Decision::Granted { grant, .. } = limiter.check(4).await.unwrap()
+    let redisson_rate_limiter::Decision::Granted(redisson_rate_limiter::Granted { grant, .. }) =
+        limiter.check(4).await.unwrap()
     else {
         panic!("it was denied");
     };

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use redisson_rate_limiter::{
-    Decision, Error, PermitsInUse, Rate, RateLimiter, RedissonClient, Result,
+    Decision, Error, Granted, PermitsInUse, Rate, RateLimiter, RedissonClient, Result,
 };
 
 use crate::stage::{HOUR, SECOND};
@@ -24,7 +24,7 @@ pub async fn results(limiter: &RateLimiter) -> Vec<(&'static str, Result<()>)> {
     let elsewhere = RedissonClient::in_memory().rate_limiter("elsewhere");
     let rate = Rate::overall(5, SECOND);
     elsewhere.set_rate(rate).await.unwrap();
-    let Decision::Granted { grant, .. } = elsewhere.check(1).await.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = elsewhere.check(1).await.unwrap() else {
         panic!("it was denied");
     };
     [

@@ -1,7 +1,7 @@
 //! Names, fields and bytes of the five keys.
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, PermitsInUse, Rate, RedissonClient};
+use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate, RedissonClient};
 
 use crate::keys;
 use crate::stage::{HOUR, NAME, PERMITS, SECOND, Stage, VALUE, ms};
@@ -116,7 +116,7 @@ async fn a_partly_released_grant_keeps_its_score_and_its_random_bytes() {
 async fn where_the_rate_is_lowered_below_what_is_in_use_the_value_is_below_zero_until_it_is_back() {
     let mut stage = Stage::set().await;
     let limiter = stage.with(Rate::overall(10, SECOND)).await;
-    let Decision::Granted { grant, .. } = limiter.check(8).await.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = limiter.check(8).await.unwrap() else {
         panic!("it was denied");
     };
     let lower = Rate::overall(5, SECOND);

@@ -3,7 +3,7 @@
 //! `LARGE_LIMITER` sets how many grants that are, 20,000 where it is not set.
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, PermitsInUse, Rate, RateLimiter, RedissonClient,
+    Decision, Denied, FixedWindow, Granted, PermitsInUse, Rate, RateLimiter, RedissonClient,
 };
 use tokio::task::JoinSet;
 
@@ -151,7 +151,7 @@ async fn an_acquire_removes_what_it_needs_and_a_few_more() {
     assert!(large.calls().await >= 6);
     let removed = before - large.size().await;
     assert!((2_900..3_600).contains(&removed), "{removed}");
-    let left = i64::from(large.expired) - 3_001;
+    let left = u64::from(large.expired) - 3_001;
     assert_eq!(limiter.available_permits().await.unwrap(), left);
     large.calls().await;
 }
@@ -163,11 +163,11 @@ async fn a_request_is_denied_only_once_nothing_more_has_expired() {
         let limiter = large.stage.limiter().await;
         let decision = limiter.check(asked).await.unwrap();
         assert_eq!(decision.is_granted(), is_granted, "{asked}");
-        if let Decision::Denied {
+        if let Decision::Denied(Denied {
             remaining,
             retry_after,
             ..
-        } = decision
+        }) = decision
         {
             assert_eq!(remaining, 1_200);
             assert_eq!(retry_after, ms(95_002));
@@ -192,10 +192,13 @@ async fn grants_that_have_all_expired_go_at_once() {
     for asked in [1, 500] {
         let mut large = Large::with(grants(), 0).await;
         let limiter = large.stage.limiter().await;
-        assert_eq!(limiter.available_permits().await.unwrap(), large.rate());
+        assert_eq!(
+            limiter.available_permits().await.unwrap(),
+            large.rate().unsigned_abs()
+        );
         assert!(limiter.try_acquire(asked).await.unwrap());
         assert_eq!(large.size().await, 1);
-        let left = large.rate() - i64::from(asked);
+        let left = large.rate().unsigned_abs() - u64::from(asked);
         assert_eq!(large.stage.value().await, Some(left.to_string()));
         large.calls().await;
     }
@@ -209,7 +212,7 @@ async fn available_permits_reads_in_pages_and_is_exact() {
         let limiter = large.stage.limiter().await;
         let before = large.stage.everything().await;
         let available = limiter.available_permits().await.unwrap();
-        assert_eq!(available, i64::from(expired), "{live}");
+        assert_eq!(available, u64::from(expired), "{live}");
         assert_eq!(large.stage.everything().await, before);
         large.calls().await;
     }
@@ -222,13 +225,13 @@ async fn a_release_takes_permits_out_of_the_oldest_live_grants_in_pages() {
     limiter.release(2_500).await.unwrap();
     assert!(large.calls().await >= 5);
     let available = limiter.available_permits().await.unwrap();
-    assert_eq!(available, i64::from(large.expired) + 2_500);
+    assert_eq!(available, u64::from(large.expired) + 2_500);
     let released = large.live - 2_500;
     // More than are live: those come back, and no others.
     limiter.release(large.live).await.unwrap();
     assert_eq!(
         limiter.available_permits().await.unwrap(),
-        large.rate(),
+        large.rate().unsigned_abs(),
         "{released}"
     );
     large.calls().await;
@@ -250,13 +253,13 @@ async fn live_grants_that_hold_nothing_are_in_no_releases_way() {
 async fn a_refund_finds_its_grant_among_many() {
     let mut large = Large::start().await;
     let limiter = large.stage.limiter().await;
-    let Decision::Granted { grant, .. } = limiter.check(5).await.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = limiter.check(5).await.unwrap() else {
         panic!("it was denied");
     };
     assert_eq!(limiter.refund(grant).await.unwrap(), 5);
     assert_eq!(
         limiter.available_permits().await.unwrap(),
-        i64::from(large.expired)
+        u64::from(large.expired)
     );
     large.calls().await;
 }
@@ -270,7 +273,7 @@ async fn a_rate_that_changes_takes_one_write() {
         let rate = Rate::overall((large.rate() + change) as u64, interval);
         assert!(limiter.update_rate(rate, PermitsInUse::Keep).await.unwrap());
         assert_eq!(large.stage.value().await, Some(change.to_string()));
-        let available = i64::from(large.expired) + change;
+        let available = u64::from(large.expired).saturating_add_signed(change);
         assert_eq!(limiter.available_permits().await.unwrap(), available);
         assert!(limiter.try_acquire(available as u32).await.unwrap());
         assert!(!limiter.try_acquire(1).await.unwrap());
@@ -330,7 +333,7 @@ async fn a_joint_decision_counts_expired_permits_in_several_calls() {
     assert!(decide(1).await);
     assert!(decide(3_000).await);
     let left = large.expired - 3_001;
-    assert_eq!(limiter.available_permits().await.unwrap(), i64::from(left));
+    assert_eq!(limiter.available_permits().await.unwrap(), u64::from(left));
     assert!(!decide(left + 1).await);
     assert!(decide(left).await);
     large.calls().await;

@@ -4,7 +4,9 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use redisson_rate_limiter::{Decision, Error, FixedWindow, PolicyLimiter, TokenBucket};
+use redisson_rate_limiter::{
+    Decision, Denied, Error, FixedWindow, Granted, PolicyLimiter, TokenBucket,
+};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -72,8 +74,8 @@ async fn requests_that_come_while_a_call_is_under_way_share_the_next_in_their_or
     let told: Vec<_> = answers
         .into_iter()
         .map(|answer| match answer.unwrap() {
-            Decision::Granted { remaining, .. } => (true, remaining),
-            Decision::Denied { remaining, .. } => (false, remaining),
+            Decision::Granted(Granted { remaining, .. }) => (true, remaining),
+            Decision::Denied(Denied { remaining, .. }) => (false, remaining),
         })
         .collect();
     // After 3 of 10: 4 fits, 5 does not, 3 does, nothing is left.

@@ -1,6 +1,8 @@
 //! A decision costs one round trip: the first one of a key, one that changes its rate, one of several limiters.
 
-use redisson_rate_limiter::{Decision, Error, FixedWindow, Rate, RedissonClient, TokenBucket};
+use redisson_rate_limiter::{
+    Decision, Error, FixedWindow, Granted, Rate, RedissonClient, TokenBucket,
+};
 
 use crate::keys;
 use crate::proxy::{Fate, Proxy};
@@ -106,11 +108,11 @@ async fn a_limiter_of_redisson_with_another_rate_is_brought_up_to_date_and_keeps
     let decision = limiter.check("a", 8).await.unwrap();
     assert!(matches!(
         decision,
-        Decision::Granted {
+        Decision::Granted(Granted {
             limit: 10,
             remaining: 0,
             ..
-        }
+        })
     ));
     assert_eq!(
         keys::grants(&mut stage.raw, "{k:a}:permits").await,
@@ -134,7 +136,7 @@ async fn a_keyed_request_whose_answer_was_lost_is_sent_again_and_granted_what_it
         // What is left once it is taken would not do for it again.
         let cost = if remaining == 2 { 3 } else { 2 };
         let decision = limiter.check("a", cost).await.unwrap();
-        let Decision::Granted { grant, .. } = decision else {
+        let Decision::Granted(Granted { grant, .. }) = decision else {
             panic!("it was denied");
         };
         assert_eq!(grant.permits(), cost);

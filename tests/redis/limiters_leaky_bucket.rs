@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, Error, LeakyBucket, PolicyLimiter};
+use redisson_rate_limiter::{Decision, Denied, Error, Granted, LeakyBucket, PolicyLimiter};
 
 use crate::keys;
 use crate::lives::assert_lives_for;
@@ -25,8 +25,8 @@ async fn two_in_ten_seconds(stage: &Stage) -> PolicyLimiter<LeakyBucket> {
 /// The wait of a granted request in ms.
 async fn wait(limiter: &PolicyLimiter<LeakyBucket>, cost: u32) -> Option<u128> {
     match limiter.check(BUCKET, cost).await.unwrap() {
-        Decision::Granted { delay, .. } => Some(delay.as_millis()),
-        Decision::Denied { .. } => None,
+        Decision::Granted(Granted { delay, .. }) => Some(delay.as_millis()),
+        Decision::Denied(_) => None,
     }
 }
 
@@ -134,7 +134,8 @@ async fn more_in_the_bucket_than_fits_has_to_flow_out_first() {
     let mut stage = stage;
     stage.run(&["SET", BUCKET, "9007199254740991"]).await;
     stage.run(&["SET", START, "1000"]).await;
-    let Decision::Denied { retry_after, .. } = limiter.check(BUCKET, 1).await.unwrap() else {
+    let Decision::Denied(Denied { retry_after, .. }) = limiter.check(BUCKET, 1).await.unwrap()
+    else {
         panic!("granted");
     };
     assert_eq!(retry_after, ms(1 << 52));

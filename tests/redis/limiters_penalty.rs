@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
+    Decision, Denied, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
     QuotaBucket, TokenBucket,
 };
 
@@ -71,7 +71,8 @@ async fn a_lock_without_a_time_to_live_gets_the_penaltys() {
         let limiter = limiter(&stage, policy, ms(12_345)).await;
         stage.run(&["SET", LOCK, "1"]).await;
         let since = Instant::now();
-        let Decision::Denied { retry_after, .. } = limiter.check(TARGET, 1).await.unwrap() else {
+        let Decision::Denied(Denied { retry_after, .. }) = limiter.check(TARGET, 1).await.unwrap()
+        else {
             panic!("granted");
         };
         assert_eq!(retry_after, ms(12_345));
@@ -90,7 +91,7 @@ async fn a_peers_lock_keeps_its_time_to_live() {
         stage.run(&["SET", LOCK, "1", "EX", "600"]).await;
         let expires = stage.expires(LOCK).await;
         let decision = limiter.check(TARGET, 1).await.unwrap();
-        let Decision::Denied { retry_after, .. } = decision else {
+        let Decision::Denied(Denied { retry_after, .. }) = decision else {
             panic!("granted");
         };
         assert!(retry_after <= ms(600_000));

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, Error, PenaltyTokenBucket, PolicyLimiter};
+use redisson_rate_limiter::{Decision, Denied, Error, Granted, PenaltyTokenBucket, PolicyLimiter};
 
 use crate::keys;
 use crate::lives::assert_lives_for;
@@ -120,13 +120,13 @@ async fn a_lock_denies_whoever_set_it_and_stays_as_it_is() {
         let since = Instant::now();
         stage.run(&["SET", LOCK, "1", "PX", "30000"]).await;
         let before = stage.everything().await;
-        let Decision::Denied {
+        let Decision::Denied(Denied {
             retry_after,
             limit: 10,
             remaining: 0,
             reset,
             ..
-        } = limiter.check(BUCKET, 1).await.unwrap()
+        }) = limiter.check(BUCKET, 1).await.unwrap()
         else {
             panic!("granted");
         };
@@ -143,7 +143,8 @@ async fn a_lock_for_ever_stays_one_where_nobody_has_a_penalty_to_end_it_by() {
     let limiter = three_a_second(&stage).await;
     stage.run(&["SET", LOCK, "1"]).await;
     let before = stage.everything().await;
-    let Decision::Denied { retry_after, .. } = limiter.check(BUCKET, 1).await.unwrap() else {
+    let Decision::Denied(Denied { retry_after, .. }) = limiter.check(BUCKET, 1).await.unwrap()
+    else {
         panic!("granted");
     };
     assert_eq!(retry_after, ms(1));
@@ -159,7 +160,10 @@ async fn what_a_peer_left_is_taken_over() {
     stage.at(3_200);
     let since = Instant::now();
     let decision = limiter.check(BUCKET, 1).await.unwrap();
-    assert!(matches!(decision, Decision::Granted { remaining: 7, .. }));
+    assert!(matches!(
+        decision,
+        Decision::Granted(Granted { remaining: 7, .. })
+    ));
     assert_holds(&mut stage, "7", "3000").await;
     assert_lives_for(&mut stage, START, 6_668, since).await;
     assert_lives_for(&mut stage, BUCKET, 6_678, since).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, Error, PolicyLimiter, QuotaBucket};
+use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, QuotaBucket};
 
 use crate::keys;
 use crate::lives::assert_lives_for;
@@ -61,7 +61,7 @@ async fn it_lives_for_twice_the_time_that_an_empty_bucket_takes_to_fill() {
     for (cost, until_full) in [(30, 60_000), (1, 62_000), (69, 200_000)] {
         let since = Instant::now();
         let decision = ask(&limiter, cost).await;
-        let Decision::Granted { reset, .. } = decision else {
+        let Decision::Granted(Granted { reset, .. }) = decision else {
             panic!("{decision:?}");
         };
         assert_eq!(reset.as_millis(), until_full);
@@ -140,7 +140,10 @@ async fn a_peers_hash_is_taken_over_and_gets_a_time_to_live() {
     stage.at(15_000);
     let since = Instant::now();
     let decision = ask(&limiter, 1).await;
-    assert!(matches!(decision, Decision::Granted { remaining: 5, .. }));
+    assert!(matches!(
+        decision,
+        Decision::Granted(Granted { remaining: 5, .. })
+    ));
     assert_holds(
         &mut stage,
         &[

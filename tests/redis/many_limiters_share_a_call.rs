@@ -4,7 +4,7 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::{Cmd, Pipeline, RedisFuture, Value};
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
-use redisson_rate_limiter::{Clock, Decision, Error, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Clock, Decision, Error, Granted, Rate, RateLimiter, RedissonClient};
 
 use crate::by_hand::{Pending, poll_once};
 use crate::keys;
@@ -384,12 +384,12 @@ async fn grants_of_a_shared_call_can_be_given_back_one_by_one() {
     let mut grants = Vec::new();
     for task in tasks {
         match task.await.unwrap() {
-            Decision::Granted {
+            Decision::Granted(Granted {
                 grant,
                 remaining: 1,
                 limit: 5,
                 ..
-            } => grants.push(grant),
+            }) => grants.push(grant),
             other => panic!("{other:?}"),
         }
     }

@@ -79,7 +79,8 @@ async fn a_rate_above_2_to_the_53() {
 async fn a_refund_with_a_field_that_is_no_number() {
     let mut stage = Stage::set().await;
     let limiter = in_use(&mut stage).await;
-    let redisson_rate_limiter::Decision::Granted { grant, .. } = limiter.check(1).await.unwrap()
+    let redisson_rate_limiter::Decision::Granted(redisson_rate_limiter::Granted { grant, .. }) =
+        limiter.check(1).await.unwrap()
     else {
         panic!("it was denied");
     };

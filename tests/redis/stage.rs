@@ -7,8 +7,8 @@ use std::time::Duration;
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{
-    Clock, Decision, Error, Limiter, Policy, PolicyLimiter, Rate, RateLimiter, RedissonClient,
-    RedissonClientBuilder,
+    Clock, Decision, Denied, Error, Limiter, Policy, PolicyLimiter, Rate, RateLimiter,
+    RedissonClient, RedissonClientBuilder,
 };
 
 use crate::keys::{self, Everything};
@@ -203,11 +203,11 @@ pub async fn passed(limiter: &impl Limiter, cost: u32) -> bool {
 /// The same for what has to be denied: what remains, and the retry in ms.
 pub async fn denied(limiter: &impl Limiter, cost: u32) -> (u64, u128) {
     match limiter.check(NAME, cost).await.unwrap() {
-        Decision::Denied {
+        Decision::Denied(Denied {
             remaining,
             retry_after,
             ..
-        } => (remaining, retry_after.as_millis()),
-        granted @ Decision::Granted { .. } => panic!("{granted:?}"),
+        }) => (remaining, retry_after.as_millis()),
+        granted @ Decision::Granted(_) => panic!("{granted:?}"),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redisson_rate_limiter::{
-    Clock, Decision, Error, MemoryStore, Rate, RateLimiter, RedissonClient, Result,
+    Clock, Decision, Denied, Error, Granted, MemoryStore, Rate, RateLimiter, RedissonClient, Result,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
@@ -79,22 +79,22 @@ impl Model {
 
 fn told(result: Result<Decision>) -> Told {
     match result {
-        Ok(Decision::Granted {
+        Ok(Decision::Granted(Granted {
             grant,
             remaining,
             reset,
             ..
-        }) => Told::Granted {
+        })) => Told::Granted {
             permits: grant.permits(),
             remaining: remaining as i64,
             reset: reset.as_millis() as i64,
         },
-        Ok(Decision::Denied {
+        Ok(Decision::Denied(Denied {
             retry_after,
             remaining,
             reset,
             ..
-        }) => Told::Denied {
+        })) => Told::Denied {
             retry_after: retry_after.as_millis() as i64,
             remaining: remaining as i64,
             reset: reset.as_millis() as i64,

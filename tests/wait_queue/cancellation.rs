@@ -117,7 +117,8 @@ async fn behind(proxy: &Proxy, rate: u64) -> RateLimiter {
     let client = builder.connect(&proxy.url()).await.unwrap();
     let limiter = client.rate_limiter("limiter");
     limiter.set_rate(Rate::overall(rate, HOUR)).await.unwrap();
-    let redisson_rate_limiter::Decision::Granted { grant, .. } = limiter.check(1).await.unwrap()
+    let redisson_rate_limiter::Decision::Granted(redisson_rate_limiter::Granted { grant, .. }) =
+        limiter.check(1).await.unwrap()
     else {
         panic!("it was denied");
     };

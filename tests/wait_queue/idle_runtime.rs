@@ -85,7 +85,7 @@ fn left_in_flight(
 }
 
 impl LeftInFlight {
-    fn wait_for_available(&self, permits: i64) {
+    fn wait_for_available(&self, permits: u64) {
         let limiter = self.limiter.clone();
         let given_back = elsewhere(move || async move {
             while limiter.available_permits().await.unwrap() != permits {

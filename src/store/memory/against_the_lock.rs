@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::MemoryStore;
-use crate::{Clock, Decision, Grant, PermitsInUse, Rate, RateLimiter, RedissonClient};
+use crate::{Clock, Decision, Grant, Granted, PermitsInUse, Rate, RateLimiter, RedissonClient};
 
 const STEPS_PER_CASE: usize = 100;
 
@@ -64,16 +64,16 @@ async fn answer(limiter: &RateLimiter, grants: &mut Vec<Grant>, step: &Step) -> 
         Step::TryAcquire(permits) => format!("{:?}", limiter.try_acquire(*permits).await),
         Step::Check(permits) => match limiter.check(*permits).await {
             // What remains is a lower bound where expired grants have not been removed, and a side may have removed more.
-            Ok(Decision::Granted {
+            Ok(Decision::Granted(Granted {
                 grant,
                 remaining,
                 reset,
                 ..
-            }) => {
+            })) => {
                 grants.push(grant);
                 let available = limiter.available_permits().await;
                 let available = available.expect("a limiter that has just granted");
-                assert!(remaining as i64 <= available, "{remaining} of {available}");
+                assert!(remaining <= available, "{remaining} of {available}");
                 format!("{available} {reset:?}")
             }
             other => format!("{other:?}"),

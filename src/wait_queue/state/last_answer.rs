@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::LONGEST_WAIT;
-use crate::decision::Decision;
+use crate::decision::{Decision, Denied};
 use crate::model::{Answer, Requests, SetUp};
 
 /// The interval of a rate of so many permits, where that is known.
@@ -70,12 +70,12 @@ impl Told {
 
     /// What a denial says that came now.
     pub(in crate::wait_queue) fn by_denial(decision: &Decision, sent_at: Instant) -> Option<Self> {
-        let &Decision::Denied {
+        let &Decision::Denied(Denied {
             limit,
             remaining,
             reset,
             ..
-        } = decision
+        }) = decision
         else {
             return None;
         };
@@ -167,7 +167,13 @@ impl LastAnswer {
         let left = told
             .reset
             .saturating_sub(now.saturating_duration_since(told.received_at));
-        Some(Decision::denied(left, told.rate, told.left, left))
+        let denied = Denied::new(left);
+        Some(
+            denied
+                .with_limit(told.rate)
+                .with_remaining(told.left)
+                .into(),
+        )
     }
 
     /// Whether a request would be denied, were the answer young enough.

@@ -39,7 +39,10 @@ pub(super) async fn by_java(limiter: &Limiter, step: &Step) -> Outcome {
             .await
             .map(Outcome::Is),
         Step::Release(permits) => done(limiter.release((*permits).into()).await),
-        Step::AvailablePermits => limiter.available_permits().await.map(Outcome::Permits),
+        Step::AvailablePermits => limiter
+            .available_permits()
+            .await
+            .map(|permits| Outcome::Permits(permits as i64)),
         Step::TrySetRate(r) => limiter.try_set_rate(rate(r)).await.map(Outcome::Is),
         Step::SetRate(r) => done(limiter.set_rate(rate(r)).await),
         Step::SetRateWith(r, state) => done(limiter.set_rate_args(rate(r), keep(state)).await),
@@ -97,7 +100,10 @@ pub(super) async fn by_rust(limiter: &RateLimiter, step: &Step) -> Outcome {
             .await
             .map(Outcome::Is),
         Step::Release(permits) => done(limiter.release(*permits).await),
-        Step::AvailablePermits => limiter.available_permits().await.map(Outcome::Permits),
+        Step::AvailablePermits => limiter
+            .available_permits()
+            .await
+            .map(|permits| Outcome::Permits(permits as i64)),
         Step::TrySetRate(rate) => limiter.try_set_rate(*rate).await.map(Outcome::Is),
         Step::SetRate(rate) => done(limiter.set_rate(*rate).await),
         Step::SetRateWith(rate, state) => done(limiter.set_rate_with(*rate, *state).await),
