@@ -35,14 +35,16 @@ fn limiter(client: &RedissonClient, kind: &str) -> Result<Box<dyn Limiter>> {
         "KeyedRateLimiter" => Box::new(client.keyed_rate_limiter("", Rate::overall(100, MINUTE))?),
         "FixedWindow" => Box::new(client.limiter(FixedWindow::new(100, MINUTE))?),
         "SlidingWindowLog" => Box::new(client.limiter(SlidingWindowLog::new(100, MINUTE))?),
-        "SlidingWindowCounter" => {
-            Box::new(client.limiter(SlidingWindowCounter::new(100, MINUTE, MINUTE / 6))?)
+        "SlidingWindowCounter" => Box::new(
+            client.limiter(SlidingWindowCounter::new(100, MINUTE).with_period(MINUTE / 6))?,
+        ),
+        "TokenBucket" => Box::new(client.limiter(TokenBucket::per_second(2).with_capacity(100))?),
+        "QuotaBucket" => Box::new(client.limiter(QuotaBucket::new(100, MINUTE))?),
+        "LeakyBucket" => {
+            Box::new(client.limiter(LeakyBucket::new(1, MINUTE / 100).with_capacity(99))?)
         }
-        "TokenBucket" => Box::new(client.limiter(TokenBucket::new(100, 2))?),
-        "QuotaBucket" => Box::new(client.limiter(QuotaBucket::new(100, 100, MINUTE))?),
-        "LeakyBucket" => Box::new(client.limiter(LeakyBucket::new(99, 1, MINUTE / 100))?),
         "PenaltyTokenBucket" => {
-            Box::new(client.limiter(PenaltyTokenBucket::new(100, 1, MINUTE / 100))?)
+            Box::new(client.limiter(PenaltyTokenBucket::new(1, MINUTE / 100).with_capacity(100))?)
         }
         other => return Err(format!("no kind of limiter: {other}").into()),
     })

@@ -35,7 +35,7 @@ use crate::rate::RateType;
 /// assert_eq!(limiter.failure_policy(), FailurePolicy::Deny);
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum FailurePolicy {
     /// It fails with the error. It waits for Redis until its response timeout; once Redis has been away for as long, it fails

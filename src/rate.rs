@@ -1,5 +1,6 @@
 //! How many permits there are, and for how long each is gone once taken.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -47,6 +48,8 @@ impl RateType {
 /// assert_eq!(rate.permits(), 5);
 /// assert_eq!(rate.interval(), Duration::from_secs(1));
 /// assert_eq!(rate.rate_type(), RateType::Overall);
+/// assert_eq!(rate.to_string(), "5 per 1s, keep alive 60s");
+/// assert_eq!(Rate::per_client(5, Duration::from_millis(1500)).to_string(), "5 per 1.5s per client");
 /// ```
 #[doc(alias = "RateLimiterConfig")]
 #[doc(alias = "RateLimiterArgs")]
@@ -151,6 +154,20 @@ impl Rate {
             interval,
             keep_alive,
         })
+    }
+}
+
+/// As in `5 per 1s`, `5 per 1s per client` and `5 per 1s, keep alive 60s`.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} per {:?}", self.permits, self.interval)?;
+        if self.rate_type == RateType::PerClient {
+            f.write_str(" per client")?;
+        }
+        match self.keep_alive {
+            Some(keep_alive) => write!(f, ", keep alive {keep_alive:?}"),
+            None => Ok(()),
+        }
     }
 }
 

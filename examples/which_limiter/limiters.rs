@@ -40,7 +40,7 @@ pub fn all(client: &RedissonClient) -> Result<Vec<Shown>> {
     let keyed = Arc::new(client.keyed_rate_limiter("which-limiter:rate:", ten)?);
     let period = 250;
     let penalty_unit = 500;
-    let strict = PenaltyTokenBucket::new(10, 5, millis(penalty_unit));
+    let strict = PenaltyTokenBucket::new(5, millis(penalty_unit)).with_capacity(10);
     Ok(vec![
         Shown {
             name: "RRateLimiter",
@@ -64,7 +64,7 @@ pub fn all(client: &RedissonClient) -> Result<Vec<Shown>> {
             edges: Edges::Every(period),
             ..shown(
                 client,
-                SlidingWindowCounter::new(10, SECOND, millis(period)),
+                SlidingWindowCounter::new(10, SECOND).with_period(millis(period)),
             )?
         },
         Shown {
@@ -78,26 +78,26 @@ pub fn all(client: &RedissonClient) -> Result<Vec<Shown>> {
             name: "TokenBucket",
             file: "token_bucket",
             rule: "10 tokens, 10 more a second",
-            ..shown(client, TokenBucket::new(10, 10))?
+            ..shown(client, TokenBucket::per_second(10))?
         },
         Shown {
             name: "QuotaBucket",
             file: "quota_bucket",
             rule: "10 tokens, 10 more in each period of 1 s",
             edges: Edges::OnTheClock(1_000),
-            ..shown(client, QuotaBucket::new(10, 10, SECOND))?
+            ..shown(client, QuotaBucket::new(10, SECOND))?
         },
         Shown {
             name: "LeakyBucket",
             file: "leaky_bucket",
             rule: "1 goes on in 100 ms, 5 may wait",
-            ..shown(client, LeakyBucket::new(5, 1, millis(100)))?
+            ..shown(client, LeakyBucket::new(1, millis(100)).with_capacity(5))?
         },
         Shown {
             name: "PenaltyTokenBucket",
             file: "penalty_token_bucket",
             rule: "10 tokens, 5 more each 500 ms; a denial locks out for 700 ms",
-            limiter: Arc::new(client.limiter(strict)?.penalty(millis(700))?),
+            limiter: Arc::new(client.limiter(strict)?.with_penalty(millis(700))?),
             edges: Edges::Every(penalty_unit),
             locks_out: true,
             ..shown(client, strict)?

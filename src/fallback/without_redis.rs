@@ -505,7 +505,9 @@ async fn an_error_comes_at_once_when_redis_has_been_away_for_the_response_timeou
     assert!(start.elapsed() >= RESPONSE_TIMEOUT);
     assert_eq!(remote.take_calls(), 1);
     let start = Instant::now();
-    let policy = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    let policy = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
     let errors = [
         limiter.try_acquire(1).await.map(drop),
         limiter.acquire(1).await,
@@ -579,7 +581,9 @@ async fn policies_and_keys_have_their_shares() {
     let remote = Remote::new();
     let client = remote.client(one_of(4));
     let fixed = client.limiter(FixedWindow::new(10, SECOND)).unwrap();
-    let bucket = client.limiter(TokenBucket::new(40, 4)).unwrap();
+    let bucket = client
+        .limiter(TokenBucket::per_second(4).with_capacity(40))
+        .unwrap();
     let small = client.limiter(FixedWindow::new(3, SECOND)).unwrap();
     let keyed = client
         .keyed_rate_limiter("keyed:", Rate::overall(10, SECOND))
@@ -615,7 +619,7 @@ async fn several_limiters_decide_together_without_redis() {
     let client = remote.client(one_of(2));
     let limiter = with_rate(&client, 10).await;
     let fixed = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
-    let lenient = client.limiter(TokenBucket::new(1, 1)).unwrap();
+    let lenient = client.limiter(TokenBucket::per_second(1)).unwrap();
     let lenient = lenient.with_failure_policy(FailurePolicy::Allow);
     remote.go_away();
     let ask = async || {

@@ -3,6 +3,7 @@
 //! The counter's key lives as long as its window, so the store's own expiry ends it. It lets up to twice the limit
 //! through across the edge between two windows: all of one at its end, all of the next at its start.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one};
@@ -36,7 +37,7 @@ use crate::script::{self, Script};
 /// assert_eq!(retry_after, Duration::from_secs(40));
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FixedWindow {
     limit: u32,
     window: Duration,
@@ -48,6 +49,7 @@ pub struct FixedWindow {
 impl FixedWindow {
     /// `limit` (at least 1) for each `window` (whole milliseconds, at least 1), which begins with the first request
     /// after the last one.
+    #[must_use]
     pub fn new(limit: u32, window: Duration) -> Self {
         Self {
             limit,
@@ -60,11 +62,29 @@ impl FixedWindow {
     /// Lets a window begin at the start of the second, minute, hour or day (UTC) of its first request: of the largest of
     /// these that the window is a whole number of. A window that is no whole number of seconds is refused.
     #[must_use]
-    pub fn from_natural_start(self) -> Self {
+    pub fn with_natural_start(self) -> Self {
         Self {
             starts: Starts::Naturally,
             ..self
         }
+    }
+
+    /// Whether windows have [a natural start](Self::with_natural_start).
+    #[must_use]
+    pub fn has_natural_start(&self) -> bool {
+        self.starts == Starts::Naturally
+    }
+
+    /// What a window grants.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// A window's length.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        self.window
     }
 
     fn window_millis(&self) -> i64 {
@@ -167,6 +187,16 @@ impl State for Counter {
     fn close(self: Box<Self>, keys: &mut TargetKeys) {
         keys.put_own(self.count);
         keys.length = self.length;
+    }
+}
+
+impl fmt::Display for FixedWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "fixed window: {} per {:?}{}",
+            self.limit, self.window, self.starts
+        )
     }
 }
 
@@ -293,7 +323,7 @@ mod tests {
             prop_oneof![
                 3 => (1..20_u32, 1..9_i64).prop_map(move |(limit, n)| policy(limit, n * TTL_UNIT)),
                 1 => (1..20_u32, 1..4_i64)
-                    .prop_map(move |(limit, n)| policy(limit, n * DAY).from_natural_start()),
+                    .prop_map(move |(limit, n)| policy(limit, n * DAY).with_natural_start()),
             ]
             .boxed()
         }

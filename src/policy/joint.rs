@@ -35,7 +35,7 @@ impl Charge {
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let per_user = client.limiter(TokenBucket::new(2, 1))?;
+/// let per_user = client.limiter(TokenBucket::per_second(1).with_capacity(2))?;
 /// let per_address = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
 ///
 /// let ask = || Ok([per_user.charge("user:123", 1)?, per_address.charge("address:::1", 1)?]);

@@ -68,7 +68,7 @@ impl RedissonClient {
             client: self.clone(),
             client_id,
             options: self.handle_options(),
-            limiter: PolicyLimiter::new(self.clone(), policy)?.prefix(prefix),
+            limiter: PolicyLimiter::new(self.clone(), policy)?.with_prefix(prefix),
         })
     }
 }

@@ -24,7 +24,7 @@ use crate::rate::whole_millis;
 
 /// A policy, applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
 ///
-/// A target's name in the store is the [prefix](Self::prefix) and the key, after the name mapper. Keys that stand beside it
+/// A target's name in the store is the [prefix](Self::with_prefix) and the key, after the name mapper. Keys that stand beside it
 /// carry its name in braces, so that a cluster keeps all in one slot; a name with a hash tag of its own stands bare: beside
 /// `{shop}:alice` stands `{shop}:alice-st`.
 ///
@@ -46,7 +46,7 @@ use crate::rate::whole_millis;
 /// let client = RedissonClient::in_memory();
 /// let limiter = client
 ///     .limiter(FixedWindow::new(1, Duration::from_secs(1)))?
-///     .penalty(Duration::from_secs(60))?;
+///     .with_penalty(Duration::from_secs(60))?;
 /// assert!(limiter.check("rate:limit:mallory:/login", 1).await?.is_granted());
 /// assert!(!limiter.check("rate:limit:mallory:/login", 1).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(30)).await;
@@ -154,7 +154,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # async fn main() -> redisson_rate_limiter::Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let logins = FixedWindow::new(1, Duration::from_secs(60));
-    /// let limiter = client.limiter(logins)?.prefix("{shop}:login:"); // {shop}:login:alice
+    /// let limiter = client.limiter(logins)?.with_prefix("{shop}:login:"); // {shop}:login:alice
     /// for user in ["alice", "alice:value", "{alice}", "%7Balice%7D"] {
     ///     assert!(limiter.check(user, 1).await?.is_granted());
     ///     assert!(!limiter.check(user, 1).await?.is_granted());
@@ -162,7 +162,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn prefix(self, prefix: impl Into<Arc<str>>) -> Self {
+    pub fn with_prefix(self, prefix: impl Into<Arc<str>>) -> Self {
         Self {
             prefix: prefix.into(),
             ..self
@@ -176,7 +176,7 @@ impl<P: Policy> PolicyLimiter<P> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a time that is not whole milliseconds from 1.
-    pub fn penalty(self, time: Duration) -> Result<Self> {
+    pub fn with_penalty(self, time: Duration) -> Result<Self> {
         Ok(Self {
             penalty: Some(whole_millis(time, "penalty")?),
             batcher: combining::batcher(self.client.store()),
@@ -204,6 +204,19 @@ impl<P: Policy> PolicyLimiter<P> {
             failure_policy: policy,
             ..self
         }
+    }
+
+    /// What stands in front of every key.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// For how long a denial locks its target out; `None` where it does not.
+    #[must_use]
+    pub fn penalty(&self) -> Option<Duration> {
+        let millis = self.penalty?.unsigned_abs();
+        Some(Duration::from_millis(millis))
     }
 
     /// What requests get while Redis is away.

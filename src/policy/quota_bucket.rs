@@ -4,6 +4,7 @@
 //! those took, so that in the long run the quota is exact. The state counts in seconds; where the tokens took no whole
 //! number of them, the rest is kept beside the time, in parts of 1 / quota s.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
@@ -33,7 +34,7 @@ use crate::script::{self, Script};
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let limiter = client.limiter(QuotaBucket::new(10, 10, Duration::from_secs(60)))?;
+/// let limiter = client.limiter(QuotaBucket::new(10, Duration::from_secs(60)))?;
 /// for left in [5, 0] {
 ///     let decision = limiter.check("quota:user:123", 5).await?;
 ///     assert!(decision.is_granted());
@@ -44,7 +45,7 @@ use crate::script::{self, Script};
 /// assert!(limiter.check("quota:user:123", 5).await?.is_granted());
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QuotaBucket {
     capacity: u32,
     quota: u32,
@@ -52,14 +53,39 @@ pub struct QuotaBucket {
 }
 
 impl QuotaBucket {
-    /// `capacity` tokens at most, `quota` tokens (both at least 1) in each `period` (whole seconds, at least 1). Capacity
-    /// times the period's seconds is at most 2^52, and so are the milliseconds until an empty bucket is full.
-    pub fn new(capacity: u32, quota: u32, period: Duration) -> Self {
+    /// `quota` tokens (at least 1) in each `period` (whole seconds, at least 1), and as many at most. Capacity times the
+    /// period's seconds is at most 2^52, and so are the milliseconds until an empty bucket is full.
+    #[must_use]
+    pub fn new(quota: u32, period: Duration) -> Self {
         Self {
-            capacity,
+            capacity: quota,
             quota,
             period,
         }
+    }
+
+    /// The same with `capacity` (at least 1) tokens at most.
+    #[must_use]
+    pub fn with_capacity(self, capacity: u32) -> Self {
+        Self { capacity, ..self }
+    }
+
+    /// How many tokens there are at most.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How many tokens come in each period.
+    #[must_use]
+    pub fn quota(&self) -> u32 {
+        self.quota
+    }
+
+    /// A period's length.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        self.period
     }
 
     fn period_seconds(&self) -> i64 {
@@ -154,6 +180,16 @@ impl State for Bucket {
 
     fn close(self: Box<Self>, keys: &mut TargetKeys) {
         keys.put_own(self.fields);
+    }
+}
+
+impl fmt::Display for QuotaBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "quota bucket: {} per {:?}, up to {}",
+            self.quota, self.period, self.capacity
+        )
     }
 }
 
@@ -262,7 +298,7 @@ mod tests {
             (prop_oneof![few, many], 1..4_i64)
                 .prop_map(|((capacity, quota), n)| {
                     let period = Duration::from_millis((n * TTL_UNIT).unsigned_abs());
-                    QuotaBucket::new(capacity, quota, period)
+                    QuotaBucket::new(quota, period).with_capacity(capacity)
                 })
                 .boxed()
         }
@@ -324,7 +360,7 @@ mod tests {
     }
 
     fn refused(capacity: u32, quota: u32, period: Duration) -> &'static str {
-        match Model::validate(&QuotaBucket::new(capacity, quota, period)) {
+        match Model::validate(&QuotaBucket::new(quota, period).with_capacity(capacity)) {
             Err(Error::InvalidArgument { argument, .. }) => argument,
             other => panic!("{other:?}"),
         }
@@ -353,7 +389,8 @@ mod tests {
             (u32::MAX, u32::MAX, 1 << 20),
             (u32::MAX, 1, 1_048),
         ] {
-            let policy = QuotaBucket::new(capacity, quota, Duration::from_secs(seconds));
+            let policy =
+                QuotaBucket::new(quota, Duration::from_secs(seconds)).with_capacity(capacity);
             assert!(Model::validate(&policy).is_ok(), "{policy:?}");
         }
     }

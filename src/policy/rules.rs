@@ -88,8 +88,8 @@ impl<R, E> fmt::Debug for Rule<R, E> {
 /// let client = RedissonClient::in_memory();
 /// let logins = client
 ///     .limiter(FixedWindow::new(1, Duration::from_secs(60)))?
-///     .penalty(Duration::from_secs(600))?;
-/// let traffic = client.limiter(TokenBucket::new(1_000, 100))?;
+///     .with_penalty(Duration::from_secs(600))?;
+/// let traffic = client.limiter(TokenBucket::per_second(100).with_capacity(1_000))?;
 /// let rules = client.rules(vec![
 ///     Rule::new(
 ///         logins,

@@ -3,6 +3,7 @@
 //! The periods are counted on from the first one's start, and a counter is named by its period's last millisecond. A time
 //! between two periods belongs to the one that ends there, but the very first to the one that begins.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one, div_ceil};
@@ -40,7 +41,7 @@ use crate::script::{self, Script};
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
 /// let (window, period) = (Duration::from_secs(60), Duration::from_secs(10));
-/// let limiter = client.limiter(SlidingWindowCounter::new(5, window, period))?;
+/// let limiter = client.limiter(SlidingWindowCounter::new(5, window).with_period(period))?;
 /// assert!(limiter.check("user:123", 3).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(15)).await;
 /// assert!(limiter.check("user:123", 2).await?.is_granted());
@@ -49,7 +50,7 @@ use crate::script::{self, Script};
 /// assert_eq!(retry_after, Duration::from_millis(45_001));
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SlidingWindowCounter {
     limit: u32,
     window: Duration,
@@ -60,7 +61,7 @@ pub struct SlidingWindowCounter {
 }
 
 /// In ms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Lengths {
     window: i64,
     period: i64,
@@ -74,26 +75,58 @@ const LONGEST_WINDOW: i64 = 1 << 50;
 const COUNTERS_OUTLIVE: i64 = 16;
 
 impl SlidingWindowCounter {
-    /// `limit` (at least 1) in a `window` of 1 to 1000 whole periods (both whole milliseconds, at least 1), the first of which
-    /// begins with the first request.
-    pub fn new(limit: u32, window: Duration, period: Duration) -> Self {
+    /// `limit` (at least 1) in a `window` (whole milliseconds, at least 1) of ten periods, the first of which begins with the
+    /// first request.
+    #[must_use]
+    pub fn new(limit: u32, window: Duration) -> Self {
         Self {
             limit,
             window,
-            period,
+            period: window / 10,
             starts: Starts::WithFirstRequest,
             before: None,
         }
     }
 
-    /// Lets the first period begin at the start of the second, minute, hour or day (UTC) of the first request: of the
-    /// largest of these that the window is a whole number of. A window that is no whole number of seconds is refused.
+    /// Has the window slide by this `period` (whole milliseconds, at least 1) at a time. The window is a whole number of them,
+    /// 1 to 1000.
     #[must_use]
-    pub fn from_natural_start(self) -> Self {
+    pub fn with_period(self, period: Duration) -> Self {
+        Self { period, ..self }
+    }
+
+    /// Lets the first period begin at the start of the second, minute, hour or day (UTC) of the first request: of the largest of
+    /// these that the window is a whole number of. A window that is no whole number of seconds is refused.
+    #[must_use]
+    pub fn with_natural_start(self) -> Self {
         Self {
             starts: Starts::Naturally,
             ..self
         }
+    }
+
+    /// Whether the first period has [a natural start](Self::with_natural_start).
+    #[must_use]
+    pub fn has_natural_start(&self) -> bool {
+        self.starts == Starts::Naturally
+    }
+
+    /// What a window holds at most.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// The window's length.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// By how much the window slides at a time.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        self.period
     }
 
     fn lengths(&self) -> Lengths {
@@ -199,6 +232,16 @@ impl State for Periods {
     fn close(self: Box<Self>, keys: &mut TargetKeys) {
         keys.start = self.start;
         keys.counters = self.counters;
+    }
+}
+
+impl fmt::Display for SlidingWindowCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "sliding window counter: {} per {:?}, by {:?}{}",
+            self.limit, self.window, self.period, self.starts
+        )
     }
 }
 
@@ -340,7 +383,7 @@ mod tests {
 
     fn policy(limit: u32, window: u64, period: u64) -> SlidingWindowCounter {
         let (window, period) = (Duration::from_millis(window), Duration::from_millis(period));
-        SlidingWindowCounter::new(limit, window, period)
+        SlidingWindowCounter::new(limit, window).with_period(period)
     }
 
     /// Two of such windows are no whole number of TTL_UNIT, so that 16 ms make no difference once rounded up.
@@ -357,7 +400,7 @@ mod tests {
                 .prop_map(|(limit, window, periods, is_natural)| {
                     let policy = policy(limit, window, window / periods);
                     if is_natural {
-                        policy.from_natural_start()
+                        policy.with_natural_start()
                     } else {
                         policy
                     }
@@ -432,23 +475,23 @@ mod tests {
         assert_eq!(refused(policy(1, 1_001, 1)), "period");
         assert_eq!(refused(policy(1, (1 << 50) + 1, (1 << 50) + 1)), "window");
         assert_eq!(
-            refused(policy(1, 1_500, 500).from_natural_start()),
+            refused(policy(1, 1_500, 500).with_natural_start()),
             "window"
         );
         let part_of_a_ms = Duration::from_micros(1_500);
         let whole = Duration::from_millis(3);
         assert_eq!(
-            refused(SlidingWindowCounter::new(1, part_of_a_ms, whole)),
+            refused(SlidingWindowCounter::new(1, part_of_a_ms).with_period(whole)),
             "window"
         );
         assert_eq!(
-            refused(SlidingWindowCounter::new(1, whole, part_of_a_ms)),
+            refused(SlidingWindowCounter::new(1, whole).with_period(part_of_a_ms)),
             "period"
         );
         policy(u32::MAX, 1_000, 1).validate().unwrap();
         policy(1, 1 << 50, 1 << 50).validate().unwrap();
         policy(1, 3_000, 500)
-            .from_natural_start()
+            .with_natural_start()
             .validate()
             .unwrap();
     }

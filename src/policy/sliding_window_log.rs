@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -45,7 +46,7 @@ use crate::script::{self, Script};
 /// assert_eq!(retry_after, Duration::from_secs(60));
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SlidingWindowLog {
     limit: u32,
     window: Duration,
@@ -56,8 +57,21 @@ const LARGEST_LIMIT: u32 = 1_000_000;
 
 impl SlidingWindowLog {
     /// `limit` (1 to 1,000,000) in each `window` (whole milliseconds, at least 1).
+    #[must_use]
     pub fn new(limit: u32, window: Duration) -> Self {
         Self { limit, window }
+    }
+
+    /// What any window holds at most.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// A window's length.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        self.window
     }
 
     fn window_millis(&self) -> i64 {
@@ -160,6 +174,16 @@ impl Requests {
     fn drop_first(&mut self, over: usize) {
         let dropped = self.entries.drain(..over);
         self.sum -= dropped.map(|entry| entry.members.cost()).sum::<i64>();
+    }
+}
+
+impl fmt::Display for SlidingWindowLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "sliding window log: {} per {:?}",
+            self.limit, self.window
+        )
     }
 }
 

@@ -222,11 +222,14 @@ mod tests {
                 .algorithm()
                 .0,
             SlidingWindowLog::new(1, second).algorithm().0,
-            SlidingWindowCounter::new(1, second, second).algorithm().0,
-            TokenBucket::new(1, 1).algorithm().0,
-            QuotaBucket::new(1, 1, second).algorithm().0,
-            LeakyBucket::new(1, 1, second).algorithm().0,
-            PenaltyTokenBucket::new(1, 1, second).algorithm().0,
+            SlidingWindowCounter::new(1, second)
+                .with_period(second)
+                .algorithm()
+                .0,
+            TokenBucket::per_second(1).algorithm().0,
+            QuotaBucket::new(1, second).algorithm().0,
+            LeakyBucket::new(1, second).algorithm().0,
+            PenaltyTokenBucket::new(1, second).algorithm().0,
         ]
     }
 

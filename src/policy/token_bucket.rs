@@ -4,6 +4,8 @@
 //! goes on counting and in the long run the rate is exact. Where that is no whole number of milliseconds, the rest is kept
 //! beside it, in parts of 1 / rate ms.
 
+use std::fmt;
+
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one, div_ceil};
 use super::target_keys::TargetKeys;
 use crate::error::Result;
@@ -24,7 +26,7 @@ use crate::script::{self, Script};
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let limiter = client.limiter(TokenBucket::new(10, 2))?;
+/// let limiter = client.limiter(TokenBucket::per_second(2).with_capacity(10))?;
 /// let bucket = "token_bucket:user:123:api_a";
 /// assert!(limiter.check(bucket, 10).await?.is_granted());
 /// let retry_after = limiter.check(bucket, 3).await?.retry_after().expect("denied");
@@ -33,16 +35,38 @@ use crate::script::{self, Script};
 /// assert!(limiter.check(bucket, 3).await?.is_granted());
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenBucket {
     capacity: u32,
     rate: u32,
 }
 
 impl TokenBucket {
-    /// `capacity` tokens at most, `rate` tokens a second; both at least 1.
-    pub fn new(capacity: u32, rate: u32) -> Self {
-        Self { capacity, rate }
+    /// `rate` tokens a second (at least 1), and as many at most.
+    #[must_use]
+    pub fn per_second(rate: u32) -> Self {
+        Self {
+            capacity: rate,
+            rate,
+        }
+    }
+
+    /// The same with `capacity` (at least 1) tokens at most.
+    #[must_use]
+    pub fn with_capacity(self, capacity: u32) -> Self {
+        Self { capacity, ..self }
+    }
+
+    /// How many tokens there are at most.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How many tokens come in a second.
+    #[must_use]
+    pub fn rate(&self) -> u32 {
+        self.rate
     }
 
     fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
@@ -103,6 +127,16 @@ impl State for Bucket {
 
     fn close(self: Box<Self>, keys: &mut TargetKeys) {
         keys.put_own(self.tokens);
+    }
+}
+
+impl fmt::Display for TokenBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "token bucket: {} per 1s, up to {}",
+            self.rate, self.capacity
+        )
     }
 }
 
@@ -184,7 +218,7 @@ mod tests {
         fn policies() -> BoxedStrategy<Self> {
             // 500 tokens a token a second: twice the time to fill is 1000 s.
             (1..4_u32, prop_oneof![1..9_u32, 500..1_500_u32])
-                .prop_map(|(n, rate)| TokenBucket::new(500 * n * rate, rate))
+                .prop_map(|(n, rate)| TokenBucket::per_second(rate).with_capacity(500 * n * rate))
                 .boxed()
         }
 

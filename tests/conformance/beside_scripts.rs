@@ -177,7 +177,9 @@ pub async fn a_bucket_of_a_quota_lives_for_twice_the_time_to_fill_so_what_a_scri
     fixture: Fixture,
 ) {
     let mut beside = Beside::on(fixture).await;
-    let limiter = beside.quota(QuotaBucket::new(20, 2, HOUR)).await;
+    let limiter = beside
+        .quota(QuotaBucket::new(2, HOUR).with_capacity(20))
+        .await;
     let key = beside.key.clone();
     let step = async || assert!(passed(&limiter, &key, 1).await);
     beside.peer.assert_lives_for(&key, 20 * HOUR, step).await;
@@ -190,7 +192,9 @@ pub async fn a_bucket_of_a_quota_lives_for_twice_the_time_to_fill_so_what_a_scri
 
 pub async fn what_a_script_left_in_a_bucket_of_a_quota_is_left_here(fixture: Fixture) {
     let mut beside = Beside::on(fixture).await;
-    let limiter = beside.quota(QuotaBucket::new(20, 1, HOUR)).await;
+    let limiter = beside
+        .quota(QuotaBucket::new(1, HOUR).with_capacity(20))
+        .await;
     assert_eq!(beside.peers_quota(&[20, 1, 3_600, 15]).await, [0, 20, 5]);
     assert_eq!(denied(&limiter, &beside.key, 6).await.0, 5);
     assert!(passed(&limiter, &beside.key, 5).await);

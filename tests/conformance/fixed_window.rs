@@ -89,7 +89,7 @@ pub async fn a_natural_window_ends_with_the_largest_unit_that_it_is_a_whole_numb
     .into_iter()
     .enumerate()
     {
-        let limiter = limiter(&fixture, FixedWindow::new(1, window).from_natural_start()).await;
+        let limiter = limiter(&fixture, FixedWindow::new(1, window).with_natural_start()).await;
         let key = format!("{{{}}}{place}", fixture.name());
         let since = Instant::now();
         let decision = limiter.check(&key, 1).await.unwrap();
@@ -139,13 +139,13 @@ pub async fn a_changed_limit_counts_what_the_window_has_had(fixture: Fixture) {
 
 pub async fn a_penalty_is_over_when_the_denial_said(fixture: Fixture) {
     let limiter = limiter(&fixture, FixedWindow::new(1, HOUR)).await;
-    let limiter = limiter.penalty(2 * HOUR).unwrap();
+    let limiter = limiter.with_penalty(2 * HOUR).unwrap();
     assert!(passed(&limiter, fixture.name(), 1).await);
     let (_, retry_after) = denied(&limiter, fixture.name(), 1).await;
     assert_eq!(retry_after, 2 * HOUR);
 
     let key = format!("{}:short", fixture.name());
-    let limiter = limiter.penalty(ms(100)).unwrap();
+    let limiter = limiter.with_penalty(ms(100)).unwrap();
     assert!(passed(&limiter, &key, 1).await);
     let locked_at = Instant::now();
     denied(&limiter, &key, 1).await;

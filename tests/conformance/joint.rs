@@ -27,7 +27,9 @@ impl Three {
             .await
             .unwrap();
         Self {
-            user: client.limiter(TokenBucket::new(10, 1)).unwrap(),
+            user: client
+                .limiter(TokenBucket::per_second(1).with_capacity(10))
+                .unwrap(),
             address: client.limiter(FixedWindow::new(3, HOUR)).unwrap(),
             application,
             client,
@@ -100,8 +102,12 @@ pub async fn the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_l
         format!("{{{}}}:slow", fixture.name()),
         format!("{{{}}}:fast", fixture.name()),
     );
-    let limiter = client.limiter(TokenBucket::new(10, 1)).unwrap();
-    let other = client.limiter(TokenBucket::new(20, 10)).unwrap();
+    let limiter = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
+    let other = client
+        .limiter(TokenBucket::per_second(10).with_capacity(20))
+        .unwrap();
     let charges = |cost| {
         [
             limiter.charge(&slow, cost).unwrap(),
@@ -208,7 +214,9 @@ pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
         "two are of the same name"
     );
     let other = fixture.client("other").await;
-    let other = other.limiter(TokenBucket::new(10, 1)).unwrap();
+    let other = other
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
     let other = other.charge(&three.address_key(), 1).unwrap();
     assert_eq!(
         refused(vec![charge(), other]).await,

@@ -30,13 +30,13 @@ impl Own {
 /// Each kind, and what it keeps under the target's own name. Each has 5.
 fn kinds(client: &RedissonClient) -> Vec<(Own, Box<dyn Chargeable>)> {
     let keyed = client.keyed_rate_limiter("", Rate::overall(5, HOUR));
-    let sliding = client.limiter(SlidingWindowCounter::new(5, HOUR, HOUR));
-    let leaky = client.limiter(LeakyBucket::new(4, 1, HOUR));
-    let penalty = client.limiter(PenaltyTokenBucket::new(5, 1, HOUR));
+    let sliding = client.limiter(SlidingWindowCounter::new(5, HOUR).with_period(HOUR));
+    let leaky = client.limiter(LeakyBucket::new(1, HOUR).with_capacity(4));
+    let penalty = client.limiter(PenaltyTokenBucket::new(1, HOUR).with_capacity(5));
     let fixed = client.limiter(FixedWindow::new(5, HOUR));
     let log = client.limiter(SlidingWindowLog::new(5, HOUR));
-    let tokens = client.limiter(TokenBucket::new(5, 1));
-    let quota = client.limiter(QuotaBucket::new(5, 1, HOUR));
+    let tokens = client.limiter(TokenBucket::per_second(1).with_capacity(5));
+    let quota = client.limiter(QuotaBucket::new(1, HOUR).with_capacity(5));
     vec![
         (Own::Number, Box::new(fixed.unwrap())),
         (Own::Log, Box::new(log.unwrap())),

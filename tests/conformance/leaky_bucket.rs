@@ -13,7 +13,7 @@ async fn limiter(fixture: &Fixture, policy: LeakyBucket) -> PolicyLimiter<LeakyB
 
 /// Two a second, and four may wait.
 async fn two_a_second(fixture: &Fixture) -> PolicyLimiter<LeakyBucket> {
-    limiter(fixture, LeakyBucket::new(4, 2, SECOND)).await
+    limiter(fixture, LeakyBucket::new(2, SECOND).with_capacity(4)).await
 }
 
 /// The wait of a granted request in ms.
@@ -138,7 +138,9 @@ pub async fn with_something_left_after_idle_units_the_capacity_is_checked_too(fi
 }
 
 pub async fn from_a_natural_start_the_first_unit_is_the_one_that_runs(fixture: Fixture) {
-    let policy = LeakyBucket::new(4, 1, 60 * SECOND).from_natural_start();
+    let policy = LeakyBucket::new(1, 60 * SECOND)
+        .with_capacity(4)
+        .with_natural_start();
     let limiter = limiter(&fixture, policy).await;
     fixture.at(3_615_000); // 15 s after a full minute
     assert_eq!(
@@ -149,7 +151,7 @@ pub async fn from_a_natural_start_the_first_unit_is_the_one_that_runs(fixture: F
 
 pub async fn who_decides_and_waits_goes_on_when_it_is_its_turn(fixture: Fixture) {
     // With so much room its keys live for 5 s, while its clock stands still.
-    let limiter = limiter(&fixture, LeakyBucket::new(100, 1, ms(50))).await;
+    let limiter = limiter(&fixture, LeakyBucket::new(1, ms(50)).with_capacity(100)).await;
     let bucket = fixture.name();
     for least in [0, 50, 100] {
         let asked_at = Instant::now();
@@ -163,7 +165,7 @@ pub async fn who_decides_and_waits_goes_on_when_it_is_its_turn(fixture: Fixture)
 }
 
 pub async fn who_is_dropped_while_waiting_leaves_its_place_taken(fixture: Fixture) {
-    let limiter = limiter(&fixture, LeakyBucket::new(4, 1, HOUR)).await;
+    let limiter = limiter(&fixture, LeakyBucket::new(1, HOUR).with_capacity(4)).await;
     let bucket = fixture.name().to_owned();
     assert!(limiter.check(&bucket, 1).await.unwrap().is_granted());
     let waiting = tokio::spawn({
@@ -186,9 +188,7 @@ pub async fn what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace(f
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 6).await.unwrap().is_granted());
-    limiter
-        .set_policy(LeakyBucket::new(1, 1, 2 * SECOND))
-        .unwrap();
+    limiter.set_policy(LeakyBucket::new(1, 2 * SECOND)).unwrap();
     let denied = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(told(&denied), (false, 0, Some(10_000), 12_000));
     fixture.pass(ms(9_999));
@@ -197,13 +197,13 @@ pub async fn what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace(f
     assert_eq!(waits(&limiter, bucket).await, [Some(2_000), None]);
     // And a larger one has room at once.
     limiter
-        .set_policy(LeakyBucket::new(9, 1, 2 * SECOND))
+        .set_policy(LeakyBucket::new(1, 2 * SECOND).with_capacity(9))
         .unwrap();
     assert_eq!(waits(&limiter, bucket).await, [Some(4_000)]);
 }
 
 pub async fn a_bucket_that_nobody_asks_goes_away_when_it_has_flowed_out(fixture: Fixture) {
-    let limiter = limiter(&fixture, LeakyBucket::new(1, 1, ms(40))).await;
+    let limiter = limiter(&fixture, LeakyBucket::new(1, ms(40))).await;
     let bucket = fixture.name();
     let decision = limiter.check(bucket, 2).await.unwrap();
     let Decision::Granted(Granted { reset, .. }) = decision else {

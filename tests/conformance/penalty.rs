@@ -28,7 +28,7 @@ impl<P: Policy> Used<P> {
         let limiter = fixture.client("client").await.limiter(policy).unwrap();
         let used = Self {
             key: format!("{}:{}", fixture.name(), std::any::type_name::<P>()),
-            limiter: limiter.penalty(penalty).unwrap(),
+            limiter: limiter.with_penalty(penalty).unwrap(),
             cost,
             larger,
         };
@@ -55,16 +55,16 @@ macro_rules! with_each_algorithm {
         // The server ends a fixed window by its own clock: here a larger limit makes room.
         let fixed = [FixedWindow::new(2, HOUR), FixedWindow::new(4, HOUR)];
         $steps(fixture, Used::all(fixture, fixed, 2, $penalty).await).await;
-        let tokens = TokenBucket::new(7_200, 1);
+        let tokens = TokenBucket::per_second(1).with_capacity(7_200);
         let tokens = [tokens.clone(), tokens];
         $steps(fixture, Used::all(fixture, tokens, 7_200, $penalty).await).await;
-        let quota = QuotaBucket::new(2, 2, HOUR);
+        let quota = QuotaBucket::new(2, HOUR);
         let quota = [quota.clone(), quota];
         $steps(fixture, Used::all(fixture, quota, 2, $penalty).await).await;
-        let leaky = LeakyBucket::new(1, 1, HOUR);
+        let leaky = LeakyBucket::new(1, HOUR);
         let leaky = [leaky.clone(), leaky];
         $steps(fixture, Used::all(fixture, leaky, 2, $penalty).await).await;
-        let penalty = PenaltyTokenBucket::new(2, 1, HOUR);
+        let penalty = PenaltyTokenBucket::new(1, HOUR).with_capacity(2);
         let penalty = [penalty.clone(), penalty];
         $steps(fixture, Used::all(fixture, penalty, 2, $penalty).await).await;
     };
@@ -137,8 +137,10 @@ pub async fn a_denial_tells_the_longer_of_the_penalty_and_its_own_time(fixture: 
         (2_600 * SECOND, (false, 1_000, Some(2_600_000), 2_600_000)),
     ] {
         let client = fixture.client("client").await;
-        let limiter = client.limiter(TokenBucket::new(3_000, 1)).unwrap();
-        let limiter = limiter.penalty(penalty).unwrap();
+        let limiter = client
+            .limiter(TokenBucket::per_second(1).with_capacity(3_000))
+            .unwrap();
+        let limiter = limiter.with_penalty(penalty).unwrap();
         let key = format!("{}:{}", fixture.name(), penalty.as_secs());
         assert!(limiter.check(&key, 2_000).await.unwrap().is_granted());
         let denied = limiter.check(&key, 2_000).await.unwrap();
@@ -153,8 +155,10 @@ pub async fn without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_not_look
     fixture: Fixture,
 ) {
     let client = fixture.client("client").await;
-    let mild = client.limiter(TokenBucket::new(ALL, 1)).unwrap();
-    let strict = mild.clone().penalty(LONG).unwrap();
+    let mild = client
+        .limiter(TokenBucket::per_second(1).with_capacity(ALL))
+        .unwrap();
+    let strict = mild.clone().with_penalty(LONG).unwrap();
     let key = fixture.name();
     assert!(mild.check(key, ALL).await.unwrap().is_granted());
     assert!(!mild.check(key, ALL).await.unwrap().is_granted());
@@ -168,9 +172,13 @@ pub async fn without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_not_look
 
 pub async fn of_several_limiters_one_that_grants_locks_nobody_out(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let wide = client.limiter(TokenBucket::new(10 * ALL, 1)).unwrap();
-    let wide = wide.penalty(LONG).unwrap();
-    let narrow = client.limiter(TokenBucket::new(ALL, 1)).unwrap();
+    let wide = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10 * ALL))
+        .unwrap();
+    let wide = wide.with_penalty(LONG).unwrap();
+    let narrow = client
+        .limiter(TokenBucket::per_second(1).with_capacity(ALL))
+        .unwrap();
     // In one slot of a cluster.
     let (wide_key, narrow_key) = (fixture.name(), format!("{{{}}}:narrow", fixture.name()));
     assert!(narrow.check(&narrow_key, ALL).await.unwrap().is_granted());
@@ -184,9 +192,13 @@ pub async fn of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_c
     fixture: Fixture,
 ) {
     let client = fixture.client("client").await;
-    let narrow = client.limiter(TokenBucket::new(ALL, 1)).unwrap();
-    let narrow = narrow.penalty(LONG).unwrap();
-    let wide = client.limiter(TokenBucket::new(10 * ALL, 1)).unwrap();
+    let narrow = client
+        .limiter(TokenBucket::per_second(1).with_capacity(ALL))
+        .unwrap();
+    let narrow = narrow.with_penalty(LONG).unwrap();
+    let wide = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10 * ALL))
+        .unwrap();
     let (narrow_key, wide_key) = (fixture.name(), format!("{{{}}}:wide", fixture.name()));
     let ask = async || {
         let both = [narrow.charge(narrow_key, ALL), wide.charge(&wide_key, ALL)];
@@ -202,9 +214,9 @@ pub async fn of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_c
 
 pub async fn a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let limiter = client.limiter(TokenBucket::new(1, 1)).unwrap();
+    let limiter = client.limiter(TokenBucket::per_second(1)).unwrap();
     for bad in [ms(0), ms(1) / 2, ms(3) / 2, Duration::MAX] {
-        let error = limiter.clone().penalty(bad).unwrap_err();
+        let error = limiter.clone().with_penalty(bad).unwrap_err();
         assert!(
             matches!(
                 error,

@@ -13,7 +13,11 @@ async fn limiter(
 
 /// Ten at most, two with each second.
 async fn two_a_second(fixture: &Fixture) -> PolicyLimiter<PenaltyTokenBucket> {
-    limiter(fixture, PenaltyTokenBucket::new(10, 2, SECOND)).await
+    limiter(
+        fixture,
+        PenaltyTokenBucket::new(2, SECOND).with_capacity(10),
+    )
+    .await
 }
 
 pub async fn a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over(fixture: Fixture) {
@@ -50,7 +54,9 @@ pub async fn in_the_long_run_the_tokens_are_the_quantity_a_unit(fixture: Fixture
 }
 
 pub async fn from_a_natural_start_the_first_unit_is_the_minute_that_runs(fixture: Fixture) {
-    let policy = PenaltyTokenBucket::new(2, 1, 60 * SECOND).from_natural_start();
+    let policy = PenaltyTokenBucket::new(1, 60 * SECOND)
+        .with_capacity(2)
+        .with_natural_start();
     let limiter = limiter(&fixture, policy).await;
     let bucket = fixture.name();
     fixture.at(3_615_000);
@@ -62,7 +68,7 @@ pub async fn from_a_natural_start_the_first_unit_is_the_minute_that_runs(fixture
 }
 
 pub async fn a_cost_above_its_capacity_is_an_error_that_locks_nobody_out(fixture: Fixture) {
-    let limiter = two_a_second(&fixture).await.penalty(HOUR).unwrap();
+    let limiter = two_a_second(&fixture).await.with_penalty(HOUR).unwrap();
     let bucket = fixture.name();
     let error = limiter.check(bucket, 11).await.unwrap_err();
     assert!(
@@ -74,7 +80,7 @@ pub async fn a_cost_above_its_capacity_is_an_error_that_locks_nobody_out(fixture
 }
 
 pub async fn a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty(fixture: Fixture) {
-    let strict = two_a_second(&fixture).await.penalty(HOUR).unwrap();
+    let strict = two_a_second(&fixture).await.with_penalty(HOUR).unwrap();
     let mild = two_a_second(&fixture).await;
     let bucket = fixture.name();
     assert!(mild.check(bucket, 10).await.unwrap().is_granted());
@@ -102,7 +108,7 @@ pub async fn a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty(fixture
 }
 
 pub async fn a_lock_that_a_peer_set_lets_go_when_its_time_is_over(fixture: Fixture) {
-    let strict = two_a_second(&fixture).await.penalty(ms(60)).unwrap();
+    let strict = two_a_second(&fixture).await.with_penalty(ms(60)).unwrap();
     let mild = two_a_second(&fixture).await;
     let bucket = fixture.name();
     assert!(strict.check(bucket, 10).await.unwrap().is_granted());
@@ -120,7 +126,7 @@ pub async fn a_smaller_capacity_caps_at_once_and_the_new_unit_counts_from_the_la
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
     let change = |capacity, quantity, unit| {
-        limiter.set_policy(PenaltyTokenBucket::new(capacity, quantity, unit))
+        limiter.set_policy(PenaltyTokenBucket::new(quantity, unit).with_capacity(capacity))
     };
     change(3, 2, SECOND).unwrap();
     let decision = limiter.check(bucket, 3).await.unwrap();
@@ -135,7 +141,7 @@ pub async fn a_smaller_capacity_caps_at_once_and_the_new_unit_counts_from_the_la
 }
 
 pub async fn a_bucket_that_nobody_asks_goes_away_and_is_full_then(fixture: Fixture) {
-    let limiter = limiter(&fixture, PenaltyTokenBucket::new(1, 1, ms(40))).await;
+    let limiter = limiter(&fixture, PenaltyTokenBucket::new(1, ms(40))).await;
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
     // Its clock stands still, so that nothing comes in: only the keys' times to live pass, twice the time to fill.
@@ -147,7 +153,11 @@ pub async fn a_bucket_smaller_than_a_units_quantity_is_not_full_before_the_unit_
     fixture: Fixture,
 ) {
     // Of the time to fill by the share of the quantity alone, 2 ms, twice is long over.
-    let limiter = limiter(&fixture, PenaltyTokenBucket::new(1, 5_000, 10 * SECOND)).await;
+    let limiter = limiter(
+        &fixture,
+        PenaltyTokenBucket::new(5_000, 10 * SECOND).with_capacity(1),
+    )
+    .await;
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
     tokio::time::sleep(ms(20)).await;

@@ -11,7 +11,7 @@ async fn a_minute(fixture: &Fixture, capacity: u32, quota: u32) -> PolicyLimiter
 }
 
 fn in_a_minute(capacity: u32, quota: u32) -> QuotaBucket {
-    QuotaBucket::new(capacity, quota, 60 * SECOND)
+    QuotaBucket::new(quota, 60 * SECOND).with_capacity(capacity)
 }
 
 pub async fn of_100_with_30_a_minute_one_leaves_99(fixture: Fixture) {
@@ -128,7 +128,7 @@ pub async fn another_quota_and_period_count_from_the_next_request_on(fixture: Fi
     assert!(limiter.check(bucket, 10).await.unwrap().is_granted());
     fixture.pass(6 * SECOND);
     limiter
-        .set_policy(QuotaBucket::new(20, 5, 10 * SECOND))
+        .set_policy(QuotaBucket::new(5, 10 * SECOND).with_capacity(20))
         .unwrap();
     let decision = limiter.check(bucket, 4).await.unwrap();
     assert_eq!(told(&decision), (false, 3, Some(2_000), 34_000));

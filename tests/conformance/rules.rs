@@ -110,7 +110,9 @@ pub async fn a_request_costs_what_the_rule_says_and_its_rejection_knows_the_deci
     fixture: Fixture,
 ) {
     let client = fixture.client("client").await;
-    let bucket = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    let bucket = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
     let rule = Rule::new(
         bucket,
         by_user(&fixture),

@@ -88,7 +88,9 @@ fn used_up(fixture: &Fixture) -> (Runtime, RateLimiter) {
 fn policy(fixture: &Fixture) -> (Runtime, PolicyLimiter<TokenBucket>) {
     let key = fixture.name();
     connected(fixture, async |client| {
-        let limiter = client.limiter(TokenBucket::new(100, 1)).unwrap();
+        let limiter = client
+            .limiter(TokenBucket::per_second(1).with_capacity(100))
+            .unwrap();
         assert!(limiter.check(key, 1).await.unwrap().is_granted());
         limiter
     })
@@ -272,7 +274,9 @@ pub fn a_policys_call_ends_when_another_runtime_polls_it(fixture: Fixture) {
         let call = first.block_on(async {
             let builder = RedissonClient::builder().response_timeout(ms(500));
             let client = fixture.connect(builder).await;
-            let limiter = client.limiter(TokenBucket::new(100, 1)).unwrap();
+            let limiter = client
+                .limiter(TokenBucket::per_second(1).with_capacity(100))
+                .unwrap();
             assert!(limiter.check(&key, 1).await.unwrap().is_granted());
             let mut call = Box::pin(async move { limiter.check(&key, 1).await });
             match poll_once(&mut call) {

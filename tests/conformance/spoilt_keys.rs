@@ -120,14 +120,16 @@ pub async fn in_a_joint_decision_a_number_that_only_lua_reads_charges_no_limiter
 pub async fn a_counter_that_only_lua_reads_is_refused_and_nobody_is_charged(fixture: Fixture) {
     let client = fixture.client("client").await;
     let mut peer = fixture.peer().await;
-    let leaky = LeakyBucket::new(9, 1, SECOND);
-    let penalty = PenaltyTokenBucket::new(9, 1, SECOND);
+    let leaky = LeakyBucket::new(1, SECOND).with_capacity(9);
+    let penalty = PenaltyTokenBucket::new(1, SECOND).with_capacity(9);
     let limiters: [Box<dyn Chargeable>; 3] = [
         Box::new(client.limiter(FixedWindow::new(9, HOUR)).unwrap()),
         Box::new(client.limiter(leaky).unwrap()),
         Box::new(client.limiter(penalty).unwrap()),
     ];
-    let other = client.limiter(TokenBucket::new(9, 1)).unwrap();
+    let other = client
+        .limiter(TokenBucket::per_second(1).with_capacity(9))
+        .unwrap();
     let key = format!("{{{}}}:key", fixture.name());
     let (start, other_key) = (format!("{key}-st"), format!("{key}:other"));
     for limiter in &limiters {

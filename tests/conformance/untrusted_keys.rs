@@ -51,11 +51,13 @@ const KEYS: [&str; 34] = [
 fn by_kind(client: &RedissonClient, prefix: &str) -> Vec<(&'static str, u32, Box<dyn Limiter>)> {
     fn by<P: Policy>(client: &RedissonClient, prefix: &str, policy: P) -> Box<dyn Limiter> {
         let limiter = client.limiter(policy).unwrap();
-        let limiter = limiter.prefix(prefix).penalty(Duration::from_secs(60));
+        let limiter = limiter
+            .with_prefix(prefix)
+            .with_penalty(Duration::from_secs(60));
         Box::new(limiter.unwrap())
     }
-    let leaky = LeakyBucket::new(1, 1, HOUR);
-    let penalty = PenaltyTokenBucket::new(1, 1, HOUR);
+    let leaky = LeakyBucket::new(1, HOUR);
+    let penalty = PenaltyTokenBucket::new(1, HOUR);
     let keyed = client.keyed_rate_limiter(prefix, Rate::per_client(1, HOUR));
     vec![
         ("fixed", 1, by(client, prefix, FixedWindow::new(1, HOUR))),
@@ -63,14 +65,22 @@ fn by_kind(client: &RedissonClient, prefix: &str) -> Vec<(&'static str, u32, Box
         (
             "window",
             1,
-            by(client, prefix, SlidingWindowCounter::new(1, HOUR, HOUR)),
+            by(
+                client,
+                prefix,
+                SlidingWindowCounter::new(1, HOUR).with_period(HOUR),
+            ),
         ),
         (
             "tokens",
             3600,
-            by(client, prefix, TokenBucket::new(3600, 1)),
+            by(
+                client,
+                prefix,
+                TokenBucket::per_second(1).with_capacity(3600),
+            ),
         ),
-        ("quota", 1, by(client, prefix, QuotaBucket::new(1, 1, HOUR))),
+        ("quota", 1, by(client, prefix, QuotaBucket::new(1, HOUR))),
         ("leaky", 2, by(client, prefix, leaky)),
         ("penalty", 1, by(client, prefix, penalty)),
         ("keyed", 1, Box::new(keyed.unwrap())),
@@ -108,7 +118,7 @@ pub async fn a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_e
     let client = fixture.client("client").await;
     let tag = format!("{{{}}}", fixture.name());
     let one = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
-    let other = client.limiter(TokenBucket::new(1, 1)).unwrap();
+    let other = client.limiter(TokenBucket::per_second(1)).unwrap();
     let charges = [
         one.charge(&format!("{tag}:one"), 1).unwrap(),
         other.charge(&format!("{tag}:other{{1"), 1).unwrap(),

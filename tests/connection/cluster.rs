@@ -145,12 +145,12 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
     // to try again until the slot has moved.
     let [tried, set] = ["{limiter}:tried", "{limiter}:set"].map(|name| client.rate_limiter(name));
     let window = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
-    let periods = SlidingWindowCounter::new(10, HOUR, HOUR / 60);
+    let periods = SlidingWindowCounter::new(10, HOUR).with_period(HOUR / 60);
     let periods = client.limiter(periods).unwrap();
     let bucket = client
-        .limiter(PenaltyTokenBucket::new(10, 1, HOUR))
+        .limiter(PenaltyTokenBucket::new(1, HOUR).with_capacity(10))
         .unwrap();
-    let bucket = bucket.penalty(HOUR).unwrap();
+    let bucket = bucket.with_penalty(HOUR).unwrap();
     let charges = [
         window.charge("{limiter}:joint-window", 1).unwrap(),
         periods.charge("{limiter}:joint-periods", 1).unwrap(),

@@ -55,15 +55,27 @@ fn limiters(client: &RedissonClient) -> Vec<Box<dyn Limiter>> {
         Box::new(client.limiter(SlidingWindowLog::new(42, HOUR)).unwrap()),
         Box::new(
             client
-                .limiter(SlidingWindowCounter::new(42, HOUR, HOUR / 60))
+                .limiter(SlidingWindowCounter::new(42, HOUR).with_period(HOUR / 60))
                 .unwrap(),
         ),
-        Box::new(client.limiter(TokenBucket::new(42, 1)).unwrap()),
-        Box::new(client.limiter(QuotaBucket::new(42, 1, HOUR)).unwrap()),
-        Box::new(client.limiter(LeakyBucket::new(42, 6, HOUR)).unwrap()),
         Box::new(
             client
-                .limiter(PenaltyTokenBucket::new(42, 1, HOUR))
+                .limiter(TokenBucket::per_second(1).with_capacity(42))
+                .unwrap(),
+        ),
+        Box::new(
+            client
+                .limiter(QuotaBucket::new(1, HOUR).with_capacity(42))
+                .unwrap(),
+        ),
+        Box::new(
+            client
+                .limiter(LeakyBucket::new(6, HOUR).with_capacity(42))
+                .unwrap(),
+        ),
+        Box::new(
+            client
+                .limiter(PenaltyTokenBucket::new(1, HOUR).with_capacity(42))
                 .unwrap(),
         ),
     ]

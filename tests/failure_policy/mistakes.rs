@@ -20,7 +20,9 @@ async fn a_limiter_without_a_rate_and_one_of_another_kind_are_errors() {
                 "{answer:?}"
             );
         }
-        let bucket = client.limiter(TokenBucket::new(10, 1)).unwrap();
+        let bucket = client
+            .limiter(TokenBucket::per_second(1).with_capacity(10))
+            .unwrap();
         let _ = bucket.check("key", 1).await.unwrap();
         let fixed = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
         let answer = fixed.check("key", 1).await;

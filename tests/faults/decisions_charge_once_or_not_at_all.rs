@@ -34,7 +34,7 @@ async fn by_several_limiters_together() {
 fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<Arc<dyn Limiter>> {
     macro_rules! limiters {
         ($($policy:expr),* $(,)?) => {
-            vec![$(Arc::new(client.limiter($policy).unwrap().prefix(format!(
+            vec![$(Arc::new(client.limiter($policy).unwrap().with_prefix(format!(
                 "{prefix}:{}:",
                 stringify!($policy).split("::").next().unwrap()
             ))),)*]
@@ -43,10 +43,10 @@ fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<Arc<dyn Limiter>> 
     limiters![
         FixedWindow::new(AMPLE, HOUR),
         SlidingWindowLog::new(AMPLE, HOUR),
-        SlidingWindowCounter::new(AMPLE, DAY, HOUR),
-        QuotaBucket::new(AMPLE, 1, DAY),
-        LeakyBucket::new(AMPLE, 1, DAY),
-        PenaltyTokenBucket::new(AMPLE, 1, DAY),
+        SlidingWindowCounter::new(AMPLE, DAY).with_period(HOUR),
+        QuotaBucket::new(1, DAY).with_capacity(AMPLE),
+        LeakyBucket::new(1, DAY).with_capacity(AMPLE),
+        PenaltyTokenBucket::new(1, DAY).with_capacity(AMPLE),
     ]
 }
 
@@ -106,9 +106,11 @@ async fn joint(mut round: Round) {
     }
     let client = round.client.clone();
     let window = client.limiter(FixedWindow::new(AMPLE, HOUR)).unwrap();
-    let window = window.prefix(format!("{prefix}:window:"));
-    let bucket = client.limiter(QuotaBucket::new(AMPLE, 1, DAY)).unwrap();
-    let bucket = bucket.prefix(format!("{prefix}:bucket:"));
+    let window = window.with_prefix(format!("{prefix}:window:"));
+    let bucket = client
+        .limiter(QuotaBucket::new(1, DAY).with_capacity(AMPLE))
+        .unwrap();
+    let bucket = bucket.with_prefix(format!("{prefix}:bucket:"));
     let mut callers = Vec::new();
     for number in 0..8 {
         let (client, plan) = (client.clone(), Arc::clone(&round.plan));
@@ -136,12 +138,12 @@ async fn joint(mut round: Round) {
     }
 
     let window = round.direct.limiter(FixedWindow::new(AMPLE, HOUR)).unwrap();
-    let window = window.prefix(format!("{prefix}:window:"));
+    let window = window.with_prefix(format!("{prefix}:window:"));
     let bucket = round
         .direct
-        .limiter(QuotaBucket::new(AMPLE, 1, DAY))
+        .limiter(QuotaBucket::new(1, DAY).with_capacity(AMPLE))
         .unwrap();
-    let bucket = bucket.prefix(format!("{prefix}:bucket:"));
+    let bucket = bucket.with_prefix(format!("{prefix}:bucket:"));
     let mut charged = vec![
         charged(&window, "key").await - 1,
         charged(&bucket, "key").await - 1,

@@ -18,7 +18,9 @@ use crate::stage::{HOUR, Stage, ms};
 async fn limiter(proxy: &Proxy, stage: &Stage, capacity: u32) -> PolicyLimiter<TokenBucket> {
     let builder = stage.builder().response_timeout(ms(10_000));
     let client = builder.connect(&proxy.url()).await.unwrap();
-    let limiter = client.limiter(TokenBucket::new(capacity, 1)).unwrap();
+    let limiter = client
+        .limiter(TokenBucket::per_second(1).with_capacity(capacity))
+        .unwrap();
     assert!(limiter.check("other", 1).await.unwrap().is_granted());
     proxy.take_seen();
     limiter
@@ -130,7 +132,9 @@ async fn one_that_could_never_be_granted_fails_alone() {
 async fn a_caller_that_does_not_poll_its_call_holds_nobody_up() {
     let stage = Stage::set().await;
     let client = stage.builder().connect(&stage.server.url()).await.unwrap();
-    let limiter = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    let limiter = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
     let mut idle = Box::pin(limiter.check("bucket", 1));
     assert!(poll_once(&mut idle).await.is_none());
     for _ in 0..3 {

@@ -65,7 +65,7 @@ async fn a_natural_window_lives_until_the_unit_is_over() {
     let mut stage = Stage::set().await;
     stage.at(5 * 3_600_000 + 1_800_000);
     let limiter = stage
-        .by(FixedWindow::new(5, HOUR).from_natural_start())
+        .by(FixedWindow::new(5, HOUR).with_natural_start())
         .await;
     let since = keys::time(&mut stage.raw).await;
     assert!(passed(&limiter, 1).await);

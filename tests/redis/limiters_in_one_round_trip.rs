@@ -150,7 +150,9 @@ async fn a_request_of_another_limiter_whose_answer_was_lost_is_not_sent_again() 
     let mut stage = Stage::set().await;
     let proxy = Proxy::to(stage.server.port()).await;
     let client = behind(&proxy, &stage).await;
-    let limiter = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    let limiter = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
     assert!(limiter.check("bucket", 1).await.unwrap().is_granted());
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
     let lost = limiter.check("bucket", 3).await;
@@ -182,7 +184,9 @@ async fn a_call_that_the_server_gets_after_its_deadline_charges_nobody() {
         .connect(&proxy.url())
         .await
         .unwrap();
-    let limiter = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    let limiter = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
     assert!(limiter.check("bucket", 1).await.unwrap().is_granted());
     proxy.next("EVALSHA", Fate::Held);
     let (late, held) = tokio::join!(limiter.check("bucket", 3), proxy.held());
@@ -202,7 +206,9 @@ async fn several_limiters_decide_in_one_round_trip() {
     let stage = Stage::set().await;
     let proxy = Proxy::to(stage.server.port()).await;
     let client = behind(&proxy, &stage).await;
-    let user = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    let user = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
     let address = client.limiter(FixedWindow::new(3, HOUR)).unwrap();
     let application = client.rate_limiter("application");
     application.set_rate(Rate::overall(5, HOUR)).await.unwrap();

@@ -10,7 +10,7 @@ async fn ordinary_keys_stand_as_they_are_and_what_could_be_mistaken_is_marked() 
     let mut stage = Stage::set().await;
     let client = stage.builder().connect(&stage.server.url()).await.unwrap();
     let plain = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
-    let tagged = plain.clone().prefix("{shop}:");
+    let tagged = plain.clone().with_prefix("{shop}:");
     for (limiter, key, name) in [
         (&plain, "rate:limit:123:/a%20b", "rate:limit:123:/a%20b"),
         (&plain, "{shop}:alice", "{shop}:alice"),

@@ -19,7 +19,7 @@ async fn limiter(stage: &Stage, policy: LeakyBucket) -> PolicyLimiter<LeakyBucke
 
 /// Two in ten seconds, and five may wait: both keys live 40 s.
 async fn two_in_ten_seconds(stage: &Stage) -> PolicyLimiter<LeakyBucket> {
-    limiter(stage, LeakyBucket::new(5, 2, 10 * SECOND)).await
+    limiter(stage, LeakyBucket::new(2, 10 * SECOND).with_capacity(5)).await
 }
 
 /// The wait of a granted request in ms.
@@ -68,7 +68,9 @@ async fn the_keys_are_the_requests_in_the_bucket_and_the_last_outflow() {
 #[tokio::test]
 async fn from_a_natural_start_the_last_outflow_is_when_the_second_began() {
     let mut stage = Stage::set().await;
-    let policy = LeakyBucket::new(5, 2, 10 * SECOND).from_natural_start();
+    let policy = LeakyBucket::new(2, 10 * SECOND)
+        .with_capacity(5)
+        .with_natural_start();
     let limiter = limiter(&stage, policy).await;
     stage.at(1_700_000_000_123);
     assert_eq!(wait(&limiter, 3).await, Some(0));
@@ -130,7 +132,7 @@ async fn requests_below_0_are_none() {
 #[tokio::test]
 async fn more_in_the_bucket_than_fits_has_to_flow_out_first() {
     let stage = Stage::set().await;
-    let limiter = limiter(&stage, LeakyBucket::new(1, 1, ms(100))).await;
+    let limiter = limiter(&stage, LeakyBucket::new(1, ms(100))).await;
     let mut stage = stage;
     stage.run(&["SET", BUCKET, "9007199254740991"]).await;
     stage.run(&["SET", START, "1000"]).await;

@@ -14,8 +14,8 @@ fn limiters(client: &RedissonClient) -> Vec<(&'static str, Box<dyn Chargeable>)>
     let keyed = client
         .keyed_rate_limiter("", Rate::overall(5, HOUR))
         .unwrap();
-    let leaky = LeakyBucket::new(5, 1, SECOND);
-    let penalty = PenaltyTokenBucket::new(5, 1, SECOND);
+    let leaky = LeakyBucket::new(1, SECOND).with_capacity(5);
+    let penalty = PenaltyTokenBucket::new(1, SECOND).with_capacity(5);
     vec![
         (
             "string",
@@ -29,11 +29,19 @@ fn limiters(client: &RedissonClient) -> Vec<(&'static str, Box<dyn Chargeable>)>
         ),
         (
             "hash",
-            Box::new(client.limiter(TokenBucket::new(5, 1)).unwrap()),
+            Box::new(
+                client
+                    .limiter(TokenBucket::per_second(1).with_capacity(5))
+                    .unwrap(),
+            ),
         ),
         (
             "hash",
-            Box::new(client.limiter(QuotaBucket::new(5, 1, SECOND)).unwrap()),
+            Box::new(
+                client
+                    .limiter(QuotaBucket::new(1, SECOND).with_capacity(5))
+                    .unwrap(),
+            ),
         ),
         ("hash", Box::new(keyed)),
     ]

@@ -16,7 +16,9 @@ async fn other_mixes_of_tags_are_refused_before_anything_is_sent() {
         .map(|node| format!("redis://{}", node.client_addr()))
         .collect();
     let client = RedissonClient::connect(&urls.join(",")).await.unwrap();
-    let user = client.limiter(TokenBucket::new(2, 1)).unwrap();
+    let user = client
+        .limiter(TokenBucket::per_second(1).with_capacity(2))
+        .unwrap();
     let address = client.limiter(FixedWindow::new(3, HOUR)).unwrap();
     let application = client.rate_limiter("{shop}:application");
     application.set_rate(Rate::overall(5, HOUR)).await.unwrap();
@@ -48,10 +50,12 @@ async fn a_prefix_that_spreads_the_state_over_several_slots_is_refused_and_no_ke
         .next()
         .map(|node| format!("redis://{}", node.client_addr()));
     let client = RedissonClient::connect(&url.unwrap()).await.unwrap();
-    let leaky = client.limiter(LeakyBucket::new(5, 1, SECOND)).unwrap();
+    let leaky = client
+        .limiter(LeakyBucket::new(1, SECOND).with_capacity(5))
+        .unwrap();
     for bad in ["a}b:", "{a", "x{}y:"] {
         let keyed = client.keyed_rate_limiter(bad, Rate::overall(1, HOUR));
-        let limiters: [&dyn Limiter; 2] = [&leaky.clone().prefix(bad), &keyed.unwrap()];
+        let limiters: [&dyn Limiter; 2] = [&leaky.clone().with_prefix(bad), &keyed.unwrap()];
         for limiter in limiters {
             let refused = limiter.check("key", 1).await;
             assert!(
@@ -61,8 +65,8 @@ async fn a_prefix_that_spreads_the_state_over_several_slots_is_refused_and_no_ke
         }
     }
     // All that a sliding window has stands beside its target's name.
-    let window = SlidingWindowCounter::new(5, SECOND, SECOND / 10);
-    let sliding = client.limiter(window).unwrap().prefix("a}b:");
+    let window = SlidingWindowCounter::new(5, SECOND).with_period(SECOND / 10);
+    let sliding = client.limiter(window).unwrap().with_prefix("a}b:");
     assert!(sliding.check("key", 1).await.unwrap().is_granted());
     // In a key no brace spreads anything.
     let keyed = client.keyed_rate_limiter("k:", Rate::overall(1, HOUR));

@@ -16,17 +16,21 @@ const LOCK: &str = "{user:123}-lock";
 
 async fn limiter<P: Policy>(stage: &Stage, policy: P, penalty: Duration) -> PolicyLimiter<P> {
     let client = stage.builder().connect(&stage.server.url()).await.unwrap();
-    client.limiter(policy).unwrap().penalty(penalty).unwrap()
+    client
+        .limiter(policy)
+        .unwrap()
+        .with_penalty(penalty)
+        .unwrap()
 }
 
 /// Does the same with each algorithm, on a server of its own. Each has two.
 macro_rules! with_each_algorithm {
     ($steps:ident) => {
         $steps(FixedWindow::new(2, HOUR)).await;
-        $steps(TokenBucket::new(2, 1)).await;
-        $steps(QuotaBucket::new(2, 2, HOUR)).await;
-        $steps(LeakyBucket::new(1, 1, HOUR)).await;
-        $steps(PenaltyTokenBucket::new(2, 1, HOUR)).await;
+        $steps(TokenBucket::per_second(1).with_capacity(2)).await;
+        $steps(QuotaBucket::new(2, HOUR)).await;
+        $steps(LeakyBucket::new(1, HOUR)).await;
+        $steps(PenaltyTokenBucket::new(1, HOUR).with_capacity(2)).await;
     };
 }
 

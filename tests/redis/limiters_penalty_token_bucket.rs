@@ -20,7 +20,7 @@ async fn limiter(stage: &Stage, policy: PenaltyTokenBucket) -> PolicyLimiter<Pen
 
 /// Ten, and three with each second: twice the time to fill is 6668 ms.
 async fn three_a_second(stage: &Stage) -> PolicyLimiter<PenaltyTokenBucket> {
-    limiter(stage, PenaltyTokenBucket::new(10, 3, SECOND)).await
+    limiter(stage, PenaltyTokenBucket::new(3, SECOND).with_capacity(10)).await
 }
 
 async fn granted(limiter: &PolicyLimiter<PenaltyTokenBucket>, cost: u32) -> bool {
@@ -65,7 +65,9 @@ async fn the_keys_are_the_tokens_left_and_the_last_inflow() {
 #[tokio::test]
 async fn from_a_natural_start_the_last_inflow_is_when_the_second_began() {
     let mut stage = Stage::set().await;
-    let policy = PenaltyTokenBucket::new(10, 3, SECOND).from_natural_start();
+    let policy = PenaltyTokenBucket::new(3, SECOND)
+        .with_capacity(10)
+        .with_natural_start();
     let limiter = limiter(&stage, policy).await;
     stage.at(1_700_000_000_123);
     assert!(granted(&limiter, 1).await);
@@ -75,7 +77,11 @@ async fn from_a_natural_start_the_last_inflow_is_when_the_second_began() {
 #[tokio::test]
 async fn a_small_buckets_keys_live_a_unit() {
     let mut stage = Stage::set().await;
-    let limiter = limiter(&stage, PenaltyTokenBucket::new(1, 10, 10 * SECOND)).await;
+    let limiter = limiter(
+        &stage,
+        PenaltyTokenBucket::new(10, 10 * SECOND).with_capacity(1),
+    )
+    .await;
     let since = Instant::now();
     assert!(granted(&limiter, 1).await);
     assert_lives_for(&mut stage, START, 10_000, since).await;
@@ -98,7 +104,10 @@ async fn a_denial_without_a_penalty_writes_nothing() {
 #[tokio::test]
 async fn a_denial_with_a_penalty_writes_the_lock_alone() {
     let mut stage = Stage::set().await;
-    let limiter = three_a_second(&stage).await.penalty(ms(1_500)).unwrap();
+    let limiter = three_a_second(&stage)
+        .await
+        .with_penalty(ms(1_500))
+        .unwrap();
     assert!(granted(&limiter, 10).await);
     let before = stage.everything().await;
     let since = Instant::now();
@@ -115,7 +124,7 @@ async fn a_lock_denies_whoever_set_it_and_stays_as_it_is() {
         let mut stage = Stage::set().await;
         let mut limiter = three_a_second(&stage).await;
         if let Some(penalty) = penalty {
-            limiter = limiter.penalty(penalty).unwrap();
+            limiter = limiter.with_penalty(penalty).unwrap();
         }
         let since = Instant::now();
         stage.run(&["SET", LOCK, "1", "PX", "30000"]).await;

@@ -13,7 +13,7 @@ use crate::stage::{SECOND, Stage};
 const BUCKET: &str = "quota:user:123";
 
 fn in_a_minute(capacity: u32, quota: u32) -> QuotaBucket {
-    QuotaBucket::new(capacity, quota, 60 * SECOND)
+    QuotaBucket::new(quota, 60 * SECOND).with_capacity(capacity)
 }
 
 async fn limiter(stage: &Stage, policy: QuotaBucket) -> PolicyLimiter<QuotaBucket> {

@@ -99,20 +99,20 @@ async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
         "SlidingWindowLog".to_owned(),
         by_policy(app, SlidingWindowLog::new(2, HOUR)).await,
     ));
-    let periods = SlidingWindowCounter::new(2, HOUR, HOUR / 60);
+    let periods = SlidingWindowCounter::new(2, HOUR).with_period(HOUR / 60);
     outcomes.push((
         "SlidingWindowCounter".to_owned(),
         by_policy(app, periods).await,
     ));
     outcomes.push((
         "TokenBucket".to_owned(),
-        by_policy(app, TokenBucket::new(2, 1)).await,
+        by_policy(app, TokenBucket::per_second(1).with_capacity(2)).await,
     ));
-    let quota = QuotaBucket::new(2, 2, HOUR);
+    let quota = QuotaBucket::new(2, HOUR);
     outcomes.push(("QuotaBucket".to_owned(), by_policy(app, quota).await));
-    let leaky = LeakyBucket::new(2, 1, HOUR);
+    let leaky = LeakyBucket::new(1, HOUR).with_capacity(2);
     outcomes.push(("LeakyBucket".to_owned(), by_policy(app, leaky).await));
-    let penalty = PenaltyTokenBucket::new(2, 1, HOUR);
+    let penalty = PenaltyTokenBucket::new(1, HOUR).with_capacity(2);
     outcomes.push((
         "PenaltyTokenBucket".to_owned(),
         by_policy(app, penalty).await,
@@ -132,11 +132,11 @@ async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
 
 /// More than once, with grants and denials, locked out, and by another rule.
 async fn by_policy<P: Policy + Clone>(app: &RedissonClient, policy: P) -> Result<()> {
-    let limiter = app.limiter(policy.clone())?.prefix("orders:policy:");
+    let limiter = app.limiter(policy.clone())?.with_prefix("orders:policy:");
     let strict = app
         .limiter(policy)?
-        .prefix("orders:strict:")
-        .penalty(HOUR)?;
+        .with_prefix("orders:strict:")
+        .with_penalty(HOUR)?;
     let kind = std::any::type_name::<P>();
     for _ in 0..4 {
         let _ = limiter.check(kind, 1).await?;
@@ -151,7 +151,7 @@ async fn a_whole_token(stage: &mut Stage, app: &RedissonClient) -> Result<()> {
     let mut command = vec!["HSET", "orders:whole", "tokens", "1"];
     command.extend(["last_refill_timestamp", &now, "last_refill_fraction", "1"]);
     stage.run(&command).await;
-    let limiter = app.limiter(TokenBucket::new(2, 1))?;
+    let limiter = app.limiter(TokenBucket::per_second(1).with_capacity(2))?;
     limiter.check("orders:whole", 1).await.map(drop)
 }
 

@@ -56,7 +56,7 @@ impl Subject {
                 let (limit, window) = rule.window();
                 of(
                     client,
-                    SlidingWindowCounter::new(limit, window, window / 10),
+                    SlidingWindowCounter::new(limit, window).with_period(window / 10),
                 )
             }),
             subject("FixedWindow", |client, rule| {
@@ -64,23 +64,29 @@ impl Subject {
                 of(client, FixedWindow::new(limit, window))
             }),
             subject("TokenBucket", |client, rule| match rule {
-                Rule::Scarce => of(client, TokenBucket::new(SCARCE, 1)),
-                Rule::Plenty => of(client, TokenBucket::new(PLENTY, 100 * PLENTY)),
+                Rule::Scarce => of(client, TokenBucket::per_second(1).with_capacity(SCARCE)),
+                Rule::Plenty => of(
+                    client,
+                    TokenBucket::per_second(100 * PLENTY).with_capacity(PLENTY),
+                ),
             }),
             subject("QuotaBucket", |client, rule| match rule {
-                Rule::Scarce => of(client, QuotaBucket::new(SCARCE, 1, MINUTE)),
-                Rule::Plenty => of(client, QuotaBucket::new(100 * PLENTY, 100 * PLENTY, SECOND)),
+                Rule::Scarce => of(client, QuotaBucket::new(1, MINUTE).with_capacity(SCARCE)),
+                Rule::Plenty => of(client, QuotaBucket::new(100 * PLENTY, SECOND)),
             }),
             subject("LeakyBucket", |client, rule| match rule {
-                Rule::Scarce => of(client, LeakyBucket::new(SCARCE - 1, 1, MINUTE)),
-                Rule::Plenty => of(client, LeakyBucket::new(PLENTY, PLENTY, SHORT)),
+                Rule::Scarce => of(
+                    client,
+                    LeakyBucket::new(1, MINUTE).with_capacity(SCARCE - 1),
+                ),
+                Rule::Plenty => of(client, LeakyBucket::new(PLENTY, SHORT)),
             }),
             subject("PenaltyTokenBucket", |client, rule| {
                 let policy = match rule {
-                    Rule::Scarce => PenaltyTokenBucket::new(SCARCE, 1, MINUTE),
-                    Rule::Plenty => PenaltyTokenBucket::new(PLENTY, PLENTY, SHORT),
+                    Rule::Scarce => PenaltyTokenBucket::new(1, MINUTE).with_capacity(SCARCE),
+                    Rule::Plenty => PenaltyTokenBucket::new(PLENTY, SHORT),
                 };
-                Ok(Arc::new(client.limiter(policy)?.penalty(MINUTE)?))
+                Ok(Arc::new(client.limiter(policy)?.with_penalty(MINUTE)?))
             }),
         ]
     }

@@ -47,7 +47,7 @@ pub fn all() -> [Subject; 7] {
             make: |client, limit| {
                 of(
                     client,
-                    SlidingWindowCounter::new(limit, MINUTE, MINUTE / 10),
+                    SlidingWindowCounter::new(limit, MINUTE).with_period(MINUTE / 10),
                 )
             },
             by_hand: include_str!("by_hand/sliding_window.lua"),
@@ -57,7 +57,7 @@ pub fn all() -> [Subject; 7] {
         },
         Subject {
             name: "TokenBucket",
-            make: |client, limit| of(client, TokenBucket::new(limit, 1)),
+            make: |client, limit| of(client, TokenBucket::per_second(1).with_capacity(limit)),
             by_hand: include_str!("by_hand/token_bucket.lua"),
             keys: |target| vec![target.to_owned()],
             numbers: |limit| vec![limit.into(), 1],
@@ -65,7 +65,7 @@ pub fn all() -> [Subject; 7] {
         },
         Subject {
             name: "QuotaBucket",
-            make: |client, limit| of(client, QuotaBucket::new(limit, 1, MINUTE)),
+            make: |client, limit| of(client, QuotaBucket::new(1, MINUTE).with_capacity(limit)),
             by_hand: include_str!("by_hand/quota_bucket.lua"),
             keys: |target| vec![target.to_owned()],
             numbers: |limit| vec![limit.into(), 1, 60],
@@ -73,7 +73,7 @@ pub fn all() -> [Subject; 7] {
         },
         Subject {
             name: "LeakyBucket",
-            make: |client, limit| of(client, LeakyBucket::new(limit - 1, 1, MINUTE)),
+            make: |client, limit| of(client, LeakyBucket::new(1, MINUTE).with_capacity(limit - 1)),
             by_hand: include_str!("by_hand/leaky_bucket.lua"),
             keys: |target| vec![target.to_owned(), format!("{{{target}}}-st")],
             numbers: |limit| vec![u64::from(limit) - 1, 1, MINUTE_MILLIS],
@@ -82,8 +82,9 @@ pub fn all() -> [Subject; 7] {
         Subject {
             name: "PenaltyTokenBucket",
             make: |client, limit| {
-                let limiter = client.limiter(PenaltyTokenBucket::new(limit, 1, MINUTE))?;
-                Ok(Arc::new(limiter.penalty(MINUTE)?))
+                let limiter =
+                    client.limiter(PenaltyTokenBucket::new(1, MINUTE).with_capacity(limit))?;
+                Ok(Arc::new(limiter.with_penalty(MINUTE)?))
             },
             by_hand: include_str!("by_hand/penalty_token_bucket.lua"),
             keys: |target| {

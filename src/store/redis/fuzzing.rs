@@ -55,8 +55,8 @@ fn decisions() -> Vec<Call> {
     let models: [Arc<dyn AnyModel>; 4] = [
         Arc::new(FixedWindow::new(5, second)),
         Arc::new(SlidingWindowLog::new(5, second)),
-        Arc::new(TokenBucket::new(5, 2)),
-        Arc::new(LeakyBucket::new(5, 1, second)),
+        Arc::new(TokenBucket::per_second(2).with_capacity(5)),
+        Arc::new(LeakyBucket::new(1, second).with_capacity(5)),
     ];
     let targets = models.map(|model| Target {
         model,
