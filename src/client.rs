@@ -75,12 +75,14 @@ impl RedissonClient {
     }
 
     /// A client with a store of its own in this process, without any server.
+    #[must_use]
     pub fn in_memory() -> Self {
         Self::builder().in_memory(&MemoryStore::new())
     }
 
     /// A client with settings of its own.
     #[doc(alias = "Config")]
+    #[must_use]
     pub fn builder() -> RedissonClientBuilder {
         RedissonClientBuilder {
             id: None,
@@ -128,6 +130,7 @@ impl RedissonClient {
     }
 
     /// What requests get while Redis is away, where a limiter has no policy of its own.
+    #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.0.handles.failure_policy
     }
@@ -150,6 +153,7 @@ impl RedissonClient {
 
     /// The client's id. Limiters with a rate per client tell clients apart by it.
     #[doc(alias = "getId")]
+    #[must_use]
     pub fn id(&self) -> &str {
         &self.0.id
     }
@@ -453,6 +457,7 @@ impl RedissonClientBuilder {
     }
 
     /// Keeps the limiters in memory, shared with all clients of the same store. No call fails for want of a server.
+    #[must_use]
     pub fn in_memory(self, store: &MemoryStore) -> RedissonClient {
         let store = MemoryClient::new(store, self.clock.clone());
         self.build(store)

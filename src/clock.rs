@@ -26,12 +26,14 @@ const FURTHEST: i64 = 1 << 52;
 impl Clock {
     /// The clock of the store: Redis's TIME, read in the script. Of an in-memory store: tokio's, so that paused
     /// time holds there too.
+    #[must_use]
     pub fn server() -> Self {
         Self(Source::Server)
     }
 
     /// This machine's clock, as Redisson uses it. One that is ahead makes its peers wait longer, and lets more
     /// through than the rate.
+    #[must_use]
     pub fn system() -> Self {
         Self(Source::System)
     }

@@ -98,6 +98,7 @@ impl LocalShare {
     }
 
     /// One of how many.
+    #[must_use]
     pub fn clients(self) -> u32 {
         self.clients.get()
     }

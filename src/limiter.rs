@@ -46,6 +46,7 @@ impl RateLimiter {
 
     /// The limiter's name in Redis, after the name mapper.
     #[doc(alias = "getName")]
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.queue.store().keys().name
     }
@@ -67,6 +68,7 @@ impl RateLimiter {
     }
 
     /// What requests get while Redis is away.
+    #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.options.failure_policy
     }
@@ -164,6 +166,7 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     #[doc(alias = "getQueueLength")]
+    #[must_use]
     pub fn waiters(&self) -> usize {
         self.queue.waiters()
     }
@@ -192,6 +195,7 @@ impl RateLimiter {
     /// waited?;
     /// # Ok(()) }
     /// ```
+    #[must_use]
     pub fn estimated_wait(&self, permits: u32) -> Option<Duration> {
         self.queue.estimated_wait(permits)
     }

@@ -63,12 +63,14 @@ pub struct Rate {
 
 impl Rate {
     /// A rate that all clients share: `permits` (1 to 2^53) in each `interval` (whole milliseconds, at least 1).
+    #[must_use]
     pub fn overall(permits: u64, interval: Duration) -> Self {
         Self::new(RateType::Overall, permits, interval)
     }
 
     /// A rate that each client has for itself: `permits` (1 to 2^53) in each `interval` (whole milliseconds, at
     /// least 1).
+    #[must_use]
     pub fn per_client(permits: u64, interval: Duration) -> Self {
         Self::new(RateType::PerClient, permits, interval)
     }
@@ -110,21 +112,25 @@ impl Rate {
     }
 
     /// Who shares the permits.
+    #[must_use]
     pub fn rate_type(&self) -> RateType {
         self.rate_type
     }
 
     /// How many permits one interval has.
+    #[must_use]
     pub fn permits(&self) -> u64 {
         self.permits
     }
 
     /// How long a taken permit is gone.
+    #[must_use]
     pub fn interval(&self) -> Duration {
         self.interval
     }
 
     /// How long the limiter lives when nobody asks it; `None` where it does not go away.
+    #[must_use]
     pub fn keep_alive_time(&self) -> Option<Duration> {
         self.keep_alive
     }

@@ -161,6 +161,7 @@ impl JointDecision {
     }
 
     /// The same, to take the grants out.
+    #[must_use]
     pub fn into_decisions(self) -> Vec<Decision> {
         self.decisions
     }

@@ -76,6 +76,7 @@ impl RedissonClient {
 impl KeyedRateLimiter {
     /// The limiter of a key, for all that [`RateLimiter`](crate::RateLimiter) can do, waiting included. It is created by the
     /// first [`check`](Self::check) or [`acquire`](Self::acquire), not by this.
+    #[must_use]
     pub fn limiter(&self, key: &str) -> RateLimiter {
         let limiter = self.client.rate_limiter(&self.limiter.name(key));
         limiter.with_options(HandleOptions {
@@ -162,6 +163,7 @@ impl KeyedRateLimiter {
     }
 
     /// What requests get while Redis is away.
+    #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.limiter.failure_policy()
     }
@@ -303,6 +305,7 @@ impl KeyedRateLimiter {
     }
 
     /// The rate of the keys that have none of their own.
+    #[must_use]
     pub fn rate(&self) -> Option<Rate> {
         self.limiter.policy().rate()
     }

@@ -220,11 +220,13 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// What requests get while Redis is away.
+    #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.failure_policy
     }
 
     /// The policy in force.
+    #[must_use]
     pub fn policy(&self) -> P {
         self.read().policy.clone()
     }

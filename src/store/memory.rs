@@ -65,6 +65,7 @@ const SWEPT_AT_ONCE: usize = 64;
 
 impl MemoryStore {
     /// An empty store. Its clock is tokio's, so paused time holds in it.
+    #[must_use]
     pub fn new() -> Self {
         let clock = TokioClock::start();
         Self(Arc::new(Shared {
