@@ -1,6 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "redis"),
+    allow(dead_code, reason = "what only the store in Redis uses")
+)]
 
 // The way of a request.
 mod client;
@@ -21,6 +25,7 @@ mod batch;
 
 mod store;
 
+#[cfg(feature = "redis")]
 mod script;
 
 mod model;
@@ -34,15 +39,17 @@ mod handle_options;
 mod keys;
 mod lock;
 mod permit;
+#[cfg(feature = "serde")]
+mod serialization;
 
-#[cfg(fuzzing)]
+#[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub mod fuzzing;
 
 #[cfg(test)]
 mod interleaving;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 #[path = "../tests/support/mod.rs"]
 mod support;
 
@@ -60,6 +67,7 @@ pub use policy::{
 pub use rate::{Rate, RateType};
 pub use rrate_limiter::RRateLimiter;
 pub use store::memory::MemoryStore;
+#[cfg(feature = "redis")]
 pub use store::redis::connection::Credentials;
 #[cfg(feature = "tls")]
 pub use store::redis::connection::TlsConfig;

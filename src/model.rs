@@ -30,7 +30,7 @@ use joint::Change;
 pub(crate) use expiry::{Condition, Expiry, Timed};
 pub(crate) use grants::Grants;
 pub(crate) use joint::SetUp;
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 pub(crate) use requests::Run;
 pub(crate) use requests::{Answer, Requests, Share};
 

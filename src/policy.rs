@@ -4,7 +4,7 @@
 //! beside a script of the same name in `lua/limiters/`. A [`PolicyLimiter`](crate::PolicyLimiter) applies it to
 //! targets. The way of a request: `PolicyLimiter -> combining -> Store::decide -> lua/limiters/one_target.lua`.
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod against_model;
 pub(crate) mod algorithm;
 pub(crate) mod call;
@@ -15,6 +15,7 @@ mod fixed_window;
 pub(crate) mod fuzzing;
 mod joint;
 mod keyed_rate_limiter;
+pub(crate) mod kind;
 mod leaky_bucket;
 mod penalty_token_bucket;
 mod policy_limiter;

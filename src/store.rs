@@ -4,6 +4,7 @@
 pub(crate) mod acquire_call;
 pub(crate) mod breaker;
 pub(crate) mod memory;
+#[cfg(feature = "redis")]
 pub(crate) mod redis;
 
 use std::fmt;

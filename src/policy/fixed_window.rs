@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one};
+use super::kind::Kind;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
@@ -14,7 +15,6 @@ use crate::keys::beside;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
-use crate::script::{self, Script};
 
 /// So many requests in each window; the windows stand side by side.
 ///
@@ -203,11 +203,7 @@ impl fmt::Display for FixedWindow {
 impl Model for FixedWindow {
     type State = Counter;
 
-    const NAME: &'static str = "fixed_window";
-
-    fn script() -> &'static Script {
-        &script::FIXED_WINDOW
-    }
+    const KIND: Kind = Kind::FixedWindow;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
@@ -303,7 +299,7 @@ impl Model for FixedWindow {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use proptest::prelude::*;
 

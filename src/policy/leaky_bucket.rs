@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::kind::Kind;
 use super::policy_limiter::PolicyLimiter;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
@@ -16,7 +17,6 @@ use crate::keys::beside;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
-use crate::script::{self, Script};
 
 /// Requests go on at a constant pace, `quantity` in each `unit` of time; `capacity` more may wait for their turn, and
 /// what goes beyond is denied.
@@ -235,11 +235,7 @@ impl fmt::Display for LeakyBucket {
 impl Model for LeakyBucket {
     type State = Bucket;
 
-    const NAME: &'static str = "leaky_bucket";
-
-    fn script() -> &'static Script {
-        &script::LEAKY_BUCKET
-    }
+    const KIND: Kind = Kind::LeakyBucket;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.capacity, "capacity")?;
@@ -328,7 +324,7 @@ impl Model for LeakyBucket {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use proptest::prelude::*;
 

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::kind::Kind;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
@@ -14,7 +15,6 @@ use crate::keys::beside;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
-use crate::script::{self, Script};
 
 /// How much longer the tokens live than the time of their last inflow, in ms.
 const TOKENS_LIVE_LONGER: i64 = 10;
@@ -198,13 +198,9 @@ impl fmt::Display for PenaltyTokenBucket {
 impl Model for PenaltyTokenBucket {
     type State = Bucket;
 
-    const NAME: &'static str = "penalty_token_bucket";
+    const KIND: Kind = Kind::PenaltyTokenBucket;
 
     const MINDS_EVERY_LOCK: bool = true;
-
-    fn script() -> &'static Script {
-        &script::PENALTY_TOKEN_BUCKET
-    }
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.capacity, "capacity")?;
@@ -275,7 +271,7 @@ impl Model for PenaltyTokenBucket {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use proptest::prelude::*;
 

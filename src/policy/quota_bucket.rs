@@ -8,12 +8,12 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Asked, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
-use crate::script::{self, Script};
 
 /// A bucket of `capacity` tokens into which `quota` tokens come in each `period`, evenly over it; a request takes its cost
 /// out. Its state tells its own numbers, for whoever looks at it.
@@ -196,11 +196,7 @@ impl fmt::Display for QuotaBucket {
 impl Model for QuotaBucket {
     type State = Bucket;
 
-    const NAME: &'static str = "quota_bucket";
-
-    fn script() -> &'static Script {
-        &script::QUOTA_BUCKET
-    }
+    const KIND: Kind = Kind::QuotaBucket;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.capacity, "capacity")?;
@@ -278,7 +274,7 @@ impl Model for QuotaBucket {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use std::collections::BTreeMap;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one, div_ceil};
 use super::counters::Counters;
+use super::kind::Kind;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
@@ -15,7 +16,6 @@ use crate::keys::beside;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
-use crate::script::{self, Script};
 
 /// At most `limit` in a window of several periods, which slides by a period at a time: nearly what a
 /// [`SlidingWindowLog`](crate::SlidingWindowLog) does, for a counter a period instead of a member a request.
@@ -248,12 +248,8 @@ impl fmt::Display for SlidingWindowCounter {
 impl Model for SlidingWindowCounter {
     type State = Periods;
 
-    const NAME: &'static str = "sliding_window";
+    const KIND: Kind = Kind::SlidingWindowCounter;
     const HAS_OWN_KEY: bool = false;
-
-    fn script() -> &'static Script {
-        &script::SLIDING_WINDOW
-    }
 
     fn validate(&self) -> Result<()> {
         let refuse = |argument, reason| Err(Error::InvalidArgument { argument, reason });
@@ -371,7 +367,7 @@ impl Model for SlidingWindowCounter {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use proptest::prelude::*;
 

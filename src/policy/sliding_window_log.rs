@@ -10,12 +10,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one};
+use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
-use crate::script::{self, Script};
 
 /// No more than `limit` in any time of `window`'s length: exactly, at whatever moment it begins.
 ///
@@ -190,12 +190,8 @@ impl fmt::Display for SlidingWindowLog {
 impl Model for SlidingWindowLog {
     type State = Log;
 
-    const NAME: &'static str = "sliding_log";
+    const KIND: Kind = Kind::SlidingWindowLog;
     const WRITES_CALL_ID: bool = true;
-
-    fn script() -> &'static Script {
-        &script::SLIDING_LOG
-    }
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
@@ -315,7 +311,7 @@ impl Model for SlidingWindowLog {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use std::collections::BTreeMap;
 

@@ -7,11 +7,11 @@
 use std::fmt;
 
 use super::algorithm::{Asked, Model, State, Unusable, at_least_one, div_ceil};
+use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::model::{At, Timed};
 use crate::permit::Random;
-use crate::script::{self, Script};
 
 /// A bucket of `capacity` tokens into which `rate` tokens a second come; a request takes its cost out, so that bursts up to
 /// the capacity pass and the long run keeps to the rate.
@@ -143,11 +143,7 @@ impl fmt::Display for TokenBucket {
 impl Model for TokenBucket {
     type State = Bucket;
 
-    const NAME: &'static str = "token_bucket";
-
-    fn script() -> &'static Script {
-        &script::TOKEN_BUCKET
-    }
+    const KIND: Kind = Kind::TokenBucket;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.capacity, "capacity")?;
@@ -203,7 +199,7 @@ impl Model for TokenBucket {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use std::collections::BTreeMap;
 
