@@ -234,7 +234,7 @@ mod tests {
         let offer = Offer::default();
         let threads_at_work = AtomicUsize::new(3);
         let mut told = 0;
-        let granted = std::thread::scope(|scope| {
+        let granted: usize = std::thread::scope(|scope| {
             let take = || {
                 let takes = (0..20_000).filter(|_| offer.take(1, || NOW) == Some(true));
                 let granted = takes.count();
