@@ -1,4 +1,15 @@
-#![doc = include_str!("../README.md")]
+#![cfg_attr(
+    any(feature = "redis", not(doctest)),
+    doc = include_str!("../README.md")
+)]
+//! # Cargo features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `redis`, on by default | limiters in Redis: [`RedissonClient::connect`], the builder's settings for it, [`Credentials`]. Without it, no redis crate is compiled, and clients are [in memory](RedissonClient::in_memory) |
+//! | `cluster` | Redis Cluster; implies `redis` |
+//! | `tls` | `rediss://` URLs and [`TlsConfig`]; implies `redis` |
+//! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies and [`FailurePolicy`] |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 #![cfg_attr(
