@@ -89,7 +89,7 @@ impl RedissonClient {
     /// The limiter of this name, set up or not. Sends nothing.
     ///
     /// All handles of one name that a client hands out share one queue. A name that cannot be used is told by the
-    /// limiter's calls, as [`Error::InvalidName`].
+    /// limiter's calls, as [`Error::InvalidName`](crate::Error::InvalidName).
     ///
     /// The name is Redisson's, as it is. So do not build it from text that a user chose: the limiters `u{1` and `u{1:value` use
     /// the same key in Redis. A [`KeyedRateLimiter`](crate::KeyedRateLimiter) takes any text for a key.
@@ -105,7 +105,7 @@ impl RedissonClient {
     /// A limiter that decides by `policy`, for any number of targets. Sends nothing.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for numbers of the policy that are out of their range.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for numbers of the policy that are out of their range.
     pub fn limiter<P: Policy>(&self, policy: P) -> Result<PolicyLimiter<P>> {
         PolicyLimiter::new(self.clone(), policy)
     }

@@ -118,7 +118,7 @@ impl RedissonClientBuilder {
     }
 
     /// How many callers may wait for permits of one limiter in this process: where there are so many, `acquire` and its timed
-    /// form fail at once with [`Error::QueueFull`]. The default is no bound. With 0, all of them fail.
+    /// form fail at once with [`Error::QueueFull`](crate::Error::QueueFull). The default is no bound. With 0, all of them fail.
     ///
     /// A caller counts from its call until its answer, also while its first call to Redis is under way: the bound should be
     /// larger than the number of callers that come at once where permits are there.
@@ -139,7 +139,8 @@ impl RedissonClientBuilder {
     /// Whether the timed form of `acquire` is `false` at once where its permits certainly come later than its timeout. The
     /// default is to wait until then.
     ///
-    /// It goes by [`RateLimiter::estimated_wait`], without those in front who give up before the caller does. So nobody is
+    /// It goes by [`RateLimiter::estimated_wait`](crate::RateLimiter::estimated_wait), without those in front who give
+    /// up before the caller does. So nobody is
     /// refused who would have been served, unless others in front are dropped, give permits back, or raise the rate
     /// meanwhile. Where nothing is known, the caller waits.
     ///

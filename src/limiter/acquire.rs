@@ -30,7 +30,9 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotInitialized`], [`Error::PermitsExceedRate`], [`Error::InvalidArgument`] for 0 permits.
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized),
+    /// [`Error::PermitsExceedRate`](crate::Error::PermitsExceedRate),
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits.
     ///
     /// # Cancel safety
     /// Dropping the future takes nothing: what a call under way is granted goes back.
@@ -57,7 +59,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// As [`try_acquire`](Self::try_acquire), and [`Error::QueueFull`] for a limiter with a
+    /// As [`try_acquire`](Self::try_acquire), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
     /// [bound](RateLimiter::with_max_waiters).
     ///
     /// # Cancel safety
@@ -129,7 +131,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotInitialized`] where the limiter is gone.
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized) where the limiter is gone.
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have given the grant back; what was not given back comes back with its
@@ -161,7 +163,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotInitialized`], [`Error::InvalidArgument`] for 0 permits.
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized),
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits.
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have given them back.
@@ -190,7 +193,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotInitialized`].
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized).
     ///
     /// # Cancel safety
     /// It reads only.

@@ -22,7 +22,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`]: the rate is not 1 to 2^53, the interval or keep alive not whole milliseconds from 1,
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): the rate is not 1 to 2^53, the interval or keep alive
+    /// not whole milliseconds from 1,
     /// or the keep alive is shorter than the interval.
     ///
     /// # Cancel safety
@@ -56,7 +57,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] as for [`try_set_rate`](Self::try_set_rate).
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate).
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have set the rate.
@@ -88,7 +89,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] as for [`try_set_rate`](Self::try_set_rate).
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate).
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have set the rate.
@@ -117,7 +118,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] as for [`try_set_rate`](Self::try_set_rate), also where there is no limiter.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate), also where
+    /// there is no limiter.
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have set the rate.

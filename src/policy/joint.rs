@@ -61,7 +61,8 @@ impl RedissonClient {
     /// them is `Error`, and is denied where one is `Deny`. Local limiters decide together, and all are charged or none.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where there are no charges, two of the same name, whatever their kinds, or one of another client;
+    /// [`Error::InvalidArgument`] where there are no charges, two of the same name, whatever their kinds, or one of
+    /// another client;
     /// [`Error::InvalidName`] on a cluster where the keys do not share a slot: give them one hash tag. What stands with
     /// [`PolicyLimiter::check`](crate::PolicyLimiter::check). Then nobody was charged, unless it is [`Error::Indeterminate`].
     ///

@@ -28,7 +28,8 @@ const TOKENS_LIVE_LONGER: i64 = 10;
 /// string `{key}-lock` while the target is locked out. The time of the last inflow goes away after twice the time that an
 /// empty bucket takes to fill, and not before a unit is over; the tokens 10 ms later. A denial writes nothing but the lock.
 ///
-/// Where the rule is changed ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the tokens left stay, up to the new
+/// Where the rule is changed ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the tokens left stay, up
+/// to the new
 /// capacity, and since the last inflow the new units count. A bucket of which nothing is granted for as long as the
 /// old rule gave it is full. A lock stays.
 ///

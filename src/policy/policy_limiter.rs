@@ -107,7 +107,8 @@ impl<P: Policy> PolicyLimiter<P> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a cost of 0, [`Error::CostExceedsLimit`] for one that could never be granted,
-    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] where the keys hold something else, such as another
+    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] where the keys hold something else,
+    /// such as another
     /// kind of limiter as far as type and fields tell, and what stands with [`RateLimiter`](crate::RateLimiter).
     ///
     /// # Cancel safety

@@ -29,7 +29,8 @@ use crate::rate::whole_millis;
 /// start as much from each new counter on. The counters' names follow from the stored start, so the script cannot declare
 /// them; they have its hash tag.
 ///
-/// A [`set_policy`](crate::PolicyLimiter::set_policy) of the limit or of the window acts at once on the periods that are still there.
+/// A [`set_policy`](crate::PolicyLimiter::set_policy) of the limit or of the window acts at once on the periods that are
+/// still there.
 /// After one of the period, what was counted in periods of the length before goes on to count, each until its last
 /// millisecond leaves the window; after a second one that of the first change does not. The start stays.
 ///

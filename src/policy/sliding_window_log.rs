@@ -23,10 +23,12 @@ use crate::rate::whole_millis;
 /// which counts the members counts the same. It lives for two windows after the last one: a script that sets no time to live
 /// may have added to it meanwhile. Each member counts 1, whoever wrote it.
 ///
-/// A grant writes as many members as it costs: where that is many thousands, a [`SlidingWindowCounter`](crate::SlidingWindowCounter) costs
+/// A grant writes as many members as it costs: where that is many thousands, a
+/// [`SlidingWindowCounter`](crate::SlidingWindowCounter) costs
 /// less.
 ///
-/// A [`set_policy`](crate::PolicyLimiter::set_policy) acts at once on what the log holds: a shorter window forgets what it makes old;
+/// A [`set_policy`](crate::PolicyLimiter::set_policy) acts at once on what the log holds: a shorter window forgets what
+/// it makes old;
 /// a longer one counts what the shorter one has not dropped yet.
 ///
 /// ```
