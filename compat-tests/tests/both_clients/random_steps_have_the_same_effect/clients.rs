@@ -39,10 +39,7 @@ pub(super) async fn by_java(limiter: &Limiter, step: &Step) -> Outcome {
             .await
             .map(Outcome::Is),
         Step::Release(permits) => done(limiter.release((*permits).into()).await),
-        Step::AvailablePermits => limiter
-            .available_permits()
-            .await
-            .map(|permits| Outcome::Permits(permits as i64)),
+        Step::AvailablePermits => limiter.available_permits().await.map(Outcome::Permits),
         Step::TrySetRate(r) => limiter.try_set_rate(rate(r)).await.map(Outcome::Is),
         Step::SetRate(r) => done(limiter.set_rate(rate(r)).await),
         Step::SetRateWith(r, state) => done(limiter.set_rate_args(rate(r), keep(state)).await),
