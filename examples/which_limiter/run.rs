@@ -174,9 +174,7 @@ impl Closed {
     async fn look(&self, limiter: &dyn Chargeable, key: &str) -> Result<u64> {
         let charges = [limiter.charge(key, 1)?, self.limiter.charge(&self.key, 1)?];
         let decided = self.client.check_all(charges).await?;
-        Ok(match decided.decisions()[0] {
-            ref decision => decision.remaining(),
-        })
+        Ok(decided.decisions()[0].remaining())
     }
 }
 

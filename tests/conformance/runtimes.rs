@@ -148,7 +148,7 @@ pub fn what_is_dropped_on_an_idle_runtime_is_given_back_unless_it_was_granted(fi
         });
         plain + waited
     });
-    let expected = u64::try_from(98 - granted).unwrap();
+    let expected = 98 - granted;
     let given_back = elsewhere(move || async move {
         // What was sent has been executed, and is taken back once it is sure that it is all.
         while limiter.available_permits().await.unwrap() != expected {

@@ -97,7 +97,7 @@ async fn a_lost_value_is_as_if_nothing_were_left_until_the_audit() {
     audited(&mut stage).await;
     assert_eq!(
         limiter.available_permits().await.unwrap(),
-        RATE as u64 - u64::from(GRANTS)
+        RATE - u64::from(GRANTS)
     );
     assert!(stage.expires(VALUE).await > 0);
 }
