@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redisson_rate_limiter::{
     FixedWindow, LeakyBucket, Limiter, MemoryStore, PenaltyTokenBucket, QuotaBucket, Rate,
-    RedissonClient, SlidingLog, SlidingWindow, TokenBucket,
+    RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 use tokio::time::advance;
 
@@ -22,8 +22,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const KINDS: [&str; 8] = [
     "KeyedRateLimiter",
     "FixedWindow",
-    "SlidingLog",
-    "SlidingWindow",
+    "SlidingWindowLog",
+    "SlidingWindowCounter",
     "TokenBucket",
     "QuotaBucket",
     "LeakyBucket",
@@ -34,13 +34,17 @@ fn limiter(client: &RedissonClient, kind: &str) -> Result<Box<dyn Limiter>> {
     Ok(match kind {
         "KeyedRateLimiter" => Box::new(client.keyed_rate_limiter("", Rate::overall(100, MINUTE))?),
         "FixedWindow" => Box::new(client.limiter(FixedWindow::new(100, MINUTE))?),
-        "SlidingLog" => Box::new(client.limiter(SlidingLog::new(100, MINUTE))?),
-        "SlidingWindow" => Box::new(client.limiter(SlidingWindow::new(100, MINUTE, MINUTE / 6))?),
-        "TokenBucket" => Box::new(client.limiter(TokenBucket::new(100, 2))?),
-        "QuotaBucket" => Box::new(client.limiter(QuotaBucket::new(100, 100, MINUTE))?),
-        "LeakyBucket" => Box::new(client.limiter(LeakyBucket::new(99, 1, MINUTE / 100))?),
+        "SlidingWindowLog" => Box::new(client.limiter(SlidingWindowLog::new(100, MINUTE))?),
+        "SlidingWindowCounter" => Box::new(
+            client.limiter(SlidingWindowCounter::new(100, MINUTE).with_period(MINUTE / 6))?,
+        ),
+        "TokenBucket" => Box::new(client.limiter(TokenBucket::per_second(2).with_capacity(100))?),
+        "QuotaBucket" => Box::new(client.limiter(QuotaBucket::new(100, MINUTE))?),
+        "LeakyBucket" => {
+            Box::new(client.limiter(LeakyBucket::new(1, MINUTE / 100).with_capacity(99))?)
+        }
         "PenaltyTokenBucket" => {
-            Box::new(client.limiter(PenaltyTokenBucket::new(100, 1, MINUTE / 100))?)
+            Box::new(client.limiter(PenaltyTokenBucket::new(1, MINUTE / 100).with_capacity(100))?)
         }
         other => return Err(format!("no kind of limiter: {other}").into()),
     })
@@ -68,13 +72,13 @@ async fn row(kind: &str) -> Result<String> {
     let limiter = limiter(&client, kind)?;
     let before = allocated();
     for key in 0..KEYS {
-        limiter.decide(&format!("user:{key}"), 1).await?;
+        assert!(limiter.check(&format!("user:{key}"), 1).await?.is_granted());
     }
     let used = allocated() - before;
     advance(10 * MINUTE).await;
     // Other requests, one a millisecond, for as long as a round of sweeping takes.
     for _ in 0..2_000 {
-        limiter.decide("another", 1).await?;
+        let _ = limiter.check("another", 1).await?;
         advance(Duration::from_millis(1)).await;
     }
     let left = allocated() - before;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RateLimiter, RedissonClient, Result};
+use redisson_rate_limiter::{Decision, Denied, Granted, Rate, RateLimiter, RedissonClient, Result};
 use tokio::time::{Instant, sleep};
 
 #[tokio::main]
@@ -47,21 +47,21 @@ impl Timeline {
     /// Asks once, and shows the answer.
     async fn ask(&self, who: &str, permits: u32) -> Result<()> {
         match self.limiter.check(permits).await? {
-            Decision::Granted {
+            Decision::Granted(Granted {
                 remaining,
                 limit,
                 reset,
                 ..
-            } => {
+            }) => {
                 self.show(who, permits, "granted", remaining, limit);
                 println!("{:>9}  the next come back in {} ms", "", reset.as_millis());
             }
-            Decision::Denied {
+            Decision::Denied(Denied {
                 retry_after,
                 remaining,
                 limit,
                 ..
-            } => {
+            }) => {
                 self.show(who, permits, "denied", remaining, limit);
                 println!(
                     "{:>9}  worth asking again in {} ms",
@@ -79,7 +79,7 @@ impl Timeline {
         self.limiter.acquire(permits).await?;
         let answer = format!("granted after {} ms", asked.elapsed().as_millis());
         let left = self.limiter.available_permits().await?;
-        self.show(who, permits, &answer, left.unsigned_abs(), 5);
+        self.show(who, permits, &answer, left, 5);
         Ok(())
     }
 

@@ -27,12 +27,14 @@ const FURTHEST: i64 = 1 << 52;
 impl Clock {
     /// The clock of the store: Redis's TIME, read in the script. For an in-memory store it is tokio's, so that paused
     /// time applies.
+    #[must_use]
     pub fn server() -> Self {
         Self(Source::Server)
     }
 
     /// This machine's clock, which Redisson uses. A clock that is ahead makes its peers wait longer, and grants more
     /// than the rate.
+    #[must_use]
     pub fn system() -> Self {
         Self(Source::System)
     }
@@ -41,7 +43,7 @@ impl Clock {
     /// less than -2^52, counts as that.
     ///
     /// ```
-    /// use redisson_rate_limiter::{Clock, MemoryStore, RRateLimiter, Rate, RedissonClient};
+    /// use redisson_rate_limiter::{Clock, MemoryStore, Rate, RedissonClient};
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicI64, Ordering};
     /// use std::time::Duration;
@@ -128,7 +130,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{MemoryStore, RRateLimiter, Rate, RedissonClient};
+    use crate::{MemoryStore, Rate, RedissonClient};
 
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_shows_no_possible_time_neither_panics_nor_grants_more_than_the_rate() {

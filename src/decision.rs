@@ -1,5 +1,6 @@
 //! The answer to a request.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -10,52 +11,91 @@ use crate::permit::Random;
 /// Granted or denied, with what a response header or a plot needs.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RedissonClient};
+/// use redisson_rate_limiter::{Decision, Rate, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
 /// limiter.try_set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
-/// assert!(matches!(limiter.check(3).await?, Decision::Granted { limit: 5, remaining: 2, .. }));
-/// let Decision::Denied { retry_after, .. } = limiter.check(3).await? else { panic!() };
-/// assert_eq!(retry_after, Duration::from_secs(1));
+/// let decision = limiter.check(3).await?;
+/// assert!(decision.is_granted());
+/// assert_eq!((decision.remaining(), decision.limit()), (2, 5));
+///
+/// let Decision::Denied(denied) = limiter.check(3).await? else { panic!() };
+/// assert_eq!(denied.retry_after, Duration::from_secs(1));
 /// # Ok(()) }
 /// ```
 #[derive(Debug, PartialEq, Eq)]
+#[must_use = "a request that was denied must not go on"]
 pub enum Decision {
     /// The permits were taken.
-    #[non_exhaustive]
-    Granted {
-        /// What was taken; [`refund`](crate::RRateLimiter::refund) gives it back.
-        grant: Grant,
-        /// The permits of one interval.
-        limit: u64,
-        /// The permits left after this grant. There may be more where hundreds of an RRateLimiter's grants have expired at
-        /// once: a call counts only as many of them as it needs.
-        remaining: u64,
-        /// Until the first of the permits in use are back; of the other limiters, until all is.
-        reset: Duration,
-        /// How long the request has to wait before it goes on: zero but from a [`LeakyBucket`](crate::LeakyBucket).
-        delay: Duration,
-        /// Who decided.
-        source: DecisionSource,
-    },
+    Granted(Granted),
     /// There were not enough permits; nothing was taken.
-    #[non_exhaustive]
-    Denied {
-        /// When it is worth asking again: once the first of the permits in use are back. A large request may have to ask
-        /// more than once.
-        retry_after: Duration,
-        /// The permits of one interval.
-        limit: u64,
-        /// The permits left.
-        remaining: u64,
-        /// Until the first of the permits in use are back; of the other limiters, until all is.
-        reset: Duration,
-        /// Who decided.
-        source: DecisionSource,
-    },
+    Denied(Denied),
+}
+
+/// A request that was granted.
+///
+/// A limiter of your own makes one with [`new`](Self::new):
+///
+/// ```
+/// use redisson_rate_limiter::{Decision, Denied, Granted, Limiter, Result};
+/// use std::time::Duration;
+///
+/// #[derive(Debug)]
+/// struct Weekdays;
+///
+/// # fn is_weekend() -> bool { true }
+/// #[async_trait::async_trait]
+/// impl Limiter for Weekdays {
+///     async fn check(&self, _key: &str, cost: u32) -> Result<Decision> {
+///         if is_weekend() {
+///             return Ok(Denied::new(Duration::from_secs(3600)).into());
+///         }
+///         Ok(Granted::new(cost).with_limit(1_000).with_remaining(999).into())
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<()> {
+/// let decision = Weekdays.check("user:123", 1).await?;
+/// assert_eq!(decision.retry_after(), Some(Duration::from_secs(3600)));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Granted {
+    /// What was taken; [`refund`](crate::RateLimiter::refund) gives it back.
+    pub grant: Grant,
+    /// The permits of one interval.
+    pub limit: u64,
+    /// The permits left after this grant. There may be more where hundreds of an RRateLimiter's grants have expired at
+    /// once: a call counts only as many of them as it needs.
+    pub remaining: u64,
+    /// Until the first of the permits in use are back; of the other limiters, until all is.
+    pub reset: Duration,
+    /// How long the request has to wait before it goes on: zero but from a [`LeakyBucket`](crate::LeakyBucket).
+    pub delay: Duration,
+    /// Who decided.
+    pub source: DecisionSource,
+}
+
+/// A request that was denied.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Denied {
+    /// When it is worth asking again: once the first of the permits in use are back. A large request may have to ask
+    /// more than once.
+    pub retry_after: Duration,
+    /// The permits of one interval.
+    pub limit: u64,
+    /// The permits left.
+    pub remaining: u64,
+    /// Until the first of the permits in use are back; of the other limiters, until all is.
+    pub reset: Duration,
+    /// Who decided.
+    pub source: DecisionSource,
 }
 
 /// Who made a decision.
@@ -68,74 +108,203 @@ pub enum DecisionSource {
     FailurePolicy,
 }
 
-impl Decision {
-    /// A grant by a limiter of your own, of `cost` out of `limit`.
-    pub fn granted(cost: u32, limit: u64, remaining: u64, reset: Duration) -> Self {
-        Self::Granted {
+impl Granted {
+    /// A grant of `cost` by a limiter of your own. Limit, remaining and times are 0 until they are set.
+    #[must_use]
+    pub fn new(cost: u32) -> Self {
+        Self {
             grant: Grant::forgotten(cost),
-            limit,
-            remaining,
-            reset,
+            limit: 0,
+            remaining: 0,
+            reset: Duration::ZERO,
             delay: Duration::ZERO,
             source: DecisionSource::Store,
         }
     }
 
-    /// A denial.
-    pub fn denied(retry_after: Duration, limit: u64, remaining: u64, reset: Duration) -> Self {
-        Self::Denied {
+    /// The same with this limit.
+    #[must_use]
+    pub fn with_limit(self, limit: u64) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// The same with so much left.
+    #[must_use]
+    pub fn with_remaining(self, remaining: u64) -> Self {
+        Self { remaining, ..self }
+    }
+
+    /// The same with this time until all is back.
+    #[must_use]
+    pub fn with_reset(self, reset: Duration) -> Self {
+        Self { reset, ..self }
+    }
+
+    /// The same, to go on after this time.
+    #[must_use]
+    pub fn with_delay(self, delay: Duration) -> Self {
+        Self { delay, ..self }
+    }
+}
+
+impl Denied {
+    /// A denial by a limiter of your own. Limit and remaining are 0, and all is back after `retry_after`, until they are set.
+    #[must_use]
+    pub fn new(retry_after: Duration) -> Self {
+        Self {
             retry_after,
-            limit,
-            remaining,
-            reset,
+            limit: 0,
+            remaining: 0,
+            reset: retry_after,
             source: DecisionSource::Store,
         }
     }
 
-    pub(crate) fn into_grant(self) -> Option<Grant> {
+    /// The same with this limit.
+    #[must_use]
+    pub fn with_limit(self, limit: u64) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// The same with so much left.
+    #[must_use]
+    pub fn with_remaining(self, remaining: u64) -> Self {
+        Self { remaining, ..self }
+    }
+
+    /// The same with this time until all is back.
+    #[must_use]
+    pub fn with_reset(self, reset: Duration) -> Self {
+        Self { reset, ..self }
+    }
+}
+
+impl From<Granted> for Decision {
+    fn from(granted: Granted) -> Self {
+        Self::Granted(granted)
+    }
+}
+
+impl From<Denied> for Decision {
+    fn from(denied: Denied) -> Self {
+        Self::Denied(denied)
+    }
+}
+
+impl Decision {
+    /// Whether the permits were taken.
+    #[must_use]
+    pub fn is_granted(&self) -> bool {
+        matches!(self, Self::Granted(_))
+    }
+
+    /// The permits of one interval.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
         match self {
-            Self::Granted { grant, .. } => Some(grant),
-            Self::Denied { .. } => None,
+            Self::Granted(granted) => granted.limit,
+            Self::Denied(denied) => denied.limit,
+        }
+    }
+
+    /// The permits left.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        match self {
+            Self::Granted(granted) => granted.remaining,
+            Self::Denied(denied) => denied.remaining,
+        }
+    }
+
+    /// Until the first of the permits in use are back; of the other limiters, until all is.
+    #[must_use]
+    pub fn reset(&self) -> Duration {
+        match self {
+            Self::Granted(granted) => granted.reset,
+            Self::Denied(denied) => denied.reset,
+        }
+    }
+
+    /// When a denied request is worth another try; `None` for a granted one.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Granted(_) => None,
+            Self::Denied(denied) => Some(denied.retry_after),
+        }
+    }
+
+    /// Who decided.
+    #[must_use]
+    pub fn source(&self) -> DecisionSource {
+        match self {
+            Self::Granted(granted) => granted.source,
+            Self::Denied(denied) => denied.source,
+        }
+    }
+
+    /// Whether the [`FailurePolicy`](crate::FailurePolicy) decided, because Redis was away.
+    #[must_use]
+    pub fn is_by_failure_policy(&self) -> bool {
+        self.source() == DecisionSource::FailurePolicy
+    }
+
+    /// What was taken; `None` where the request was denied.
+    #[must_use]
+    pub fn into_grant(self) -> Option<Grant> {
+        match self {
+            Self::Granted(granted) => Some(granted.grant),
+            Self::Denied(_) => None,
         }
     }
 
     /// The same decision, as one of the failure policy, with a grant that is found at `origin`.
     pub(crate) fn by_failure_policy(mut self, origin: Origin) -> Self {
         match &mut self {
-            Self::Granted { grant, source, .. } => {
-                grant.origin = origin;
-                *source = DecisionSource::FailurePolicy;
+            Self::Granted(granted) => {
+                granted.grant.origin = origin;
+                granted.source = DecisionSource::FailurePolicy;
             }
-            Self::Denied { source, .. } => *source = DecisionSource::FailurePolicy,
+            Self::Denied(denied) => denied.source = DecisionSource::FailurePolicy,
         }
         self
     }
 
     /// The same decision on a request that cost `factor` times as much as its caller knows.
     pub(crate) fn divided_by(mut self, factor: u32) -> Self {
-        let (Self::Granted {
-            limit, remaining, ..
-        }
-        | Self::Denied {
-            limit, remaining, ..
-        }) = &mut self;
+        let (limit, remaining) = match &mut self {
+            Self::Granted(granted) => {
+                granted.grant.permits /= factor;
+                (&mut granted.limit, &mut granted.remaining)
+            }
+            Self::Denied(denied) => (&mut denied.limit, &mut denied.remaining),
+        };
         *limit /= u64::from(factor);
         *remaining /= u64::from(factor);
-        if let Self::Granted { grant, .. } = &mut self {
-            grant.permits /= factor;
-        }
         self
     }
+}
 
-    /// Whether the [`FailurePolicy`](crate::FailurePolicy) decided, because Redis was away.
-    pub fn is_by_failure_policy(&self) -> bool {
-        let (Self::Granted { source, .. } | Self::Denied { source, .. }) = self;
-        *source == DecisionSource::FailurePolicy
-    }
-
-    /// Whether the permits were taken.
-    pub fn is_granted(&self) -> bool {
-        matches!(self, Self::Granted { .. })
+/// As in `granted: 2 of 5 left` and `denied: 2 of 5 left, retry after 1s`.
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.is_granted() {
+            "granted"
+        } else {
+            "denied"
+        };
+        write!(f, "{word}: {} of {} left", self.remaining(), self.limit())?;
+        match self {
+            Self::Granted(granted) if !granted.delay.is_zero() => {
+                write!(f, ", goes on after {:?}", granted.delay)?;
+            }
+            Self::Granted(_) => {}
+            Self::Denied(denied) => write!(f, ", retry after {:?}", denied.retry_after)?,
+        }
+        if self.is_by_failure_policy() {
+            f.write_str(", decided without Redis")?;
+        }
+        Ok(())
     }
 }
 
@@ -195,20 +364,49 @@ pub(crate) fn decision(
     let remaining = left.max(0) as u64;
     let reset = answer.reset();
     Ok(if is_granted {
-        Decision::Granted {
-            grant: Grant {
-                score: answer.score,
-                random: id,
-                permits,
-                origin: Origin::Store,
-            },
+        let grant = Grant {
+            score: answer.score,
+            random: id,
+            permits,
+            origin: Origin::Store,
+        };
+        Decision::Granted(Granted {
+            grant,
             limit,
             remaining,
             reset,
             delay: Duration::ZERO,
             source: DecisionSource::Store,
-        }
+        })
     } else {
-        Decision::denied(answer.retry_after(), limit, remaining, reset)
+        Decision::Denied(Denied {
+            retry_after: answer.retry_after(),
+            limit,
+            remaining,
+            reset,
+            source: DecisionSource::Store,
+        })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_prints_what_is_left_and_when_to_come_back() {
+        let granted = Granted::new(3).with_limit(5).with_remaining(2);
+        assert_eq!(Decision::from(granted).to_string(), "granted: 2 of 5 left");
+        let slow = Granted::new(1).with_delay(Duration::from_millis(100));
+        assert_eq!(
+            Decision::from(slow).to_string(),
+            "granted: 0 of 0 left, goes on after 100ms"
+        );
+        let denied = Denied::new(Duration::from_secs(1)).with_limit(5).into();
+        let denied = Decision::by_failure_policy(denied, Origin::Nowhere);
+        assert_eq!(
+            denied.to_string(),
+            "denied: 0 of 5 left, retry after 1s, decided without Redis"
+        );
+    }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The limiter has no rate: [`try_set_rate`](crate::RRateLimiter::try_set_rate) comes first. Nothing changed.
+    /// The limiter has no rate: [`try_set_rate`](crate::RateLimiter::try_set_rate) comes first. Nothing changed.
     #[doc(alias = "RateLimiter is not initialized")]
     #[error("rate limiter `{name}` is not initialized: it has no rate")]
     NotInitialized {
@@ -78,14 +78,14 @@ pub enum Error {
     Indeterminate {
         /// What the connection said last, where it said anything.
         #[source]
-        source: Option<Arc<redis::RedisError>>,
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
     /// The store could not be reached, so nothing was sent.
     #[error("the store cannot be reached")]
     StoreUnavailable {
         /// What the connection said.
         #[source]
-        source: Arc<redis::RedisError>,
+        source: Arc<dyn std::error::Error + Send + Sync>,
     },
     /// The call was made outside of a tokio runtime. Nothing was sent.
     #[error("the call needs a tokio runtime, and there is none here")]
@@ -95,14 +95,14 @@ pub enum Error {
     AuthenticationFailed {
         /// What the server said.
         #[source]
-        source: Arc<redis::RedisError>,
+        source: Arc<dyn std::error::Error + Send + Sync>,
     },
     /// The server's ACL does not let this user run a command or touch a key.
     #[error("the server's ACL refuses this user the call")]
     PermissionDenied {
         /// What the server said.
         #[source]
-        source: Arc<redis::RedisError>,
+        source: Arc<dyn std::error::Error + Send + Sync>,
     },
     /// A key of the limiter holds something that is not a limiter's state: another type of key, or a field or value
     /// that is not a number. Nothing changed.
@@ -112,14 +112,14 @@ pub enum Error {
         name: String,
         /// What the server or the script said; `None` where the answer itself could not be read.
         #[source]
-        source: Option<Arc<redis::RedisError>>,
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
     /// Redis answered with an error that has no variant of its own here.
     #[error("Redis answered with an error")]
     Redis {
         /// What the server said.
         #[source]
-        source: Arc<redis::RedisError>,
+        source: Arc<dyn std::error::Error + Send + Sync>,
     },
 }
 
@@ -147,7 +147,7 @@ impl Error {
     pub(crate) fn not_sent() -> Self {
         let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);
         Self::StoreUnavailable {
-            source: Arc::new(timed_out.into()),
+            source: Arc::new(timed_out),
         }
     }
 }

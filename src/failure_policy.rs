@@ -35,7 +35,7 @@ use crate::rate::RateType;
 /// assert_eq!(limiter.failure_policy(), FailurePolicy::Deny);
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum FailurePolicy {
     /// It fails with the error. It waits for Redis until its response timeout. Once Redis has been down for as long, it
@@ -98,6 +98,7 @@ impl LocalShare {
     }
 
     /// The number of clients that share the limit.
+    #[must_use]
     pub fn clients(self) -> u32 {
         self.clients.get()
     }

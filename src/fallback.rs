@@ -20,7 +20,7 @@ pub(crate) use guarded_queue::GuardedQueue;
 pub(crate) use recent_denials::RecentDenials;
 pub(crate) use targets::{Place, check_target, check_together};
 
-use crate::decision::Decision;
+use crate::decision::{Decision, Denied, Granted};
 use crate::error::{Error, Result};
 use crate::failure_policy::FailurePolicy;
 use crate::grant::Origin;
@@ -106,10 +106,12 @@ async fn recovered(store: &dyn Store, key: &str) {
 
 /// A denial when nothing else is known. `limit` is 0 if unknown.
 fn denied(limit: u64) -> Decision {
-    Decision::denied(RETRY_AFTER, limit, 0, RETRY_AFTER).by_failure_policy(Origin::Nowhere)
+    let denied = Denied::new(RETRY_AFTER).with_limit(limit);
+    Decision::from(denied).by_failure_policy(Origin::Nowhere)
 }
 
 /// A grant that takes nothing.
 fn allowed(cost: u32, limit: u64) -> Decision {
-    Decision::granted(cost, limit, 0, Duration::ZERO).by_failure_policy(Origin::Nowhere)
+    let granted = Granted::new(cost).with_limit(limit);
+    Decision::from(granted).by_failure_policy(Origin::Nowhere)
 }

@@ -2,7 +2,7 @@
 
 use crate::permit::Random;
 
-/// Permits that were taken. [`refund`](crate::RRateLimiter::refund) gives them back, if a limiter with a
+/// Permits that were taken. [`refund`](crate::RateLimiter::refund) gives them back, if a limiter with a
 /// [`Rate`](crate::Rate) granted them; other limiters do not know single grants. Dropping it gives nothing back: the
 /// permits count as used until their window has passed.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,6 +36,7 @@ impl Grant {
     }
 
     /// How many permits were taken.
+    #[must_use]
     pub fn permits(&self) -> u32 {
         self.permits
     }

@@ -1,11 +1,28 @@
-#![doc = include_str!("../README.md")]
+#![cfg_attr(
+    any(feature = "redis", not(doctest)),
+    doc = include_str!("../README.md")
+)]
+//! # Cargo features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `redis`, on by default | limiters in Redis: [`RedissonClient::connect`], the builder's settings for it, [`Credentials`]. Without it, no redis crate is compiled, and clients are [in memory](RedissonClient::in_memory) |
+//! | `cluster` | Redis Cluster; implies `redis` |
+//! | `tls` | `rediss://` URLs and [`TlsConfig`]; implies `redis` |
+//! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies and [`FailurePolicy`] |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "redis"),
+    allow(dead_code, reason = "what only the store in Redis uses")
+)]
 
 // The way of a request.
 mod client;
 
 mod limiter;
+
+mod rrate_limiter;
 
 mod policy;
 
@@ -19,6 +36,7 @@ mod batch;
 
 mod store;
 
+#[cfg(feature = "redis")]
 mod script;
 
 mod model;
@@ -33,36 +51,40 @@ mod handle_options;
 mod keys;
 mod lock;
 mod permit;
+#[cfg(feature = "serde")]
+mod serialization;
 
-#[cfg(fuzzing)]
+#[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub mod fuzzing;
 
 #[cfg(test)]
 mod interleaving;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 #[path = "../tests/support/mod.rs"]
 mod support;
 
 pub use client::{RedissonClient, RedissonClientBuilder};
 pub use clock::Clock;
-pub use decision::{Decision, DecisionSource};
+pub use decision::{Decision, DecisionSource, Denied, Granted};
 pub use error::{Error, Result};
 pub use failure_policy::{FailurePolicy, LocalShare};
 pub use grant::Grant;
-pub use limiter::{RRateLimiter, RateLimiter};
+pub use limiter::RateLimiter;
 pub use policy::{
-    FixedWindow, JointDecision, KeyedRateLimiter, LeakyBucket, Limiter, PenaltyTokenBucket, Policy,
-    PolicyLimiter, QuotaBucket, Rule, Rules, Share, SlidingLog, SlidingWindow, TokenBucket,
-    Verdict,
+    Charge, Chargeable, FixedWindow, JointDecision, KeyedRateLimiter, LeakyBucket, Limiter,
+    PenaltyTokenBucket, Policy, PolicyLimiter, QuotaBucket, Rule, Rules, SlidingWindowCounter,
+    SlidingWindowLog, TokenBucket, Verdict,
 };
 pub use rate::{Rate, RateType};
+pub use rrate_limiter::RRateLimiter;
 pub use store::memory::MemoryStore;
+#[cfg(feature = "redis")]
 pub use store::redis::connection::Credentials;
 #[cfg(feature = "tls")]
 pub use store::redis::connection::TlsConfig;
-pub use store::{State, TimeToLive};
+pub use store::{PermitsInUse, TimeToLive};
 
 // So that their examples are tested.
 #[cfg(doctest)]

@@ -40,7 +40,7 @@ pub(crate) use expiry::{Condition, Expiry, Timed};
 pub(crate) use grants::Grants;
 pub(crate) use joint::SetUp;
 pub(crate) use pool::Pool;
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 pub(crate) use requests::Run;
 pub(crate) use requests::{Requests, Share};
 

@@ -8,13 +8,14 @@ pub(crate) mod algorithm;
 pub(crate) mod call;
 mod combining;
 mod counters;
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod differential;
 mod fixed_window;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod joint;
 mod keyed_rate_limiter;
+pub(crate) mod kind;
 mod leaky_bucket;
 mod penalty_token_bucket;
 mod policy_limiter;
@@ -22,8 +23,8 @@ mod quota_bucket;
 pub(crate) mod reply;
 mod rules;
 pub(crate) mod shared_rate;
-mod sliding_log;
-mod sliding_window;
+mod sliding_window_counter;
+mod sliding_window_log;
 mod starts;
 pub(crate) mod target_keys;
 mod target_name;
@@ -34,22 +35,23 @@ use std::fmt;
 use async_trait::async_trait;
 
 use crate::decision::Decision;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 pub use algorithm::Policy;
 pub use fixed_window::FixedWindow;
-pub use joint::{JointDecision, Share};
+pub use joint::{Charge, JointDecision};
 pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use leaky_bucket::LeakyBucket;
 pub use penalty_token_bucket::PenaltyTokenBucket;
 pub use policy_limiter::PolicyLimiter;
 pub use quota_bucket::QuotaBucket;
 pub use rules::{Rule, Rules, Verdict};
-pub use sliding_log::SlidingLog;
-pub use sliding_window::SlidingWindow;
+pub use sliding_window_counter::SlidingWindowCounter;
+pub use sliding_window_log::SlidingWindowLog;
 pub use token_bucket::TokenBucket;
 
-/// Anything that decides by a key and a cost: all limiters of this crate, and your own.
+/// Anything that decides by a key and a cost: all limiters of this crate, and your own. The limiters of this crate have
+/// [`check`](PolicyLimiter::check) as a method of their own, so that only code for any limiter needs this trait.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient, TokenBucket};
@@ -61,12 +63,12 @@ pub use token_bucket::TokenBucket;
 /// let client = RedissonClient::in_memory();
 /// let limiters: [Arc<dyn Limiter>; 2] = [
 ///     Arc::new(client.limiter(FixedWindow::new(2, Duration::from_secs(60)))?),
-///     Arc::new(client.limiter(TokenBucket::new(2, 1))?),
+///     Arc::new(client.limiter(TokenBucket::per_second(1).with_capacity(2))?),
 /// ];
 /// for (i, limiter) in limiters.iter().enumerate() {
 ///     let user = format!("limiter{i}:user:123");
-///     assert!(limiter.decide(&user, 2).await?.is_granted());
-///     assert!(!limiter.decide(&user, 1).await?.is_granted());
+///     assert!(limiter.check(&user, 2).await?.is_granted());
+///     assert!(!limiter.check(&user, 1).await?.is_granted());
 /// }
 /// # Ok(()) }
 /// ```
@@ -76,23 +78,101 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// this crate take any text for a key: see [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a cost of 0, [`Error::CostExceedsLimit`] for one that could never be granted,
-    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] where the keys hold something else, such as another
-    /// kind of limiter as far as type and fields tell, and what stands with [`RRateLimiter`](crate::RRateLimiter).
+    /// Those of [`PolicyLimiter::check`] for the limiters of this crate.
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have been charged.
-    async fn decide(&self, key: &str, cost: u32) -> Result<Decision>;
+    async fn check(&self, key: &str, cost: u32) -> Result<Decision>;
+}
 
-    /// This limiter's share of a decision of several: see [`RedissonClient::decide_all`](crate::RedissonClient::decide_all).
+/// A [`Limiter`] that can decide together with others: one of this crate's. The trait is sealed, so that the compiler refuses
+/// a limiter of your own where several decide together:
+///
+/// ```compile_fail,E0277
+/// use redisson_rate_limiter::{Decision, Limiter, Result, Rule};
+///
+/// #[derive(Debug)]
+/// struct Own;
+///
+/// #[async_trait::async_trait]
+/// impl Limiter for Own {
+///     async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+///         unimplemented!()
+///     }
+/// }
+///
+/// let rule = Rule::new(Own, |user: &String| Some(user.clone()), |_, _| "denied");
+/// ```
+pub trait Chargeable: Limiter + sealed::Chargeable {
+    /// What a request of `cost` (at least 1) on the target `key` takes from this limiter, for
+    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
     ///
     /// # Errors
-    /// As [`decide`](Self::decide), for what is wrong with the arguments. A limiter of your own has no share, unless it
-    /// passes one of this crate's on: [`Error::InvalidArgument`].
-    fn share(&self, _key: &str, _cost: u32) -> Result<Share> {
-        Err(Error::InvalidArgument {
-            argument: "limiter",
-            reason: "it cannot decide together with others",
-        })
+    /// As [`check`](Limiter::check), for what is wrong with the arguments.
+    fn charge(&self, key: &str, cost: u32) -> Result<Charge>;
+}
+
+mod sealed {
+    pub trait Chargeable {}
+
+    impl<P: super::Policy> Chargeable for super::PolicyLimiter<P> {}
+    impl Chargeable for super::KeyedRateLimiter {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn each_policy_prints_its_numbers() {
+        let policies = [
+            FixedWindow::new(100, MINUTE).to_string(),
+            SlidingWindowLog::new(100, MINUTE).to_string(),
+            SlidingWindowCounter::new(100, MINUTE).to_string(),
+            TokenBucket::per_second(10).to_string(),
+            QuotaBucket::new(10, MINUTE).with_capacity(20).to_string(),
+            LeakyBucket::new(10, MINUTE).with_capacity(5).to_string(),
+            PenaltyTokenBucket::new(10, MINUTE)
+                .with_natural_start()
+                .to_string(),
+        ];
+        let expected = [
+            "fixed window: 100 per 60s",
+            "sliding window log: 100 per 60s",
+            "sliding window counter: 100 per 60s, by 6s",
+            "token bucket: 10 per 1s, up to 10",
+            "quota bucket: 10 per 60s, up to 20",
+            "leaky bucket: 10 per 60s, up to 5 waiting",
+            "penalty token bucket: 10 per 60s, up to 10, natural start",
+        ];
+        assert_eq!(policies, expected);
+    }
+
+    #[test]
+    fn each_policy_tells_its_numbers() {
+        let fixed = FixedWindow::new(1, MINUTE);
+        assert_eq!((fixed.limit(), fixed.window()), (1, MINUTE));
+        assert!(!fixed.has_natural_start());
+        assert!(fixed.with_natural_start().has_natural_start());
+        let log = SlidingWindowLog::new(2, MINUTE);
+        assert_eq!((log.limit(), log.window()), (2, MINUTE));
+        let counter = SlidingWindowCounter::new(3, MINUTE).with_period(MINUTE / 4);
+        assert_eq!((counter.limit(), counter.window()), (3, MINUTE));
+        assert_eq!(counter.period(), MINUTE / 4);
+        let tokens = TokenBucket::per_second(4).with_capacity(5);
+        assert_eq!((tokens.rate(), tokens.capacity()), (4, 5));
+        let quota = QuotaBucket::new(6, MINUTE).with_capacity(7);
+        assert_eq!((quota.quota(), quota.capacity()), (6, 7));
+        assert_eq!(quota.period(), MINUTE);
+        let leaky = LeakyBucket::new(8, MINUTE).with_capacity(9);
+        assert_eq!((leaky.quantity(), leaky.capacity()), (8, 9));
+        assert_eq!(leaky.unit(), MINUTE);
+        let penalty = PenaltyTokenBucket::new(10, MINUTE).with_capacity(11);
+        assert_eq!((penalty.quantity(), penalty.capacity()), (10, 11));
+        assert_eq!(penalty.unit(), MINUTE);
     }
 }

@@ -1,5 +1,6 @@
 //! How many permits there are, and for how long each is gone once taken.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -47,6 +48,8 @@ impl RateType {
 /// assert_eq!(rate.permits(), 5);
 /// assert_eq!(rate.interval(), Duration::from_secs(1));
 /// assert_eq!(rate.rate_type(), RateType::Overall);
+/// assert_eq!(rate.to_string(), "5 per 1s, keep alive 60s");
+/// assert_eq!(Rate::per_client(5, Duration::from_millis(1500)).to_string(), "5 per 1.5s per client");
 /// ```
 #[doc(alias = "RateLimiterConfig")]
 #[doc(alias = "RateLimiterArgs")]
@@ -60,12 +63,14 @@ pub struct Rate {
 
 impl Rate {
     /// A rate that all clients share: `permits` (1 to 2^53) in each `interval` (whole milliseconds, at least 1).
+    #[must_use]
     pub fn overall(permits: u64, interval: Duration) -> Self {
         Self::new(RateType::Overall, permits, interval)
     }
 
     /// A rate that each client has for itself: `permits` (1 to 2^53) in each `interval` (whole milliseconds, at
     /// least 1).
+    #[must_use]
     pub fn per_client(permits: u64, interval: Duration) -> Self {
         Self::new(RateType::PerClient, permits, interval)
     }
@@ -107,21 +112,25 @@ impl Rate {
     }
 
     /// Who shares the permits.
+    #[must_use]
     pub fn rate_type(&self) -> RateType {
         self.rate_type
     }
 
     /// How many permits one interval has.
+    #[must_use]
     pub fn permits(&self) -> u64 {
         self.permits
     }
 
     /// How long a taken permit is gone.
+    #[must_use]
     pub fn interval(&self) -> Duration {
         self.interval
     }
 
     /// How long the limiter lives when nobody asks it; `None` where it does not go away.
+    #[must_use]
     pub fn keep_alive_time(&self) -> Option<Duration> {
         self.keep_alive
     }
@@ -151,6 +160,20 @@ impl Rate {
             interval,
             keep_alive,
         })
+    }
+}
+
+/// As in `5 per 1s`, `5 per 1s per client` and `5 per 1s, keep alive 60s`.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} per {:?}", self.permits, self.interval)?;
+        if self.rate_type == RateType::PerClient {
+            f.write_str(" per client")?;
+        }
+        match self.keep_alive {
+            Some(keep_alive) => write!(f, ", keep alive {keep_alive:?}"),
+            None => Ok(()),
+        }
     }
 }
 

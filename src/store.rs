@@ -4,6 +4,7 @@
 pub(crate) mod acquire_call;
 pub(crate) mod breaker;
 pub(crate) mod memory;
+#[cfg(feature = "redis")]
 pub(crate) mod redis;
 
 use std::fmt;
@@ -28,7 +29,7 @@ use crate::rate::{Rate, ValidRate};
 /// What happens to the permits in use when the rate changes.
 #[doc(alias = "keepState")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum PermitsInUse {
     /// They stay in use: the new rate leaves only the permits beyond them. A change of the type resets them.
     Keep,
     /// They are forgotten: the whole new rate is available at once.
@@ -147,7 +148,7 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     async fn update_rate(
         &self,
         rate: ValidRate,
-        state: State,
+        in_use: PermitsInUse,
         if_missing: IfMissing,
     ) -> Result<bool>;
     async fn config(&self) -> Result<Option<Rate>>;

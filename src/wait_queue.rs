@@ -40,7 +40,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::batch::{Batcher, SameRuntime};
-use crate::decision::{Decision, decision_alone};
+use crate::decision::{Decision, Denied, decision_alone};
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::lock::Lock;
@@ -175,8 +175,8 @@ impl WaitQueue {
             };
             if let Some(Decided { decision, wait }) = decided {
                 match decision {
-                    Decision::Granted { .. } => return Ok(true),
-                    Decision::Denied { remaining, .. } => {
+                    Decision::Granted(_) => return Ok(true),
+                    Decision::Denied(Denied { remaining, .. }) => {
                         if self.is_hopeless(permits, until, fail_fast) {
                             return Ok(false);
                         }

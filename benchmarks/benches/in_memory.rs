@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
 use tokio::runtime::{Builder, Runtime};
 
 fn decisions(criterion: &mut Criterion) {

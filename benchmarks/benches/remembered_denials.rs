@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use compat_tests::Server;
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 

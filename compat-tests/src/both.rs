@@ -1,7 +1,7 @@
 //! A client of each kind on one server.
 
 use redis::aio::MultiplexedConnection;
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
 
 use crate::{
     Server,
@@ -115,10 +115,14 @@ impl Pair {
     }
 
     /// The permits left, which both must see alike.
-    pub async fn available_permits(&self) -> i64 {
+    pub async fn available_permits(&self) -> u64 {
         let rust = self.rust.available_permits().await.unwrap();
         let java = self.java.available_permits().await.unwrap();
-        assert_eq!(rust, java, "available to this crate and to Redisson");
+        assert_eq!(
+            Ok(rust),
+            java.try_into(),
+            "available to this crate and to Redisson"
+        );
         rust
     }
 }

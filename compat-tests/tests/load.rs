@@ -18,7 +18,7 @@ use compat_tests::{
     record::{Change, Entry, Record},
     redisson::Version,
 };
-use redisson_rate_limiter::{RRateLimiter, Rate};
+use redisson_rate_limiter::Rate;
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout_at},

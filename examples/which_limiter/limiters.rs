@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
-    RedissonClient, Result, SlidingLog, SlidingWindow, TokenBucket,
+    Chargeable, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
+    RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 /// A limiter, and how it is shown.
@@ -14,9 +14,9 @@ pub struct Shown {
     /// Of the picture.
     pub file: &'static str,
     pub rule: &'static str,
-    pub limiter: Arc<dyn Limiter>,
+    pub limiter: Arc<dyn Chargeable>,
     /// The same for a look: it locks nobody out.
-    pub onlooker: Arc<dyn Limiter>,
+    pub onlooker: Arc<dyn Chargeable>,
     pub edges: Edges,
     /// A denial locks the target out.
     pub locks_out: bool,
@@ -40,7 +40,7 @@ pub fn all(client: &RedissonClient) -> Result<Vec<Shown>> {
     let keyed = Arc::new(client.keyed_rate_limiter("which-limiter:rate:", ten)?);
     let period = 250;
     let penalty_unit = 500;
-    let strict = PenaltyTokenBucket::new(10, 5, millis(penalty_unit));
+    let strict = PenaltyTokenBucket::new(5, millis(penalty_unit)).with_capacity(10);
     Ok(vec![
         Shown {
             name: "RRateLimiter",
@@ -52,17 +52,20 @@ pub fn all(client: &RedissonClient) -> Result<Vec<Shown>> {
             locks_out: false,
         },
         Shown {
-            name: "SlidingLog",
+            name: "SlidingWindowLog",
             file: "sliding_log",
             rule: "10 in any 1 s",
-            ..shown(client, SlidingLog::new(10, SECOND))?
+            ..shown(client, SlidingWindowLog::new(10, SECOND))?
         },
         Shown {
-            name: "SlidingWindow",
+            name: "SlidingWindowCounter",
             file: "sliding_window",
             rule: "10 in a window of 1 s, which slides by 250 ms",
             edges: Edges::Every(period),
-            ..shown(client, SlidingWindow::new(10, SECOND, millis(period)))?
+            ..shown(
+                client,
+                SlidingWindowCounter::new(10, SECOND).with_period(millis(period)),
+            )?
         },
         Shown {
             name: "FixedWindow",
@@ -75,26 +78,26 @@ pub fn all(client: &RedissonClient) -> Result<Vec<Shown>> {
             name: "TokenBucket",
             file: "token_bucket",
             rule: "10 tokens, 10 more a second",
-            ..shown(client, TokenBucket::new(10, 10))?
+            ..shown(client, TokenBucket::per_second(10))?
         },
         Shown {
             name: "QuotaBucket",
             file: "quota_bucket",
             rule: "10 tokens, 10 more in each period of 1 s",
             edges: Edges::OnTheClock(1_000),
-            ..shown(client, QuotaBucket::new(10, 10, SECOND))?
+            ..shown(client, QuotaBucket::new(10, SECOND))?
         },
         Shown {
             name: "LeakyBucket",
             file: "leaky_bucket",
             rule: "1 goes on in 100 ms, 5 may wait",
-            ..shown(client, LeakyBucket::new(5, 1, millis(100)))?
+            ..shown(client, LeakyBucket::new(1, millis(100)).with_capacity(5))?
         },
         Shown {
             name: "PenaltyTokenBucket",
             file: "penalty_token_bucket",
             rule: "10 tokens, 5 more each 500 ms; a denial locks out for 700 ms",
-            limiter: Arc::new(client.limiter(strict)?.penalty(millis(700))?),
+            limiter: Arc::new(client.limiter(strict)?.with_penalty(millis(700))?),
             edges: Edges::Every(penalty_unit),
             locks_out: true,
             ..shown(client, strict)?

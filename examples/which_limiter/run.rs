@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Clock, Decision, FixedWindow, Limiter, PolicyLimiter, RedissonClient, RedissonClientBuilder,
-    Result,
+    Chargeable, Clock, Decision, Denied, FixedWindow, Granted, PolicyLimiter, RedissonClient,
+    RedissonClientBuilder, Result,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -92,7 +92,7 @@ impl Run {
             let time = start.elapsed();
             match step {
                 Step::Ask => {
-                    let decision = self.shown.limiter.decide(&key, 1).await?;
+                    let decision = self.shown.limiter.check(&key, 1).await?;
                     self.note(time, &decision);
                 }
                 Step::Look if time > planned + LATE => {}
@@ -114,18 +114,18 @@ impl Run {
     fn note(&mut self, time: i64, decision: &Decision) {
         let after = |duration: &Duration| time + as_millis(*duration);
         let (is_granted, goes_on, remaining, reset) = match decision {
-            Decision::Granted {
+            Decision::Granted(Granted {
                 delay,
                 remaining,
                 reset,
                 ..
-            } => (true, after(delay), *remaining, after(reset)),
-            Decision::Denied {
+            }) => (true, after(delay), *remaining, after(reset)),
+            Decision::Denied(Denied {
                 retry_after,
                 remaining,
                 reset,
                 ..
-            } => {
+            }) => {
                 let is_new = self.locked.last().is_none_or(|&(_, until)| until <= time);
                 if self.shown.locks_out && is_new {
                     self.locked.push((time, after(retry_after)));
@@ -167,16 +167,14 @@ impl Closed {
             limiter: client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?,
             key: format!("{target}closed").into(),
         };
-        closed.limiter.decide(&closed.key, 1).await?;
+        assert!(closed.limiter.check(&closed.key, 1).await?.is_granted());
         Ok(closed)
     }
 
-    async fn look(&self, limiter: &dyn Limiter, key: &str) -> Result<u64> {
-        let shares = [limiter.share(key, 1)?, self.limiter.share(&self.key, 1)?];
-        let decided = self.client.decide_all(shares).await?;
-        Ok(match decided.shares()[0] {
-            Decision::Granted { remaining, .. } | Decision::Denied { remaining, .. } => remaining,
-        })
+    async fn look(&self, limiter: &dyn Chargeable, key: &str) -> Result<u64> {
+        let charges = [limiter.charge(key, 1)?, self.limiter.charge(&self.key, 1)?];
+        let decided = self.client.check_all(charges).await?;
+        Ok(decided.decisions()[0].remaining())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{RRateLimiter, RateLimiter, Result};
+use redisson_rate_limiter::{RateLimiter, Result};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};

@@ -18,7 +18,7 @@ use std::{env, error};
 use compat_tests::record::{Change, Entry, Record};
 use compat_tests::redisson::Version;
 use compat_tests::{Peer, Server, class_path};
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Rate, RedissonClient};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;

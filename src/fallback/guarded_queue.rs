@@ -380,10 +380,9 @@ impl GuardedQueue {
         if policy == FailurePolicy::Error {
             return;
         }
-        let (Decision::Granted { limit, .. } | Decision::Denied { limit, .. }) = decision;
-        self.local.learn_limit(*limit);
-        if let Decision::Granted { grant, .. } = decision {
-            self.note_granted(grant.permits, set_up, policy);
+        self.local.learn_limit(decision.limit());
+        if let Decision::Granted(granted) = decision {
+            self.note_granted(granted.grant.permits, set_up, policy);
         }
     }
 

@@ -8,7 +8,8 @@ use tokio::time::{advance, sleep};
 
 use super::without_redis::Remote;
 use crate::{
-    Decision, Error, FailurePolicy, RRateLimiter, Rate, RateLimiter, RedissonClient, State,
+    Decision, Denied, Error, FailurePolicy, Granted, PermitsInUse, Rate, RateLimiter,
+    RedissonClient,
 };
 
 const AT_MOST: Duration = ms(100);
@@ -39,7 +40,7 @@ async fn a_denial_is_repeated_without_a_call_with_its_times_counted_down() {
     let remote = Remote::new();
     let (limiter, _) = denied(&remote, Rate::overall(5, MINUTE)).await;
     advance(AT_MOST).await;
-    let Decision::Denied { retry_after, .. } = limiter.check(1).await.unwrap() else {
+    let Decision::Denied(Denied { retry_after, .. }) = limiter.check(1).await.unwrap() else {
         panic!("it is granted");
     };
     remote.take_calls();
@@ -47,7 +48,7 @@ async fn a_denial_is_repeated_without_a_call_with_its_times_counted_down() {
     let left = retry_after - ms(30);
     assert_eq!(
         limiter.check(2).await.unwrap(),
-        Decision::denied(left, 5, 0, left)
+        Decision::from(Denied::new(left).with_limit(5))
     );
     assert!(!limiter.try_acquire(5).await.unwrap());
     assert!(
@@ -76,7 +77,7 @@ async fn what_another_client_gives_back_is_seen_no_later_than_the_setting_says()
 async fn permits_that_come_back_with_time_are_never_hidden() {
     let remote = Remote::new();
     let (limiter, told) = denied(&remote, Rate::overall(1, ms(50))).await;
-    let Decision::Denied { retry_after, .. } = told else {
+    let Decision::Denied(Denied { retry_after, .. }) = told else {
         panic!("it is granted");
     };
     assert!(retry_after < AT_MOST);
@@ -108,7 +109,7 @@ async fn what_this_client_gives_back_or_sets_counts_at_once_for_all_handles() {
     let handle = client.rate_limiter("l");
     for change in 0..6 {
         handle.set_rate(rate).await.unwrap();
-        let Decision::Granted { grant, .. } = limiter.check(5).await.unwrap() else {
+        let Decision::Granted(Granted { grant, .. }) = limiter.check(5).await.unwrap() else {
             panic!("it is denied");
         };
         assert!(!limiter.try_acquire(1).await.unwrap());
@@ -116,7 +117,7 @@ async fn what_this_client_gives_back_or_sets_counts_at_once_for_all_handles() {
             0 => handle.release(1).await.unwrap(),
             1 => assert_eq!(handle.refund(grant).await.unwrap(), 5),
             2 => handle.set_rate(rate).await.unwrap(),
-            3 => assert!(handle.update_rate(rate, State::Reset).await.unwrap()),
+            3 => assert!(handle.update_rate(rate, PermitsInUse::Reset).await.unwrap()),
             4 => assert!(handle.delete().await.unwrap()),
             _ => assert!(handle.expire(Duration::ZERO).await.unwrap()),
         }
@@ -188,6 +189,6 @@ async fn a_key_that_nobody_has_a_handle_on_is_remembered_until_its_rate_changes(
         assert!(!keyed.try_acquire("a", 1).await.unwrap());
     }
     assert_eq!(remote.take_calls(), 0);
-    keyed.change_rate(Rate::overall(2, MINUTE)).unwrap();
+    keyed.set_rate(Rate::overall(2, MINUTE)).unwrap();
     assert!(keyed.try_acquire("a", 1).await.unwrap());
 }

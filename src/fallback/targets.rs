@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Outcome, allowed, denied, over_store};
-use crate::decision::Decision;
+use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::Origin;
@@ -101,8 +101,10 @@ fn without_store(local: &MemoryClient, places: &[Place], error: Error) -> Result
         _ if are_granted => Some(allowed(place.cost, place.limit())),
         _ => {
             let limit = place.limit();
-            let decision = Decision::denied(Duration::ZERO, limit, limit, Duration::ZERO);
-            Some(decision.by_failure_policy(Origin::Nowhere))
+            let denied = Denied::new(Duration::ZERO)
+                .with_limit(limit)
+                .with_remaining(limit);
+            Some(Decision::from(denied).by_failure_policy(Origin::Nowhere))
         }
     });
     Ok(decisions.collect())

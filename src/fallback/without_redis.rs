@@ -15,7 +15,7 @@ use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::error::Error;
 use crate::{
-    Decision, FailurePolicy, FixedWindow, Limiter, LocalShare, RRateLimiter, Rate, RateLimiter,
+    Decision, FailurePolicy, FixedWindow, Granted, Limiter, LocalShare, Rate, RateLimiter,
     RedissonClient, TokenBucket,
 };
 pub(super) use remote::Remote;

@@ -8,12 +8,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::failure_policy::LocalShare;
 use crate::model::At;
 use crate::permit::Random;
-use crate::script::Script;
 
 /// The numbers that a limiter decides by. The policies are those of this crate; for an algorithm of your own, implement
 /// [`Limiter`](crate::Limiter).
@@ -55,8 +55,8 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     /// What the keys of one target hold, as far as this algorithm uses them.
     type State: State + Default;
 
-    /// The name of its function in Lua.
-    const NAME: &'static str;
+    /// Which algorithm it is, for a store that has a script for each.
+    const KIND: Kind;
 
     /// Whether it has a key with the target's own name.
     const HAS_OWN_KEY: bool = true;
@@ -69,10 +69,6 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
 
     /// Whether a foreign lock denies even if this limiter has no penalty.
     const HONOURS_FOREIGN_LOCKS: bool = false;
-
-    /// The script that decides a list of requests by this algorithm alone. If it is [on the
-    /// window](Self::ON_THE_WINDOW), the script that decides one request by several limiters.
-    fn script() -> &'static Script;
 
     /// Refuses numbers that it cannot work with.
     fn validate(&self) -> Result<()>;
@@ -224,11 +220,10 @@ pub(crate) enum Unusable {
 
 /// An algorithm as a trait object, so that one call holds several kinds.
 pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
-    fn name(&self) -> &'static str;
+    fn kind(&self) -> Kind;
     fn is_on_the_window(&self) -> bool;
     fn honours_foreign_locks(&self) -> bool;
     fn writes_call_id(&self) -> bool;
-    fn script(&self) -> &'static Script;
     fn limit(&self) -> Option<i64>;
     fn keys(&self, target: &str) -> Vec<String>;
     fn numbers(&self) -> Vec<i64>;
@@ -258,8 +253,8 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
 }
 
 impl<M: Model> AnyModel for M {
-    fn name(&self) -> &'static str {
-        M::NAME
+    fn kind(&self) -> Kind {
+        M::KIND
     }
 
     fn is_on_the_window(&self) -> bool {
@@ -272,10 +267,6 @@ impl<M: Model> AnyModel for M {
 
     fn writes_call_id(&self) -> bool {
         M::WRITES_CALL_ID
-    }
-
-    fn script(&self) -> &'static Script {
-        M::script()
     }
 
     fn limit(&self) -> Option<i64> {

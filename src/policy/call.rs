@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::decision::{Decision, DecisionSource};
+use crate::decision::{Decision, DecisionSource, Denied, Granted};
 use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
 use crate::keys::{share_a_slot, sibling};
@@ -113,17 +113,15 @@ impl Answers {
         let mut decisions: Vec<_> = decisions.collect::<Result<_>>()?;
         if !decisions.iter().all(Decision::is_granted) {
             for decision in &mut decisions {
-                if let Decision::Granted {
-                    grant,
-                    limit,
-                    remaining,
-                    reset,
-                    ..
-                } = decision
-                {
-                    // It would have been granted, but was not charged.
-                    let remaining = *remaining + u64::from(grant.permits);
-                    *decision = Decision::denied(Duration::ZERO, *limit, remaining, *reset);
+                if let Decision::Granted(granted) = decision {
+                    // It had enough, and was not charged.
+                    *decision = Decision::Denied(Denied {
+                        retry_after: Duration::ZERO,
+                        limit: granted.limit,
+                        remaining: granted.remaining + u64::from(granted.grant.permits),
+                        reset: granted.reset,
+                        source: granted.source,
+                    });
                 }
             }
         }
@@ -159,17 +157,21 @@ impl Answer {
         let (limit, remaining) = (self.limit.unsigned_abs(), self.remaining.unsigned_abs());
         let (retry_after, reset) = (millis(self.retry_after), millis(self.reset));
         match self.outcome {
-            Outcome::Granted => Ok(Decision::Granted {
+            Outcome::Granted => Ok(Decision::Granted(Granted {
                 grant,
                 limit,
                 remaining,
                 reset,
                 delay: millis(self.delay),
                 source: DecisionSource::Store,
-            }),
-            Outcome::Denied | Outcome::LockedOut => {
-                Ok(Decision::denied(retry_after, limit, remaining, reset))
-            }
+            })),
+            Outcome::Denied | Outcome::LockedOut => Ok(Decision::Denied(Denied {
+                retry_after,
+                limit,
+                remaining,
+                reset,
+                source: DecisionSource::Store,
+            })),
             Outcome::Never => Err(Error::CostExceedsLimit {
                 key: key.to_owned(),
                 cost: grant.permits,

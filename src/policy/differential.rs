@@ -21,8 +21,8 @@ use redis::aio::MultiplexedConnection;
 use super::algorithm::Model;
 use super::shared_rate::SharedRate;
 use super::{
-    FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingLog, SlidingWindow,
-    TokenBucket,
+    FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
+    SlidingWindowLog, TokenBucket,
 };
 use crate::model::Timed;
 use crate::rate::Rate;
@@ -159,14 +159,34 @@ fn joint_sides() -> Vec<Sides> {
     vec![
         Sides::new(&rate, "rate", None),
         Sides::new(&FixedWindow::new(30, window), "fixed", None),
-        Sides::new(&TokenBucket::new(1_000, 2), "tokens", None),
-        Sides::new(&TokenBucket::new(500, 1), "tokens and penalty", penalty),
-        Sides::new(&SlidingLog::new(40, window), "log", None),
-        Sides::new(&SlidingWindow::new(40, uneven, uneven / 6), "periods", None),
-        Sides::new(&QuotaBucket::new(600, 3, window / 200), "quota", None),
-        Sides::new(&LeakyBucket::new(30, 3, window), "leaky", None),
         Sides::new(
-            &PenaltyTokenBucket::new(101, 1, uneven),
+            &TokenBucket::per_second(2).with_capacity(1_000),
+            "tokens",
+            None,
+        ),
+        Sides::new(
+            &TokenBucket::per_second(1).with_capacity(500),
+            "tokens and penalty",
+            penalty,
+        ),
+        Sides::new(&SlidingWindowLog::new(40, window), "log", None),
+        Sides::new(
+            &SlidingWindowCounter::new(40, uneven).with_period(uneven / 6),
+            "periods",
+            None,
+        ),
+        Sides::new(
+            &QuotaBucket::new(3, window / 200).with_capacity(600),
+            "quota",
+            None,
+        ),
+        Sides::new(
+            &LeakyBucket::new(3, window).with_capacity(30),
+            "leaky",
+            None,
+        ),
+        Sides::new(
+            &PenaltyTokenBucket::new(1, uneven).with_capacity(101),
             "inflow and penalty",
             penalty,
         ),

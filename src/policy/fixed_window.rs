@@ -3,9 +3,11 @@
 //! The counter's key lives as long as its window, so the store's own expiry ends it. It lets up to twice the limit
 //! through across the edge between two windows: all of one at its end, all of the next at its start.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
+use super::kind::Kind;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
@@ -13,15 +15,14 @@ use crate::keys::sibling;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
-use crate::script::{self, Script};
 
 /// So many requests in each window; the windows stand side by side.
 ///
 /// State: the string `key`, a counter that lives as long as its window. Up to twice the limit can pass within the length
-/// of a window, across the edge between two: where that matters, take a [`SlidingWindow`](crate::SlidingWindow).
+/// of a window, across the edge between two: where that matters, take a [`SlidingWindowCounter`](crate::SlidingWindowCounter).
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, FixedWindow, Limiter, RedissonClient};
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -29,14 +30,14 @@ use crate::script::{self, Script};
 /// let client = RedissonClient::in_memory();
 /// let limiter = client.limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
 /// for _ in 0..100 {
-///     assert!(limiter.decide("rate:limit:123:/orders", 1).await?.is_granted());
+///     assert!(limiter.check("rate:limit:123:/orders", 1).await?.is_granted());
 /// }
 /// tokio::time::advance(Duration::from_secs(20)).await;
-/// let Decision::Denied { retry_after, .. } = limiter.decide("rate:limit:123:/orders", 1).await? else { panic!() };
+/// let retry_after = limiter.check("rate:limit:123:/orders", 1).await?.retry_after().expect("denied");
 /// assert_eq!(retry_after, Duration::from_secs(40));
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FixedWindow {
     limit: u32,
     window: Duration,
@@ -48,6 +49,7 @@ pub struct FixedWindow {
 impl FixedWindow {
     /// `limit` (at least 1) for each `window` (whole milliseconds, at least 1), which begins with the first request
     /// after the last one.
+    #[must_use]
     pub fn new(limit: u32, window: Duration) -> Self {
         Self {
             limit,
@@ -60,11 +62,29 @@ impl FixedWindow {
     /// Lets a window begin at the start of the second, minute, hour or day (UTC) of its first request: of the largest of
     /// these that the window is a whole number of. A window that is no whole number of seconds is refused.
     #[must_use]
-    pub fn from_natural_start(self) -> Self {
+    pub fn with_natural_start(self) -> Self {
         Self {
             starts: Starts::Naturally,
             ..self
         }
+    }
+
+    /// Whether windows have [a natural start](Self::with_natural_start).
+    #[must_use]
+    pub fn has_natural_start(&self) -> bool {
+        self.starts == Starts::Naturally
+    }
+
+    /// What a window grants.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// A window's length.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        self.window
     }
 
     fn window_millis(&self) -> i64 {
@@ -170,14 +190,20 @@ impl State for Counter {
     }
 }
 
+impl fmt::Display for FixedWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "fixed window: {} per {:?}{}",
+            self.limit, self.window, self.starts
+        )
+    }
+}
+
 impl Model for FixedWindow {
     type State = Counter;
 
-    const NAME: &'static str = "fixed_window";
-
-    fn script() -> &'static Script {
-        &script::FIXED_WINDOW
-    }
+    const KIND: Kind = Kind::FixedWindow;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
@@ -273,7 +299,7 @@ impl Model for FixedWindow {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use proptest::prelude::*;
 
@@ -293,7 +319,7 @@ mod tests {
             prop_oneof![
                 3 => (1..20_u32, 1..9_i64).prop_map(move |(limit, n)| policy(limit, n * TTL_UNIT)),
                 1 => (1..20_u32, 1..4_i64)
-                    .prop_map(move |(limit, n)| policy(limit, n * DAY).from_natural_start()),
+                    .prop_map(move |(limit, n)| policy(limit, n * DAY).with_natural_start()),
             ]
             .boxed()
         }

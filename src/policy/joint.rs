@@ -11,14 +11,16 @@ use crate::fallback::{Place, check_together};
 use crate::keys::share_a_slot;
 use crate::store::Store;
 
-/// One limiter's share of a decision of several, for [`RedissonClient::decide_all`].
+/// What a request takes from one of the limiters that decide it together, for [`RedissonClient::check_all`]. From
+/// [`PolicyLimiter::charge`](crate::PolicyLimiter::charge), [`KeyedRateLimiter::charge`](crate::KeyedRateLimiter::charge) and
+/// [`RateLimiter::charge`](crate::RateLimiter::charge).
 #[derive(Debug, Clone)]
-pub struct Share {
+pub struct Charge {
     store: Arc<dyn Store>,
     place: Place,
 }
 
-impl Share {
+impl Charge {
     pub(crate) fn new(store: Arc<dyn Store>, place: Place) -> Self {
         Self { store, place }
     }
@@ -27,20 +29,20 @@ impl Share {
 /// What several limiters decided together.
 ///
 /// ```
-/// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient, TokenBucket};
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient, TokenBucket};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let per_user = client.limiter(TokenBucket::new(2, 1))?;
+/// let per_user = client.limiter(TokenBucket::per_second(1).with_capacity(2))?;
 /// let per_address = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
 ///
-/// let ask = || Ok([per_user.share("user:123", 1)?, per_address.share("address:::1", 1)?]);
-/// assert!(client.decide_all(ask()?).await?.is_granted());
-/// let denied = client.decide_all(ask()?).await?; // the address has had its request
+/// let ask = || Ok([per_user.charge("user:123", 1)?, per_address.charge("address:::1", 1)?]);
+/// assert!(client.check_all(ask()?).await?.is_granted());
+/// let denied = client.check_all(ask()?).await?; // the address has had its request
 /// assert!(!denied.is_granted());
-/// assert!(per_user.decide("user:123", 1).await?.is_granted()); // and the user was not charged
+/// assert!(per_user.check("user:123", 1).await?.is_granted()); // and the user was not charged
 /// # redisson_rate_limiter::Result::Ok(()) }
 /// ```
 #[derive(Debug, PartialEq, Eq)]
@@ -53,24 +55,25 @@ pub struct JointDecision {
 impl RedissonClient {
     /// Decides one request by several limiters at once: all grant it, or none is charged. One round trip.
     ///
-    /// [`RRateLimiter`](crate::RRateLimiter)s take part with [`RateLimiter::share`](crate::RateLimiter::share).
+    /// [`RateLimiter`](crate::RateLimiter)s take part with [`RateLimiter::charge`](crate::RateLimiter::charge).
     ///
     /// While Redis is away, the [`FailurePolicy`](crate::FailurePolicy) of each limiter counts: the request fails where one of
     /// them is `Error`, and is denied where one is `Deny`. Local limiters decide together, and all are charged or none.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where there are no shares, two of the same name, whatever their kinds, or one of another client;
+    /// [`Error::InvalidArgument`] where there are no charges, two of the same name, whatever their kinds, or one of
+    /// another client;
     /// [`Error::InvalidName`] on a cluster where the keys do not share a slot: give them one hash tag. What stands with
-    /// [`Limiter::decide`](crate::Limiter::decide). Then nobody was charged, unless it is [`Error::Indeterminate`].
+    /// [`PolicyLimiter::check`](crate::PolicyLimiter::check). Then nobody was charged, unless it is [`Error::Indeterminate`].
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have been charged.
-    pub async fn decide_all(
+    pub async fn check_all(
         &self,
-        shares: impl IntoIterator<Item = Share> + Send,
+        charges: impl IntoIterator<Item = Charge> + Send,
     ) -> Result<JointDecision> {
         let store = &**self.store();
-        let places = self.joint_places(shares)?;
+        let places = self.joint_places(charges)?;
         let (limiters, costs) = places
             .iter()
             .map(|place| (place.target.clone(), place.cost))
@@ -85,20 +88,20 @@ impl RedissonClient {
     }
 
     /// The limiters of one decision, once they are found to go together.
-    fn joint_places(&self, shares: impl IntoIterator<Item = Share>) -> Result<Vec<Place>> {
+    fn joint_places(&self, charges: impl IntoIterator<Item = Charge>) -> Result<Vec<Place>> {
         let refuse = |reason| {
             Err(Error::InvalidArgument {
-                argument: "shares",
+                argument: "charges",
                 reason,
             })
         };
         let (mut places, mut keys) = (Vec::new(), Vec::new());
-        for share in shares {
-            if !Arc::ptr_eq(&share.store, self.store()) {
+        for charge in charges {
+            if !Arc::ptr_eq(&charge.store, self.store()) {
                 return refuse("one is of another client");
             }
-            keys.extend(share.place.target.all_keys());
-            places.push(share.place);
+            keys.extend(charge.place.target.all_keys());
+            places.push(charge.place);
         }
         if places.is_empty() {
             return refuse("there are none");
@@ -130,14 +133,8 @@ fn has_twins<T: PartialEq>(sorted: &[T]) -> bool {
 impl JointDecision {
     fn new(decisions: Vec<Decision>) -> Self {
         let weight = |decision: &Decision| match decision {
-            Decision::Denied {
-                retry_after,
-                remaining,
-                ..
-            } => (true, *retry_after, Reverse(*remaining)),
-            Decision::Granted {
-                delay, remaining, ..
-            } => (false, *delay, Reverse(*remaining)),
+            Decision::Denied(denied) => (true, denied.retry_after, Reverse(denied.remaining)),
+            Decision::Granted(granted) => (false, granted.delay, Reverse(granted.remaining)),
         };
         let deciding = (0..decisions.len())
             .max_by_key(|&place| weight(&decisions[place]))
@@ -158,14 +155,15 @@ impl JointDecision {
         self.decisions.iter().any(Decision::is_by_failure_policy)
     }
 
-    /// Each limiter's own answer, in the order of the shares. Where the whole is denied, a limiter that had enough is
+    /// Each limiter's own answer, in the order of the charges. Where the whole is denied, a limiter that had enough is
     /// denied with a `retry_after` of zero: it was not charged.
-    pub fn shares(&self) -> &[Decision] {
+    pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }
 
     /// The same, to take the grants out.
-    pub fn into_shares(self) -> Vec<Decision> {
+    #[must_use]
+    pub fn into_decisions(self) -> Vec<Decision> {
         self.decisions
     }
 

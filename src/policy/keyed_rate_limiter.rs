@@ -7,20 +7,20 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::algorithm::Model;
-use super::joint::Share;
+use super::joint::Charge;
 use super::policy_limiter::check_cost;
 use super::shared_rate::SharedRate;
-use super::{Limiter, PolicyLimiter};
+use super::{Chargeable, Limiter, PolicyLimiter};
 use crate::client::RedissonClient;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::failure_policy::FailurePolicy;
 use crate::handle_options::HandleOptions;
-use crate::limiter::{RRateLimiter, RateLimiter};
+use crate::limiter::RateLimiter;
 use crate::rate::Rate;
 use crate::wait_queue::ReadSetUp;
 
-/// [`RRateLimiter`](crate::RRateLimiter)s by key: from [`RedissonClient::keyed_rate_limiter`]. Cheap to clone; clones share
+/// [`RateLimiter`](crate::RateLimiter)s by key: from [`RedissonClient::keyed_rate_limiter`]. Cheap to clone; clones share
 /// the rate.
 ///
 /// The limiter of a key is the RRateLimiter of the name prefix + key, one that Redisson shares. A key may hold any text: what
@@ -33,7 +33,7 @@ use crate::wait_queue::ReadSetUp;
 /// name is left as a limiter has it.
 ///
 /// ```
-/// use redisson_rate_limiter::{Limiter, RRateLimiter, Rate, RedissonClient};
+/// use redisson_rate_limiter::{Rate, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -42,7 +42,7 @@ use crate::wait_queue::ReadSetUp;
 /// let three_in_ten_seconds = Rate::overall(3, Duration::from_secs(10));
 /// let limiter = client.keyed_rate_limiter("nft:turbo:limit:", three_in_ten_seconds)?;
 /// for expected in [true, true, true, false] {
-///     assert_eq!(limiter.decide("testLock997", 1).await?.is_granted(), expected);
+///     assert_eq!(limiter.check("testLock997", 1).await?.is_granted(), expected);
 /// }
 /// limiter.acquire("testLock997", 1).await?; // waits its turn
 /// # Ok(()) }
@@ -60,7 +60,7 @@ impl RedissonClient {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rate that cannot be, as for
-    /// [`try_set_rate`](crate::RRateLimiter::try_set_rate).
+    /// [`try_set_rate`](crate::RateLimiter::try_set_rate).
     pub fn keyed_rate_limiter(&self, prefix: &str, rate: Rate) -> Result<KeyedRateLimiter> {
         let client_id: Arc<str> = self.id().into();
         let policy = SharedRate::with_rate(Arc::clone(&client_id), rate)?;
@@ -68,14 +68,15 @@ impl RedissonClient {
             client: self.clone(),
             client_id,
             options: self.handle_options(),
-            limiter: PolicyLimiter::new(self.clone(), policy)?.prefix(prefix),
+            limiter: PolicyLimiter::new(self.clone(), policy)?.with_prefix(prefix),
         })
     }
 }
 
 impl KeyedRateLimiter {
-    /// The limiter of a key, for all that [`RRateLimiter`](crate::RRateLimiter) can do, waiting included. It is created by the
-    /// first [`decide`](Limiter::decide) or [`acquire`](Self::acquire), not by this.
+    /// The limiter of a key, for all that [`RateLimiter`](crate::RateLimiter) can do, waiting included. It is created by the
+    /// first [`check`](Self::check) or [`acquire`](Self::acquire), not by this.
+    #[must_use]
     pub fn limiter(&self, key: &str) -> RateLimiter {
         let limiter = self.client.rate_limiter(&self.limiter.name(key));
         limiter.with_options(HandleOptions {
@@ -111,7 +112,7 @@ impl KeyedRateLimiter {
     /// keys that were denied last, so that a key under attack costs no calls.
     ///
     /// ```
-    /// use redisson_rate_limiter::{Limiter, Rate, RedissonClient};
+    /// use redisson_rate_limiter::{Rate, RedissonClient};
     /// use std::time::Duration;
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -119,10 +120,10 @@ impl KeyedRateLimiter {
     /// let limiter = RedissonClient::in_memory()
     ///     .keyed_rate_limiter("login:", Rate::overall(1, Duration::from_secs(1)))?
     ///     .with_remember_denials(Duration::from_secs(60));
-    /// assert!(limiter.decide("mallory", 1).await?.is_granted());
-    /// assert!(!limiter.decide("mallory", 1).await?.is_granted());
+    /// assert!(limiter.check("mallory", 1).await?.is_granted());
+    /// assert!(!limiter.check("mallory", 1).await?.is_granted());
     /// tokio::time::advance(Duration::from_secs(1)).await; // permits that come back are never hidden
-    /// assert!(limiter.decide("mallory", 1).await?.is_granted());
+    /// assert!(limiter.check("mallory", 1).await?.is_granted());
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -162,11 +163,33 @@ impl KeyedRateLimiter {
     }
 
     /// What requests get while Redis is away.
+    #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.limiter.failure_policy()
     }
 
-    /// Decides as [`decide`](Limiter::decide), with a rate of the key's own, such as its user's plan.
+    /// Whether the permits of a key are granted now, and what a response header or a retry needs to know. It creates the limiter
+    /// in the same call.
+    ///
+    /// # Errors
+    /// As [`PolicyLimiter::check`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future keeps no permit.
+    #[doc(alias = "tryAcquire")]
+    pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        self.check_by(key, cost, &self.limiter.policy()).await
+    }
+
+    /// What a request on `key` takes where several limiters decide together: see [`RedissonClient::check_all`]. Sends nothing.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), for what is wrong with the arguments.
+    pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
+        self.limiter.charge(key, cost)
+    }
+
+    /// Decides as [`check`](Self::check), with a rate of the key's own, such as its user's plan.
     ///
     /// ```
     /// # use redisson_rate_limiter::{Rate, RedissonClient};
@@ -176,23 +199,23 @@ impl KeyedRateLimiter {
     /// let minute = Duration::from_secs(60);
     /// let limiter = RedissonClient::in_memory().keyed_rate_limiter("api:", Rate::overall(1, minute))?;
     /// let large_plan = Rate::overall(100, minute);
-    /// assert!(limiter.decide_at("user:123", 50, large_plan).await?.is_granted());
+    /// assert!(limiter.check_with_rate("user:123", 50, large_plan).await?.is_granted());
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// As [`decide`](Limiter::decide), and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rate that cannot be.
+    /// As [`check`](Self::check), and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rate that cannot be.
     ///
     /// # Cancel safety
-    /// As [`decide`](Limiter::decide).
+    /// As [`check`](Self::check).
     #[doc(alias = "tryAcquire")]
-    pub async fn decide_at(&self, key: &str, cost: u32, rate: Rate) -> Result<Decision> {
+    pub async fn check_with_rate(&self, key: &str, cost: u32, rate: Rate) -> Result<Decision> {
         let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
-        self.check(key, cost, &policy).await
+        self.check_by(key, cost, &policy).await
     }
 
     /// Waits until the permits of a key are granted, first come, first served in this process, as
-    /// [`RRateLimiter::acquire`](crate::RRateLimiter::acquire) does. It creates the limiter as [`decide`](Limiter::decide)
+    /// [`RateLimiter::acquire`](crate::RateLimiter::acquire) does. It creates the limiter as [`check`](Self::check)
     /// does, and again where it is lost while it waits.
     ///
     /// ```
@@ -210,7 +233,7 @@ impl KeyedRateLimiter {
     /// ```
     ///
     /// # Errors
-    /// As [`decide`](Limiter::decide).
+    /// As [`check`](Self::check).
     ///
     /// # Cancel safety
     /// Dropping the future keeps no permit.
@@ -225,20 +248,20 @@ impl KeyedRateLimiter {
     /// Whether the permits of a key are granted now.
     ///
     /// # Errors
-    /// As [`decide`](Limiter::decide).
+    /// As [`check`](Self::check).
     ///
     /// # Cancel safety
     /// Dropping the future keeps no permit.
     #[doc(alias = "tryAcquire")]
     pub async fn try_acquire(&self, key: &str, permits: u32) -> Result<bool> {
-        Ok(self.decide(key, permits).await?.is_granted())
+        Ok(self.check(key, permits).await?.is_granted())
     }
 
     /// Waits for the permits of a key as [`acquire`](Self::acquire) does, but no longer than `timeout`: `false` where they
     /// were not granted by then.
     ///
     /// # Errors
-    /// As [`decide`](Limiter::decide).
+    /// As [`check`](Self::check).
     ///
     /// # Cancel safety
     /// Dropping the future keeps no permit.
@@ -260,7 +283,7 @@ impl KeyedRateLimiter {
             .await
     }
 
-    async fn check(&self, key: &str, cost: u32, policy: &SharedRate) -> Result<Decision> {
+    async fn check_by(&self, key: &str, cost: u32, policy: &SharedRate) -> Result<Decision> {
         let limiter = self.checked(key, cost, policy)?;
         let decision = limiter.check_set_up(cost, policy.set_up()).await?;
         if !decision.is_granted() {
@@ -282,6 +305,7 @@ impl KeyedRateLimiter {
     }
 
     /// The rate of the keys that have none of their own.
+    #[must_use]
     pub fn rate(&self) -> Option<Rate> {
         self.limiter.policy().rate()
     }
@@ -291,20 +315,22 @@ impl KeyedRateLimiter {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rate that cannot be: then the old one stays.
-    pub fn change_rate(&self, rate: Rate) -> Result<()> {
+    pub fn set_rate(&self, rate: Rate) -> Result<()> {
         let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
-        self.limiter.change(policy)
+        self.limiter.set_policy(policy)
     }
 }
 
 #[async_trait]
 impl Limiter for KeyedRateLimiter {
-    async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
-        self.check(key, cost, &self.limiter.policy()).await
+    async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        Self::check(self, key, cost).await
     }
+}
 
-    fn share(&self, key: &str, cost: u32) -> Result<Share> {
-        self.limiter.share(key, cost)
+impl Chargeable for KeyedRateLimiter {
+    fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
+        Self::charge(self, key, cost)
     }
 }
 

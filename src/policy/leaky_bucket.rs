@@ -3,10 +3,11 @@
 //! The bucket holds the requests of the unit that runs and those that wait for a later one. Both keys live as long as a
 //! full bucket takes to flow out, so a bucket that is gone was empty.
 
+use std::fmt;
 use std::time::Duration;
 
-use super::Limiter;
 use super::algorithm::{Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::kind::Kind;
 use super::policy_limiter::PolicyLimiter;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
@@ -16,24 +17,23 @@ use crate::keys::sibling;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
-use crate::script::{self, Script};
 
 /// Requests go on at a constant pace, `quantity` in each `unit` of time; `capacity` more may wait for their turn, and
 /// what goes beyond is denied.
 ///
-/// A request that has to wait is granted with a [`delay`](Decision::Granted::delay):
-/// [`decide_and_wait`](PolicyLimiter::decide_and_wait) waits it. Whatever the cost, a target's first request goes on at
+/// A request that has to wait is granted with a [`delay`](crate::Granted::delay):
+/// [`check_and_wait`](PolicyLimiter::check_and_wait) waits it. Whatever the cost, a target's first request goes on at
 /// once. The largest cost that can be granted is `capacity + quantity`.
 ///
 /// State, as FireflySoft's: the string `key`, the requests in the bucket, and the string `{key}-st`, the time of the last
 /// outflow (ms). They go away after `capacity / quantity`, rounded up, and one more units.
 ///
-/// Where the rule is changed ([`PolicyLimiter::change`]), what is in the bucket flows out at the new pace, and nothing more
+/// Where the rule is changed ([`PolicyLimiter::set_policy`]), what is in the bucket flows out at the new pace, and nothing more
 /// is granted until it fits the new capacity; a delay that was told stays as it is. A bucket of which nothing is
 /// granted for as long as the old rule gave it is empty.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, LeakyBucket, Limiter, RedissonClient};
+/// use redisson_rate_limiter::{Decision, LeakyBucket, RedissonClient};
 /// use std::time::Duration;
 /// use tokio::time::Instant;
 ///
@@ -41,17 +41,17 @@ use crate::script::{self, Script};
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
 /// // One in 100 ms, and two may wait.
-/// let limiter = client.limiter(LeakyBucket::new(2, 1, Duration::from_millis(100)))?;
-/// assert!(limiter.decide("orders:api", 1).await?.is_granted());
-/// let Decision::Granted { delay, .. } = limiter.decide("orders:api", 1).await? else { panic!() };
-/// assert_eq!(delay, Duration::from_millis(100));
+/// let limiter = client.limiter(LeakyBucket::new(1, Duration::from_millis(100)).with_capacity(2))?;
+/// assert!(limiter.check("orders:api", 1).await?.is_granted());
+/// let Decision::Granted(granted) = limiter.check("orders:api", 1).await? else { panic!() };
+/// assert_eq!(granted.delay, Duration::from_millis(100));
 ///
 /// let asked_at = Instant::now();
-/// assert!(limiter.decide_and_wait("orders:api", 1).await?.is_granted());
+/// assert!(limiter.check_and_wait("orders:api", 1).await?.is_granted());
 /// assert!(asked_at.elapsed() >= Duration::from_millis(200));
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LeakyBucket {
     capacity: u32,
     quantity: u32,
@@ -60,25 +60,56 @@ pub struct LeakyBucket {
 }
 
 impl LeakyBucket {
-    /// `quantity` requests in each `unit` (whole milliseconds, at least 1), and `capacity` that may wait; both at least
-    /// 1. A full bucket flows out within 2^52 ms. A first unit begins with the first request.
-    pub fn new(capacity: u32, quantity: u32, unit: Duration) -> Self {
+    /// `quantity` requests (at least 1) in each `unit` (whole milliseconds, at least 1), and as many that may wait. A full
+    /// bucket flows out within 2^52 ms. A first unit begins with the first request.
+    #[must_use]
+    pub fn new(quantity: u32, unit: Duration) -> Self {
         Self {
-            capacity,
+            capacity: quantity,
             quantity,
             unit,
             starts: Starts::WithFirstRequest,
         }
     }
 
-    /// Lets a first unit begin at the start of the second, minute, hour or day (UTC) of its first request: of the largest
-    /// of these that the unit is a whole number of. A unit that is no whole number of seconds is refused.
+    /// The same with `capacity` (at least 1) requests that may wait.
     #[must_use]
-    pub fn from_natural_start(self) -> Self {
+    pub fn with_capacity(self, capacity: u32) -> Self {
+        Self { capacity, ..self }
+    }
+
+    /// Lets a first unit begin at the start of the second, minute, hour or day (UTC) of its first request: of the largest of
+    /// these that the unit is a whole number of. A unit that is no whole number of seconds is refused.
+    #[must_use]
+    pub fn with_natural_start(self) -> Self {
         Self {
             starts: Starts::Naturally,
             ..self
         }
+    }
+
+    /// Whether a first unit has [a natural start](Self::with_natural_start).
+    #[must_use]
+    pub fn has_natural_start(&self) -> bool {
+        self.starts == Starts::Naturally
+    }
+
+    /// How many requests may wait.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How many requests go on in each unit.
+    #[must_use]
+    pub fn quantity(&self) -> u32 {
+        self.quantity
+    }
+
+    /// A unit's length.
+    #[must_use]
+    pub fn unit(&self) -> Duration {
+        self.unit
     }
 
     fn unit_millis(&self) -> i64 {
@@ -138,19 +169,19 @@ impl LeakyBucket {
 }
 
 impl PolicyLimiter<LeakyBucket> {
-    /// Decides as [`decide`](Limiter::decide), and where the request has to wait, waits: it may go on when this returns
+    /// Decides as [`check`](Self::check), and where the request has to wait, waits: it may go on when this returns
     /// granted. The `delay` of the decision is zero then.
     ///
     /// # Errors
-    /// As [`decide`](Limiter::decide).
+    /// As [`check`](Self::check).
     ///
     /// # Cancel safety
     /// A call dropped while it waits has been charged: its place in the bucket stays taken until it has flowed out. Dropped
     /// before, it may or may not have been.
-    pub async fn decide_and_wait(&self, key: &str, cost: u32) -> Result<Decision> {
-        let mut decision = self.decide(key, cost).await?;
-        if let Decision::Granted { delay, .. } = &mut decision {
-            let left = std::mem::take(delay);
+    pub async fn check_and_wait(&self, key: &str, cost: u32) -> Result<Decision> {
+        let mut decision = self.check(key, cost).await?;
+        if let Decision::Granted(granted) = &mut decision {
+            let left = std::mem::take(&mut granted.delay);
             if !left.is_zero() {
                 tokio::time::sleep(left).await;
             }
@@ -191,14 +222,20 @@ impl State for Bucket {
     }
 }
 
+impl fmt::Display for LeakyBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "leaky bucket: {} per {:?}, up to {} waiting{}",
+            self.quantity, self.unit, self.capacity, self.starts
+        )
+    }
+}
+
 impl Model for LeakyBucket {
     type State = Bucket;
 
-    const NAME: &'static str = "leaky_bucket";
-
-    fn script() -> &'static Script {
-        &script::LEAKY_BUCKET
-    }
+    const KIND: Kind = Kind::LeakyBucket;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.capacity, "capacity")?;
@@ -287,7 +324,7 @@ impl Model for LeakyBucket {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use proptest::prelude::*;
 
@@ -300,18 +337,15 @@ mod tests {
     impl Compared for LeakyBucket {
         fn policies() -> BoxedStrategy<Self> {
             let policy = |(capacity, quantity): (u32, u32), unit: i64| {
-                LeakyBucket::new(
-                    capacity,
-                    quantity,
-                    Duration::from_millis(unit.unsigned_abs()),
-                )
+                LeakyBucket::new(quantity, Duration::from_millis(unit.unsigned_abs()))
+                    .with_capacity(capacity)
             };
             let numbers = (1..20_u32, 1..7_u32);
             prop_oneof![
                 3 => (numbers.clone(), 1..4_i64)
                     .prop_map(move |(numbers, n)| policy(numbers, n * TTL_UNIT)),
                 1 => (numbers, prop_oneof![Just(TTL_UNIT), Just(DAY)])
-                    .prop_map(move |(numbers, unit)| policy(numbers, unit).from_natural_start()),
+                    .prop_map(move |(numbers, unit)| policy(numbers, unit).with_natural_start()),
             ]
             .boxed()
         }
@@ -355,20 +389,29 @@ mod tests {
     #[test]
     fn each_number_out_of_its_range_is_named() {
         let second = Duration::from_secs(1);
-        assert_eq!(refused(LeakyBucket::new(0, 1, second)), "capacity");
-        assert_eq!(refused(LeakyBucket::new(1, 0, second)), "quantity");
+        assert_eq!(
+            refused(LeakyBucket::new(1, second).with_capacity(0)),
+            "capacity"
+        );
+        assert_eq!(
+            refused(LeakyBucket::new(0, second).with_capacity(1)),
+            "quantity"
+        );
         for unit in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
-            assert_eq!(refused(LeakyBucket::new(1, 1, unit)), "unit");
+            assert_eq!(refused(LeakyBucket::new(1, unit)), "unit");
         }
         let unit = Duration::from_millis(1_500);
-        let natural = LeakyBucket::new(1, 1, unit).from_natural_start();
+        let natural = LeakyBucket::new(1, unit).with_natural_start();
         assert_eq!(refused(natural), "unit");
         let unit = Duration::from_millis(1 << 20);
         assert_eq!(
-            refused(LeakyBucket::new(u32::MAX, 1, unit + second)),
+            refused(LeakyBucket::new(1, unit + second).with_capacity(u32::MAX)),
             "unit"
         );
-        assert!(Model::validate(&LeakyBucket::new(u32::MAX, 1, unit)).is_ok());
-        assert!(Model::validate(&LeakyBucket::new(1, u32::MAX, Duration::from_millis(1))).is_ok());
+        assert!(Model::validate(&LeakyBucket::new(1, unit).with_capacity(u32::MAX)).is_ok());
+        assert!(
+            Model::validate(&LeakyBucket::new(u32::MAX, Duration::from_millis(1)).with_capacity(1))
+                .is_ok()
+        );
     }
 }

@@ -3,9 +3,11 @@
 //!
 //! The time of the last inflow lives longer than an empty bucket takes to fill, so a bucket without one is full.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::kind::Kind;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
@@ -13,13 +15,12 @@ use crate::keys::sibling;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
-use crate::script::{self, Script};
 
 /// How much longer the tokens live than the time of their last inflow, in ms.
 const TOKENS_LIVE_LONGER: i64 = 10;
 
 /// A bucket of `capacity` tokens into which `quantity` come at the end of each `unit` of time; a request takes its cost out.
-/// With a [`penalty`](crate::PolicyLimiter::penalty), a target that asks for more is locked out.
+/// With a [`penalty`](crate::PolicyLimiter::with_penalty), a target that asks for more is locked out.
 ///
 /// A target that is locked out is denied also by a limiter without a penalty of its own: whoever set the lock.
 ///
@@ -27,25 +28,26 @@ const TOKENS_LIVE_LONGER: i64 = 10;
 /// string `{key}-lock` while the target is locked out. The time of the last inflow goes away after twice the time that an
 /// empty bucket takes to fill, and not before a unit is over; the tokens 10 ms later. A denial writes nothing but the lock.
 ///
-/// Where the rule is changed ([`PolicyLimiter::change`](crate::PolicyLimiter::change)), the tokens left stay, up to the new
+/// Where the rule is changed ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the tokens left stay, up
+/// to the new
 /// capacity, and since the last inflow the new units count. A bucket of which nothing is granted for as long as the
 /// old rule gave it is full. A lock stays.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, Limiter, PenaltyTokenBucket, RedissonClient};
+/// use redisson_rate_limiter::{PenaltyTokenBucket, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let policy = PenaltyTokenBucket::new(2, 1, Duration::from_secs(1));
-/// let limiter = client.limiter(policy)?.penalty(Duration::from_secs(5))?;
-/// assert!(limiter.decide("user:123", 2).await?.is_granted());
-/// let Decision::Denied { retry_after, .. } = limiter.decide("user:123", 1).await? else { panic!() };
+/// let policy = PenaltyTokenBucket::new(1, Duration::from_secs(1)).with_capacity(2);
+/// let limiter = client.limiter(policy)?.with_penalty(Duration::from_secs(5))?;
+/// assert!(limiter.check("user:123", 2).await?.is_granted());
+/// let retry_after = limiter.check("user:123", 1).await?.retry_after().expect("denied");
 /// assert_eq!(retry_after, Duration::from_secs(5)); // not 1: it is locked out
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PenaltyTokenBucket {
     capacity: u32,
     quantity: u32,
@@ -54,25 +56,56 @@ pub struct PenaltyTokenBucket {
 }
 
 impl PenaltyTokenBucket {
-    /// `capacity` tokens at most, `quantity` tokens (both at least 1) with each `unit` (whole milliseconds, at least 1).
-    /// An empty bucket is full within 2^51 ms. A first unit begins with the first request.
-    pub fn new(capacity: u32, quantity: u32, unit: Duration) -> Self {
+    /// `quantity` tokens (at least 1) with each `unit` (whole milliseconds, at least 1), and as many at most. An empty bucket
+    /// is full within 2^51 ms. A first unit begins with the first request.
+    #[must_use]
+    pub fn new(quantity: u32, unit: Duration) -> Self {
         Self {
-            capacity,
+            capacity: quantity,
             quantity,
             unit,
             starts: Starts::WithFirstRequest,
         }
     }
 
-    /// Lets a first unit begin at the start of the second, minute, hour or day (UTC) of its first request: of the largest
-    /// of these that the unit is a whole number of. A unit that is no whole number of seconds is refused.
+    /// The same with `capacity` (at least 1) tokens at most.
     #[must_use]
-    pub fn from_natural_start(self) -> Self {
+    pub fn with_capacity(self, capacity: u32) -> Self {
+        Self { capacity, ..self }
+    }
+
+    /// Lets a first unit begin at the start of the second, minute, hour or day (UTC) of its first request: of the largest of
+    /// these that the unit is a whole number of. A unit that is no whole number of seconds is refused.
+    #[must_use]
+    pub fn with_natural_start(self) -> Self {
         Self {
             starts: Starts::Naturally,
             ..self
         }
+    }
+
+    /// Whether a first unit has [a natural start](Self::with_natural_start).
+    #[must_use]
+    pub fn has_natural_start(&self) -> bool {
+        self.starts == Starts::Naturally
+    }
+
+    /// How many tokens there are at most.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How many tokens come with each unit.
+    #[must_use]
+    pub fn quantity(&self) -> u32 {
+        self.quantity
+    }
+
+    /// A unit's length.
+    #[must_use]
+    pub fn unit(&self) -> Duration {
+        self.unit
     }
 
     fn unit_millis(&self) -> i64 {
@@ -153,16 +186,22 @@ impl State for Bucket {
     }
 }
 
+impl fmt::Display for PenaltyTokenBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "penalty token bucket: {} per {:?}, up to {}{}",
+            self.quantity, self.unit, self.capacity, self.starts
+        )
+    }
+}
+
 impl Model for PenaltyTokenBucket {
     type State = Bucket;
 
-    const NAME: &'static str = "penalty_token_bucket";
+    const KIND: Kind = Kind::PenaltyTokenBucket;
 
     const HONOURS_FOREIGN_LOCKS: bool = true;
-
-    fn script() -> &'static Script {
-        &script::PENALTY_TOKEN_BUCKET
-    }
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.capacity, "capacity")?;
@@ -233,7 +272,7 @@ impl Model for PenaltyTokenBucket {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use proptest::prelude::*;
 
@@ -248,14 +287,14 @@ mod tests {
         fn policies() -> BoxedStrategy<Self> {
             let policy = |(capacity, quantity): (u32, u32), unit: i64| {
                 let unit = Duration::from_millis(unit.unsigned_abs());
-                PenaltyTokenBucket::new(capacity, quantity, unit)
+                PenaltyTokenBucket::new(quantity, unit).with_capacity(capacity)
             };
             let numbers = (1..20_u32, 1..30_u32);
             prop_oneof![
                 3 => (numbers.clone(), 1_000..3 * TTL_UNIT)
                     .prop_map(move |(numbers, unit)| policy(numbers, unit)),
                 1 => (numbers, prop_oneof![1..400_i64, Just(DAY / 1000)])
-                    .prop_map(move |(numbers, n)| policy(numbers, n * 1000).from_natural_start()),
+                    .prop_map(move |(numbers, n)| policy(numbers, n * 1000).with_natural_start()),
             ]
             // Both times to live are the same multiple of the unit, once rounded up, also after some seconds.
             .prop_filter(
@@ -310,14 +349,16 @@ mod tests {
     #[test]
     fn each_number_out_of_its_range_is_named() {
         let second = Duration::from_secs(1);
-        let new = PenaltyTokenBucket::new;
+        let new = |capacity, quantity, unit| {
+            PenaltyTokenBucket::new(quantity, unit).with_capacity(capacity)
+        };
         assert_eq!(refused(new(0, 1, second)), "capacity");
         assert_eq!(refused(new(1, 0, second)), "quantity");
         for unit in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
             assert_eq!(refused(new(1, 1, unit)), "unit");
         }
         let unit = Duration::from_millis(1_500);
-        assert_eq!(refused(new(1, 1, unit).from_natural_start()), "unit");
+        assert_eq!(refused(new(1, 1, unit).with_natural_start()), "unit");
         let unit = Duration::from_millis(1 << 19);
         assert_eq!(refused(new(u32::MAX, 1, unit + second)), "unit");
         assert!(Model::validate(&new(u32::MAX, 1, unit)).is_ok());
@@ -327,7 +368,8 @@ mod tests {
     #[test]
     fn the_times_to_live_are_twice_the_time_to_fill_and_at_least_a_unit() {
         let lives = |capacity, quantity, millis| {
-            PenaltyTokenBucket::new(capacity, quantity, Duration::from_millis(millis))
+            PenaltyTokenBucket::new(quantity, Duration::from_millis(millis))
+                .with_capacity(capacity)
                 .time_to_live()
         };
         assert_eq!(lives(10, 2, 1_000), 10_000);

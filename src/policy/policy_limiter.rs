@@ -8,12 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::Limiter;
 use super::algorithm::{AnyModel, Policy};
 use super::call::{Target, TargetRef};
 use super::combining::{self, TargetCalls};
-use super::joint::Share;
+use super::joint::Charge;
 use super::target_name::target_name;
+use super::{Chargeable, Limiter};
 use crate::batch::Batcher;
 use crate::client::RedissonClient;
 use crate::decision::Decision;
@@ -25,7 +25,7 @@ use crate::rate::whole_millis;
 
 /// A policy, applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
 ///
-/// A target's name in the store is the [prefix](Self::prefix) and the key, after the name mapper. Keys that stand beside it
+/// A target's name in the store is the [prefix](Self::with_prefix) and the key, after the name mapper. Keys that stand beside it
 /// carry its name in braces, so that a cluster keeps all in one slot; a name with a hash tag of its own stands bare: beside
 /// `{shop}:alice` stands `{shop}:alice-st`.
 ///
@@ -39,7 +39,7 @@ use crate::rate::whole_millis;
 /// whose first character is a user's chooses its own slot on a cluster; give the limiter a prefix there.
 ///
 /// ```
-/// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient};
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -47,12 +47,12 @@ use crate::rate::whole_millis;
 /// let client = RedissonClient::in_memory();
 /// let limiter = client
 ///     .limiter(FixedWindow::new(1, Duration::from_secs(1)))?
-///     .penalty(Duration::from_secs(60))?;
-/// assert!(limiter.decide("rate:limit:mallory:/login", 1).await?.is_granted());
-/// assert!(!limiter.decide("rate:limit:mallory:/login", 1).await?.is_granted());
+///     .with_penalty(Duration::from_secs(60))?;
+/// assert!(limiter.check("rate:limit:mallory:/login", 1).await?.is_granted());
+/// assert!(!limiter.check("rate:limit:mallory:/login", 1).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(30)).await;
-/// assert!(!limiter.decide("rate:limit:mallory:/login", 1).await?.is_granted()); // locked out
-/// assert!(limiter.decide("rate:limit:alice:/login", 1).await?.is_granted());
+/// assert!(!limiter.check("rate:limit:mallory:/login", 1).await?.is_granted()); // locked out
+/// assert!(limiter.check("rate:limit:alice:/login", 1).await?.is_granted());
 /// # Ok(()) }
 /// ```
 pub struct PolicyLimiter<P> {
@@ -104,26 +104,67 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
+    /// Decides now one request of `cost` (at least 1) on the target `key`, and charges it where it is granted.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a cost of 0, [`Error::CostExceedsLimit`] for one that could never be granted,
+    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] where the keys hold something else,
+    /// such as another
+    /// kind of limiter as far as type and fields tell, and what stands with [`RateLimiter`](crate::RateLimiter).
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have been charged.
+    pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        let place = match self.decide_now(key, cost)? {
+            Ok(decision) => return Ok(decision),
+            Err(place) => place,
+        };
+        let asking = combining::decide(&self.batcher, place.target.clone(), cost);
+        let store = &**self.client.store();
+        // In a box of its own, so that a request which is decided at once has a small future.
+        Box::pin(check_target(
+            store,
+            self.client.local_store(),
+            place,
+            asking,
+        ))
+        .await
+    }
+
+    /// What a request of `cost` (at least 1) on the target `key` takes from this limiter where several decide together: see
+    /// [`RedissonClient::check_all`]. Sends nothing.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), for what is wrong with the arguments.
+    pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
+        let key = self.mapped_name(key);
+        let in_force = self.read();
+        let model = in_force.algorithm();
+        self.checked(&**model, &key, cost)?;
+        let place = self.place(model, &key, cost);
+        Ok(Charge::new(Arc::clone(self.client.store()), place))
+    }
+
     /// Puts this in front of every key: a hash tag in it puts all targets into one slot of a cluster, and none in a key does.
     /// Clones made before have the prefix they had.
     ///
     /// ```
-    /// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient};
+    /// use redisson_rate_limiter::{FixedWindow, RedissonClient};
     /// use std::time::Duration;
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> redisson_rate_limiter::Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let logins = FixedWindow::new(1, Duration::from_secs(60));
-    /// let limiter = client.limiter(logins)?.prefix("{shop}:login:"); // {shop}:login:alice
+    /// let limiter = client.limiter(logins)?.with_prefix("{shop}:login:"); // {shop}:login:alice
     /// for user in ["alice", "alice:value", "{alice}", "%7Balice%7D"] {
-    ///     assert!(limiter.decide(user, 1).await?.is_granted());
-    ///     assert!(!limiter.decide(user, 1).await?.is_granted());
+    ///     assert!(limiter.check(user, 1).await?.is_granted());
+    ///     assert!(!limiter.check(user, 1).await?.is_granted());
     /// }
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn prefix(self, prefix: impl Into<Arc<str>>) -> Self {
+    pub fn with_prefix(self, prefix: impl Into<Arc<str>>) -> Self {
         Self {
             prefix: prefix.into(),
             ..self
@@ -137,7 +178,7 @@ impl<P: Policy> PolicyLimiter<P> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a time that is not whole milliseconds from 1.
-    pub fn penalty(self, time: Duration) -> Result<Self> {
+    pub fn with_penalty(self, time: Duration) -> Result<Self> {
         Ok(Self {
             penalty: Some(whole_millis(time, "penalty")?),
             batcher: combining::batcher(self.client.store()),
@@ -167,12 +208,27 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
+    /// What stands in front of every key.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// For how long a denial locks its target out; `None` where it does not.
+    #[must_use]
+    pub fn penalty(&self) -> Option<Duration> {
+        let millis = self.penalty?.unsigned_abs();
+        Some(Duration::from_millis(millis))
+    }
+
     /// What requests get while Redis is away.
+    #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.failure_policy
     }
 
     /// The policy in force.
+    #[must_use]
     pub fn policy(&self) -> P {
         self.read().policy.clone()
     }
@@ -182,7 +238,7 @@ impl<P: Policy> PolicyLimiter<P> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for numbers that cannot be: then the policy stays.
-    pub fn change(&self, policy: P) -> Result<()> {
+    pub fn set_policy(&self, policy: P) -> Result<()> {
         policy.validate()?;
         let now = Instant::now();
         let mut in_force = self
@@ -276,12 +332,12 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 }
 
-/// Refuses a cost that no limiter of this limit ever grants.
 fn read<P>(in_force: &RwLock<InForce<P>>) -> RwLockReadGuard<'_, InForce<P>> {
     // Nothing panics while the lock is held.
     in_force.read().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Refuses a cost that no limiter of this limit ever grants.
 pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()> {
     if cost == 0 {
         return Err(Error::InvalidArgument {
@@ -301,30 +357,14 @@ pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()>
 
 #[async_trait]
 impl<P: Policy> Limiter for PolicyLimiter<P> {
-    async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
-        let place = match self.decide_now(key, cost)? {
-            Ok(decision) => return Ok(decision),
-            Err(place) => place,
-        };
-        let asking = combining::decide(&self.batcher, place.target.clone(), cost);
-        let store = &**self.client.store();
-        // In a box of its own, so that a request which is decided at once has a small one.
-        Box::pin(check_target(
-            store,
-            self.client.local_store(),
-            place,
-            asking,
-        ))
-        .await
+    async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        Self::check(self, key, cost).await
     }
+}
 
-    fn share(&self, key: &str, cost: u32) -> Result<Share> {
-        let key = self.mapped_name(key);
-        let in_force = self.read();
-        let model = in_force.algorithm();
-        self.checked(&**model, &key, cost)?;
-        let place = self.place(model, &key, cost);
-        Ok(Share::new(Arc::clone(self.client.store()), place))
+impl<P: Policy> Chargeable for PolicyLimiter<P> {
+    fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
+        Self::charge(self, key, cost)
     }
 }
 

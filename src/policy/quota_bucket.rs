@@ -4,15 +4,16 @@
 //! those took, so that in the long run the quota is exact. The state counts in seconds; where the tokens took no whole
 //! number of them, the rest is kept beside the time, in parts of 1 / quota s.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
-use crate::script::{self, Script};
 
 /// A bucket of `capacity` tokens into which `quota` tokens come in each `period`, evenly over it; a request takes its cost
 /// out. Its state tells its own numbers, for whoever looks at it.
@@ -23,27 +24,28 @@ use crate::script::{self, Script};
 ///
 /// The bucket keeps to whole seconds: what comes in during a second is there when the second is over.
 ///
-/// Another capacity, quota or period ([`PolicyLimiter::change`](crate::PolicyLimiter::change)) counts from the next
+/// Another capacity, quota or period ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)) counts from the next
 /// request on, also for the time since the last refill. A smaller capacity caps what is left at once.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, Limiter, QuotaBucket, RedissonClient};
+/// use redisson_rate_limiter::{QuotaBucket, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let limiter = client.limiter(QuotaBucket::new(10, 10, Duration::from_secs(60)))?;
+/// let limiter = client.limiter(QuotaBucket::new(10, Duration::from_secs(60)))?;
 /// for left in [5, 0] {
-///     let decision = limiter.decide("quota:user:123", 5).await?;
-///     assert!(matches!(decision, Decision::Granted { remaining, .. } if remaining == left));
+///     let decision = limiter.check("quota:user:123", 5).await?;
+///     assert!(decision.is_granted());
+///     assert_eq!(decision.remaining(), left);
 /// }
-/// assert!(!limiter.decide("quota:user:123", 5).await?.is_granted());
+/// assert!(!limiter.check("quota:user:123", 5).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(30)).await; // half the quota's period
-/// assert!(limiter.decide("quota:user:123", 5).await?.is_granted());
+/// assert!(limiter.check("quota:user:123", 5).await?.is_granted());
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QuotaBucket {
     capacity: u32,
     quota: u32,
@@ -51,14 +53,39 @@ pub struct QuotaBucket {
 }
 
 impl QuotaBucket {
-    /// `capacity` tokens at most, `quota` tokens (both at least 1) in each `period` (whole seconds, at least 1). Capacity
-    /// times the period's seconds is at most 2^52, and so are the milliseconds until an empty bucket is full.
-    pub fn new(capacity: u32, quota: u32, period: Duration) -> Self {
+    /// `quota` tokens (at least 1) in each `period` (whole seconds, at least 1), and as many at most. Capacity times the
+    /// period's seconds is at most 2^52, and so are the milliseconds until an empty bucket is full.
+    #[must_use]
+    pub fn new(quota: u32, period: Duration) -> Self {
         Self {
-            capacity,
+            capacity: quota,
             quota,
             period,
         }
+    }
+
+    /// The same with `capacity` (at least 1) tokens at most.
+    #[must_use]
+    pub fn with_capacity(self, capacity: u32) -> Self {
+        Self { capacity, ..self }
+    }
+
+    /// How many tokens there are at most.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How many tokens come in each period.
+    #[must_use]
+    pub fn quota(&self) -> u32 {
+        self.quota
+    }
+
+    /// A period's length.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        self.period
     }
 
     fn period_seconds(&self) -> i64 {
@@ -156,14 +183,20 @@ impl State for Bucket {
     }
 }
 
+impl fmt::Display for QuotaBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "quota bucket: {} per {:?}, up to {}",
+            self.quota, self.period, self.capacity
+        )
+    }
+}
+
 impl Model for QuotaBucket {
     type State = Bucket;
 
-    const NAME: &'static str = "quota_bucket";
-
-    fn script() -> &'static Script {
-        &script::QUOTA_BUCKET
-    }
+    const KIND: Kind = Kind::QuotaBucket;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.capacity, "capacity")?;
@@ -244,7 +277,7 @@ impl Model for QuotaBucket {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use std::collections::BTreeMap;
 
@@ -264,7 +297,7 @@ mod tests {
             (prop_oneof![few, many], 1..4_i64)
                 .prop_map(|((capacity, quota), n)| {
                     let period = Duration::from_millis((n * TTL_UNIT).unsigned_abs());
-                    QuotaBucket::new(capacity, quota, period)
+                    QuotaBucket::new(quota, period).with_capacity(capacity)
                 })
                 .boxed()
         }
@@ -326,7 +359,7 @@ mod tests {
     }
 
     fn refused(capacity: u32, quota: u32, period: Duration) -> &'static str {
-        match Model::validate(&QuotaBucket::new(capacity, quota, period)) {
+        match Model::validate(&QuotaBucket::new(quota, period).with_capacity(capacity)) {
             Err(Error::InvalidArgument { argument, .. }) => argument,
             other => panic!("{other:?}"),
         }
@@ -355,7 +388,8 @@ mod tests {
             (u32::MAX, u32::MAX, 1 << 20),
             (u32::MAX, 1, 1_048),
         ] {
-            let policy = QuotaBucket::new(capacity, quota, Duration::from_secs(seconds));
+            let policy =
+                QuotaBucket::new(quota, Duration::from_secs(seconds)).with_capacity(capacity);
             assert!(Model::validate(&policy).is_ok(), "{policy:?}");
         }
     }

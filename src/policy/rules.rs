@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::Limiter;
+use super::Chargeable;
 use crate::client::RedissonClient;
 use crate::decision::Decision;
 use crate::error::Result;
@@ -11,7 +11,7 @@ use crate::error::Result;
 /// A rule for requests of type `R`: a limiter, with its penalty if it has one; whom a request counts for; what it costs; and
 /// the rejection of type `E` that a denied request gets.
 pub struct Rule<R, E> {
-    limiter: Arc<dyn Limiter>,
+    limiter: Arc<dyn Chargeable>,
     targets: Vec<Target<R>>,
     cost: Cost<R>,
     rejection: Rejection<R, E>,
@@ -25,7 +25,7 @@ impl<R, E> Rule<R, E> {
     /// `target` names whom a request counts for, the limiter's key: its user, address, application. The rule does not apply to
     /// a request for which it returns `None`. `rejection` is what a request gets that this rule denied. It costs 1.
     pub fn new(
-        limiter: impl Limiter + 'static,
+        limiter: impl Chargeable + 'static,
         target: impl Fn(&R) -> Option<String> + Send + Sync + 'static,
         rejection: impl Fn(&R, &Decision) -> E + Send + Sync + 'static,
     ) -> Self {
@@ -78,7 +78,7 @@ impl<R, E> fmt::Debug for Rule<R, E> {
 /// Rules that decide a request together: all that apply grant it, or none is charged. From [`RedissonClient::rules`].
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, FixedWindow, RedissonClient, Rule, TokenBucket, Verdict};
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, TokenBucket, Verdict};
 /// use std::time::Duration;
 ///
 /// struct Request { user: Option<String>, address: String, bytes: u32 }
@@ -88,8 +88,8 @@ impl<R, E> fmt::Debug for Rule<R, E> {
 /// let client = RedissonClient::in_memory();
 /// let logins = client
 ///     .limiter(FixedWindow::new(1, Duration::from_secs(60)))?
-///     .penalty(Duration::from_secs(600))?;
-/// let traffic = client.limiter(TokenBucket::new(1_000, 100))?;
+///     .with_penalty(Duration::from_secs(600))?;
+/// let traffic = client.limiter(TokenBucket::per_second(100).with_capacity(1_000))?;
 /// let rules = client.rules(vec![
 ///     Rule::new(
 ///         logins,
@@ -100,10 +100,7 @@ impl<R, E> fmt::Debug for Rule<R, E> {
 ///     Rule::new(
 ///         traffic,
 ///         |request: &Request| Some(format!("traffic:{}", request.address)),
-///         |_, decision| match decision {
-///             Decision::Denied { retry_after, .. } => format!("ask again in {retry_after:?}"),
-///             _ => unreachable!("a rejection is a denial's"),
-///         },
+///         |_, denied| format!("ask again in {:?}", denied.retry_after().unwrap_or_default()),
 ///     )
 ///     .cost(|request| request.bytes),
 /// ]);
@@ -150,7 +147,7 @@ impl RedissonClient {
 impl<R, E> Rules<R, E> {
     /// Replaces the rules while requests come in. A request under way is decided by the old ones. What targets have used
     /// stays with the keys of the limiters; to change a limiter's numbers, see
-    /// [`PolicyLimiter::change`](crate::PolicyLimiter::change).
+    /// [`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy).
     pub fn replace(&self, rules: impl Into<Arc<[Rule<R, E>]>>) {
         // Nothing panics while the lock is held.
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules.into();
@@ -159,8 +156,7 @@ impl<R, E> Rules<R, E> {
     /// Decides a request now by all rules that apply to it, in one round trip.
     ///
     /// # Errors
-    /// As [`RedissonClient::decide_all`]. A limiter of your own can be the only rule that applies to a request, but not one of
-    /// several: [`Error::InvalidArgument`](crate::Error::InvalidArgument).
+    /// As [`RedissonClient::check_all`].
     ///
     /// # Cancel safety
     /// A call dropped under way may or may not have been charged.
@@ -174,13 +170,13 @@ impl<R, E> Rules<R, E> {
         }
         let (rule, decision) = match &applying[..] {
             [] => return Ok(Verdict::Granted(None)),
-            [(rule, key, cost)] => (*rule, rule.limiter.decide(key, *cost).await?),
+            [(rule, key, cost)] => (*rule, rule.limiter.check(key, *cost).await?),
             several => {
-                let shares = several
+                let charges = several
                     .iter()
-                    .map(|(rule, key, cost)| rule.limiter.share(key, *cost));
-                let shares = shares.collect::<Result<Vec<_>>>()?;
-                let decided = self.client.decide_all(shares).await?;
+                    .map(|(rule, key, cost)| rule.limiter.charge(key, *cost));
+                let charges = charges.collect::<Result<Vec<_>>>()?;
+                let decided = self.client.check_all(charges).await?;
                 (several[decided.deciding()].0, decided.into_decision())
             }
         };

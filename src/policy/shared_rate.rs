@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::algorithm::{Evaluation, Model, ShareOf, State, Unusable};
+use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::failure_policy::LocalShare;
@@ -10,7 +11,6 @@ use crate::keys::Keys;
 use crate::model::{At, NotInitialized, SetUp, Settings, Window};
 use crate::permit::Random;
 use crate::rate::Rate;
-use crate::script::{self, Script};
 
 /// The permits of an RRateLimiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,12 +86,8 @@ impl From<NotInitialized> for Unusable {
 impl Model for SharedRate {
     type State = Window;
 
-    const NAME: &'static str = "shared_rate";
+    const KIND: Kind = Kind::SharedRate;
     const ON_THE_WINDOW: bool = true;
-
-    fn script() -> &'static Script {
-        &script::JOINT
-    }
 
     fn validate(&self) -> Result<()> {
         self.rate.map_or(Ok(()), |rate| rate.validate().map(|_| ()))
@@ -198,7 +194,7 @@ impl Model for SharedRate {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;

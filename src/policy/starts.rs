@@ -1,8 +1,10 @@
 //! When a window, or a unit of time, begins.
 
+use std::fmt;
+
 use crate::error::{Error, Result};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Starts {
     WithFirstRequest,
     Naturally,
@@ -39,5 +41,15 @@ impl Starts {
             0 => now,
             unit => now - now.rem_euclid(unit),
         }
+    }
+}
+
+/// What a policy that prints itself adds.
+impl fmt::Display for Starts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WithFirstRequest => "",
+            Self::Naturally => ", natural start",
+        })
     }
 }

@@ -128,8 +128,8 @@ mod tests {
     use super::super::call::Target;
     use super::super::shared_rate::SharedRate;
     use super::super::{
-        FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingLog, SlidingWindow,
-        TokenBucket,
+        FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
+        SlidingWindowLog, TokenBucket,
     };
     use super::*;
     use crate::keys::sibling;
@@ -221,12 +221,15 @@ mod tests {
                 .0
                 .algorithm()
                 .0,
-            SlidingLog::new(1, second).algorithm().0,
-            SlidingWindow::new(1, second, second).algorithm().0,
-            TokenBucket::new(1, 1).algorithm().0,
-            QuotaBucket::new(1, 1, second).algorithm().0,
-            LeakyBucket::new(1, 1, second).algorithm().0,
-            PenaltyTokenBucket::new(1, 1, second).algorithm().0,
+            SlidingWindowLog::new(1, second).algorithm().0,
+            SlidingWindowCounter::new(1, second)
+                .with_period(second)
+                .algorithm()
+                .0,
+            TokenBucket::per_second(1).algorithm().0,
+            QuotaBucket::new(1, second).algorithm().0,
+            LeakyBucket::new(1, second).algorithm().0,
+            PenaltyTokenBucket::new(1, second).algorithm().0,
         ]
     }
 

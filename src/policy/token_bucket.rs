@@ -4,12 +4,14 @@
 //! goes on counting and in the long run the rate is exact. Where that is no whole number of milliseconds, the rest is kept
 //! beside it, in parts of 1 / rate ms.
 
+use std::fmt;
+
 use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
+use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::model::{At, Timed};
 use crate::permit::Random;
-use crate::script::{self, Script};
 
 /// A bucket of `capacity` tokens into which `rate` tokens a second come; a request takes its cost out, so that bursts up to
 /// the capacity pass and the long run keeps to the rate.
@@ -18,31 +20,53 @@ use crate::script::{self, Script};
 /// a whole number of milliseconds. It goes away after twice the time that an empty bucket takes to fill.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, Limiter, RedissonClient, TokenBucket};
+/// use redisson_rate_limiter::{RedissonClient, TokenBucket};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let limiter = client.limiter(TokenBucket::new(10, 2))?;
+/// let limiter = client.limiter(TokenBucket::per_second(2).with_capacity(10))?;
 /// let bucket = "token_bucket:user:123:api_a";
-/// assert!(limiter.decide(bucket, 10).await?.is_granted());
-/// let Decision::Denied { retry_after, .. } = limiter.decide(bucket, 3).await? else { panic!() };
+/// assert!(limiter.check(bucket, 10).await?.is_granted());
+/// let retry_after = limiter.check(bucket, 3).await?.retry_after().expect("denied");
 /// assert_eq!(retry_after, Duration::from_millis(1_500));
 /// tokio::time::advance(retry_after).await;
-/// assert!(limiter.decide(bucket, 3).await?.is_granted());
+/// assert!(limiter.check(bucket, 3).await?.is_granted());
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenBucket {
     capacity: u32,
     rate: u32,
 }
 
 impl TokenBucket {
-    /// `capacity` tokens at most, `rate` tokens a second; both at least 1.
-    pub fn new(capacity: u32, rate: u32) -> Self {
-        Self { capacity, rate }
+    /// `rate` tokens a second (at least 1), and as many at most.
+    #[must_use]
+    pub fn per_second(rate: u32) -> Self {
+        Self {
+            capacity: rate,
+            rate,
+        }
+    }
+
+    /// The same with `capacity` (at least 1) tokens at most.
+    #[must_use]
+    pub fn with_capacity(self, capacity: u32) -> Self {
+        Self { capacity, ..self }
+    }
+
+    /// How many tokens there are at most.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How many tokens come in a second.
+    #[must_use]
+    pub fn rate(&self) -> u32 {
+        self.rate
     }
 
     fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
@@ -106,14 +130,20 @@ impl State for Bucket {
     }
 }
 
+impl fmt::Display for TokenBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "token bucket: {} per 1s, up to {}",
+            self.rate, self.capacity
+        )
+    }
+}
+
 impl Model for TokenBucket {
     type State = Bucket;
 
-    const NAME: &'static str = "token_bucket";
-
-    fn script() -> &'static Script {
-        &script::TOKEN_BUCKET
-    }
+    const KIND: Kind = Kind::TokenBucket;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.capacity, "capacity")?;
@@ -169,7 +199,7 @@ impl Model for TokenBucket {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use std::collections::BTreeMap;
 
@@ -184,7 +214,7 @@ mod tests {
         fn policies() -> BoxedStrategy<Self> {
             // 500 tokens a token a second: twice the time to fill is 1000 s.
             (1..4_u32, prop_oneof![1..9_u32, 500..1_500_u32])
-                .prop_map(|(n, rate)| TokenBucket::new(500 * n * rate, rate))
+                .prop_map(|(n, rate)| TokenBucket::per_second(rate).with_capacity(500 * n * rate))
                 .boxed()
         }
 

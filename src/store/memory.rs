@@ -35,7 +35,7 @@ use crate::policy::call::{Answer, Answers, Call, TargetRef};
 /// Limiters in memory. Clones share them, so several clients can.
 ///
 /// ```
-/// use redisson_rate_limiter::{MemoryStore, RRateLimiter, Rate, RedissonClient};
+/// use redisson_rate_limiter::{MemoryStore, Rate, RedissonClient};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -65,6 +65,7 @@ const SWEPT_AT_ONCE: usize = 64;
 
 impl MemoryStore {
     /// An empty store. Its clock is tokio's, so paused time holds in it.
+    #[must_use]
     pub fn new() -> Self {
         let clock = TokioClock::start();
         Self(Arc::new(Shared {
@@ -81,7 +82,7 @@ impl MemoryStore {
     /// limiter in the store.
     ///
     /// ```
-    /// use redisson_rate_limiter::{FixedWindow, Limiter, MemoryStore, RedissonClient};
+    /// use redisson_rate_limiter::{FixedWindow, MemoryStore, RedissonClient};
     /// use std::time::Duration;
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -89,10 +90,10 @@ impl MemoryStore {
     /// let store = MemoryStore::new();
     /// let client = RedissonClient::builder().in_memory(&store);
     /// let limiter = client.limiter(FixedWindow::new(1, Duration::from_secs(1)))?;
-    /// assert!(limiter.decide("user:123", 1).await?.is_granted());
+    /// assert!(limiter.check("user:123", 1).await?.is_granted());
     /// tokio::time::advance(Duration::from_secs(2)).await;
     /// store.shrink(); // the store is empty again
-    /// assert!(limiter.decide("user:123", 1).await?.is_granted());
+    /// assert!(limiter.check("user:123", 1).await?.is_granted());
     /// # Ok(()) }
     /// ```
     pub fn shrink(&self) {
@@ -224,7 +225,7 @@ mod tests {
 
     use super::*;
     use crate::rate::Rate;
-    use crate::{FixedWindow, Limiter as _, RRateLimiter, RedissonClient};
+    use crate::{FixedWindow, RedissonClient};
 
     impl MemoryStore {
         /// The number of limiters.
@@ -248,7 +249,7 @@ mod tests {
         let client = RedissonClient::builder().in_memory(&store);
         let limiter = client.limiter(FixedWindow::new(1, SECOND)).unwrap();
         for i in 0..count {
-            limiter.decide(&i.to_string(), 1).await.unwrap();
+            let _ = limiter.check(&i.to_string(), 1).await.unwrap();
         }
         assert_eq!(store.held(), count);
         tokio::time::advance(2 * SECOND).await;
@@ -273,7 +274,7 @@ mod tests {
         let (store, client) = expired(20_000).await;
         let limiter = client.limiter(FixedWindow::new(1, SECOND)).unwrap();
         for _ in 0..100 {
-            limiter.decide("other", 1).await.unwrap();
+            let _ = limiter.check("other", 1).await.unwrap();
             tokio::time::advance(Duration::from_millis(10)).await;
         }
         assert!(store.held() <= 1, "{} are held", store.held());
@@ -284,7 +285,7 @@ mod tests {
         let (store, client) = expired(20_000).await;
         let limiter = client.limiter(FixedWindow::new(1, SECOND)).unwrap();
         for i in 0..20_000 {
-            limiter.decide(&format!("new {i}"), 1).await.unwrap();
+            let _ = limiter.check(&format!("new {i}"), 1).await.unwrap();
         }
         assert!(store.held() <= 21_000, "{} are held", store.held());
     }
@@ -294,11 +295,11 @@ mod tests {
         let (store, client) = expired(5_000).await;
         let had = client.rate_limiter("had");
         let limiter = client.limiter(FixedWindow::new(1, SECOND)).unwrap();
-        assert!(limiter.decide("lives", 1).await.unwrap().is_granted());
+        assert!(limiter.check("lives", 1).await.unwrap().is_granted());
         store.shrink();
         assert_eq!(store.held(), 2);
         assert!(store.room() < 64, "room for {}", store.room());
-        assert!(!limiter.decide("lives", 1).await.unwrap().is_granted());
+        assert!(!limiter.check("lives", 1).await.unwrap().is_granted());
         assert!(!had.exists().await.unwrap());
     }
 
@@ -307,27 +308,15 @@ mod tests {
         let (store, client) = expired(1_000).await;
         let limiter = client.limiter(FixedWindow::new(1, 100 * SECOND)).unwrap();
         for i in 0..1_000 {
-            assert!(
-                limiter
-                    .decide(&i.to_string(), 1)
-                    .await
-                    .unwrap()
-                    .is_granted()
-            );
+            assert!(limiter.check(&i.to_string(), 1).await.unwrap().is_granted());
         }
         for _ in 0..20 {
             tokio::time::advance(SECOND).await;
-            limiter.decide("other", 1).await.unwrap();
+            let _ = limiter.check("other", 1).await.unwrap();
         }
         assert_eq!(store.held(), 1_001);
         for i in 0..1_000 {
-            assert!(
-                !limiter
-                    .decide(&i.to_string(), 1)
-                    .await
-                    .unwrap()
-                    .is_granted()
-            );
+            assert!(!limiter.check(&i.to_string(), 1).await.unwrap().is_granted());
         }
     }
 

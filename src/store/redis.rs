@@ -191,7 +191,7 @@ fn after(start: Instant, duration: Duration) -> Instant {
 fn read<T: redis::FromRedisValue>(name: &str, value: Value) -> Result<T> {
     from_redis_value(value).map_err(|error| Error::BadState {
         name: name.to_owned(),
-        source: Some(Arc::new(error.into())),
+        source: Some(Arc::new(error)),
     })
 }
 

@@ -18,7 +18,9 @@ use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry};
 use crate::rate::{Rate, ValidRate};
 use crate::store::memory::{MemoryClient, MemoryStore};
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Store, Task, TimeToLive};
+use crate::store::{
+    AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
+};
 
 const TRAVEL: Duration = Duration::from_millis(2);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -126,10 +128,10 @@ impl LimiterStore for SlowStore {
     async fn update_rate(
         &self,
         rate: ValidRate,
-        state: State,
+        in_use: PermitsInUse,
         if_missing: IfMissing,
     ) -> Result<bool> {
-        self.memory.update_rate(rate, state, if_missing).await
+        self.memory.update_rate(rate, in_use, if_missing).await
     }
 
     async fn config(&self) -> Result<Option<Rate>> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, Result};
+use redisson_rate_limiter::{Error, Rate, RateLimiter, Result};
 use tokio::task::JoinHandle;
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms};

@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use redisson_rate_limiter::{
-    Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, RRateLimiter, Rate, RateLimiter,
-    Result, TokenBucket,
+    Chargeable, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, Rate, RateLimiter, Result,
+    TokenBucket,
 };
 
 use crate::bad_state::assert_all_that_count_are_refused;
@@ -100,9 +100,9 @@ pub async fn in_a_joint_decision_a_number_that_only_lua_reads_charges_no_limiter
         let mut in_use = InUse::on(&fixture).await;
         in_use.peer.tell(&["SET", &in_use.value, odd]).await;
         let before = in_use.everything().await;
-        let shares = [window.share(&beside, 1), limiter.share(1)];
-        let both = client.decide_all(shares.map(Result::unwrap)).await;
-        assert_bad_state("decide_all", both);
+        let charges = [window.charge(&beside, 1), limiter.charge(1)];
+        let both = client.check_all(charges.map(Result::unwrap)).await;
+        assert_bad_state("check_all", both);
         assert_eq!(in_use.everything().await, before, "{odd:?}");
         assert_eq!(in_use.peer.ask::<u32>(&["EXISTS", &beside]).await, 0);
     }
@@ -111,14 +111,16 @@ pub async fn in_a_joint_decision_a_number_that_only_lua_reads_charges_no_limiter
 pub async fn a_counter_that_only_lua_reads_is_refused_and_nobody_is_charged(fixture: Fixture) {
     let client = fixture.client("client").await;
     let mut peer = fixture.peer().await;
-    let leaky = LeakyBucket::new(9, 1, SECOND);
-    let penalty = PenaltyTokenBucket::new(9, 1, SECOND);
-    let limiters: [Box<dyn Limiter>; 3] = [
+    let leaky = LeakyBucket::new(1, SECOND).with_capacity(9);
+    let penalty = PenaltyTokenBucket::new(1, SECOND).with_capacity(9);
+    let limiters: [Box<dyn Chargeable>; 3] = [
         Box::new(client.limiter(FixedWindow::new(9, HOUR)).unwrap()),
         Box::new(client.limiter(leaky).unwrap()),
         Box::new(client.limiter(penalty).unwrap()),
     ];
-    let other = client.limiter(TokenBucket::new(9, 1)).unwrap();
+    let other = client
+        .limiter(TokenBucket::per_second(1).with_capacity(9))
+        .unwrap();
     let key = format!("{{{}}}:key", fixture.name());
     let (start, other_key) = (format!("{key}-st"), format!("{key}:other"));
     for limiter in &limiters {
@@ -129,10 +131,10 @@ pub async fn a_counter_that_only_lua_reads_is_refused_and_nobody_is_charged(fixt
             peer.tell(&["SET", &key, odd]).await;
             let keys = [&*key, &*start, &*other_key];
             let before = peer.everything(&keys).await;
-            assert_bad_state("decide", limiter.decide(&key, 1).await);
-            let shares = [other.share(&other_key, 1), limiter.share(&key, 1)];
-            let joint = client.decide_all(shares.map(Result::unwrap)).await;
-            assert_bad_state("decide_all", joint);
+            assert_bad_state("decide", limiter.check(&key, 1).await);
+            let charges = [other.charge(&other_key, 1), limiter.charge(&key, 1)];
+            let joint = client.check_all(charges.map(Result::unwrap)).await;
+            assert_bad_state("check_all", joint);
             assert_eq!(peer.everything(&keys).await, before, "{odd:?}");
         }
     }

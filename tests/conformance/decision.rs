@@ -1,6 +1,6 @@
 //! What `check` returns.
 
-use redisson_rate_limiter::{Decision, Error, RRateLimiter, Rate};
+use redisson_rate_limiter::{Decision, Denied, Error, Granted, Rate};
 
 use crate::fixture::{Fixture, SECOND, told};
 
@@ -16,13 +16,13 @@ pub async fn a_grant_tells_its_permits_the_limit_what_remains_and_when_the_first
         [(1_000, 3, 7, 1000), (1_400, 1, 6, 600), (1_999, 6, 0, 1)]
     {
         fixture.at(at);
-        let Decision::Granted {
+        let Decision::Granted(Granted {
             grant,
             limit,
             remaining,
             reset,
             ..
-        } = limiter.check(permits).await.unwrap()
+        }) = limiter.check(permits).await.unwrap()
         else {
             panic!("{permits} were denied at {at}");
         };
@@ -50,7 +50,7 @@ pub async fn a_denial_tells_the_limit_what_remains_and_that_when_the_oldest_is_b
         fixture.at(at);
         let decision = limiter.check(3).await.unwrap();
         assert_eq!(told(&decision), (false, 2, Some(wait), back_in), "at {at}");
-        let Decision::Denied { limit, .. } = decision else {
+        let Decision::Denied(Denied { limit, .. }) = decision else {
             panic!("it was granted");
         };
         assert_eq!(limit, 10);
@@ -111,7 +111,7 @@ pub async fn a_limiter_without_a_rate_is_an_error_for_all_that_needs_one(fixture
         .await
         .rate_limiter(&format!("{}:other", fixture.name()));
     other.try_set_rate(Rate::overall(1, SECOND)).await.unwrap();
-    let Decision::Granted { grant, .. } = other.check(1).await.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = other.check(1).await.unwrap() else {
         panic!("it was denied");
     };
     let limiter = fixture.limiter().await;
@@ -145,9 +145,9 @@ pub async fn rates_up_to_2_to_the_53_count_exactly(fixture: Fixture) {
     assert_eq!(told(&decision), (true, left, None, 1000));
     let decision = limiter.check(1).await.unwrap();
     assert_eq!(told(&decision), (true, left - 1, None, 1000));
-    assert_eq!(limiter.available_permits().await.unwrap(), left as i64 - 1);
+    assert_eq!(limiter.available_permits().await.unwrap(), left - 1);
     fixture.pass(SECOND);
-    assert_eq!(limiter.available_permits().await.unwrap(), rate as i64);
+    assert_eq!(limiter.available_permits().await.unwrap(), rate);
     assert!(limiter.try_acquire(1).await.unwrap());
-    assert_eq!(limiter.available_permits().await.unwrap(), rate as i64 - 1);
+    assert_eq!(limiter.available_permits().await.unwrap(), rate - 1);
 }

@@ -1,6 +1,6 @@
 //! A sliding window log and a quota bucket on keys that another program's script uses too.
 
-use redisson_rate_limiter::{PolicyLimiter, QuotaBucket, RedissonClient, SlidingLog};
+use redisson_rate_limiter::{PolicyLimiter, QuotaBucket, RedissonClient, SlidingWindowLog};
 use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, HOUR, denied, ms, passed};
@@ -55,9 +55,11 @@ impl Beside {
         }
     }
 
-    async fn log(&self, limit: u32) -> PolicyLimiter<SlidingLog> {
+    async fn log(&self, limit: u32) -> PolicyLimiter<SlidingWindowLog> {
         let client = self.fixture.client("client").await;
-        client.limiter(SlidingLog::new(limit, ms(60_000))).unwrap()
+        client
+            .limiter(SlidingWindowLog::new(limit, ms(60_000)))
+            .unwrap()
     }
 
     /// How many of so many requests at a time the peer's log grants.
@@ -154,7 +156,7 @@ pub async fn a_member_of_a_log_counts_1_whatever_it_holds(fixture: Fixture) {
 pub async fn a_log_that_a_script_goes_on_using_lives_for_two_windows(fixture: Fixture) {
     let mut beside = Beside::on(fixture).await;
     let client = beside.fixture.client("client").await;
-    let limiter = client.limiter(SlidingLog::new(8, HOUR)).unwrap();
+    let limiter = client.limiter(SlidingWindowLog::new(8, HOUR)).unwrap();
     let key = beside.key.clone();
     let step = async || assert!(passed(&limiter, &key, 1).await);
     beside.peer.assert_lives_for(&key, 2 * HOUR, step).await;
@@ -175,7 +177,9 @@ pub async fn a_bucket_of_a_quota_lives_for_twice_the_time_to_fill_so_what_a_scri
     fixture: Fixture,
 ) {
     let mut beside = Beside::on(fixture).await;
-    let limiter = beside.quota(QuotaBucket::new(20, 2, HOUR)).await;
+    let limiter = beside
+        .quota(QuotaBucket::new(2, HOUR).with_capacity(20))
+        .await;
     let key = beside.key.clone();
     let step = async || assert!(passed(&limiter, &key, 1).await);
     beside.peer.assert_lives_for(&key, 20 * HOUR, step).await;
@@ -188,7 +192,9 @@ pub async fn a_bucket_of_a_quota_lives_for_twice_the_time_to_fill_so_what_a_scri
 
 pub async fn what_a_script_left_in_a_bucket_of_a_quota_is_left_here(fixture: Fixture) {
     let mut beside = Beside::on(fixture).await;
-    let limiter = beside.quota(QuotaBucket::new(20, 1, HOUR)).await;
+    let limiter = beside
+        .quota(QuotaBucket::new(1, HOUR).with_capacity(20))
+        .await;
     assert_eq!(beside.peers_quota(&[20, 1, 3_600, 15]).await, [0, 20, 5]);
     assert_eq!(denied(&limiter, &beside.key, 6).await.0, 5);
     assert!(passed(&limiter, &beside.key, 5).await);

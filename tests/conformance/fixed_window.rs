@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use redisson_rate_limiter::{Decision, Error, FixedWindow, Limiter, PolicyLimiter};
+use redisson_rate_limiter::{Decision, Denied, Error, FixedWindow, Granted, PolicyLimiter};
 use tokio::time::{Duration, sleep};
 
 use crate::fixture::{Fixture, HOUR, SECOND, denied, ms, passed};
@@ -27,10 +27,10 @@ pub async fn of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it(f
     let limiter = limiter(&fixture, FixedWindow::new(100, MINUTE)).await;
     let since = Instant::now();
     for left in (0..100).rev() {
-        let decision = limiter.decide(fixture.name(), 1).await.unwrap();
-        let Decision::Granted {
+        let decision = limiter.check(fixture.name(), 1).await.unwrap();
+        let Decision::Granted(Granted {
             limit, remaining, ..
-        } = decision
+        }) = decision
         else {
             panic!("{decision:?}");
         };
@@ -46,9 +46,9 @@ pub async fn the_next_window_is_there_when_the_denial_said(fixture: Fixture) {
     for _ in 0..2 {
         // A slow machine may come too late for a denial: then this is the next window.
         let retry_after = loop {
-            match limiter.decide(fixture.name(), 2).await.unwrap() {
-                Decision::Granted { .. } => {}
-                Decision::Denied { retry_after, .. } => break retry_after,
+            match limiter.check(fixture.name(), 2).await.unwrap() {
+                Decision::Granted(_) => {}
+                Decision::Denied(Denied { retry_after, .. }) => break retry_after,
             }
         };
         sleep(retry_after).await;
@@ -63,7 +63,7 @@ pub async fn what_would_exceed_the_limit_is_denied_and_not_counted(fixture: Fixt
         assert_eq!(denied(&limiter, fixture.name(), 3).await.0, 2);
     }
     assert!(passed(&limiter, fixture.name(), 2).await);
-    let error = limiter.decide(fixture.name(), 6).await;
+    let error = limiter.check(fixture.name(), 6).await;
     assert!(
         matches!(&error, Err(Error::CostExceedsLimit { cost: 6, limit: 5, key }) if key == fixture.name()),
         "{error:?}"
@@ -89,11 +89,11 @@ pub async fn a_natural_window_ends_with_the_largest_unit_that_it_is_a_whole_numb
     .into_iter()
     .enumerate()
     {
-        let limiter = limiter(&fixture, FixedWindow::new(1, window).from_natural_start()).await;
+        let limiter = limiter(&fixture, FixedWindow::new(1, window).with_natural_start()).await;
         let key = format!("{{{}}}{place}", fixture.name());
         let since = Instant::now();
-        let decision = limiter.decide(&key, 1).await.unwrap();
-        let Decision::Granted { reset, .. } = decision else {
+        let decision = limiter.check(&key, 1).await.unwrap();
+        let Decision::Granted(Granted { reset, .. }) = decision else {
             panic!("{decision:?}");
         };
         assert_left_of(left, reset, since);
@@ -110,7 +110,7 @@ pub async fn a_changed_length_moves_the_end_of_a_window_by_the_difference_and_on
     assert!(passed(&ours, fixture.name(), 1).await);
     for to in [15, 5, 20] {
         for limiter in [&ours, &theirs] {
-            limiter.change(minutes(to)).unwrap();
+            limiter.set_policy(minutes(to)).unwrap();
             for _ in 0..2 {
                 let (_, retry_after) = denied(limiter, fixture.name(), 1).await;
                 assert_left_of(to * MINUTE, retry_after, since);
@@ -124,39 +124,39 @@ pub async fn a_window_with_nothing_left_after_the_change_of_its_length_is_over(f
     assert!(passed(&limiter, fixture.name(), 2).await);
     sleep(ms(60)).await;
     assert_eq!(denied(&limiter, fixture.name(), 1).await.0, 0);
-    limiter.change(FixedWindow::new(2, ms(50))).unwrap();
+    limiter.set_policy(FixedWindow::new(2, ms(50))).unwrap();
     assert!(passed(&limiter, fixture.name(), 2).await);
 }
 
 pub async fn a_changed_limit_counts_what_the_window_has_had(fixture: Fixture) {
     let limiter = limiter(&fixture, FixedWindow::new(2, MINUTE)).await;
     assert!(passed(&limiter, fixture.name(), 2).await);
-    limiter.change(FixedWindow::new(5, MINUTE)).unwrap();
+    limiter.set_policy(FixedWindow::new(5, MINUTE)).unwrap();
     assert_eq!(denied(&limiter, fixture.name(), 4).await.0, 3);
-    limiter.change(FixedWindow::new(1, MINUTE)).unwrap();
+    limiter.set_policy(FixedWindow::new(1, MINUTE)).unwrap();
     assert_eq!(denied(&limiter, fixture.name(), 1).await.0, 0);
 }
 
 pub async fn a_penalty_is_over_when_the_denial_said(fixture: Fixture) {
     let limiter = limiter(&fixture, FixedWindow::new(1, HOUR)).await;
-    let limiter = limiter.penalty(2 * HOUR).unwrap();
+    let limiter = limiter.with_penalty(2 * HOUR).unwrap();
     assert!(passed(&limiter, fixture.name(), 1).await);
     let (_, retry_after) = denied(&limiter, fixture.name(), 1).await;
     assert_eq!(retry_after, 2 * HOUR);
 
     let key = format!("{}:short", fixture.name());
-    let limiter = limiter.penalty(ms(100)).unwrap();
+    let limiter = limiter.with_penalty(ms(100)).unwrap();
     assert!(passed(&limiter, &key, 1).await);
     let locked_at = Instant::now();
     denied(&limiter, &key, 1).await;
-    limiter.change(FixedWindow::new(2, HOUR)).unwrap();
-    match limiter.decide(&key, 1).await.unwrap() {
-        Decision::Denied { retry_after, .. } => {
+    limiter.set_policy(FixedWindow::new(2, HOUR)).unwrap();
+    match limiter.check(&key, 1).await.unwrap() {
+        Decision::Denied(Denied { retry_after, .. }) => {
             assert!(retry_after <= ms(100), "{retry_after:?}");
             sleep(retry_after).await;
             assert!(passed(&limiter, &key, 1).await);
         }
         // A slow machine comes when it is over.
-        Decision::Granted { .. } => assert!(locked_at.elapsed() >= ms(99)),
+        Decision::Granted(_) => assert!(locked_at.elapsed() >= ms(99)),
     }
 }

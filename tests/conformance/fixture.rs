@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 use redisson_rate_limiter::{
-    Clock, Decision, Limiter, MemoryStore, RRateLimiter, RateLimiter, RedissonClient,
+    Clock, Decision, Denied, Granted, Limiter, MemoryStore, RateLimiter, RedissonClient,
     RedissonClientBuilder, TimeToLive,
 };
 
@@ -161,15 +161,15 @@ pub async fn granted(limiter: &RateLimiter, times: usize) -> usize {
 /// two in ms.
 pub fn told(decision: &Decision) -> (bool, u64, Option<u128>, u128) {
     match decision {
-        Decision::Granted {
+        Decision::Granted(Granted {
             remaining, reset, ..
-        } => (true, *remaining, None, reset.as_millis()),
-        Decision::Denied {
+        }) => (true, *remaining, None, reset.as_millis()),
+        Decision::Denied(Denied {
             retry_after,
             remaining,
             reset,
             ..
-        } => (
+        }) => (
             false,
             *remaining,
             Some(retry_after.as_millis()),
@@ -190,17 +190,17 @@ pub async fn assert_lives_for(limiter: &RateLimiter, time: Duration, since: Inst
 
 /// Asks a limiter by a policy, and tells whether it granted.
 pub async fn passed(limiter: &impl Limiter, key: &str, cost: u32) -> bool {
-    limiter.decide(key, cost).await.unwrap().is_granted()
+    limiter.check(key, cost).await.unwrap().is_granted()
 }
 
 /// Asks for what has to be denied, and tells what remains and the retry.
 pub async fn denied(limiter: &impl Limiter, key: &str, cost: u32) -> (u64, Duration) {
-    match limiter.decide(key, cost).await.unwrap() {
-        Decision::Denied {
+    match limiter.check(key, cost).await.unwrap() {
+        Decision::Denied(Denied {
             remaining,
             retry_after,
             ..
-        } => (remaining, retry_after),
-        granted @ Decision::Granted { .. } => panic!("{granted:?}"),
+        }) => (remaining, retry_after),
+        granted @ Decision::Granted(_) => panic!("{granted:?}"),
     }
 }

@@ -1,7 +1,7 @@
 //! Joint decisions: granted by all limiters, or charged to none.
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, Limiter, PolicyLimiter, RRateLimiter, Rate, RateLimiter,
+    Decision, Denied, Error, FixedWindow, Granted, PolicyLimiter, Rate, RateLimiter,
     RedissonClient, TokenBucket,
 };
 
@@ -27,7 +27,9 @@ impl Three {
             .await
             .unwrap();
         Self {
-            user: client.limiter(TokenBucket::new(10, 1)).unwrap(),
+            user: client
+                .limiter(TokenBucket::per_second(1).with_capacity(10))
+                .unwrap(),
             address: client.limiter(FixedWindow::new(3, HOUR)).unwrap(),
             application,
             client,
@@ -44,28 +46,24 @@ impl Three {
     }
 
     async fn ask(&self, costs: [u32; 3]) -> Result<Vec<Decision>, Error> {
-        let shares = [
-            self.user.share(&self.user_key(), costs[0])?,
-            self.address.share(&self.address_key(), costs[1])?,
-            self.application.share(costs[2])?,
+        let charges = [
+            self.user.charge(&self.user_key(), costs[0])?,
+            self.address.charge(&self.address_key(), costs[1])?,
+            self.application.charge(costs[2])?,
         ];
-        Ok(self.client.decide_all(shares).await?.into_shares())
+        Ok(self.client.check_all(charges).await?.into_decisions())
     }
 
     /// What each has left, asked with a cost of 1.
     async fn left(&self) -> [u64; 3] {
         let remaining = |decision| match decision {
-            Decision::Granted { remaining, .. } => remaining + 1,
-            Decision::Denied { remaining, .. } => remaining,
+            Decision::Granted(Granted { remaining, .. }) => remaining + 1,
+            Decision::Denied(Denied { remaining, .. }) => remaining,
         };
         [
-            remaining(self.user.decide(&self.user_key(), 1).await.unwrap()),
-            remaining(self.address.decide(&self.address_key(), 1).await.unwrap()),
-            self.application
-                .available_permits()
-                .await
-                .unwrap()
-                .unsigned_abs(),
+            remaining(self.user.check(&self.user_key(), 1).await.unwrap()),
+            remaining(self.address.check(&self.address_key(), 1).await.unwrap()),
+            self.application.available_permits().await.unwrap(),
         ]
     }
 }
@@ -104,29 +102,33 @@ pub async fn the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_l
         format!("{{{}}}:slow", fixture.name()),
         format!("{{{}}}:fast", fixture.name()),
     );
-    let limiter = client.limiter(TokenBucket::new(10, 1)).unwrap();
-    let other = client.limiter(TokenBucket::new(20, 10)).unwrap();
-    let shares = |cost| {
+    let limiter = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
+    let other = client
+        .limiter(TokenBucket::per_second(10).with_capacity(20))
+        .unwrap();
+    let charges = |cost| {
         [
-            limiter.share(&slow, cost).unwrap(),
-            other.share(&fast, 2 * cost).unwrap(),
+            limiter.charge(&slow, cost).unwrap(),
+            other.charge(&fast, 2 * cost).unwrap(),
         ]
     };
-    let granted = client.decide_all(shares(9)).await.unwrap().into_decision();
+    let granted = client.check_all(charges(9)).await.unwrap().into_decision();
     assert!(matches!(
         granted,
-        Decision::Granted {
+        Decision::Granted(Granted {
             limit: 10,
             remaining: 1,
             ..
-        }
+        })
     ));
-    let denied = client.decide_all(shares(3)).await.unwrap();
+    let denied = client.check_all(charges(3)).await.unwrap();
     assert!(!denied.is_granted());
-    assert_eq!(denied.shares().len(), 2);
+    assert_eq!(denied.decisions().len(), 2);
     let denied = denied.into_decision();
     assert!(
-        matches!(denied, Decision::Denied { limit: 10, retry_after, .. } if retry_after == 2 * SECOND)
+        matches!(denied, Decision::Denied(Denied { limit: 10, retry_after, .. }) if retry_after == 2 * SECOND)
     );
 }
 
@@ -136,8 +138,8 @@ pub async fn an_rratelimiter_in_it_slides_as_always(fixture: Fixture) {
     let rate = Rate::overall(5, SECOND).keep_alive(HOUR);
     limiter.try_set_rate(rate).await.unwrap();
     let ask = async |permits| {
-        let share = limiter.share(permits).unwrap();
-        let decided = client.decide_all([share]).await.unwrap();
+        let charge = limiter.charge(permits).unwrap();
+        let decided = client.check_all([charge]).await.unwrap();
         told(&decided.into_decision())
     };
     assert_eq!(ask(1).await, (true, 4, None, 1_000));
@@ -153,13 +155,13 @@ pub async fn an_rratelimiter_in_it_slides_as_always(fixture: Fixture) {
 pub async fn a_grant_of_an_rratelimiter_in_it_can_be_refunded(fixture: Fixture) {
     let three = Three::on(&fixture).await;
     let mut decisions = three.ask([1, 1, 2]).await.unwrap();
-    let Some(Decision::Granted { grant, .. }) = decisions.pop() else {
+    let Some(Decision::Granted(Granted { grant, .. })) = decisions.pop() else {
         panic!("it was denied");
     };
     assert_eq!(three.application.refund(grant).await.unwrap(), 2);
     assert_eq!(three.application.available_permits().await.unwrap(), 5);
     // The others do not know single grants.
-    let Some(Decision::Granted { grant, .. }) = decisions.pop() else {
+    let Some(Decision::Granted(Granted { grant, .. })) = decisions.pop() else {
         panic!("it was denied");
     };
     assert_eq!(three.application.refund(grant).await.unwrap(), 0);
@@ -198,27 +200,29 @@ pub async fn a_limiter_without_a_rate_or_a_cost_above_the_limit_charges_nobody(f
 
 pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
     let three = Three::on(&fixture).await;
-    let refused = async |shares| match three.client.decide_all(shares).await {
+    let refused = async |charges| match three.client.check_all(charges).await {
         Err(Error::InvalidArgument {
-            argument: "shares",
+            argument: "charges",
             reason,
         }) => reason,
         other => panic!("{other:?}"),
     };
-    let share = || three.user.share(&three.user_key(), 1).unwrap();
+    let charge = || three.user.charge(&three.user_key(), 1).unwrap();
     assert_eq!(refused(vec![]).await, "there are none");
     assert_eq!(
-        refused(vec![share(), share()]).await,
+        refused(vec![charge(), charge()]).await,
         "two are of the same name"
     );
     let other = fixture.client("other").await;
-    let other = other.limiter(TokenBucket::new(10, 1)).unwrap();
-    let other = other.share(&three.address_key(), 1).unwrap();
+    let other = other
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
+    let other = other.charge(&three.address_key(), 1).unwrap();
     assert_eq!(
-        refused(vec![share(), other]).await,
+        refused(vec![charge(), other]).await,
         "one is of another client"
     );
-    assert!(three.user.share(&three.user_key(), 0).is_err());
-    assert!(three.application.share(0).is_err());
+    assert!(three.user.charge(&three.user_key(), 0).is_err());
+    assert!(three.application.charge(0).is_err());
     assert_eq!(three.left().await, [10, 3, 5]);
 }

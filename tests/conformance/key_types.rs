@@ -1,8 +1,9 @@
 //! A key holds one kind of limiter's state at a time.
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket,
-    RRateLimiter, Rate, RedissonClient, Result, Share, SlidingLog, SlidingWindow, TokenBucket,
+    Charge, Chargeable, Decision, Denied, Error, FixedWindow, Granted, LeakyBucket,
+    PenaltyTokenBucket, QuotaBucket, Rate, RedissonClient, Result, SlidingWindowCounter,
+    SlidingWindowLog, TokenBucket,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND};
@@ -27,15 +28,15 @@ impl Own {
 }
 
 /// Each kind, and what it keeps under the target's own name. Each has 5.
-fn kinds(client: &RedissonClient) -> Vec<(Own, Box<dyn Limiter>)> {
+fn kinds(client: &RedissonClient) -> Vec<(Own, Box<dyn Chargeable>)> {
     let keyed = client.keyed_rate_limiter("", Rate::overall(5, HOUR));
-    let sliding = client.limiter(SlidingWindow::new(5, HOUR, HOUR));
-    let leaky = client.limiter(LeakyBucket::new(4, 1, HOUR));
-    let penalty = client.limiter(PenaltyTokenBucket::new(5, 1, HOUR));
+    let sliding = client.limiter(SlidingWindowCounter::new(5, HOUR).with_period(HOUR));
+    let leaky = client.limiter(LeakyBucket::new(1, HOUR).with_capacity(4));
+    let penalty = client.limiter(PenaltyTokenBucket::new(1, HOUR).with_capacity(5));
     let fixed = client.limiter(FixedWindow::new(5, HOUR));
-    let log = client.limiter(SlidingLog::new(5, HOUR));
-    let tokens = client.limiter(TokenBucket::new(5, 1));
-    let quota = client.limiter(QuotaBucket::new(5, 1, HOUR));
+    let log = client.limiter(SlidingWindowLog::new(5, HOUR));
+    let tokens = client.limiter(TokenBucket::per_second(1).with_capacity(5));
+    let quota = client.limiter(QuotaBucket::new(1, HOUR).with_capacity(5));
     vec![
         (Own::Number, Box::new(fixed.unwrap())),
         (Own::Log, Box::new(log.unwrap())),
@@ -51,8 +52,8 @@ fn kinds(client: &RedissonClient) -> Vec<(Own, Box<dyn Limiter>)> {
 /// What a decision is on every store. Times are left out: the store's own clock tells some of them.
 fn shown(decision: &Result<Decision>) -> String {
     match decision {
-        Ok(Decision::Granted { remaining, .. }) => format!("granted, {remaining} left"),
-        Ok(Decision::Denied { remaining, .. }) => format!("denied, {remaining} left"),
+        Ok(Decision::Granted(Granted { remaining, .. })) => format!("granted, {remaining} left"),
+        Ok(Decision::Denied(Denied { remaining, .. })) => format!("denied, {remaining} left"),
         Err(Error::BadState { name, .. }) => format!("bad state of {name}"),
         Err(other) => panic!("{other:?}"),
     }
@@ -67,7 +68,7 @@ async fn in_turns(fixture: &Fixture, name: &str) -> Vec<String> {
         for (other_place, (other_own, other)) in kinds.iter().enumerate() {
             let target = format!("{name}:{one_place}:{other_place}");
             for (limiter, cost) in [(one, 2), (other, 1), (one, 1), (other, 2), (one, 2)] {
-                let decision = limiter.decide(&target, cost).await;
+                let decision = limiter.check(&target, cost).await;
                 let is_bad = decision.is_err();
                 let is_told = std::ptr::eq(limiter, other) && other_own.is_told_from(*one_own);
                 assert_eq!(is_bad, is_told, "{target} {decision:?}");
@@ -89,26 +90,30 @@ pub async fn two_shares_of_one_name_are_refused_whatever_their_kinds(fixture: Fi
     let key = fixture.name();
     let limiter = client.rate_limiter(key);
     let kinds = kinds(&client);
-    let share = |place: usize| -> Share {
+    let charge = |place: usize| -> Charge {
         match kinds.get(place) {
-            Some((_, kind)) => kind.share(key, 1).unwrap(),
-            None => limiter.share(1).unwrap(),
+            Some((_, kind)) => kind.charge(key, 1).unwrap(),
+            None => limiter.charge(1).unwrap(),
         }
     };
     let elsewhere = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
-    let elsewhere = || elsewhere.share(&format!("{{{key}}}:elsewhere"), 1).unwrap();
+    let elsewhere = || {
+        elsewhere
+            .charge(&format!("{{{key}}}:elsewhere"), 1)
+            .unwrap()
+    };
     for one in 0..=kinds.len() {
         for other in 0..=kinds.len() {
-            for shares in [
-                vec![share(one), share(other)],
-                vec![share(one), elsewhere(), share(other)],
-                vec![share(one), share(other), share(one)],
+            for charges in [
+                vec![charge(one), charge(other)],
+                vec![charge(one), elsewhere(), charge(other)],
+                vec![charge(one), charge(other), charge(one)],
             ] {
-                let refused = client.decide_all(shares).await;
+                let refused = client.check_all(charges).await;
                 let Err(Error::InvalidArgument { argument, reason }) = refused else {
                     panic!("{one} {other}: {refused:?}");
                 };
-                assert_eq!((argument, reason), ("shares", "two are of the same name"));
+                assert_eq!((argument, reason), ("charges", "two are of the same name"));
             }
         }
     }
@@ -116,7 +121,7 @@ pub async fn two_shares_of_one_name_are_refused_whatever_their_kinds(fixture: Fi
     assert!(!limiter.exists().await.unwrap());
     for (place, (_, kind)) in kinds.iter().enumerate() {
         let target = format!("{key}:{place}");
-        assert!(kind.decide(&target, 5).await.unwrap().is_granted());
+        assert!(kind.check(&target, 5).await.unwrap().is_granted());
     }
     limiter.set_rate(Rate::overall(5, SECOND)).await.unwrap();
     assert!(limiter.try_acquire(5).await.unwrap());
@@ -129,7 +134,7 @@ pub async fn an_rratelimiter_finds_another_kinds_state_a_bad_one_and_not_a_slidi
     for (place, (own, kind)) in kinds(&client).iter().enumerate() {
         let key = format!("{}:{place}", fixture.name());
         let limiter = client.rate_limiter(&key);
-        assert!(kind.decide(&key, 2).await.unwrap().is_granted());
+        assert!(kind.check(&key, 2).await.unwrap().is_granted());
         let tried = limiter.try_acquire(1).await;
         match own {
             Own::Nothing => {
@@ -140,7 +145,7 @@ pub async fn an_rratelimiter_finds_another_kinds_state_a_bad_one_and_not_a_slidi
                 limiter.set_rate(Rate::overall(1, HOUR)).await.unwrap();
                 assert!(limiter.try_acquire(1).await.unwrap());
                 assert!(!limiter.try_acquire(1).await.unwrap());
-                assert_eq!(shown(&kind.decide(&key, 1).await), "granted, 2 left");
+                assert_eq!(shown(&kind.check(&key, 1).await), "granted, 2 left");
             }
             Own::Rate => assert!(tried.unwrap()),
             _ => {
@@ -148,7 +153,7 @@ pub async fn an_rratelimiter_finds_another_kinds_state_a_bad_one_and_not_a_slidi
                     matches!(tried, Err(Error::BadState { .. })),
                     "{place} {tried:?}"
                 );
-                assert_eq!(shown(&kind.decide(&key, 3).await), "granted, 0 left");
+                assert_eq!(shown(&kind.check(&key, 3).await), "granted, 0 left");
             }
         }
     }
@@ -160,7 +165,7 @@ pub async fn an_rratelimiters_state_is_none_for_the_others(fixture: Fixture) {
         let key = format!("{}:{place}", fixture.name());
         let limiter = client.rate_limiter(&key);
         limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
-        let decision = kind.decide(&key, 1).await;
+        let decision = kind.check(&key, 1).await;
         match own {
             Own::Rate => assert_eq!(limiter.available_permits().await.unwrap(), 4),
             Own::Nothing => assert!(decision.unwrap().is_granted()),
@@ -168,6 +173,6 @@ pub async fn an_rratelimiters_state_is_none_for_the_others(fixture: Fixture) {
         }
         assert!(limiter.delete().await.unwrap());
         let cost = if *own == Own::Nothing { 4 } else { 5 };
-        assert!(kind.decide(&key, cost).await.unwrap().is_granted());
+        assert!(kind.check(&key, cost).await.unwrap().is_granted());
     }
 }

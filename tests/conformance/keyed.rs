@@ -1,7 +1,7 @@
 //! A limiter for each key, created by its first request.
 
 use redisson_rate_limiter::{
-    Decision, Error, KeyedRateLimiter, Limiter, RRateLimiter, Rate, RateType, State, TimeToLive,
+    Decision, Denied, Error, Granted, KeyedRateLimiter, PermitsInUse, Rate, RateType, TimeToLive,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
@@ -13,7 +13,7 @@ async fn keyed(fixture: &Fixture, rate: Rate) -> KeyedRateLimiter {
 }
 
 async fn granted(limiter: &KeyedRateLimiter, key: &str, cost: u32) -> bool {
-    limiter.decide(key, cost).await.unwrap().is_granted()
+    limiter.check(key, cost).await.unwrap().is_granted()
 }
 
 pub async fn three_in_ten_seconds_are_granted_the_fourth_is_not_and_after_ten_seconds_it_is(
@@ -40,11 +40,11 @@ pub async fn each_key_has_the_whole_rate_for_itself(fixture: Fixture) {
 
 pub async fn a_decision_tells_limit_remaining_retry_after_and_reset(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(5, SECOND).keep_alive(HOUR)).await;
-    let first = limiter.decide("k", 3).await.unwrap();
-    assert!(matches!(first, Decision::Granted { limit: 5, .. }));
+    let first = limiter.check("k", 3).await.unwrap();
+    assert!(matches!(first, Decision::Granted(Granted { limit: 5, .. })));
     assert_eq!(told(&first), (true, 2, None, 1_000));
     fixture.pass(ms(200));
-    let second = limiter.decide("k", 3).await.unwrap();
+    let second = limiter.check("k", 3).await.unwrap();
     assert_eq!(told(&second), (false, 2, Some(800), 800));
 }
 
@@ -68,7 +68,7 @@ pub async fn the_limiter_of_a_key_is_an_rratelimiter_that_all_can_use(fixture: F
 
 pub async fn a_grant_can_be_refunded_at_the_limiter_of_its_key(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
-    let Decision::Granted { grant, .. } = limiter.decide("k", 2).await.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = limiter.check("k", 2).await.unwrap() else {
         panic!("it was denied");
     };
     let own = limiter.limiter("k");
@@ -90,25 +90,25 @@ pub async fn a_changed_rate_is_every_keys_with_its_next_request_and_what_is_in_u
 ) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
     assert!(granted(&limiter, "k", 3).await);
-    limiter.change_rate(Rate::overall(5, HOUR)).unwrap();
-    let decision = limiter.decide("k", 1).await.unwrap();
+    limiter.set_rate(Rate::overall(5, HOUR)).unwrap();
+    let decision = limiter.check("k", 1).await.unwrap();
     assert!(matches!(
         decision,
-        Decision::Granted {
+        Decision::Granted(Granted {
             limit: 5,
             remaining: 1,
             ..
-        }
+        })
     ));
-    limiter.change_rate(Rate::overall(4, 2 * HOUR)).unwrap();
-    let decision = limiter.decide("k", 1).await.unwrap();
+    limiter.set_rate(Rate::overall(4, 2 * HOUR)).unwrap();
+    let decision = limiter.check("k", 1).await.unwrap();
     assert!(matches!(
         decision,
-        Decision::Denied {
+        Decision::Denied(Denied {
             limit: 4,
             remaining: 0,
             ..
-        }
+        })
     ));
     let config = limiter.limiter("k").config().await.unwrap().unwrap();
     assert_eq!((config.permits(), config.interval()), (4, 2 * HOUR));
@@ -119,14 +119,14 @@ pub async fn a_changed_interval_gives_back_what_is_over_by_it(fixture: Fixture) 
     assert!(granted(&limiter, "k", 3).await);
     fixture.pass(SECOND);
     let second = Rate::overall(3, SECOND).keep_alive(HOUR);
-    limiter.change_rate(second).unwrap();
+    limiter.set_rate(second).unwrap();
     assert!(granted(&limiter, "k", 3).await);
 }
 
 pub async fn a_change_of_the_type_forgets_what_is_in_use(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
     assert!(granted(&limiter, "k", 3).await);
-    limiter.change_rate(Rate::per_client(3, HOUR)).unwrap();
+    limiter.set_rate(Rate::per_client(3, HOUR)).unwrap();
     assert!(granted(&limiter, "k", 2).await);
     let config = limiter.limiter("k").config().await.unwrap().unwrap();
     assert_eq!(config.rate_type(), RateType::PerClient);
@@ -139,7 +139,7 @@ pub async fn a_change_of_the_type_forgets_what_is_in_use(fixture: Fixture) {
 pub async fn a_rate_that_cannot_be_is_refused_and_the_old_one_stays(fixture: Fixture) {
     let rate = Rate::overall(3, HOUR);
     let limiter = keyed(&fixture, rate).await;
-    let refused = limiter.change_rate(Rate::overall(0, HOUR));
+    let refused = limiter.set_rate(Rate::overall(0, HOUR));
     assert!(matches!(
         refused,
         Err(Error::InvalidArgument {
@@ -148,7 +148,9 @@ pub async fn a_rate_that_cannot_be_is_refused_and_the_old_one_stays(fixture: Fix
         })
     ));
     assert_eq!(limiter.rate(), Some(rate));
-    let refused = limiter.decide_at("k", 1, Rate::overall(1, ms(0))).await;
+    let refused = limiter
+        .check_with_rate("k", 1, Rate::overall(1, ms(0)))
+        .await;
     assert!(matches!(
         refused,
         Err(Error::InvalidArgument {
@@ -167,14 +169,14 @@ pub async fn a_rate_that_cannot_be_is_refused_and_the_old_one_stays(fixture: Fix
 pub async fn a_key_may_have_a_rate_of_its_own(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(1, HOUR)).await;
     let plan = Rate::overall(100, HOUR);
-    let decision = limiter.decide_at("large", 60, plan).await.unwrap();
+    let decision = limiter.check_with_rate("large", 60, plan).await.unwrap();
     assert!(matches!(
         decision,
-        Decision::Granted {
+        Decision::Granted(Granted {
             limit: 100,
             remaining: 40,
             ..
-        }
+        })
     ));
     assert!(granted(&limiter, "small", 1).await);
     assert!(!granted(&limiter, "small", 1).await);
@@ -182,7 +184,7 @@ pub async fn a_key_may_have_a_rate_of_its_own(fixture: Fixture) {
 
 pub async fn a_cost_of_0_or_above_the_rate_is_an_error_and_sets_nothing_up(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
-    let refused = limiter.decide("k", 0).await;
+    let refused = limiter.check("k", 0).await;
     assert!(matches!(
         refused,
         Err(Error::InvalidArgument {
@@ -190,7 +192,7 @@ pub async fn a_cost_of_0_or_above_the_rate_is_an_error_and_sets_nothing_up(fixtu
             ..
         })
     ));
-    let refused = limiter.decide("k", 4).await;
+    let refused = limiter.check("k", 4).await;
     assert!(matches!(
         refused,
         Err(Error::CostExceedsLimit {
@@ -225,10 +227,13 @@ pub async fn a_keep_alive_that_the_rate_does_not_name_is_left_as_it_is(fixture: 
         own.remain_time_to_live().await.unwrap(),
         TimeToLive::Unlimited
     );
-    own.update_rate(Rate::overall(3, HOUR).keep_alive(2 * HOUR), State::Keep)
-        .await
-        .unwrap();
-    limiter.change_rate(Rate::overall(5, HOUR)).unwrap();
+    own.update_rate(
+        Rate::overall(3, HOUR).keep_alive(2 * HOUR),
+        PermitsInUse::Keep,
+    )
+    .await
+    .unwrap();
+    limiter.set_rate(Rate::overall(5, HOUR)).unwrap();
     assert!(granted(&limiter, "k", 1).await);
     let config = own.config().await.unwrap().unwrap();
     assert_eq!(config.keep_alive_time(), Some(2 * HOUR));

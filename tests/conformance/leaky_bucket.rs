@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, Error, LeakyBucket, Limiter, PolicyLimiter};
+use redisson_rate_limiter::{Decision, Error, Granted, LeakyBucket, PolicyLimiter};
 use tokio::time::Instant;
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
@@ -13,14 +13,14 @@ async fn limiter(fixture: &Fixture, policy: LeakyBucket) -> PolicyLimiter<LeakyB
 
 /// Two a second, and four may wait.
 async fn two_a_second(fixture: &Fixture) -> PolicyLimiter<LeakyBucket> {
-    limiter(fixture, LeakyBucket::new(4, 2, SECOND)).await
+    limiter(fixture, LeakyBucket::new(2, SECOND).with_capacity(4)).await
 }
 
 /// The wait of a granted request in ms.
 fn wait(decision: &Decision) -> Option<u128> {
     match decision {
-        Decision::Granted { delay, .. } => Some(delay.as_millis()),
-        Decision::Denied { .. } => None,
+        Decision::Granted(Granted { delay, .. }) => Some(delay.as_millis()),
+        Decision::Denied(_) => None,
     }
 }
 
@@ -30,7 +30,7 @@ async fn waits<const N: usize>(
 ) -> [Option<u128>; N] {
     let mut waits = [None; N];
     for place in &mut waits {
-        *place = wait(&limiter.decide(bucket, 1).await.unwrap());
+        *place = wait(&limiter.check(bucket, 1).await.unwrap());
     }
     waits
 }
@@ -40,12 +40,12 @@ pub async fn what_goes_beyond_a_units_quantity_waits_its_batch_and_what_does_not
 ) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
-    let first = limiter.decide(bucket, 1).await.unwrap();
+    let first = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(
         (wait(&first), told(&first)),
         (Some(0), (true, 5, None, 1_000))
     );
-    assert!(matches!(first, Decision::Granted { limit: 6, .. }));
+    assert!(matches!(first, Decision::Granted(Granted { limit: 6, .. })));
     fixture.at(1_300);
     assert_eq!(
         waits(&limiter, bucket).await,
@@ -58,16 +58,16 @@ pub async fn what_goes_beyond_a_units_quantity_waits_its_batch_and_what_does_not
             None
         ]
     );
-    let denied = limiter.decide(bucket, 1).await.unwrap();
+    let denied = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(told(&denied), (false, 0, Some(700), 2_700));
-    let denied = limiter.decide(bucket, 3).await.unwrap();
+    let denied = limiter.check(bucket, 3).await.unwrap();
     assert_eq!(told(&denied), (false, 0, Some(1_700), 2_700));
 }
 
 pub async fn with_each_whole_unit_a_quantity_flows_out(fixture: Fixture) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 6).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 6).await.unwrap().is_granted());
     fixture.at(1_999);
     assert_eq!(waits(&limiter, bucket).await, [None]);
     fixture.at(2_000);
@@ -91,11 +91,11 @@ pub async fn with_each_whole_unit_a_quantity_flows_out(fixture: Fixture) {
 pub async fn in_the_long_run_the_pace_is_the_quantity_a_unit(fixture: Fixture) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 6).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 6).await.unwrap().is_granted());
     let mut granted = 0;
     for _ in 0..145 {
         fixture.pass(ms(70)); // 10,150 ms
-        granted += u32::from(limiter.decide(bucket, 1).await.unwrap().is_granted());
+        granted += u32::from(limiter.check(bucket, 1).await.unwrap().is_granted());
     }
     assert_eq!(granted, 20);
 }
@@ -103,7 +103,7 @@ pub async fn in_the_long_run_the_pace_is_the_quantity_a_unit(fixture: Fixture) {
 pub async fn a_targets_first_request_goes_on_at_once_and_the_next_waits_for_it(fixture: Fixture) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
-    let decision = limiter.decide(bucket, 5).await.unwrap();
+    let decision = limiter.check(bucket, 5).await.unwrap();
     assert_eq!((wait(&decision), told(&decision).1), (Some(0), 1));
     assert_eq!(waits(&limiter, bucket).await, [Some(2_000), None]);
 }
@@ -111,17 +111,17 @@ pub async fn a_targets_first_request_goes_on_at_once_and_the_next_waits_for_it(f
 pub async fn after_idle_units_the_capacity_is_checked_also_for_a_large_cost(fixture: Fixture) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 1).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
     fixture.pass(5 * SECOND);
     for cost in [7, 100, u32::MAX] {
-        let error = limiter.decide(bucket, cost).await.unwrap_err();
+        let error = limiter.check(bucket, cost).await.unwrap_err();
         assert!(
             matches!(&error, Error::CostExceedsLimit { key, limit: 6, .. } if key == bucket),
             "{error:?}"
         );
     }
     // Nothing is left of before, and no credit was saved either.
-    let decision = limiter.decide(bucket, 6).await.unwrap();
+    let decision = limiter.check(bucket, 6).await.unwrap();
     assert_eq!(wait(&decision), Some(2_000));
     assert_eq!(told(&decision), (true, 0, None, 3_000));
     assert_eq!(waits(&limiter, bucket).await, [None]);
@@ -130,15 +130,17 @@ pub async fn after_idle_units_the_capacity_is_checked_also_for_a_large_cost(fixt
 pub async fn with_something_left_after_idle_units_the_capacity_is_checked_too(fixture: Fixture) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 3).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 3).await.unwrap().is_granted());
     fixture.pass(SECOND);
-    let decision = limiter.decide(bucket, 6).await.unwrap();
+    let decision = limiter.check(bucket, 6).await.unwrap();
     assert_eq!(told(&decision), (false, 5, Some(1_000), 1_000));
-    assert!(limiter.decide(bucket, 5).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 5).await.unwrap().is_granted());
 }
 
 pub async fn from_a_natural_start_the_first_unit_is_the_one_that_runs(fixture: Fixture) {
-    let policy = LeakyBucket::new(4, 1, 60 * SECOND).from_natural_start();
+    let policy = LeakyBucket::new(1, 60 * SECOND)
+        .with_capacity(4)
+        .with_natural_start();
     let limiter = limiter(&fixture, policy).await;
     fixture.at(3_615_000); // 15 s after a full minute
     assert_eq!(
@@ -149,29 +151,29 @@ pub async fn from_a_natural_start_the_first_unit_is_the_one_that_runs(fixture: F
 
 pub async fn who_decides_and_waits_goes_on_when_it_is_its_turn(fixture: Fixture) {
     // With so much room its keys live for 5 s, while its clock stands still.
-    let limiter = limiter(&fixture, LeakyBucket::new(100, 1, ms(50))).await;
+    let limiter = limiter(&fixture, LeakyBucket::new(1, ms(50)).with_capacity(100)).await;
     let bucket = fixture.name();
     for least in [0, 50, 100] {
         let asked_at = Instant::now();
-        let decision = limiter.decide_and_wait(bucket, 1).await.unwrap();
+        let decision = limiter.check_and_wait(bucket, 1).await.unwrap();
         assert_eq!(wait(&decision), Some(0)); // there is none left
         assert!(asked_at.elapsed() >= ms(least), "{:?}", asked_at.elapsed());
     }
     // A denied one does not wait.
-    let denied = limiter.decide_and_wait(bucket, 99).await;
+    let denied = limiter.check_and_wait(bucket, 99).await;
     assert_eq!(told(&denied.unwrap()), (false, 98, Some(50), 150));
 }
 
 pub async fn who_is_dropped_while_waiting_leaves_its_place_taken(fixture: Fixture) {
-    let limiter = limiter(&fixture, LeakyBucket::new(4, 1, HOUR)).await;
+    let limiter = limiter(&fixture, LeakyBucket::new(1, HOUR).with_capacity(4)).await;
     let bucket = fixture.name().to_owned();
-    assert!(limiter.decide(&bucket, 1).await.unwrap().is_granted());
+    assert!(limiter.check(&bucket, 1).await.unwrap().is_granted());
     let waiting = tokio::spawn({
         let (limiter, bucket) = (limiter.clone(), bucket.clone());
-        async move { limiter.decide_and_wait(&bucket, 2).await }
+        async move { limiter.check_and_wait(&bucket, 2).await }
     });
     // What never fits now tells what is left, and takes nothing.
-    let left = async || told(&limiter.decide(&bucket, 5).await.unwrap()).1;
+    let left = async || told(&limiter.check(&bucket, 5).await.unwrap()).1;
     while left().await == 4 {
         tokio::task::yield_now().await;
     }
@@ -185,28 +187,30 @@ pub async fn who_is_dropped_while_waiting_leaves_its_place_taken(fixture: Fixtur
 pub async fn what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace(fixture: Fixture) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 6).await.unwrap().is_granted());
-    limiter.change(LeakyBucket::new(1, 1, 2 * SECOND)).unwrap();
-    let denied = limiter.decide(bucket, 1).await.unwrap();
+    assert!(limiter.check(bucket, 6).await.unwrap().is_granted());
+    limiter.set_policy(LeakyBucket::new(1, 2 * SECOND)).unwrap();
+    let denied = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(told(&denied), (false, 0, Some(10_000), 12_000));
     fixture.pass(ms(9_999));
     assert_eq!(waits(&limiter, bucket).await, [None]);
     fixture.pass(ms(1));
     assert_eq!(waits(&limiter, bucket).await, [Some(2_000), None]);
     // And a larger one has room at once.
-    limiter.change(LeakyBucket::new(9, 1, 2 * SECOND)).unwrap();
+    limiter
+        .set_policy(LeakyBucket::new(1, 2 * SECOND).with_capacity(9))
+        .unwrap();
     assert_eq!(waits(&limiter, bucket).await, [Some(4_000)]);
 }
 
 pub async fn an_idle_bucket_expires_when_it_has_flowed_out(fixture: Fixture) {
-    let limiter = limiter(&fixture, LeakyBucket::new(1, 1, ms(40))).await;
+    let limiter = limiter(&fixture, LeakyBucket::new(1, ms(40))).await;
     let bucket = fixture.name();
-    let decision = limiter.decide(bucket, 2).await.unwrap();
-    let Decision::Granted { reset, .. } = decision else {
+    let decision = limiter.check(bucket, 2).await.unwrap();
+    let Decision::Granted(Granted { reset, .. }) = decision else {
         panic!("denied");
     };
     assert_eq!(reset, ms(80));
     // Its clock stands still, so that it is as full: only the keys' times to live pass.
     tokio::time::sleep(reset + Duration::from_millis(5)).await;
-    assert!(limiter.decide(bucket, 2).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 2).await.unwrap().is_granted());
 }

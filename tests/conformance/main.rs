@@ -197,7 +197,6 @@ on_every_store! {
             targets_together_are_one_target_and_no_two_of_them_meet,
             a_request_costs_what_the_rule_says_and_its_rejection_knows_the_decision,
             rules_are_replaced_while_requests_come_in,
-            a_limiter_of_ones_own_decides_alone_but_not_with_others,
         }
         fixed_window {
             of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, PolicyLimiter,
+    Decision, Denied, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
     QuotaBucket, TokenBucket,
 };
 
@@ -28,7 +28,7 @@ impl<P: Policy> Used<P> {
         let limiter = fixture.client("client").await.limiter(policy).unwrap();
         let used = Self {
             key: format!("{}:{}", fixture.name(), std::any::type_name::<P>()),
-            limiter: limiter.penalty(penalty).unwrap(),
+            limiter: limiter.with_penalty(penalty).unwrap(),
             cost,
             larger,
         };
@@ -37,12 +37,12 @@ impl<P: Policy> Used<P> {
     }
 
     async fn ask(&self, key: &str) -> Decision {
-        self.limiter.decide(key, self.cost).await.unwrap()
+        self.limiter.check(key, self.cost).await.unwrap()
     }
 
     /// Has all be there again, but for a lock.
     fn restore(&self, fixture: &Fixture) {
-        self.limiter.change(self.larger.clone()).unwrap();
+        self.limiter.set_policy(self.larger.clone()).unwrap();
         fixture.pass(2 * HOUR);
     }
 }
@@ -55,16 +55,16 @@ macro_rules! with_each_algorithm {
         // The server ends a fixed window by its own clock: here a larger limit makes room.
         let fixed = [FixedWindow::new(2, HOUR), FixedWindow::new(4, HOUR)];
         $steps(fixture, Used::all(fixture, fixed, 2, $penalty).await).await;
-        let tokens = TokenBucket::new(7_200, 1);
+        let tokens = TokenBucket::per_second(1).with_capacity(7_200);
         let tokens = [tokens.clone(), tokens];
         $steps(fixture, Used::all(fixture, tokens, 7_200, $penalty).await).await;
-        let quota = QuotaBucket::new(2, 2, HOUR);
+        let quota = QuotaBucket::new(2, HOUR);
         let quota = [quota.clone(), quota];
         $steps(fixture, Used::all(fixture, quota, 2, $penalty).await).await;
-        let leaky = LeakyBucket::new(1, 1, HOUR);
+        let leaky = LeakyBucket::new(1, HOUR);
         let leaky = [leaky.clone(), leaky];
         $steps(fixture, Used::all(fixture, leaky, 2, $penalty).await).await;
-        let penalty = PenaltyTokenBucket::new(2, 1, HOUR);
+        let penalty = PenaltyTokenBucket::new(1, HOUR).with_capacity(2);
         let penalty = [penalty.clone(), penalty];
         $steps(fixture, Used::all(fixture, penalty, 2, $penalty).await).await;
     };
@@ -75,9 +75,9 @@ const LONG: Duration = Duration::from_secs(100 * 3_600);
 
 pub async fn a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back(fixture: Fixture) {
     async fn steps<P: Policy>(fixture: &Fixture, used: Used<P>) {
-        let Decision::Denied {
+        let Decision::Denied(Denied {
             retry_after, reset, ..
-        } = used.ask(&used.key).await
+        }) = used.ask(&used.key).await
         else {
             panic!("{} was granted", used.key);
         };
@@ -85,12 +85,12 @@ pub async fn a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back(fi
         used.restore(fixture);
         tokio::time::sleep(ms(25)).await;
         for _ in 0..2 {
-            let Decision::Denied {
+            let Decision::Denied(Denied {
                 retry_after,
                 remaining: 0,
                 reset,
                 ..
-            } = used.ask(&used.key).await
+            }) = used.ask(&used.key).await
             else {
                 panic!("{}", used.key);
             };
@@ -103,7 +103,7 @@ pub async fn a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back(fi
         if !used.key.ends_with("PenaltyTokenBucket") {
             let mild = fixture.client("client").await;
             let mild = mild.limiter(used.larger).unwrap();
-            let decision = mild.decide(&used.key, used.cost).await.unwrap();
+            let decision = mild.check(&used.key, used.cost).await.unwrap();
             assert!(decision.is_granted(), "{}", used.key);
         }
     }
@@ -137,11 +137,13 @@ pub async fn a_denial_tells_the_longer_of_the_penalty_and_its_own_time(fixture: 
         (2_600 * SECOND, (false, 1_000, Some(2_600_000), 2_600_000)),
     ] {
         let client = fixture.client("client").await;
-        let limiter = client.limiter(TokenBucket::new(3_000, 1)).unwrap();
-        let limiter = limiter.penalty(penalty).unwrap();
+        let limiter = client
+            .limiter(TokenBucket::per_second(1).with_capacity(3_000))
+            .unwrap();
+        let limiter = limiter.with_penalty(penalty).unwrap();
         let key = format!("{}:{}", fixture.name(), penalty.as_secs());
-        assert!(limiter.decide(&key, 2_000).await.unwrap().is_granted());
-        let denied = limiter.decide(&key, 2_000).await.unwrap();
+        assert!(limiter.check(&key, 2_000).await.unwrap().is_granted());
+        let denied = limiter.check(&key, 2_000).await.unwrap();
         assert_eq!(told(&denied), expected);
     }
 }
@@ -151,58 +153,68 @@ const ALL: u32 = 3_600;
 
 pub async fn without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_ignored(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let mild = client.limiter(TokenBucket::new(ALL, 1)).unwrap();
-    let strict = mild.clone().penalty(LONG).unwrap();
+    let mild = client
+        .limiter(TokenBucket::per_second(1).with_capacity(ALL))
+        .unwrap();
+    let strict = mild.clone().with_penalty(LONG).unwrap();
     let key = fixture.name();
-    assert!(mild.decide(key, ALL).await.unwrap().is_granted());
-    assert!(!mild.decide(key, ALL).await.unwrap().is_granted());
+    assert!(mild.check(key, ALL).await.unwrap().is_granted());
+    assert!(!mild.check(key, ALL).await.unwrap().is_granted());
     fixture.pass(HOUR);
-    assert!(strict.decide(key, ALL).await.unwrap().is_granted());
-    assert!(!strict.decide(key, ALL).await.unwrap().is_granted());
+    assert!(strict.check(key, ALL).await.unwrap().is_granted());
+    assert!(!strict.check(key, ALL).await.unwrap().is_granted());
     fixture.pass(HOUR);
-    assert!(!strict.decide(key, ALL).await.unwrap().is_granted());
-    assert!(mild.decide(key, ALL).await.unwrap().is_granted());
+    assert!(!strict.check(key, ALL).await.unwrap().is_granted());
+    assert!(mild.check(key, ALL).await.unwrap().is_granted());
 }
 
 pub async fn of_several_limiters_one_that_grants_locks_nobody_out(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let wide = client.limiter(TokenBucket::new(10 * ALL, 1)).unwrap();
-    let wide = wide.penalty(LONG).unwrap();
-    let narrow = client.limiter(TokenBucket::new(ALL, 1)).unwrap();
+    let wide = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10 * ALL))
+        .unwrap();
+    let wide = wide.with_penalty(LONG).unwrap();
+    let narrow = client
+        .limiter(TokenBucket::per_second(1).with_capacity(ALL))
+        .unwrap();
     // In one slot of a cluster.
     let (wide_key, narrow_key) = (fixture.name(), format!("{{{}}}:narrow", fixture.name()));
-    assert!(narrow.decide(&narrow_key, ALL).await.unwrap().is_granted());
-    let both = [wide.share(wide_key, ALL), narrow.share(&narrow_key, ALL)];
-    let denied = client.decide_all(both.map(Result::unwrap)).await.unwrap();
+    assert!(narrow.check(&narrow_key, ALL).await.unwrap().is_granted());
+    let both = [wide.charge(wide_key, ALL), narrow.charge(&narrow_key, ALL)];
+    let denied = client.check_all(both.map(Result::unwrap)).await.unwrap();
     assert!(!denied.is_granted());
-    assert!(wide.decide(wide_key, 10 * ALL).await.unwrap().is_granted());
+    assert!(wide.check(wide_key, 10 * ALL).await.unwrap().is_granted());
 }
 
 pub async fn of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_charged(
     fixture: Fixture,
 ) {
     let client = fixture.client("client").await;
-    let narrow = client.limiter(TokenBucket::new(ALL, 1)).unwrap();
-    let narrow = narrow.penalty(LONG).unwrap();
-    let wide = client.limiter(TokenBucket::new(10 * ALL, 1)).unwrap();
+    let narrow = client
+        .limiter(TokenBucket::per_second(1).with_capacity(ALL))
+        .unwrap();
+    let narrow = narrow.with_penalty(LONG).unwrap();
+    let wide = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10 * ALL))
+        .unwrap();
     let (narrow_key, wide_key) = (fixture.name(), format!("{{{}}}:wide", fixture.name()));
     let ask = async || {
-        let both = [narrow.share(narrow_key, ALL), wide.share(&wide_key, ALL)];
-        let decision = client.decide_all(both.map(Result::unwrap)).await.unwrap();
+        let both = [narrow.charge(narrow_key, ALL), wide.charge(&wide_key, ALL)];
+        let decision = client.check_all(both.map(Result::unwrap)).await.unwrap();
         decision.is_granted()
     };
     assert!(ask().await);
     assert!(!ask().await);
     fixture.pass(2 * HOUR);
     assert!(!ask().await);
-    assert!(wide.decide(&wide_key, 10 * ALL).await.unwrap().is_granted());
+    assert!(wide.check(&wide_key, 10 * ALL).await.unwrap().is_granted());
 }
 
 pub async fn a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let limiter = client.limiter(TokenBucket::new(1, 1)).unwrap();
+    let limiter = client.limiter(TokenBucket::per_second(1)).unwrap();
     for bad in [ms(0), ms(1) / 2, ms(3) / 2, Duration::MAX] {
-        let error = limiter.clone().penalty(bad).unwrap_err();
+        let error = limiter.clone().with_penalty(bad).unwrap_err();
         assert!(
             matches!(
                 error,

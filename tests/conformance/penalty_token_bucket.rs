@@ -1,6 +1,6 @@
 //! Tokens that come in with whole units of time, and a lock that denies whichever limiter set it.
 
-use redisson_rate_limiter::{Decision, Error, Limiter, PenaltyTokenBucket, PolicyLimiter};
+use redisson_rate_limiter::{Decision, Denied, Error, PenaltyTokenBucket, PolicyLimiter};
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
 
@@ -13,7 +13,11 @@ async fn limiter(
 
 /// Ten at most, two with each second.
 async fn two_a_second(fixture: &Fixture) -> PolicyLimiter<PenaltyTokenBucket> {
-    limiter(fixture, PenaltyTokenBucket::new(10, 2, SECOND)).await
+    limiter(
+        fixture,
+        PenaltyTokenBucket::new(2, SECOND).with_capacity(10),
+    )
+    .await
 }
 
 pub async fn a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over(fixture: Fixture) {
@@ -32,7 +36,7 @@ pub async fn a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over(fixture
         (60_500, 10, (false, 9, Some(500), 500)),
     ] {
         fixture.at(at);
-        let decision = limiter.decide(bucket, cost).await.unwrap();
+        let decision = limiter.check(bucket, cost).await.unwrap();
         assert_eq!(told(&decision), expected, "{cost} at {at}");
     }
 }
@@ -40,59 +44,61 @@ pub async fn a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over(fixture
 pub async fn in_the_long_run_the_tokens_are_the_quantity_a_unit(fixture: Fixture) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 10).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 10).await.unwrap().is_granted());
     let mut granted = 0;
     for _ in 0..145 {
         fixture.pass(ms(70)); // 10,150 ms
-        granted += u32::from(limiter.decide(bucket, 1).await.unwrap().is_granted());
+        granted += u32::from(limiter.check(bucket, 1).await.unwrap().is_granted());
     }
     assert_eq!(granted, 20);
 }
 
 pub async fn from_a_natural_start_the_first_unit_is_the_minute_that_runs(fixture: Fixture) {
-    let policy = PenaltyTokenBucket::new(2, 1, 60 * SECOND).from_natural_start();
+    let policy = PenaltyTokenBucket::new(1, 60 * SECOND)
+        .with_capacity(2)
+        .with_natural_start();
     let limiter = limiter(&fixture, policy).await;
     let bucket = fixture.name();
     fixture.at(3_615_000);
-    assert!(limiter.decide(bucket, 2).await.unwrap().is_granted());
-    let decision = limiter.decide(bucket, 1).await.unwrap();
+    assert!(limiter.check(bucket, 2).await.unwrap().is_granted());
+    let decision = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(told(&decision), (false, 0, Some(45_000), 105_000));
     fixture.pass(ms(45_000));
-    assert!(limiter.decide(bucket, 1).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
 }
 
 pub async fn a_cost_above_its_capacity_is_an_error_that_locks_nobody_out(fixture: Fixture) {
-    let limiter = two_a_second(&fixture).await.penalty(HOUR).unwrap();
+    let limiter = two_a_second(&fixture).await.with_penalty(HOUR).unwrap();
     let bucket = fixture.name();
-    let error = limiter.decide(bucket, 11).await.unwrap_err();
+    let error = limiter.check(bucket, 11).await.unwrap_err();
     assert!(
         matches!(error, Error::CostExceedsLimit { limit: 10, .. }),
         "{error:?}"
     );
-    let decision = limiter.decide(bucket, 10).await.unwrap();
+    let decision = limiter.check(bucket, 10).await.unwrap();
     assert_eq!(told(&decision), (true, 0, None, 5_000));
 }
 
 pub async fn a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty(fixture: Fixture) {
-    let strict = two_a_second(&fixture).await.penalty(HOUR).unwrap();
+    let strict = two_a_second(&fixture).await.with_penalty(HOUR).unwrap();
     let mild = two_a_second(&fixture).await;
     let bucket = fixture.name();
-    assert!(mild.decide(bucket, 10).await.unwrap().is_granted());
-    assert!(!mild.decide(bucket, 1).await.unwrap().is_granted());
+    assert!(mild.check(bucket, 10).await.unwrap().is_granted());
+    assert!(!mild.check(bucket, 1).await.unwrap().is_granted());
     fixture.pass(SECOND);
     // Without a penalty a denial locks nobody out.
-    assert!(mild.decide(bucket, 1).await.unwrap().is_granted());
-    assert!(!strict.decide(bucket, 2).await.unwrap().is_granted());
+    assert!(mild.check(bucket, 1).await.unwrap().is_granted());
+    assert!(!strict.check(bucket, 2).await.unwrap().is_granted());
     fixture.pass(HOUR);
     for limiter in [&mild, &strict] {
-        let decision = limiter.decide(bucket, 1).await.unwrap();
-        let Decision::Denied {
+        let decision = limiter.check(bucket, 1).await.unwrap();
+        let Decision::Denied(Denied {
             retry_after,
             limit: 10,
             remaining: 0,
             reset,
             ..
-        } = decision
+        }) = decision
         else {
             panic!("{decision:?}");
         };
@@ -102,14 +108,14 @@ pub async fn a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty(fixture
 }
 
 pub async fn a_lock_that_a_peer_set_lets_go_when_its_time_is_over(fixture: Fixture) {
-    let strict = two_a_second(&fixture).await.penalty(ms(60)).unwrap();
+    let strict = two_a_second(&fixture).await.with_penalty(ms(60)).unwrap();
     let mild = two_a_second(&fixture).await;
     let bucket = fixture.name();
-    assert!(strict.decide(bucket, 10).await.unwrap().is_granted());
-    assert!(!strict.decide(bucket, 1).await.unwrap().is_granted());
+    assert!(strict.check(bucket, 10).await.unwrap().is_granted());
+    assert!(!strict.check(bucket, 1).await.unwrap().is_granted());
     fixture.pass(SECOND);
     tokio::time::sleep(ms(65)).await;
-    let decision = mild.decide(bucket, 1).await.unwrap();
+    let decision = mild.check(bucket, 1).await.unwrap();
     assert_eq!(told(&decision), (true, 1, None, 5_000));
 }
 
@@ -118,39 +124,43 @@ pub async fn a_smaller_capacity_caps_at_once_and_the_new_unit_counts_from_the_la
 ) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 1).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
     let change = |capacity, quantity, unit| {
-        limiter.change(PenaltyTokenBucket::new(capacity, quantity, unit))
+        limiter.set_policy(PenaltyTokenBucket::new(quantity, unit).with_capacity(capacity))
     };
     change(3, 2, SECOND).unwrap();
-    let decision = limiter.decide(bucket, 3).await.unwrap();
+    let decision = limiter.check(bucket, 3).await.unwrap();
     assert_eq!(told(&decision), (true, 0, None, 2_000));
     change(20, 5, 3 * SECOND).unwrap();
     fixture.pass(ms(2_999));
-    let decision = limiter.decide(bucket, 1).await.unwrap();
+    let decision = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(told(&decision), (false, 0, Some(1), 9_001));
     fixture.pass(ms(1));
-    let decision = limiter.decide(bucket, 1).await.unwrap();
+    let decision = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(told(&decision), (true, 4, None, 12_000));
 }
 
 pub async fn an_idle_bucket_expires_and_is_full_then(fixture: Fixture) {
-    let limiter = limiter(&fixture, PenaltyTokenBucket::new(1, 1, ms(40))).await;
+    let limiter = limiter(&fixture, PenaltyTokenBucket::new(1, ms(40))).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 1).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
     // Its clock stands still, so that nothing comes in: only the keys' times to live pass, twice the time to fill.
     tokio::time::sleep(ms(85)).await;
-    assert!(limiter.decide(bucket, 1).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
 }
 
 pub async fn a_bucket_smaller_than_a_units_quantity_is_not_full_before_the_unit_is_over(
     fixture: Fixture,
 ) {
     // Of the time to fill by the share of the quantity alone, 2 ms, twice is long over.
-    let limiter = limiter(&fixture, PenaltyTokenBucket::new(1, 5_000, 10 * SECOND)).await;
+    let limiter = limiter(
+        &fixture,
+        PenaltyTokenBucket::new(5_000, 10 * SECOND).with_capacity(1),
+    )
+    .await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 1).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
     tokio::time::sleep(ms(20)).await;
-    let decision = limiter.decide(bucket, 1).await.unwrap();
+    let decision = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(told(&decision), (false, 0, Some(10_000), 10_000));
 }

@@ -1,6 +1,6 @@
 //! Rates that count for each client by itself.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, State};
+use redisson_rate_limiter::{Error, PermitsInUse, Rate};
 
 use crate::fixture::{Fixture, SECOND, granted};
 
@@ -60,7 +60,7 @@ pub async fn set_rate_resets_the_caller_and_others_keep_what_they_use(fixture: F
     assert_eq!(one.available_permits().await.unwrap(), 5);
     assert_eq!(two.available_permits().await.unwrap(), 1);
     assert!(
-        one.update_rate(Rate::per_client(5, SECOND), State::Reset)
+        one.update_rate(Rate::per_client(5, SECOND), PermitsInUse::Reset)
             .await
             .unwrap()
     );

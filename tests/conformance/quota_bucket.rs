@@ -1,6 +1,6 @@
 //! A quota for each period: what is left, what comes in, and numbers that change from call to call.
 
-use redisson_rate_limiter::{Decision, Error, Limiter, PolicyLimiter, QuotaBucket};
+use redisson_rate_limiter::{Decision, Denied, Error, Granted, PolicyLimiter, QuotaBucket};
 
 use crate::fixture::{Fixture, HOUR, SECOND, told};
 
@@ -11,21 +11,24 @@ async fn a_minute(fixture: &Fixture, capacity: u32, quota: u32) -> PolicyLimiter
 }
 
 fn in_a_minute(capacity: u32, quota: u32) -> QuotaBucket {
-    QuotaBucket::new(capacity, quota, 60 * SECOND)
+    QuotaBucket::new(quota, 60 * SECOND).with_capacity(capacity)
 }
 
 pub async fn of_100_with_30_a_minute_one_leaves_99(fixture: Fixture) {
     let limiter = a_minute(&fixture, 100, 30).await;
-    let decision = limiter.decide(fixture.name(), 1).await.unwrap();
+    let decision = limiter.check(fixture.name(), 1).await.unwrap();
     assert_eq!(told(&decision), (true, 99, None, 2_000));
-    assert!(matches!(decision, Decision::Granted { limit: 100, .. }));
+    assert!(matches!(
+        decision,
+        Decision::Granted(Granted { limit: 100, .. })
+    ));
 }
 
 pub async fn of_10_a_minute_two_fives_are_granted_and_a_third_is_denied(fixture: Fixture) {
     let limiter = a_minute(&fixture, 10, 10).await;
     let mut answers = Vec::new();
     for _ in 0..3 {
-        let decision = limiter.decide(fixture.name(), 5).await.unwrap();
+        let decision = limiter.check(fixture.name(), 5).await.unwrap();
         answers.push(told(&decision));
     }
     assert_eq!(
@@ -41,14 +44,14 @@ pub async fn of_10_a_minute_two_fives_are_granted_and_a_third_is_denied(fixture:
 pub async fn the_time_of_a_tokens_fraction_goes_on_counting(fixture: Fixture) {
     let limiter = a_minute(&fixture, 10, 10).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 10).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 10).await.unwrap().is_granted());
     // A token takes 6 s: in 42 s there are 7, also where each 7 s one is taken.
     for _ in 0..6 {
         fixture.pass(7 * SECOND);
-        assert!(limiter.decide(bucket, 1).await.unwrap().is_granted());
+        assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
     }
-    assert!(limiter.decide(bucket, 1).await.unwrap().is_granted());
-    assert!(!limiter.decide(bucket, 1).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
+    assert!(!limiter.check(bucket, 1).await.unwrap().is_granted());
 }
 
 pub async fn a_token_that_takes_no_whole_number_of_seconds_comes_in_at_the_exact_rate(
@@ -56,11 +59,11 @@ pub async fn a_token_that_takes_no_whole_number_of_seconds_comes_in_at_the_exact
 ) {
     let limiter = a_minute(&fixture, 7, 7).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 7).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 7).await.unwrap().is_granted());
     let mut granted = 0;
     for _ in 0..600 {
         fixture.pass(SECOND);
-        granted += u32::from(limiter.decide(bucket, 1).await.unwrap().is_granted());
+        granted += u32::from(limiter.check(bucket, 1).await.unwrap().is_granted());
     }
     assert_eq!(granted, 70);
 }
@@ -69,28 +72,28 @@ pub async fn a_denied_request_is_granted_after_its_retry_time_and_not_before(fix
     let limiter = a_minute(&fixture, 10, 10).await;
     let bucket = fixture.name();
     fixture.at(1_500);
-    assert!(limiter.decide(bucket, 10).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 10).await.unwrap().is_granted());
     for (at, wait) in [(1_500, 11_500), (7_000, 6_000), (12_999, 1)] {
         fixture.at(at);
-        let decision = limiter.decide(bucket, 2).await.unwrap();
-        let Decision::Denied { retry_after, .. } = decision else {
+        let decision = limiter.check(bucket, 2).await.unwrap();
+        let Decision::Denied(Denied { retry_after, .. }) = decision else {
             panic!("granted at {at}");
         };
         assert_eq!(retry_after.as_millis(), wait, "at {at}");
     }
     fixture.at(13_000);
-    assert!(limiter.decide(bucket, 2).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 2).await.unwrap().is_granted());
 }
 
 pub async fn a_bucket_is_never_fuller_than_its_capacity(fixture: Fixture) {
     let limiter = a_minute(&fixture, 10, 10).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 10).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 10).await.unwrap().is_granted());
     fixture.pass(HOUR);
-    let decision = limiter.decide(bucket, 1).await.unwrap();
+    let decision = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(told(&decision), (true, 9, None, 6_000));
     // The time that it was full gives nothing.
-    let decision = limiter.decide(bucket, 10).await.unwrap();
+    let decision = limiter.check(bucket, 10).await.unwrap();
     assert_eq!(told(&decision), (false, 9, Some(6_000), 6_000));
 }
 
@@ -98,37 +101,37 @@ pub async fn a_clock_that_goes_back_takes_and_gives_nothing(fixture: Fixture) {
     let limiter = a_minute(&fixture, 10, 10).await;
     let bucket = fixture.name();
     fixture.at(100_000);
-    assert!(limiter.decide(bucket, 8).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 8).await.unwrap().is_granted());
     fixture.at(94_000);
-    let decision = limiter.decide(bucket, 1).await.unwrap();
+    let decision = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(told(&decision), (true, 1, None, 60_000));
 }
 
 pub async fn a_smaller_capacity_caps_what_is_left_at_once(fixture: Fixture) {
     let limiter = a_minute(&fixture, 100, 30).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 1).await.unwrap().is_granted());
-    limiter.change(in_a_minute(10, 30)).unwrap();
-    let decision = limiter.decide(bucket, 4).await.unwrap();
+    assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
+    limiter.set_policy(in_a_minute(10, 30)).unwrap();
+    let decision = limiter.check(bucket, 4).await.unwrap();
     assert_eq!(told(&decision), (true, 6, None, 8_000));
     // And what was cut off does not come back with the old capacity.
-    limiter.change(in_a_minute(100, 30)).unwrap();
-    let decision = limiter.decide(bucket, 1).await.unwrap();
+    limiter.set_policy(in_a_minute(100, 30)).unwrap();
+    let decision = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(told(&decision), (true, 5, None, 190_000));
 }
 
 pub async fn another_quota_and_period_count_from_the_next_request_on(fixture: Fixture) {
     let limiter = a_minute(&fixture, 10, 10).await;
     let bucket = fixture.name();
-    assert!(limiter.decide(bucket, 10).await.unwrap().is_granted());
+    assert!(limiter.check(bucket, 10).await.unwrap().is_granted());
     fixture.pass(6 * SECOND);
     limiter
-        .change(QuotaBucket::new(20, 5, 10 * SECOND))
+        .set_policy(QuotaBucket::new(5, 10 * SECOND).with_capacity(20))
         .unwrap();
-    let decision = limiter.decide(bucket, 4).await.unwrap();
+    let decision = limiter.check(bucket, 4).await.unwrap();
     assert_eq!(told(&decision), (false, 3, Some(2_000), 34_000));
     fixture.pass(2 * SECOND);
-    let decision = limiter.decide(bucket, 4).await.unwrap();
+    let decision = limiter.check(bucket, 4).await.unwrap();
     assert_eq!(told(&decision), (true, 0, None, 40_000));
 }
 
@@ -136,12 +139,12 @@ pub async fn a_quantity_above_the_capacity_is_an_error_and_takes_nothing(fixture
     let limiter = a_minute(&fixture, 10, 30).await;
     let bucket = fixture.name();
     for cost in [11, u32::MAX] {
-        let error = limiter.decide(bucket, cost).await.unwrap_err();
+        let error = limiter.check(bucket, cost).await.unwrap_err();
         assert!(
             matches!(&error, Error::CostExceedsLimit { key, limit: 10, .. } if key == bucket),
             "{error:?}"
         );
     }
-    let decision = limiter.decide(bucket, 10).await.unwrap();
+    let decision = limiter.check(bucket, 10).await.unwrap();
     assert_eq!(told(&decision), (true, 0, None, 20_000));
 }

@@ -1,6 +1,6 @@
 //! Setting the rate and reading it back.
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RateType, State};
+use redisson_rate_limiter::{PermitsInUse, Rate, RateType};
 
 use crate::fixture::{Fixture, HOUR, SECOND, granted, ms};
 
@@ -79,7 +79,7 @@ pub async fn set_rate_forgets_what_is_in_use_also_where_the_rate_stays_the_same(
 
 pub async fn set_rate_with_makes_the_limiter_where_there_is_none(fixture: Fixture) {
     let client = fixture.client("client").await;
-    for (state, name) in [(State::Keep, "keep"), (State::Reset, "reset")] {
+    for (state, name) in [(PermitsInUse::Keep, "keep"), (PermitsInUse::Reset, "reset")] {
         let limiter = client.rate_limiter(&format!("{}:{name}", fixture.name()));
         let rate = Rate::overall(7, SECOND);
         limiter.set_rate_with(rate, state).await.unwrap();
@@ -94,7 +94,7 @@ pub async fn set_rate_with_kept_state_leaves_17_of_20_where_3_were_used(fixture:
     limiter.set_rate(Rate::overall(10, SECOND)).await.unwrap();
     assert!(limiter.try_acquire(3).await.unwrap());
     limiter
-        .set_rate_with(Rate::overall(20, SECOND), State::Keep)
+        .set_rate_with(Rate::overall(20, SECOND), PermitsInUse::Keep)
         .await
         .unwrap();
     assert_eq!(limiter.available_permits().await.unwrap(), 17);
@@ -109,7 +109,7 @@ pub async fn set_rate_with_reset_state_leaves_all_20_where_3_were_used(fixture: 
     limiter.set_rate(Rate::overall(10, SECOND)).await.unwrap();
     assert!(limiter.try_acquire(3).await.unwrap());
     limiter
-        .set_rate_with(Rate::overall(20, SECOND), State::Reset)
+        .set_rate_with(Rate::overall(20, SECOND), PermitsInUse::Reset)
         .await
         .unwrap();
     assert_eq!(limiter.available_permits().await.unwrap(), 20);

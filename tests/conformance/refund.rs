@@ -1,6 +1,6 @@
 //! Refunds of single grants.
 
-use redisson_rate_limiter::{Decision, Grant, RRateLimiter, Rate, RateLimiter, State};
+use redisson_rate_limiter::{Decision, Grant, Granted, PermitsInUse, Rate, RateLimiter};
 
 use crate::fixture::{Fixture, SECOND, granted, ms};
 
@@ -17,7 +17,7 @@ async fn ten(fixture: &Fixture) -> RateLimiter {
 
 async fn take(limiter: &RateLimiter, permits: u32) -> Grant {
     match limiter.check(permits).await.unwrap() {
-        Decision::Granted { grant, .. } => grant,
+        Decision::Granted(Granted { grant, .. }) => grant,
         denied => panic!("{denied:?}"),
     }
 }
@@ -97,7 +97,7 @@ pub async fn a_grant_outlives_a_change_of_the_rate_that_keeps_the_state(fixture:
     let limiter = ten(&fixture).await;
     let grant = take(&limiter, 5).await;
     limiter
-        .set_rate_with(Rate::overall(20, SECOND), State::Keep)
+        .set_rate_with(Rate::overall(20, SECOND), PermitsInUse::Keep)
         .await
         .unwrap();
     assert_eq!(limiter.refund(grant).await.unwrap(), 5);
@@ -108,7 +108,7 @@ pub async fn a_refund_does_not_lift_the_permits_above_a_rate_that_was_lowered(fi
     let limiter = ten(&fixture).await;
     let grant = take(&limiter, 8).await;
     limiter
-        .set_rate_with(Rate::overall(5, SECOND), State::Keep)
+        .set_rate_with(Rate::overall(5, SECOND), PermitsInUse::Keep)
         .await
         .unwrap();
     assert_eq!(limiter.available_permits().await.unwrap(), 0);
@@ -139,7 +139,7 @@ pub async fn of_many_grants_of_the_same_millisecond_each_is_found_by_itself(fixt
     for grant in grants {
         let permits = grant.permits();
         assert_eq!(limiter.refund(grant).await.unwrap(), permits);
-        available += i64::from(permits);
+        available += u64::from(permits);
         assert_eq!(limiter.available_permits().await.unwrap(), available);
     }
 }

@@ -1,6 +1,6 @@
 //! Releases, which do not name a grant.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter};
+use redisson_rate_limiter::{Error, Rate, RateLimiter};
 
 use crate::fixture::{Fixture, SECOND, granted};
 

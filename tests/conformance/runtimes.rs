@@ -4,9 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use redisson_rate_limiter::{
-    Error, Limiter, PolicyLimiter, RRateLimiter, Rate, RateLimiter, RedissonClient, TokenBucket,
-};
+use redisson_rate_limiter::{Error, PolicyLimiter, Rate, RateLimiter, RedissonClient, TokenBucket};
 use tokio::runtime::Runtime;
 
 use crate::by_hand::{Pending, poll_once};
@@ -33,7 +31,7 @@ where
 }
 
 /// All that a caller on another runtime can do works.
-fn others_proceed(limiter: &RateLimiter, free: i64) {
+fn others_proceed(limiter: &RateLimiter, free: u64) {
     let others: Vec<_> = (0..3)
         .map(|_| {
             let limiter = limiter.clone();
@@ -90,8 +88,10 @@ fn used_up(fixture: &Fixture) -> (Runtime, RateLimiter) {
 fn policy(fixture: &Fixture) -> (Runtime, PolicyLimiter<TokenBucket>) {
     let key = fixture.name();
     connected(fixture, async |client| {
-        let limiter = client.limiter(TokenBucket::new(100, 1)).unwrap();
-        assert!(limiter.decide(key, 1).await.unwrap().is_granted());
+        let limiter = client
+            .limiter(TokenBucket::per_second(1).with_capacity(100))
+            .unwrap();
+        assert!(limiter.check(key, 1).await.unwrap().is_granted());
         limiter
     })
 }
@@ -112,8 +112,8 @@ pub fn others_proceed_while_a_call_is_left_unpolled_on_an_idle_runtime(fixture: 
     let (_connected, limiter) = limiter(&fixture, 100);
     let idle = runtime();
     let (acquire, plain) = (limiter.clone(), limiter.clone());
-    let mut acquire: Pending<'_, _> = Box::pin(async move { acquire.acquire(1).await });
-    let mut plain: Pending<'_, _> = Box::pin(async move { plain.try_acquire(1).await });
+    let mut acquire = Box::pin(async move { acquire.acquire(1).await });
+    let mut plain = Box::pin(async move { plain.try_acquire(1).await });
     idle.block_on(async {
         // In memory they are answered.
         assert_eq!(poll_once(&mut acquire).is_some(), fixture.is_in_memory());
@@ -139,16 +139,16 @@ pub fn what_is_dropped_on_an_idle_runtime_is_given_back_unless_it_was_granted(fi
     let granted = idle.block_on(async {
         // The connection of this runtime is there before.
         assert!(limiter.try_acquire(1).await.unwrap());
-        let mut dropped: Pending<'_, _> = limiter.try_acquire(10);
+        let mut dropped = Box::pin(limiter.try_acquire(10));
         let plain = poll_once(&mut dropped).map_or(0, |answer| 10 * u64::from(answer.unwrap()));
-        let mut dropped: Pending<'_, _> = limiter.acquire(10);
+        let mut dropped = Box::pin(limiter.acquire(10));
         let waited = poll_once(&mut dropped).map_or(0, |answer| {
             answer.unwrap();
             10
         });
         plain + waited
     });
-    let expected = i64::try_from(98 - granted).unwrap();
+    let expected = 98 - granted;
     let given_back = elsewhere(move || async move {
         // What was sent has been executed, and is taken back once it is sure that it is all.
         while limiter.available_permits().await.unwrap() != expected {
@@ -166,11 +166,11 @@ pub fn a_policy_decides_while_a_call_on_its_target_is_left_unpolled_on_an_idle_r
     let key = fixture.name().to_owned();
     let idle = runtime();
     let (parked, parked_key) = (limiter.clone(), key.clone());
-    let mut parked: Pending<'_, _> = Box::pin(async move { parked.decide(&parked_key, 1).await });
+    let mut parked = Box::pin(async move { parked.check(&parked_key, 1).await });
     idle.block_on(async { drop(poll_once(&mut parked)) });
     for _ in 0..3 {
         let (limiter, key) = (limiter.clone(), key.clone());
-        let other = elsewhere(move || async move { limiter.decide(&key, 1).await });
+        let other = elsewhere(move || async move { limiter.check(&key, 1).await });
         let decision = other.recv_timeout(NEVER).expect("it is answered");
         assert!(decision.unwrap().is_granted());
     }
@@ -178,7 +178,7 @@ pub fn a_policy_decides_while_a_call_on_its_target_is_left_unpolled_on_an_idle_r
 
 pub fn waiters_are_served_behind_one_that_is_left_unpolled_on_an_idle_runtime(fixture: Fixture) {
     let (idle, limiter) = used_up(&fixture);
-    let mut parked: Pending<'_, _> = limiter.acquire(1);
+    let mut parked = Box::pin(limiter.acquire(1));
     idle.block_on(async {
         assert!(poll_once(&mut parked).is_none());
         let_others_work().await;
@@ -201,7 +201,7 @@ pub fn a_waiter_goes_on_when_another_runtime_polls_it_whether_its_first_one_is_i
         for timeout in [None, Some(NEVER)] {
             let (first, limiter) = used_up(&fixture);
             let waiter = limiter.clone();
-            let mut waiting: Pending<'_, _> = Box::pin(async move {
+            let mut waiting = Box::pin(async move {
                 match timeout {
                     Some(timeout) => waiter.try_acquire_timeout(1, timeout).await,
                     None => waiter.acquire(1).await.map(|()| true),
@@ -274,9 +274,11 @@ pub fn a_policys_call_ends_when_another_runtime_polls_it(fixture: Fixture) {
         let call = first.block_on(async {
             let builder = RedissonClient::builder().response_timeout(ms(500));
             let client = fixture.connect(builder).await;
-            let limiter = client.limiter(TokenBucket::new(100, 1)).unwrap();
-            assert!(limiter.decide(&key, 1).await.unwrap().is_granted());
-            let mut call: Pending<'_, _> = Box::pin(async move { limiter.decide(&key, 1).await });
+            let limiter = client
+                .limiter(TokenBucket::per_second(1).with_capacity(100))
+                .unwrap();
+            assert!(limiter.check(&key, 1).await.unwrap().is_granted());
+            let mut call = Box::pin(async move { limiter.check(&key, 1).await });
             match poll_once(&mut call) {
                 Some(answer) => {
                     assert!(answer.unwrap().is_granted()); // in memory
@@ -303,13 +305,13 @@ pub fn outside_of_a_runtime_a_call_that_would_wait_is_an_error(fixture: Fixture)
     let (_connected, limiter) = limiter(&fixture, 1);
     let calls: [Pending<'_, Result<bool, Error>>; 2] = [
         Box::pin(async { limiter.acquire(1).await.map(|()| true) }),
-        limiter.try_acquire_timeout(1, SECOND),
+        Box::pin(limiter.try_acquire_timeout(1, SECOND)),
     ];
     for mut call in calls {
         let answer = poll_once(&mut call).expect("it does not wait");
         assert!(matches!(answer, Err(Error::NoRuntime)), "{answer:?}");
     }
-    let mut plain: Pending<'_, _> = limiter.try_acquire(1);
+    let mut plain = Box::pin(limiter.try_acquire(1));
     let answer = poll_once(&mut plain).expect("it does not wait");
     match fixture.is_in_memory() {
         true => assert!(!answer.unwrap()),
@@ -320,8 +322,8 @@ pub fn outside_of_a_runtime_a_call_that_would_wait_is_an_error(fixture: Fixture)
 pub fn a_call_that_began_on_a_runtime_is_an_error_when_it_is_polled_outside(fixture: Fixture) {
     let (_connected, limiter) = limiter(&fixture, 1);
     let first = runtime();
-    let mut plain: Pending<'_, _> = limiter.try_acquire(1);
-    let mut timed: Pending<'_, _> = limiter.try_acquire_timeout(1, SECOND);
+    let mut plain = Box::pin(limiter.try_acquire(1));
+    let mut timed: Pending<'_, _> = Box::pin(limiter.try_acquire_timeout(1, SECOND));
     let plain_answer = first.block_on(async {
         assert!(poll_once(&mut timed).is_none());
         poll_once(&mut plain)
@@ -345,7 +347,7 @@ pub fn on_the_handle_of_a_runtime_that_has_shut_down_a_waiter_does_not_spin(fixt
     let (done, receiver) = mpsc::channel();
     let polling = thread::spawn(move || {
         let _entered = handle.enter();
-        let mut waiting: Pending<'_, _> = limiter.acquire(1);
+        let mut waiting = Box::pin(limiter.acquire(1));
         let _ = done.send(poll_once(&mut waiting)); // the test may have failed meanwhile
     });
     match receiver.recv_timeout(NEVER) {

@@ -1,6 +1,6 @@
 //! A log of requests, each of which counts for one window.
 
-use redisson_rate_limiter::{Decision, Error, Limiter, PolicyLimiter, SlidingLog};
+use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, SlidingWindowLog};
 use tokio::task::JoinSet;
 use tokio::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::fixture::{Fixture, denied, ms, passed};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-async fn limiter(fixture: &Fixture, policy: SlidingLog) -> PolicyLimiter<SlidingLog> {
+async fn limiter(fixture: &Fixture, policy: SlidingWindowLog) -> PolicyLimiter<SlidingWindowLog> {
     fixture.client("client").await.limiter(policy).unwrap()
 }
 
 pub async fn a_request_counts_for_a_window_and_not_a_millisecond_longer(fixture: Fixture) {
-    let limiter = limiter(&fixture, SlidingLog::new(3, MINUTE)).await;
+    let limiter = limiter(&fixture, SlidingWindowLog::new(3, MINUTE)).await;
     fixture.at(100_000);
     assert!(passed(&limiter, fixture.name(), 1).await);
     fixture.at(120_000);
@@ -23,13 +23,13 @@ pub async fn a_request_counts_for_a_window_and_not_a_millisecond_longer(fixture:
     fixture.at(159_999);
     assert_eq!(denied(&limiter, fixture.name(), 1).await, (0, ms(1)));
     fixture.at(160_000);
-    let decision = limiter.decide(fixture.name(), 1).await.unwrap();
-    let Decision::Granted {
+    let decision = limiter.check(fixture.name(), 1).await.unwrap();
+    let Decision::Granted(Granted {
         limit,
         remaining,
         reset,
         ..
-    } = decision
+    }) = decision
     else {
         panic!("{decision:?}");
     };
@@ -38,7 +38,7 @@ pub async fn a_request_counts_for_a_window_and_not_a_millisecond_longer(fixture:
 }
 
 pub async fn a_request_of_cost_n_counts_n(fixture: Fixture) {
-    let limiter = limiter(&fixture, SlidingLog::new(10, MINUTE)).await;
+    let limiter = limiter(&fixture, SlidingWindowLog::new(10, MINUTE)).await;
     for (at, cost) in [(100_000, 4), (110_000, 1), (120_000, 3)] {
         fixture.at(at);
         assert!(passed(&limiter, fixture.name(), cost).await);
@@ -52,7 +52,7 @@ pub async fn a_request_of_cost_n_counts_n(fixture: Fixture) {
     assert_eq!(denied(&limiter, fixture.name(), 7).await, (6, ms(1)));
     fixture.at(170_000);
     assert!(passed(&limiter, fixture.name(), 7).await);
-    let error = limiter.decide(fixture.name(), 11).await;
+    let error = limiter.check(fixture.name(), 11).await;
     assert!(
         matches!(
             error,
@@ -67,11 +67,11 @@ pub async fn a_request_of_cost_n_counts_n(fixture: Fixture) {
 }
 
 pub async fn requests_of_the_same_millisecond_and_cost_each_count(fixture: Fixture) {
-    let limiter = limiter(&fixture, SlidingLog::new(5, MINUTE)).await;
+    let limiter = limiter(&fixture, SlidingWindowLog::new(5, MINUTE)).await;
     for left in (0..5).rev() {
-        let decision = limiter.decide(fixture.name(), 1).await.unwrap();
+        let decision = limiter.check(fixture.name(), 1).await.unwrap();
         assert!(
-            matches!(decision, Decision::Granted { remaining, .. } if remaining == left),
+            matches!(decision, Decision::Granted(Granted { remaining, .. }) if remaining == left),
             "{decision:?}"
         );
     }
@@ -79,7 +79,7 @@ pub async fn requests_of_the_same_millisecond_and_cost_each_count(fixture: Fixtu
 }
 
 pub async fn what_is_denied_is_not_logged(fixture: Fixture) {
-    let limiter = limiter(&fixture, SlidingLog::new(2, MINUTE)).await;
+    let limiter = limiter(&fixture, SlidingWindowLog::new(2, MINUTE)).await;
     fixture.at(100_000);
     assert!(passed(&limiter, fixture.name(), 2).await);
     for at in [110_000, 159_999] {
@@ -91,7 +91,7 @@ pub async fn what_is_denied_is_not_logged(fixture: Fixture) {
 }
 
 pub async fn no_two_clients_pass_between_the_count_and_the_entry(fixture: Fixture) {
-    let policy = SlidingLog::new(20, MINUTE);
+    let policy = SlidingWindowLog::new(20, MINUTE);
     let mut asked = JoinSet::new();
     for id in ["a", "b", "c", "d"] {
         let limiter = fixture.client(id).await.limiter(policy).unwrap();
@@ -105,14 +105,20 @@ pub async fn no_two_clients_pass_between_the_count_and_the_entry(fixture: Fixtur
 }
 
 pub async fn a_changed_window_holds_at_once_for_what_is_logged(fixture: Fixture) {
-    let limiter = limiter(&fixture, SlidingLog::new(2, MINUTE)).await;
+    let limiter = limiter(&fixture, SlidingWindowLog::new(2, MINUTE)).await;
     fixture.at(100_000);
     assert!(passed(&limiter, fixture.name(), 2).await);
     fixture.at(140_000);
-    limiter.change(SlidingLog::new(2, 2 * MINUTE)).unwrap();
+    limiter
+        .set_policy(SlidingWindowLog::new(2, 2 * MINUTE))
+        .unwrap();
     assert_eq!(denied(&limiter, fixture.name(), 1).await, (0, ms(80_000)));
-    limiter.change(SlidingLog::new(3, ms(50_000))).unwrap();
+    limiter
+        .set_policy(SlidingWindowLog::new(3, ms(50_000)))
+        .unwrap();
     assert_eq!(denied(&limiter, fixture.name(), 2).await, (1, ms(10_000)));
-    limiter.change(SlidingLog::new(2, ms(40_000))).unwrap();
+    limiter
+        .set_policy(SlidingWindowLog::new(2, ms(40_000)))
+        .unwrap();
     assert!(passed(&limiter, fixture.name(), 2).await);
 }

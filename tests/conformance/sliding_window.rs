@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{RRateLimiter, Rate};
+use redisson_rate_limiter::Rate;
 
 use crate::fixture::{Fixture, SECOND, granted, ms};
 

@@ -1,7 +1,7 @@
 //! A window that slides by one period at a time. Each counter is named by its period's last millisecond, and a time
 //! between two periods belongs to the one that ends there.
 
-use redisson_rate_limiter::{Decision, Error, Limiter, PolicyLimiter, SlidingWindow};
+use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, SlidingWindowCounter};
 use tokio::task::JoinSet;
 use tokio::time::Duration;
 
@@ -10,12 +10,19 @@ use crate::fixture::{Fixture, denied, ms, passed};
 const MINUTE: Duration = Duration::from_secs(60);
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 
-async fn limiter(fixture: &Fixture, policy: SlidingWindow) -> PolicyLimiter<SlidingWindow> {
+async fn limiter(
+    fixture: &Fixture,
+    policy: SlidingWindowCounter,
+) -> PolicyLimiter<SlidingWindowCounter> {
     fixture.client("client").await.limiter(policy).unwrap()
 }
 
 pub async fn the_current_period_and_those_before_it_in_the_window_count(fixture: Fixture) {
-    let limiter = limiter(&fixture, SlidingWindow::new(5, MINUTE, TEN_SECONDS)).await;
+    let limiter = limiter(
+        &fixture,
+        SlidingWindowCounter::new(5, MINUTE).with_period(TEN_SECONDS),
+    )
+    .await;
     fixture.at(100_000); // the start
     assert!(passed(&limiter, fixture.name(), 2).await);
     fixture.at(125_000); // the third period
@@ -28,13 +35,13 @@ pub async fn the_current_period_and_those_before_it_in_the_window_count(fixture:
     assert_eq!(denied(&limiter, fixture.name(), 1).await, (0, ms(1)));
     fixture.at(160_001); // the seventh
     assert_eq!(denied(&limiter, fixture.name(), 3).await, (2, ms(20_000)));
-    let decision = limiter.decide(fixture.name(), 2).await.unwrap();
-    let Decision::Granted {
+    let decision = limiter.check(fixture.name(), 2).await.unwrap();
+    let Decision::Granted(Granted {
         limit,
         remaining,
         reset,
         ..
-    } = decision
+    }) = decision
     else {
         panic!("{decision:?}");
     };
@@ -42,7 +49,11 @@ pub async fn the_current_period_and_those_before_it_in_the_window_count(fixture:
 }
 
 pub async fn a_time_between_two_periods_belongs_to_the_one_that_ends(fixture: Fixture) {
-    let limiter = limiter(&fixture, SlidingWindow::new(3, MINUTE, TEN_SECONDS)).await;
+    let limiter = limiter(
+        &fixture,
+        SlidingWindowCounter::new(3, MINUTE).with_period(TEN_SECONDS),
+    )
+    .await;
     fixture.at(100_000);
     assert!(passed(&limiter, fixture.name(), 1).await);
     fixture.at(110_000); // the first period's last moment
@@ -57,7 +68,11 @@ pub async fn a_time_between_two_periods_belongs_to_the_one_that_ends(fixture: Fi
 }
 
 pub async fn with_one_period_it_is_a_fixed_window(fixture: Fixture) {
-    let limiter = limiter(&fixture, SlidingWindow::new(3, MINUTE, MINUTE)).await;
+    let limiter = limiter(
+        &fixture,
+        SlidingWindowCounter::new(3, MINUTE).with_period(MINUTE),
+    )
+    .await;
     fixture.at(100_000);
     assert!(passed(&limiter, fixture.name(), 1).await);
     fixture.at(150_000);
@@ -68,7 +83,9 @@ pub async fn with_one_period_it_is_a_fixed_window(fixture: Fixture) {
 }
 
 pub async fn a_natural_first_period_begins_with_the_unit(fixture: Fixture) {
-    let policy = SlidingWindow::new(3, MINUTE, TEN_SECONDS).from_natural_start();
+    let policy = SlidingWindowCounter::new(3, MINUTE)
+        .with_period(TEN_SECONDS)
+        .with_natural_start();
     let limiter = limiter(&fixture, policy).await;
     fixture.at(10 * 60_000 + 7_000);
     assert!(passed(&limiter, fixture.name(), 3).await);
@@ -76,13 +93,17 @@ pub async fn a_natural_first_period_begins_with_the_unit(fixture: Fixture) {
 }
 
 pub async fn what_is_denied_is_not_counted(fixture: Fixture) {
-    let limiter = limiter(&fixture, SlidingWindow::new(5, MINUTE, TEN_SECONDS)).await;
+    let limiter = limiter(
+        &fixture,
+        SlidingWindowCounter::new(5, MINUTE).with_period(TEN_SECONDS),
+    )
+    .await;
     assert!(passed(&limiter, fixture.name(), 3).await);
     for _ in 0..3 {
         assert_eq!(denied(&limiter, fixture.name(), 3).await.0, 2);
     }
     assert!(passed(&limiter, fixture.name(), 2).await);
-    let error = limiter.decide(fixture.name(), 6).await;
+    let error = limiter.check(fixture.name(), 6).await;
     assert!(
         matches!(
             error,
@@ -97,7 +118,11 @@ pub async fn what_is_denied_is_not_counted(fixture: Fixture) {
 }
 
 pub async fn no_time_of_a_window_less_a_period_holds_more_than_the_limit(fixture: Fixture) {
-    let limiter = limiter(&fixture, SlidingWindow::new(7, MINUTE, TEN_SECONDS)).await;
+    let limiter = limiter(
+        &fixture,
+        SlidingWindowCounter::new(7, MINUTE).with_period(TEN_SECONDS),
+    )
+    .await;
     let mut grants = Vec::new();
     for _ in 0..150 {
         if passed(&limiter, fixture.name(), 1).await {
@@ -112,7 +137,7 @@ pub async fn no_time_of_a_window_less_a_period_holds_more_than_the_limit(fixture
 }
 
 pub async fn of_many_clients_at_once_no_more_pass_than_the_limit(fixture: Fixture) {
-    let policy = SlidingWindow::new(20, MINUTE, TEN_SECONDS);
+    let policy = SlidingWindowCounter::new(20, MINUTE).with_period(TEN_SECONDS);
     let mut asked = JoinSet::new();
     for id in ["a", "b", "c", "d"] {
         let limiter = fixture.client(id).await.limiter(policy).unwrap();
@@ -126,29 +151,37 @@ pub async fn of_many_clients_at_once_no_more_pass_than_the_limit(fixture: Fixtur
 }
 
 pub async fn a_changed_window_of_the_same_periods_holds_at_once(fixture: Fixture) {
-    let limiter = limiter(&fixture, SlidingWindow::new(2, MINUTE, TEN_SECONDS)).await;
+    let limiter = limiter(
+        &fixture,
+        SlidingWindowCounter::new(2, MINUTE).with_period(TEN_SECONDS),
+    )
+    .await;
     fixture.at(100_000);
     assert!(passed(&limiter, fixture.name(), 2).await);
     fixture.at(145_000);
     limiter
-        .change(SlidingWindow::new(3, 2 * MINUTE, TEN_SECONDS))
+        .set_policy(SlidingWindowCounter::new(3, 2 * MINUTE).with_period(TEN_SECONDS))
         .unwrap();
     assert_eq!(denied(&limiter, fixture.name(), 2).await, (1, ms(75_001)));
     limiter
-        .change(SlidingWindow::new(2, 4 * TEN_SECONDS, TEN_SECONDS))
+        .set_policy(SlidingWindowCounter::new(2, 4 * TEN_SECONDS).with_period(TEN_SECONDS))
         .unwrap();
     assert!(passed(&limiter, fixture.name(), 2).await);
 }
 
 pub async fn after_a_change_of_the_periods_what_was_counted_counts_on(fixture: Fixture) {
-    let limiter = limiter(&fixture, SlidingWindow::new(9, MINUTE, TEN_SECONDS)).await;
+    let limiter = limiter(
+        &fixture,
+        SlidingWindowCounter::new(9, MINUTE).with_period(TEN_SECONDS),
+    )
+    .await;
     fixture.at(100_000);
     assert!(passed(&limiter, fixture.name(), 2).await); // up to 109,999
     fixture.at(115_000);
     assert!(passed(&limiter, fixture.name(), 3).await); // up to 119,999
     let fifteen = Duration::from_secs(15);
     limiter
-        .change(SlidingWindow::new(9, MINUTE, fifteen))
+        .set_policy(SlidingWindowCounter::new(9, MINUTE).with_period(fifteen))
         .unwrap();
     assert!(passed(&limiter, fixture.name(), 4).await); // up to 114,999
     // At 160,001 the window begins at 115,000, at 175,001 at 130,000.

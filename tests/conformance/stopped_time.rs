@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use redisson_rate_limiter::{RRateLimiter, RateLimiter};
+use redisson_rate_limiter::RateLimiter;
 use tokio::task::{spawn_blocking, yield_now};
 
 /// Far more than anything may take that needs no time on the test's clocks.

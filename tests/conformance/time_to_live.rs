@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime};
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, TimeToLive};
+use redisson_rate_limiter::{Error, Rate, RateLimiter, TimeToLive};
 
 use crate::fixture::{Fixture, HOUR, SECOND, assert_lives_for, ms};
 

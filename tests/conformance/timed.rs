@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient, TimeToLive};
+use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient, TimeToLive};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

@@ -1,6 +1,6 @@
 //! Tokens that come in at a steady rate.
 
-use redisson_rate_limiter::{Decision, Error, Limiter, PolicyLimiter, TokenBucket};
+use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, TokenBucket};
 
 use crate::fixture::{Fixture, HOUR, denied, ms, passed};
 
@@ -9,14 +9,14 @@ async fn limiter(fixture: &Fixture, policy: TokenBucket) -> PolicyLimiter<TokenB
 }
 
 pub async fn a_new_bucket_is_full_and_fills_up_to_its_capacity_only(fixture: Fixture) {
-    let limiter = limiter(&fixture, TokenBucket::new(1_000, 1)).await;
+    let limiter = limiter(&fixture, TokenBucket::per_second(1).with_capacity(1_000)).await;
     for _ in 0..2 {
         assert!(passed(&limiter, fixture.name(), 999).await);
         assert!(passed(&limiter, fixture.name(), 1).await);
         assert_eq!(denied(&limiter, fixture.name(), 1).await, (0, ms(1_000)));
         fixture.pass(HOUR);
     }
-    let error = limiter.decide(fixture.name(), 1_001).await;
+    let error = limiter.check(fixture.name(), 1_001).await;
     assert!(
         matches!(
             error,
@@ -31,7 +31,7 @@ pub async fn a_new_bucket_is_full_and_fills_up_to_its_capacity_only(fixture: Fix
 }
 
 pub async fn only_whole_tokens_come_in_and_a_denial_tells_when(fixture: Fixture) {
-    let limiter = limiter(&fixture, TokenBucket::new(300, 3)).await;
+    let limiter = limiter(&fixture, TokenBucket::per_second(3).with_capacity(300)).await;
     assert!(passed(&limiter, fixture.name(), 300).await);
     assert_eq!(denied(&limiter, fixture.name(), 1).await, (0, ms(334)));
     fixture.pass(ms(333));
@@ -47,7 +47,11 @@ pub async fn however_often_it_is_asked_the_long_run_rate_is_exact(fixture: Fixtu
     for rate in [1, 3, 600, 999, 1_000, 1_001] {
         // It takes half an hour to fill, longer than the test.
         let capacity = rate * 1_800;
-        let limiter = limiter(&fixture, TokenBucket::new(capacity, rate)).await;
+        let limiter = limiter(
+            &fixture,
+            TokenBucket::per_second(rate).with_capacity(capacity),
+        )
+        .await;
         let key = format!("{{{}}}{rate}", fixture.name());
         assert!(passed(&limiter, &key, capacity).await);
         let mut taken = 0;
@@ -68,14 +72,14 @@ pub async fn however_often_it_is_asked_the_long_run_rate_is_exact(fixture: Fixtu
 }
 
 pub async fn a_grant_tells_what_remains_and_when_the_bucket_is_full(fixture: Fixture) {
-    let limiter = limiter(&fixture, TokenBucket::new(1_000, 3)).await;
-    let decision = limiter.decide(fixture.name(), 10).await.unwrap();
-    let Decision::Granted {
+    let limiter = limiter(&fixture, TokenBucket::per_second(3).with_capacity(1_000)).await;
+    let decision = limiter.check(fixture.name(), 10).await.unwrap();
+    let Decision::Granted(Granted {
         limit,
         remaining,
         reset,
         ..
-    } = decision
+    }) = decision
     else {
         panic!("{decision:?}");
     };
@@ -85,11 +89,15 @@ pub async fn a_grant_tells_what_remains_and_when_the_bucket_is_full(fixture: Fix
 pub async fn a_changed_capacity_caps_at_once_and_a_changed_rate_holds_from_then_on(
     fixture: Fixture,
 ) {
-    let limiter = limiter(&fixture, TokenBucket::new(1_000, 1)).await;
+    let limiter = limiter(&fixture, TokenBucket::per_second(1).with_capacity(1_000)).await;
     assert!(passed(&limiter, fixture.name(), 1).await);
-    limiter.change(TokenBucket::new(500, 1)).unwrap();
+    limiter
+        .set_policy(TokenBucket::per_second(1).with_capacity(500))
+        .unwrap();
     assert!(passed(&limiter, fixture.name(), 500).await);
     assert_eq!(denied(&limiter, fixture.name(), 10).await, (0, ms(10_000)));
-    limiter.change(TokenBucket::new(500, 10)).unwrap();
+    limiter
+        .set_policy(TokenBucket::per_second(10).with_capacity(500))
+        .unwrap();
     assert_eq!(denied(&limiter, fixture.name(), 10).await, (0, ms(1_000)));
 }

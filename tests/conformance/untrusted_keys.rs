@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
-    RRateLimiter, Rate, RedissonClient, SlidingLog, SlidingWindow, TokenBucket,
+    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
+    RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 use crate::fixture::{Fixture, HOUR, passed};
@@ -51,26 +51,36 @@ const KEYS: [&str; 34] = [
 fn by_kind(client: &RedissonClient, prefix: &str) -> Vec<(&'static str, u32, Box<dyn Limiter>)> {
     fn by<P: Policy>(client: &RedissonClient, prefix: &str, policy: P) -> Box<dyn Limiter> {
         let limiter = client.limiter(policy).unwrap();
-        let limiter = limiter.prefix(prefix).penalty(Duration::from_secs(60));
+        let limiter = limiter
+            .with_prefix(prefix)
+            .with_penalty(Duration::from_secs(60));
         Box::new(limiter.unwrap())
     }
-    let leaky = LeakyBucket::new(1, 1, HOUR);
-    let penalty = PenaltyTokenBucket::new(1, 1, HOUR);
+    let leaky = LeakyBucket::new(1, HOUR);
+    let penalty = PenaltyTokenBucket::new(1, HOUR);
     let keyed = client.keyed_rate_limiter(prefix, Rate::per_client(1, HOUR));
     vec![
         ("fixed", 1, by(client, prefix, FixedWindow::new(1, HOUR))),
-        ("log", 1, by(client, prefix, SlidingLog::new(1, HOUR))),
+        ("log", 1, by(client, prefix, SlidingWindowLog::new(1, HOUR))),
         (
             "window",
             1,
-            by(client, prefix, SlidingWindow::new(1, HOUR, HOUR)),
+            by(
+                client,
+                prefix,
+                SlidingWindowCounter::new(1, HOUR).with_period(HOUR),
+            ),
         ),
         (
             "tokens",
             3600,
-            by(client, prefix, TokenBucket::new(3600, 1)),
+            by(
+                client,
+                prefix,
+                TokenBucket::per_second(1).with_capacity(3600),
+            ),
         ),
-        ("quota", 1, by(client, prefix, QuotaBucket::new(1, 1, HOUR))),
+        ("quota", 1, by(client, prefix, QuotaBucket::new(1, HOUR))),
         ("leaky", 2, by(client, prefix, leaky)),
         ("penalty", 1, by(client, prefix, penalty)),
         ("keyed", 1, Box::new(keyed.unwrap())),
@@ -89,12 +99,12 @@ pub async fn no_two_keys_share_state_whatever_they_hold(fixture: Fixture) {
         ] {
             let (_, cost, limiter) = by_kind(&client, &prefix).swap_remove(place);
             for key in KEYS {
-                let decision = limiter.decide(key, cost).await;
+                let decision = limiter.check(key, cost).await;
                 let is_granted = decision.as_ref().is_ok_and(Decision::is_granted);
                 assert!(is_granted, "{prefix} {key}: {decision:?}");
             }
             for key in KEYS {
-                let decision = limiter.decide(key, 1).await;
+                let decision = limiter.check(key, 1).await;
                 let is_denied = decision.as_ref().is_ok_and(|it| !it.is_granted());
                 assert!(is_denied, "{prefix} {key}: {decision:?}");
             }
@@ -108,12 +118,12 @@ pub async fn a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_e
     let client = fixture.client("client").await;
     let tag = format!("{{{}}}", fixture.name());
     let one = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
-    let other = client.limiter(TokenBucket::new(1, 1)).unwrap();
-    let shares = [
-        one.share(&format!("{tag}:one"), 1).unwrap(),
-        other.share(&format!("{tag}:other{{1"), 1).unwrap(),
+    let other = client.limiter(TokenBucket::per_second(1)).unwrap();
+    let charges = [
+        one.charge(&format!("{tag}:one"), 1).unwrap(),
+        other.charge(&format!("{tag}:other{{1"), 1).unwrap(),
     ];
-    assert!(client.decide_all(shares).await.unwrap().is_granted());
+    assert!(client.check_all(charges).await.unwrap().is_granted());
     for key in [format!("{tag}:one{{1"), format!("{tag}:one{{1:value"), tag] {
         assert!(passed(&one, &key, 1).await, "{key}");
         assert!(!passed(&one, &key, 1).await, "{key}");

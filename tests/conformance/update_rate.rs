@@ -1,6 +1,6 @@
 //! Changing the rate of a limiter that has one.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, State};
+use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter};
 
 use crate::fixture::{Fixture, HOUR, SECOND, granted, ms};
 
@@ -19,7 +19,7 @@ async fn ten(fixture: &Fixture, used: u32) -> RateLimiter {
 
 pub async fn updating_a_limiter_that_is_missing_is_false_and_makes_none(fixture: Fixture) {
     let limiter = fixture.limiter().await;
-    for state in [State::Keep, State::Reset] {
+    for state in [PermitsInUse::Keep, PermitsInUse::Reset] {
         let rate = Rate::overall(10, SECOND);
         assert!(!limiter.update_rate(rate, state).await.unwrap());
         let rate = rate.keep_alive(HOUR);
@@ -33,7 +33,7 @@ pub async fn updating_to_the_same_rate_with_kept_state_leaves_8_of_10_after_2(fi
     let limiter = ten(&fixture, 2).await;
     assert!(
         limiter
-            .update_rate(Rate::overall(10, SECOND), State::Keep)
+            .update_rate(Rate::overall(10, SECOND), PermitsInUse::Keep)
             .await
             .unwrap()
     );
@@ -44,7 +44,7 @@ pub async fn updating_to_the_same_rate_with_kept_state_leaves_8_of_10_after_2(fi
 pub async fn updating_10_with_4_used_to_20_leaves_16(fixture: Fixture) {
     let limiter = ten(&fixture, 4).await;
     let rate = Rate::overall(20, SECOND);
-    assert!(limiter.update_rate(rate, State::Keep).await.unwrap());
+    assert!(limiter.update_rate(rate, PermitsInUse::Keep).await.unwrap());
     assert_eq!(limiter.config().await.unwrap(), Some(rate));
     assert_eq!(limiter.available_permits().await.unwrap(), 16);
 }
@@ -53,7 +53,7 @@ pub async fn updating_10_with_3_used_to_5_leaves_2(fixture: Fixture) {
     let limiter = ten(&fixture, 3).await;
     assert!(
         limiter
-            .update_rate(Rate::overall(5, SECOND), State::Keep)
+            .update_rate(Rate::overall(5, SECOND), PermitsInUse::Keep)
             .await
             .unwrap()
     );
@@ -65,7 +65,7 @@ pub async fn updating_10_with_8_used_to_5_leaves_0_and_not_less(fixture: Fixture
     let limiter = ten(&fixture, 8).await;
     assert!(
         limiter
-            .update_rate(Rate::overall(5, SECOND), State::Keep)
+            .update_rate(Rate::overall(5, SECOND), PermitsInUse::Keep)
             .await
             .unwrap()
     );
@@ -85,7 +85,12 @@ pub async fn below_a_rate_that_was_lowered_permits_come_free_once_less_than_it_i
     fixture.pass(ms(100));
     assert!(limiter.try_acquire(5).await.unwrap());
     let lowered = Rate::overall(6, SECOND);
-    assert!(limiter.update_rate(lowered, State::Keep).await.unwrap());
+    assert!(
+        limiter
+            .update_rate(lowered, PermitsInUse::Keep)
+            .await
+            .unwrap()
+    );
     // In use are 10, then 8, 5 and none.
     for (pause, available) in [(0, 0), (800, 0), (100, 1), (100, 6)] {
         fixture.pass(ms(pause));
@@ -105,7 +110,7 @@ pub async fn updating_after_the_window_has_passed_leaves_all_10(fixture: Fixture
     fixture.pass(SECOND);
     assert!(
         limiter
-            .update_rate(Rate::overall(10, SECOND), State::Keep)
+            .update_rate(Rate::overall(10, SECOND), PermitsInUse::Keep)
             .await
             .unwrap()
     );
@@ -116,7 +121,7 @@ pub async fn updating_with_reset_state_leaves_the_whole_new_rate(fixture: Fixtur
     let limiter = ten(&fixture, 6).await;
     assert!(
         limiter
-            .update_rate(Rate::overall(12, SECOND), State::Reset)
+            .update_rate(Rate::overall(12, SECOND), PermitsInUse::Reset)
             .await
             .unwrap()
     );
@@ -125,7 +130,7 @@ pub async fn updating_with_reset_state_leaves_the_whole_new_rate(fixture: Fixtur
 }
 
 pub async fn updating_to_another_type_clears_what_was_in_use(fixture: Fixture) {
-    for state in [State::Keep, State::Reset] {
+    for state in [PermitsInUse::Keep, PermitsInUse::Reset] {
         let limiter = ten(&fixture, 6).await;
         assert!(
             limiter
@@ -150,9 +155,15 @@ pub async fn a_keep_alive_below_the_interval_is_an_error_and_changes_nothing(fix
     let limiter = ten(&fixture, 6).await;
     let bad = Rate::overall(20, SECOND).keep_alive(ms(999));
     let errors = [
-        limiter.update_rate(bad, State::Keep).await.map(|_| ()),
-        limiter.update_rate(bad, State::Reset).await.map(|_| ()),
-        limiter.set_rate_with(bad, State::Keep).await,
+        limiter
+            .update_rate(bad, PermitsInUse::Keep)
+            .await
+            .map(|_| ()),
+        limiter
+            .update_rate(bad, PermitsInUse::Reset)
+            .await
+            .map(|_| ()),
+        limiter.set_rate_with(bad, PermitsInUse::Keep).await,
         limiter.set_rate(bad).await,
         limiter.try_set_rate(bad).await.map(|_| ()),
     ];
@@ -180,7 +191,7 @@ pub async fn a_keep_alive_below_the_interval_is_an_error_also_where_the_limiter_
 ) {
     let limiter = fixture.limiter().await;
     let bad = Rate::overall(20, SECOND).keep_alive(ms(999));
-    let error = limiter.update_rate(bad, State::Keep).await;
+    let error = limiter.update_rate(bad, PermitsInUse::Keep).await;
     assert!(
         matches!(
             &error,
@@ -207,7 +218,7 @@ pub async fn updating_to_a_shorter_interval_drops_what_it_makes_old(fixture: Fix
     fixture.at(3_000);
     assert!(
         limiter
-            .update_rate(Rate::overall(10, SECOND), State::Keep)
+            .update_rate(Rate::overall(10, SECOND), PermitsInUse::Keep)
             .await
             .unwrap()
     );
@@ -224,7 +235,7 @@ pub async fn updating_to_a_longer_interval_keeps_what_is_in_use_for_longer(fixtu
     fixture.at(1_500);
     assert!(
         limiter
-            .update_rate(Rate::overall(10, ms(10_000)), State::Keep)
+            .update_rate(Rate::overall(10, ms(10_000)), PermitsInUse::Keep)
             .await
             .unwrap()
     );
@@ -245,7 +256,7 @@ pub async fn updating_per_client_keeps_what_this_client_uses_and_leaves_it_17(fi
     assert!(other.try_acquire(9).await.unwrap());
     assert!(
         limiter
-            .update_rate(Rate::per_client(20, SECOND), State::Keep)
+            .update_rate(Rate::per_client(20, SECOND), PermitsInUse::Keep)
             .await
             .unwrap()
     );
@@ -254,7 +265,7 @@ pub async fn updating_per_client_keeps_what_this_client_uses_and_leaves_it_17(fi
 
 pub async fn updating_with_a_keep_alive_stores_it_and_without_one_takes_it_off(fixture: Fixture) {
     let limiter = ten(&fixture, 4).await;
-    for state in [State::Keep, State::Reset] {
+    for state in [PermitsInUse::Keep, PermitsInUse::Reset] {
         let kept = Rate::overall(10, SECOND).keep_alive(HOUR);
         assert!(limiter.update_rate(kept, state).await.unwrap());
         assert_eq!(limiter.config().await.unwrap(), Some(kept));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, Result};
+use redisson_rate_limiter::{Rate, RateLimiter, Result};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::by_hand::poll_once;
@@ -35,7 +35,7 @@ fn wait_for(limiter: &RateLimiter, permits: u32, timeout: Duration) -> JoinHandl
     tokio::spawn(async move { limiter.try_acquire_timeout(permits, timeout).await })
 }
 
-async fn until_left(limiter: &RateLimiter, permits: i64) {
+async fn until_left(limiter: &RateLimiter, permits: u64) {
     until("so many permits are left", async || {
         limiter.available_permits().await.unwrap() == permits
     })
@@ -96,7 +96,7 @@ pub async fn behind_one_that_is_served_by_a_grant_handed_on_the_next_one_is_aske
 ) {
     let limiter = used(&fixture, Rate::overall(5, SECOND), 5).await;
     let _stopped = fixture.stop_time();
-    let mut parked = limiter.acquire(3);
+    let mut parked = Box::pin(limiter.acquire(3));
     assert!(poll_once(&mut parked).is_none());
     settle(&limiter).await;
     let _ = poll_once(&mut parked); // it is in the queue, also on a server
@@ -123,7 +123,7 @@ pub async fn one_that_is_not_polled_for_long_neither_waits_longer_nor_holds_up_o
 ) {
     let limiter = used(&fixture, Rate::overall(5, SECOND), 5).await;
     let _stopped = fixture.stop_time();
-    let mut late = limiter.acquire(1);
+    let mut late = Box::pin(limiter.acquire(1));
     assert!(poll_once(&mut late).is_none());
     settle(&limiter).await; // its answer is there, and it has not read it
     fixture.let_pass(ms(1_003)).await;
@@ -139,7 +139,7 @@ pub async fn permits_released_while_a_waiters_first_call_is_under_way_are_not_fo
     let _stopped = fixture.stop_time();
     for turns in 0..20 {
         // Its first call, the release and a plain request that is denied, at once and in any order.
-        let mut waiter = limiter.acquire(1);
+        let mut waiter = Box::pin(limiter.acquire(1));
         if poll_once(&mut waiter).is_none() {
             let yield_then = async |turns: usize| {
                 for _ in 0..turns {
@@ -171,7 +171,7 @@ pub async fn grants_that_dropped_waiters_never_received_let_nobody_exceed_the_ra
     let _stopped = fixture.stop_time();
     let mut parked = Vec::new();
     for _ in 0..10 {
-        let mut waiter = limiter.acquire(2);
+        let mut waiter = Box::pin(limiter.acquire(2));
         assert!(poll_once(&mut waiter).is_none());
         settle(&limiter).await;
         let _ = poll_once(&mut waiter); // it is in the queue, also on a server

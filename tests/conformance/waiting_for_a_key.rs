@@ -1,6 +1,6 @@
 //! Waiting for permits on a limiter that expires soon, or is lost in the meantime.
 
-use redisson_rate_limiter::{RRateLimiter, Rate, TimeToLive};
+use redisson_rate_limiter::{Rate, TimeToLive};
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
 use crate::stopped_time::{at_once, settle, until};

@@ -1,6 +1,6 @@
 //! Five permits a second, shared by three callers.
 
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate};
+use redisson_rate_limiter::{Decision, Denied, Rate};
 
 use crate::fixture::{Fixture, SECOND, ms, told};
 
@@ -24,7 +24,7 @@ pub async fn the_worked_example_is_answered_to_the_permit_and_the_millisecond(fi
     fixture.at(1_200);
     let decision = limiter.check(3).await.unwrap();
     assert_eq!(told(&decision), (false, 2, Some(800), 800));
-    let Decision::Denied { retry_after, .. } = decision else {
+    let Decision::Denied(Denied { retry_after, .. }) = decision else {
         panic!("it was granted");
     };
     assert_eq!(retry_after, ms(800));

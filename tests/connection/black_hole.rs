@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, RRateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, RedissonClient};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 

@@ -5,9 +5,7 @@ use std::process::Command;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult, Value};
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
-use redisson_rate_limiter::{
-    FixedWindow, Limiter, PenaltyTokenBucket, RRateLimiter, Rate, SlidingWindow,
-};
+use redisson_rate_limiter::{FixedWindow, PenaltyTokenBucket, Rate, SlidingWindowCounter};
 use tokio::time::sleep;
 
 use crate::load::{HOUR, Load, ample, ms, patient_client};
@@ -147,15 +145,15 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
     // to try again until the slot has moved.
     let [tried, set] = ["{limiter}:tried", "{limiter}:set"].map(|name| client.rate_limiter(name));
     let window = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
-    let periods = SlidingWindow::new(10, HOUR, HOUR / 60);
+    let periods = SlidingWindowCounter::new(10, HOUR).with_period(HOUR / 60);
     let periods = client.limiter(periods).unwrap();
     let bucket = client
-        .limiter(PenaltyTokenBucket::new(10, 1, HOUR))
+        .limiter(PenaltyTokenBucket::new(1, HOUR).with_capacity(10))
         .unwrap();
-    let bucket = bucket.penalty(HOUR).unwrap();
-    let shares = [
-        window.share("{limiter}:joint-window", 1).unwrap(),
-        periods.share("{limiter}:joint-periods", 1).unwrap(),
+    let bucket = bucket.with_penalty(HOUR).unwrap();
+    let charges = [
+        window.charge("{limiter}:joint-window", 1).unwrap(),
+        periods.charge("{limiter}:joint-periods", 1).unwrap(),
     ];
     let joint = client.clone();
     let meanwhile = tokio::spawn(async move {
@@ -164,10 +162,10 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
             tried.try_set_rate(rate),
             set.set_rate(rate),
             limiter.release(1),
-            window.decide("{limiter}:window", 1),
-            periods.decide("{limiter}:periods", 1),
-            bucket.decide("{limiter}:bucket", 1),
-            joint.decide_all(shares),
+            window.check("{limiter}:window", 1),
+            periods.check("{limiter}:periods", 1),
+            bucket.check("{limiter}:bucket", 1),
+            joint.check_all(charges),
         );
         assert!(is_set.unwrap());
         was_set.unwrap();

@@ -5,9 +5,7 @@ use std::error::Error as _;
 use std::sync::{Arc, Mutex};
 
 use redis::aio::MultiplexedConnection;
-use redisson_rate_limiter::{
-    Credentials, Error, RRateLimiter, RedissonClient, RedissonClientBuilder,
-};
+use redisson_rate_limiter::{Credentials, Error, RedissonClient, RedissonClientBuilder};
 
 use crate::load::{Load, PATIENT, ample, ms};
 use crate::support::Server;

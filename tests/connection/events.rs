@@ -1,6 +1,6 @@
 //! Each change of a connection's state is one tracing event, with its cause and without any secret.
 
-use redisson_rate_limiter::{RRateLimiter, RedissonClient};
+use redisson_rate_limiter::RedissonClient;
 
 use crate::captured_events::Events;
 use crate::load::{PATIENT, ample, ms};

@@ -1,6 +1,6 @@
 //! A connection that the server closes between two calls fails no call, not even one that cannot be repeated.
 
-use redisson_rate_limiter::{FixedWindow, Limiter, RRateLimiter, Rate, RateLimiter};
+use redisson_rate_limiter::{FixedWindow, Limiter, Rate, RateLimiter};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::load::{HOUR, ample, patient_client};
@@ -23,7 +23,7 @@ async fn every_kind_of_call(limiter: &RateLimiter, policy: &impl Limiter, call: 
     match call {
         0 => assert!(limiter.try_acquire(1).await.unwrap()),
         1 => limiter.release(1).await.unwrap(),
-        2 => assert!(policy.decide("key", 1).await.unwrap().is_granted()),
+        2 => assert!(policy.check("key", 1).await.unwrap().is_granted()),
         3 => limiter
             .set_rate(Rate::overall(1_000_000_000, HOUR))
             .await

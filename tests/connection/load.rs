@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RateLimiter, RedissonClient};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use redisson_rate_limiter::{Error, Limiter, RRateLimiter, Rate};
+use redisson_rate_limiter::{Error, Rate};
 
 use crate::keys;
 use crate::load::{HOUR, ample, patient_client};
@@ -62,8 +62,8 @@ async fn on_a_server_that_was_emptied_a_limiter_has_no_rate_and_a_keyed_one_is_c
     limiter.try_set_rate(rate).await.unwrap();
     let keyed = client.keyed_rate_limiter("keyed:", rate).unwrap();
     assert!(limiter.try_acquire(2).await.unwrap());
-    assert!(keyed.decide("key", 2).await.unwrap().is_granted());
-    assert!(!keyed.decide("key", 1).await.unwrap().is_granted());
+    assert!(keyed.check("key", 2).await.unwrap().is_granted());
+    assert!(!keyed.check("key", 1).await.unwrap().is_granted());
     let mut raw = server.connection().await;
     redis::cmd("FLUSHALL").exec_async(&mut raw).await.unwrap();
     let answer = limiter.try_acquire(1).await;
@@ -71,6 +71,6 @@ async fn on_a_server_that_was_emptied_a_limiter_has_no_rate_and_a_keyed_one_is_c
         matches!(answer, Err(Error::NotInitialized { .. })),
         "{answer:?}"
     );
-    assert!(keyed.decide("key", 2).await.unwrap().is_granted());
-    assert!(!keyed.decide("key", 1).await.unwrap().is_granted());
+    assert!(keyed.check("key", 2).await.unwrap().is_granted());
+    assert!(!keyed.check("key", 1).await.unwrap().is_granted());
 }

@@ -1,6 +1,6 @@
 //! A failover to a server without the last writes.
 
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate};
+use redisson_rate_limiter::{Decision, Granted, Rate};
 use tokio::time::sleep;
 
 use crate::keys;
@@ -30,7 +30,7 @@ async fn a_failover_forgets_the_grants_that_were_not_replicated_and_the_others_c
     primary.arg("NO").arg("ONE");
     let _: () = primary.query_async(&mut raw).await.unwrap();
 
-    let Decision::Granted { grant, .. } = limiter.check(3).await.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = limiter.check(3).await.unwrap() else {
         panic!("7 of 10 are in use");
     };
     proxy.lead_to(second.port());

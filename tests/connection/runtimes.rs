@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use redisson_rate_limiter::{Error, RRateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, RedissonClient};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 

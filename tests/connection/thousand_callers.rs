@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RateLimiter, RedissonClient};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -209,7 +209,7 @@ async fn through_a_failover(response_timeout: Duration) -> (Arc<Outcomes>, Arc<O
     }
     let granted = plain.granted.load(Ordering::SeqCst);
     let indeterminate = plain.indeterminate.load(Ordering::SeqCst);
-    let taken = rate - ample.available_permits().await.unwrap().unsigned_abs();
+    let taken = rate - ample.available_permits().await.unwrap();
     let at_least = kept + (granted - until_done);
     assert!(
         (at_least..=granted + indeterminate).contains(&taken),

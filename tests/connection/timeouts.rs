@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, FixedWindow, Limiter, RRateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, FixedWindow, RedissonClient};
 
 use crate::load::{HOUR, ample, ms};
 use crate::silent::Silent;
@@ -23,7 +23,7 @@ async fn a_call_over_a_silent_connection_of_the_application_ends_at_its_response
     );
     assert_eq!(start.elapsed(), timeout);
     let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
-    let error = policy.decide("key", 1).await;
+    let error = policy.check("key", 1).await;
     assert!(
         matches!(error, Err(Error::StoreUnavailable { .. })),
         "{error:?}"
@@ -65,7 +65,7 @@ async fn an_endless_response_timeout_is_one() {
     let limiter = ample(&client, "limiter").await;
     limiter.acquire(1).await.unwrap();
     let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
-    assert!(policy.decide("key", 1).await.unwrap().is_granted());
+    assert!(policy.check("key", 1).await.unwrap().is_granted());
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn what_was_never_sent_is_unavailable_and_not_indeterminate() {
     let errors = [
         limiter.release(1).await,
         limiter.try_acquire(1).await.map(drop),
-        policy.decide("key", 1).await.map(drop),
+        policy.check("key", 1).await.map(drop),
     ];
     for error in errors {
         assert!(

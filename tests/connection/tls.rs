@@ -1,6 +1,6 @@
 //! TLS: accepted and refused certificates.
 
-use redisson_rate_limiter::{Error, RRateLimiter, TlsConfig};
+use redisson_rate_limiter::{Error, TlsConfig};
 
 use crate::load::{Load, ample, ms};
 use crate::tls_server::{Authority, TlsServer, assert_certificate_refused, connect};

@@ -1,7 +1,7 @@
 //! TLS to each node of a cluster.
 
 use redis::aio::MultiplexedConnection;
-use redisson_rate_limiter::{RRateLimiter, RateLimiter, RedissonClient, TlsConfig};
+use redisson_rate_limiter::{RateLimiter, RedissonClient, TlsConfig};
 use tempfile::TempDir;
 use tokio::time::sleep;
 

@@ -1,7 +1,7 @@
 //! Connecting before the server is up, and over a Unix socket.
 
 use redis_test::utils::get_random_available_port;
-use redisson_rate_limiter::{Error, RRateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, RedissonClient};
 
 use crate::load::{PATIENT, ample, ms, patient_client};
 use crate::support::Server;

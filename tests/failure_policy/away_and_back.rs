@@ -1,6 +1,6 @@
 //! Redis goes down in different ways, and comes back.
 
-use redisson_rate_limiter::{Error, FailurePolicy, RRateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, FailurePolicy, RedissonClient};
 
 use crate::fixture::{
     client, kill, limiter, ms, policies, restart, until_by_policy, until_by_redis,
@@ -37,9 +37,9 @@ async fn a_stopped_server_leaves_each_policy_to_decide_until_it_continues() {
         let client = client(&server.url(), policy).await;
         let limiter = limiter(&client, 1_000).await;
         server.signal("STOP");
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         server.signal("CONT");
-        until_by_redis(&limiter).await;
+        let _ = until_by_redis(&limiter).await;
     }
 }
 
@@ -52,9 +52,9 @@ async fn a_server_that_loses_connections_and_refuses_new_ones_is_away() {
         let limiter = limiter(&client, 1_000).await;
         proxy.refuse_new(true);
         proxy.freeze();
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         proxy.refuse_new(false);
-        until_by_redis(&limiter).await;
+        let _ = until_by_redis(&limiter).await;
     }
 }
 
@@ -119,7 +119,7 @@ async fn what_sets_or_reads_state_fails_whatever_the_policy() {
         let client = builder.connect(&server.url()).await.unwrap();
         let limiter = limiter(&client, 1_000).await;
         kill(server);
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         let rate = limiter.config().await.map(drop);
         let errors = [
             rate,

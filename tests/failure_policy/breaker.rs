@@ -1,6 +1,6 @@
 //! What is sent while the breaker is open or half open, and what it logs.
 
-use redisson_rate_limiter::{FailurePolicy, FixedWindow, Limiter, RRateLimiter, RedissonClient};
+use redisson_rate_limiter::{FailurePolicy, FixedWindow, RedissonClient};
 use tokio::task::JoinSet;
 
 use crate::events::Events;
@@ -20,11 +20,11 @@ async fn while_it_is_open_no_call_goes_out() {
         let fixed = client.limiter(FixedWindow::new(100, HOUR)).unwrap();
         // Connections are taken and lead nowhere: what is sent would be seen.
         proxy.lead_to(kill(server));
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         proxy.take_seen();
         for _ in 0..100 {
             assert!(limiter.check(1).await.unwrap().is_by_failure_policy());
-            assert!(fixed.decide("key", 1).await.unwrap().is_by_failure_policy());
+            assert!(fixed.check("key", 1).await.unwrap().is_by_failure_policy());
         }
         let calls = proxy.take_names();
         assert!(
@@ -43,7 +43,7 @@ async fn half_open_one_call_goes_out_at_a_time() {
         // A limiter whose dropped calls are not reclaimed: nothing else is sent.
         let limiter = client.limiter(FixedWindow::new(1_000, HOUR)).unwrap();
         let is_by_policy = async || {
-            let decision = limiter.decide("key", 1).await.unwrap();
+            let decision = limiter.check("key", 1).await.unwrap();
             decision.is_by_failure_policy()
         };
         assert!(!is_by_policy().await);
@@ -58,7 +58,7 @@ async fn half_open_one_call_goes_out_at_a_time() {
             let limiter = limiter.clone();
             async move {
                 while limiter
-                    .decide("key", 1)
+                    .check("key", 1)
                     .await
                     .unwrap()
                     .is_by_failure_policy()

@@ -1,8 +1,8 @@
 //! Each kind of limiter and each form of request, without Redis.
 
 use redisson_rate_limiter::{
-    FailurePolicy, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket,
-    RRateLimiter, Rate, RedissonClient, SlidingLog, SlidingWindow, TokenBucket,
+    FailurePolicy, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
+    RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 use tokio::task::JoinSet;
 
@@ -19,7 +19,7 @@ async fn every_form_of_request_is_decided() {
             .keyed_rate_limiter("keyed:", Rate::overall(1_000, HOUR))
             .unwrap();
         let port = kill(server);
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         let is_granted = policy != FailurePolicy::Deny;
         assert_eq!(limiter.try_acquire(1).await.unwrap(), is_granted);
         let timed = limiter.try_acquire_timeout(1, ms(100)).await;
@@ -27,8 +27,8 @@ async fn every_form_of_request_is_decided() {
         assert_eq!(keyed.try_acquire("key", 1).await.unwrap(), is_granted);
         let timed = keyed.try_acquire_timeout("key", 1, ms(100)).await;
         assert_eq!(timed.unwrap(), is_granted);
-        let shares = [limiter.share(1).unwrap(), keyed.share("key", 1).unwrap()];
-        let decision = client.decide_all(shares).await.unwrap();
+        let charges = [limiter.charge(1).unwrap(), keyed.charge("key", 1).unwrap()];
+        let decision = client.check_all(charges).await.unwrap();
         assert!(decision.is_by_failure_policy());
         assert_eq!(decision.is_granted(), is_granted);
         // Those who wait get permits now, or where the policy denies once the server is back.
@@ -52,18 +52,30 @@ async fn every_form_of_request_is_decided() {
 fn limiters(client: &RedissonClient) -> Vec<Box<dyn Limiter>> {
     vec![
         Box::new(client.limiter(FixedWindow::new(42, HOUR)).unwrap()),
-        Box::new(client.limiter(SlidingLog::new(42, HOUR)).unwrap()),
+        Box::new(client.limiter(SlidingWindowLog::new(42, HOUR)).unwrap()),
         Box::new(
             client
-                .limiter(SlidingWindow::new(42, HOUR, HOUR / 60))
+                .limiter(SlidingWindowCounter::new(42, HOUR).with_period(HOUR / 60))
                 .unwrap(),
         ),
-        Box::new(client.limiter(TokenBucket::new(42, 1)).unwrap()),
-        Box::new(client.limiter(QuotaBucket::new(42, 1, HOUR)).unwrap()),
-        Box::new(client.limiter(LeakyBucket::new(42, 6, HOUR)).unwrap()),
         Box::new(
             client
-                .limiter(PenaltyTokenBucket::new(42, 1, HOUR))
+                .limiter(TokenBucket::per_second(1).with_capacity(42))
+                .unwrap(),
+        ),
+        Box::new(
+            client
+                .limiter(QuotaBucket::new(1, HOUR).with_capacity(42))
+                .unwrap(),
+        ),
+        Box::new(
+            client
+                .limiter(LeakyBucket::new(6, HOUR).with_capacity(42))
+                .unwrap(),
+        ),
+        Box::new(
+            client
+                .limiter(PenaltyTokenBucket::new(1, HOUR).with_capacity(42))
                 .unwrap(),
         ),
     ]
@@ -73,7 +85,7 @@ fn limiters(client: &RedissonClient) -> Vec<Box<dyn Limiter>> {
 async fn granted(limiter: &dyn Limiter, cost: u32) -> u32 {
     let mut granted = 0;
     for _ in 0..50 {
-        granted += u32::from(limiter.decide("key", cost).await.unwrap().is_granted());
+        granted += u32::from(limiter.check("key", cost).await.unwrap().is_granted());
     }
     granted
 }
@@ -87,10 +99,10 @@ async fn every_policy_grants_a_quarter_as_if_requests_cost_four_times_as_much() 
         let client = client(&server.url(), one_of(4)).await;
         let limiter = limiter(&client, 1_000).await;
         let each = limiters(&client).swap_remove(place);
-        let decision = each.decide("key", 1).await.unwrap();
+        let decision = each.check("key", 1).await.unwrap();
         assert!(decision.is_granted() && !decision.is_by_failure_policy());
         kill(server);
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         let memory = RedissonClient::in_memory();
         let expected = granted(&*limiters(&memory).swap_remove(place), 4).await;
         assert!((10..=12).contains(&expected), "{each:?}: {expected}");
@@ -107,6 +119,6 @@ async fn keys_have_a_quarter_of_their_rate() {
         .keyed_rate_limiter("keyed:", Rate::overall(43, HOUR))
         .unwrap();
     kill(server);
-    until_by_policy(&limiter).await;
+    let _ = until_by_policy(&limiter).await;
     assert_eq!(granted(&keyed, 1).await, 10);
 }

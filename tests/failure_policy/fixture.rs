@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FailurePolicy, LocalShare, RRateLimiter, Rate, RateLimiter, RedissonClient,
+    Decision, FailurePolicy, LocalShare, Rate, RateLimiter, RedissonClient,
 };
 use tokio::time::sleep;
 

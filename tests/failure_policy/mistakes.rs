@@ -1,6 +1,6 @@
 //! A caller's mistake is an error, never an outage.
 
-use redisson_rate_limiter::{Error, FixedWindow, Limiter, RRateLimiter, TokenBucket};
+use redisson_rate_limiter::{Error, FixedWindow, TokenBucket};
 
 use crate::fixture::{HOUR, client, kill, limiter, policies, until_by_policy};
 use crate::support::Server;
@@ -20,10 +20,12 @@ async fn a_limiter_without_a_rate_and_one_of_another_kind_are_errors() {
                 "{answer:?}"
             );
         }
-        let bucket = client.limiter(TokenBucket::new(10, 1)).unwrap();
-        bucket.decide("key", 1).await.unwrap();
+        let bucket = client
+            .limiter(TokenBucket::per_second(1).with_capacity(10))
+            .unwrap();
+        let _ = bucket.check("key", 1).await.unwrap();
         let fixed = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
-        let answer = fixed.decide("key", 1).await;
+        let answer = fixed.check("key", 1).await;
         assert!(matches!(answer, Err(Error::BadState { .. })), "{answer:?}");
     }
 }
@@ -45,7 +47,7 @@ async fn a_missing_permission_is_an_error() {
         let client = client(&url, policy).await;
         let fixed = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
         for _ in 0..5 {
-            let answer = fixed.decide("other", 1).await;
+            let answer = fixed.check("other", 1).await;
             assert!(
                 matches!(answer, Err(Error::PermissionDenied { .. })),
                 "{answer:?}"
@@ -57,7 +59,7 @@ async fn a_missing_permission_is_an_error() {
             );
         }
         // Errors are answers: the breaker stays closed.
-        let decision = fixed.decide("allowed", 1).await.unwrap();
+        let decision = fixed.check("allowed", 1).await.unwrap();
         assert!(!decision.is_by_failure_policy());
     }
 }
@@ -70,14 +72,14 @@ async fn arguments_and_costs_are_checked_without_redis_too() {
         let limiter = limiter(&client, 1_000).await;
         let fixed = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
         kill(server);
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         let answer = limiter.try_acquire(0).await;
         assert!(matches!(answer, Err(Error::InvalidArgument { .. })));
         let answer = limiter.try_acquire(1_001).await;
         assert!(matches!(answer, Err(Error::PermitsExceedRate { .. })));
-        let answer = fixed.decide("key", 11).await;
+        let answer = fixed.check("key", 11).await;
         assert!(matches!(answer, Err(Error::CostExceedsLimit { .. })));
-        let answer = fixed.decide("", 1).await;
+        let answer = fixed.check("", 1).await;
         assert!(matches!(answer, Err(Error::InvalidName { .. })));
         assert!(limiter.try_acquire(1).await.is_ok());
     }

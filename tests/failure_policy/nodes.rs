@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Client, RedisResult, Value};
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
-use redisson_rate_limiter::{Decision, FailurePolicy, RRateLimiter, Rate, RateLimiter};
+use redisson_rate_limiter::{Decision, FailurePolicy, Rate, RateLimiter};
 use tokio::task::JoinSet;
 
 use crate::fixture::{HOUR, client, ms, policies, until_by_policy, until_by_redis};
@@ -99,14 +99,14 @@ async fn only_the_keys_of_a_node_that_is_away_are_left_to_the_policy_and_not_aft
         }
 
         away.signal("STOP");
-        until_by_policy(&limiter).await;
+        let _ = until_by_policy(&limiter).await;
         for _ in 0..100 {
             let decision = limiter.check(1).await.unwrap();
             assert!(decision.is_by_failure_policy());
             assert_eq!(decision.is_granted(), policy != FailurePolicy::Deny);
         }
         away.signal("CONT");
-        until_by_redis(&limiter).await;
+        let _ = until_by_redis(&limiter).await;
         // Its breaker is closed: not only one call at a time goes out.
         let mut together = JoinSet::new();
         for _ in 0..10 {

@@ -1,6 +1,6 @@
 //! Several runtimes share a client: each notices the outage by itself, and none waits for another one.
 
-use redisson_rate_limiter::{FailurePolicy, RRateLimiter};
+use redisson_rate_limiter::FailurePolicy;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::fixture::{client, kill, limiter, one_of, policies, until_by_policy, until_by_redis};
@@ -17,14 +17,14 @@ fn a_runtime_that_is_idle_holds_up_no_other_one() {
         let server = Server::start();
         let client = first.block_on(client(&server.url(), policy));
         let limiter = first.block_on(limiter(&client, 1_000));
-        second.block_on(until_by_redis(&limiter));
+        let _ = second.block_on(until_by_redis(&limiter));
         server.signal("STOP");
         // The first runtime makes the probe, and stands still in the middle of it.
-        first.block_on(until_by_policy(&limiter));
-        second.block_on(until_by_policy(&limiter));
+        let _ = first.block_on(until_by_policy(&limiter));
+        let _ = second.block_on(until_by_policy(&limiter));
         server.signal("CONT");
-        second.block_on(until_by_redis(&limiter));
-        first.block_on(until_by_redis(&limiter));
+        let _ = second.block_on(until_by_redis(&limiter));
+        let _ = first.block_on(until_by_redis(&limiter));
     }
 }
 
@@ -47,7 +47,7 @@ fn a_caller_that_asks_again_at_once_does_not_keep_its_runtime_from_connecting() 
         let client = runtime.block_on(client(&server.url(), policy));
         let limiter = runtime.block_on(limiter(&client, 1_000));
         server.signal("STOP");
-        runtime.block_on(until_by_policy(&limiter));
+        let _ = runtime.block_on(until_by_policy(&limiter));
         server.signal("CONT");
         let asking = async { while limiter.check(1).await.unwrap().is_by_failure_policy() {} };
         runtime.block_on(asking);
@@ -62,7 +62,7 @@ fn a_waiter_moves_between_runtimes_while_redis_is_away() {
         let client = first.block_on(client(&server.url(), policy));
         let limiter = first.block_on(limiter(&client, 1_000));
         server.signal("STOP");
-        first.block_on(until_by_policy(&limiter));
+        let _ = first.block_on(until_by_policy(&limiter));
         let mut waiting = Box::pin(limiter.acquire(1));
         let short = std::time::Duration::from_millis(50);
         first.block_on(async {

@@ -4,9 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redisson_rate_limiter::{
-    Decision, Grant, KeyedRateLimiter, Limiter, RRateLimiter, RateLimiter, Result,
-};
+use redisson_rate_limiter::{Decision, Grant, Granted, KeyedRateLimiter, RateLimiter, Result};
 use tokio::time::timeout;
 
 use crate::fault::Plan;
@@ -69,7 +67,7 @@ impl Subject {
     async fn check(&self, permits: u32) -> Result<Decision> {
         match self {
             Self::Limiter(limiter) => limiter.check(permits).await,
-            Self::Keyed(limiter, key) => limiter.decide(key, permits).await,
+            Self::Keyed(limiter, key) => limiter.check(key, permits).await,
         }
     }
 
@@ -150,7 +148,7 @@ impl Caller {
                 self.note(permits, Some(answer));
             }
             3..=5 => match watch.call(Duration::ZERO, subject.check(permits)).await {
-                Ok(Decision::Granted { grant, .. }) => {
+                Ok(Decision::Granted(Granted { grant, .. })) => {
                     self.ledger.grant(permits);
                     self.grants.push(grant);
                 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, RRateLimiter,
-    Rate, RedissonClient, SlidingLog, SlidingWindow,
+    Decision, FixedWindow, Granted, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
+    RedissonClient, SlidingWindowCounter, SlidingWindowLog,
 };
 
 use crate::decisions::{Charges, decide};
@@ -34,7 +34,7 @@ async fn by_several_limiters_together() {
 fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<Arc<dyn Limiter>> {
     macro_rules! limiters {
         ($($policy:expr),* $(,)?) => {
-            vec![$(Arc::new(client.limiter($policy).unwrap().prefix(format!(
+            vec![$(Arc::new(client.limiter($policy).unwrap().with_prefix(format!(
                 "{prefix}:{}:",
                 stringify!($policy).split("::").next().unwrap()
             ))),)*]
@@ -42,19 +42,19 @@ fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<Arc<dyn Limiter>> 
     }
     limiters![
         FixedWindow::new(AMPLE, HOUR),
-        SlidingLog::new(AMPLE, HOUR),
-        SlidingWindow::new(AMPLE, DAY, HOUR),
-        QuotaBucket::new(AMPLE, 1, DAY),
-        LeakyBucket::new(AMPLE, 1, DAY),
-        PenaltyTokenBucket::new(AMPLE, 1, DAY),
+        SlidingWindowLog::new(AMPLE, HOUR),
+        SlidingWindowCounter::new(AMPLE, DAY).with_period(HOUR),
+        QuotaBucket::new(1, DAY).with_capacity(AMPLE),
+        LeakyBucket::new(1, DAY).with_capacity(AMPLE),
+        PenaltyTokenBucket::new(1, DAY).with_capacity(AMPLE),
     ]
 }
 
 /// How much of a limiter's capacity is charged, which is asked with a cost of 1. The first unit of a leaky bucket flows out
 /// at once and is not.
 async fn charged(limiter: &dyn Limiter, key: &str) -> i64 {
-    match limiter.decide(key, 1).await.unwrap() {
-        Decision::Granted { remaining, .. } => i64::from(AMPLE) - remaining as i64,
+    match limiter.check(key, 1).await.unwrap() {
+        Decision::Granted(Granted { remaining, .. }) => i64::from(AMPLE) - remaining as i64,
         denied => panic!("{denied:?}"),
     }
 }
@@ -75,7 +75,7 @@ async fn policies(mut round: Round) {
             callers.push(async move {
                 let ask = |cost| {
                     let limiter = Arc::clone(&limiter);
-                    async move { Ok(limiter.decide("key", cost).await?.is_granted()) }
+                    async move { Ok(limiter.check("key", cost).await?.is_granted()) }
                 };
                 (place, decide(&plan, random, watch, ask).await)
             });
@@ -106,9 +106,11 @@ async fn joint(mut round: Round) {
     }
     let client = round.client.clone();
     let window = client.limiter(FixedWindow::new(AMPLE, HOUR)).unwrap();
-    let window = window.prefix(format!("{prefix}:window:"));
-    let bucket = client.limiter(QuotaBucket::new(AMPLE, 1, DAY)).unwrap();
-    let bucket = bucket.prefix(format!("{prefix}:bucket:"));
+    let window = window.with_prefix(format!("{prefix}:window:"));
+    let bucket = client
+        .limiter(QuotaBucket::new(1, DAY).with_capacity(AMPLE))
+        .unwrap();
+    let bucket = bucket.with_prefix(format!("{prefix}:bucket:"));
     let mut callers = Vec::new();
     for number in 0..8 {
         let (client, plan) = (client.clone(), Arc::clone(&round.plan));
@@ -119,12 +121,12 @@ async fn joint(mut round: Round) {
         let watch = round.watch.clone();
         callers.push(async move {
             let ask = |cost| {
-                let mut shares = vec![
-                    window.share("key", cost).unwrap(),
-                    bucket.share("key", cost).unwrap(),
+                let mut charges = vec![
+                    window.charge("key", cost).unwrap(),
+                    bucket.charge("key", cost).unwrap(),
                 ];
-                shares.extend(rates.iter().map(|rate| rate.share(cost).unwrap()));
-                let decision = client.decide_all(shares);
+                charges.extend(rates.iter().map(|rate| rate.charge(cost).unwrap()));
+                let decision = client.check_all(charges);
                 async move { Ok(decision.await?.is_granted()) }
             };
             decide(&plan, random, watch, ask).await
@@ -136,19 +138,19 @@ async fn joint(mut round: Round) {
     }
 
     let window = round.direct.limiter(FixedWindow::new(AMPLE, HOUR)).unwrap();
-    let window = window.prefix(format!("{prefix}:window:"));
+    let window = window.with_prefix(format!("{prefix}:window:"));
     let bucket = round
         .direct
-        .limiter(QuotaBucket::new(AMPLE, 1, DAY))
+        .limiter(QuotaBucket::new(1, DAY).with_capacity(AMPLE))
         .unwrap();
-    let bucket = bucket.prefix(format!("{prefix}:bucket:"));
+    let bucket = bucket.with_prefix(format!("{prefix}:bucket:"));
     let mut charged = vec![
         charged(&window, "key").await - 1,
         charged(&bucket, "key").await - 1,
     ];
     for name in &names {
         let left = round.direct.rate_limiter(name).available_permits().await;
-        charged.push(i64::from(AMPLE) - left.unwrap());
+        charged.push(i64::from(AMPLE) - left.unwrap() as i64);
     }
     let round = &round.watch.round;
     assert!(

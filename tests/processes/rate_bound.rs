@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Rate, RedissonClient};
 
 use crate::child::Task;
 use crate::parent::ChildProcess;

@@ -1,7 +1,7 @@
 //! What the server holds of a limiter.
 
 use redis::aio::MultiplexedConnection;
-use redisson_rate_limiter::{RRateLimiter, RedissonClient};
+use redisson_rate_limiter::RedissonClient;
 use tokio::time::sleep;
 
 use crate::keys;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Rate, RedissonClient};
 use tokio::time::sleep;
 
 use crate::child::{PATIENT, Task};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, Grant, RRateLimiter, RateLimiter};
+use redisson_rate_limiter::{Decision, Grant, Granted, RateLimiter};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
@@ -113,11 +113,11 @@ impl Caller {
                 self.note(permits, answer.ok().map(|it| it.map(|()| true)));
             }
             7 => match timeout(patience, limiter.check(permits)).await {
-                Ok(Ok(Decision::Granted { grant, .. })) => {
+                Ok(Ok(Decision::Granted(Granted { grant, .. }))) => {
                     self.ledger.grant(permits);
                     self.grants.push(grant);
                 }
-                Ok(Ok(Decision::Denied { .. })) => {}
+                Ok(Ok(Decision::Denied(_))) => {}
                 Ok(Err(error)) => self.ledger.fail(permits, &error),
                 Err(_) => self.note(permits, None),
             },

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use tempfile::TempDir;
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
-    RRateLimiter, Rate, RedissonClient, Result, SlidingLog, SlidingWindow, State, TokenBucket,
+    Decision, Error, FixedWindow, Granted, LeakyBucket, PenaltyTokenBucket, PermitsInUse, Policy,
+    QuotaBucket, Rate, RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 use crate::every_method;
@@ -54,16 +54,16 @@ async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
         operator.rate_limiter(&name).set_rate(rate).await.unwrap();
         let limiter = app.rate_limiter(&name);
         let taken_back = async {
-            if let Decision::Granted { grant, .. } = limiter.check(3).await? {
+            if let Decision::Granted(Granted { grant, .. }) = limiter.check(3).await? {
                 limiter.refund(grant).await?;
             }
             limiter.try_acquire(3).await?;
             limiter.release(2).await?;
             limiter
-                .update_rate(Rate::overall(20, HOUR), State::Keep)
+                .update_rate(Rate::overall(20, HOUR), PermitsInUse::Keep)
                 .await?;
             limiter
-                .update_rate(Rate::overall(20, HOUR), State::Reset)
+                .update_rate(Rate::overall(20, HOUR), PermitsInUse::Reset)
                 .await?;
             Ok(())
         };
@@ -87,7 +87,7 @@ async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
         .keyed_rate_limiter("orders:", Rate::overall(2, HOUR))
         .unwrap();
     for i in 0..4 {
-        let decided = keyed.decide("keyed", 1).await.map(drop);
+        let decided = keyed.check("keyed", 1).await.map(drop);
         outcomes.push((format!("keyed {i}"), decided));
     }
     outcomes.push((
@@ -95,20 +95,23 @@ async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
         by_policy(app, FixedWindow::new(2, HOUR)).await,
     ));
     outcomes.push((
-        "SlidingLog".to_owned(),
-        by_policy(app, SlidingLog::new(2, HOUR)).await,
+        "SlidingWindowLog".to_owned(),
+        by_policy(app, SlidingWindowLog::new(2, HOUR)).await,
     ));
-    let periods = SlidingWindow::new(2, HOUR, HOUR / 60);
-    outcomes.push(("SlidingWindow".to_owned(), by_policy(app, periods).await));
+    let periods = SlidingWindowCounter::new(2, HOUR).with_period(HOUR / 60);
+    outcomes.push((
+        "SlidingWindowCounter".to_owned(),
+        by_policy(app, periods).await,
+    ));
     outcomes.push((
         "TokenBucket".to_owned(),
-        by_policy(app, TokenBucket::new(2, 1)).await,
+        by_policy(app, TokenBucket::per_second(1).with_capacity(2)).await,
     ));
-    let quota = QuotaBucket::new(2, 2, HOUR);
+    let quota = QuotaBucket::new(2, HOUR);
     outcomes.push(("QuotaBucket".to_owned(), by_policy(app, quota).await));
-    let leaky = LeakyBucket::new(2, 1, HOUR);
+    let leaky = LeakyBucket::new(1, HOUR).with_capacity(2);
     outcomes.push(("LeakyBucket".to_owned(), by_policy(app, leaky).await));
-    let penalty = PenaltyTokenBucket::new(2, 1, HOUR);
+    let penalty = PenaltyTokenBucket::new(1, HOUR).with_capacity(2);
     outcomes.push((
         "PenaltyTokenBucket".to_owned(),
         by_policy(app, penalty).await,
@@ -116,27 +119,27 @@ async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
     outcomes.push(("a whole token".to_owned(), a_whole_token(stage, app).await));
     let window = app.limiter(FixedWindow::new(2, HOUR)).unwrap();
     for i in 0..2 {
-        let shares = [
-            window.share("orders:joint", 1).unwrap(),
-            keyed.share("joint-rate", 1).unwrap(),
+        let charges = [
+            window.charge("orders:joint", 1).unwrap(),
+            keyed.charge("joint-rate", 1).unwrap(),
         ];
-        let decided = app.decide_all(shares).await.map(drop);
-        outcomes.push((format!("decide_all {i}"), decided));
+        let decided = app.check_all(charges).await.map(drop);
+        outcomes.push((format!("check_all {i}"), decided));
     }
     outcomes
 }
 
 /// More than once, with grants and denials, locked out, and by another rule.
 async fn by_policy<P: Policy + Clone>(app: &RedissonClient, policy: P) -> Result<()> {
-    let limiter = app.limiter(policy.clone())?.prefix("orders:policy:");
+    let limiter = app.limiter(policy.clone())?.with_prefix("orders:policy:");
     let strict = app
         .limiter(policy)?
-        .prefix("orders:strict:")
-        .penalty(HOUR)?;
+        .with_prefix("orders:strict:")
+        .with_penalty(HOUR)?;
     let kind = std::any::type_name::<P>();
     for _ in 0..4 {
-        limiter.decide(kind, 1).await?;
-        strict.decide(kind, 1).await?;
+        let _ = limiter.check(kind, 1).await?;
+        let _ = strict.check(kind, 1).await?;
     }
     Ok(())
 }
@@ -147,8 +150,8 @@ async fn a_whole_token(stage: &mut Stage, app: &RedissonClient) -> Result<()> {
     let mut command = vec!["HSET", "orders:whole", "tokens", "1"];
     command.extend(["last_refill_timestamp", &now, "last_refill_fraction", "1"]);
     stage.run(&command).await;
-    let limiter = app.limiter(TokenBucket::new(2, 1))?;
-    limiter.decide("orders:whole", 1).await.map(drop)
+    let limiter = app.limiter(TokenBucket::per_second(1).with_capacity(2))?;
+    limiter.check("orders:whole", 1).await.map(drop)
 }
 
 /// Grants expire, one call of several permits at once.
@@ -165,7 +168,7 @@ async fn a_window_passes(operator: &RedissonClient, app: &RedissonClient) -> Res
     }
     limiter.available_permits().await?;
     limiter
-        .update_rate(Rate::overall(4, ms(60)), State::Keep)
+        .update_rate(Rate::overall(4, ms(60)), PermitsInUse::Keep)
         .await?;
     limiter.acquire(2).await
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RedissonClient, Result, State};
+use redisson_rate_limiter::{Error, PermitsInUse, Rate, RedissonClient, Result};
 
 use crate::proxy::Proxy;
 use crate::stage::{HOUR, NAME, SECOND, Stage, ms};
@@ -79,7 +79,7 @@ async fn rates_that_cannot_be_stored_are_refused_and_nothing_is_sent() {
     ] {
         assert_eq!(argument(limiter.try_set_rate(rate).await), bad, "{rate:?}");
         assert_eq!(argument(limiter.set_rate(rate).await), bad, "{rate:?}");
-        for state in [State::Keep, State::Reset] {
+        for state in [PermitsInUse::Keep, PermitsInUse::Reset] {
             assert_eq!(
                 argument(limiter.set_rate_with(rate, state).await),
                 bad,
@@ -135,7 +135,7 @@ async fn permits_above_the_rate_and_a_missing_rate_change_nothing() {
     assert_eq!(limiter.config().await.unwrap(), None);
     assert!(
         !limiter
-            .update_rate(Rate::overall(5, SECOND), State::Keep)
+            .update_rate(Rate::overall(5, SECOND), PermitsInUse::Keep)
             .await
             .unwrap()
     );

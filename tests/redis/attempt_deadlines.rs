@@ -1,7 +1,7 @@
 //! Each attempt of a call has its own deadline, and the next one waits for it: in whatever order they arrive, one of
 //! them takes the permits.
 
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RateLimiter};
+use redisson_rate_limiter::{Decision, Granted, Rate, RateLimiter};
 
 use crate::proxy::{Command, Fate, Proxy};
 use crate::stage::{HOUR, NAME, Stage, ms};
@@ -112,7 +112,7 @@ async fn a_request_whose_grant_a_release_shrank_before_its_answer_came_is_grante
         peer.release(2).await.unwrap();
         retry.let_through().await;
     });
-    let Decision::Granted { grant, .. } = decision.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = decision.unwrap() else {
         panic!("it was denied, and holds permits");
     };
     assert_eq!(stage.grants().await, [(1_000, 3)]);

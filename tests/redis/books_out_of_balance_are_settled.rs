@@ -1,7 +1,7 @@
 //! What a peer, an eviction or an operator did to one key and not to the other is made good by the next call.
 //! Balance: permits left + permits of the live grants = rate.
 
-use redisson_rate_limiter::{RRateLimiter, Rate};
+use redisson_rate_limiter::Rate;
 
 use crate::keys::member;
 use crate::stage::{NAME, PERMITS, SECOND, Stage, VALUE};
@@ -59,7 +59,8 @@ async fn a_lost_value_counts_only_what_is_live() {
 async fn a_refund_after_the_value_was_lost_loses_nothing() {
     let mut stage = Stage::set().await;
     let limiter = stage.with(Rate::overall(10, SECOND)).await;
-    let redisson_rate_limiter::Decision::Granted { grant, .. } = limiter.check(4).await.unwrap()
+    let redisson_rate_limiter::Decision::Granted(redisson_rate_limiter::Granted { grant, .. }) =
+        limiter.check(4).await.unwrap()
     else {
         panic!("it was denied");
     };

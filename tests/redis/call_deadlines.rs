@@ -1,6 +1,6 @@
 //! A call that reaches the server after its deadline does nothing.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RateLimiter, RedissonClient};
 
 use crate::keys;
 use crate::proxy::{Fate, Proxy};

@@ -1,6 +1,6 @@
 //! A grant that a peer's clock scored in the future is warned of, once per limiter.
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient, State};
+use redisson_rate_limiter::{PermitsInUse, Rate, RedissonClient};
 
 use crate::events::Events;
 use crate::keys::{self, member};
@@ -29,7 +29,10 @@ async fn a_score_ahead_of_the_server_is_warned_of_once_with_by_how_much() {
     for rate in 11..14 {
         // Under another rate the grants are looked at again.
         let rate = Rate::overall(rate, HOUR);
-        limiter.set_rate_with(rate, State::Keep).await.unwrap();
+        limiter
+            .set_rate_with(rate, PermitsInUse::Keep)
+            .await
+            .unwrap();
         assert!(limiter.try_acquire(1).await.unwrap());
     }
     let told = warnings(&events);

@@ -1,6 +1,6 @@
 //! On a cluster the five keys of a limiter must be in one slot.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RedissonClient};
 
 use crate::keys;
 use crate::stage::SECOND;

@@ -1,6 +1,6 @@
 //! Keys with another content than a limiter's state are an error, and stay unchanged.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, Result, State};
+use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter, Result};
 
 use crate::bad_state::{self, assert_all_that_count_are_refused};
 use crate::keys::member;
@@ -67,7 +67,8 @@ async fn a_rate_above_2_to_the_53() {
 async fn a_refund_with_a_field_that_is_no_number() {
     let mut stage = Stage::set().await;
     let limiter = in_use(&mut stage).await;
-    let redisson_rate_limiter::Decision::Granted { grant, .. } = limiter.check(1).await.unwrap()
+    let redisson_rate_limiter::Decision::Granted(redisson_rate_limiter::Granted { grant, .. }) =
+        limiter.check(1).await.unwrap()
     else {
         panic!("it was denied");
     };
@@ -134,10 +135,13 @@ async fn a_permits_key_that_is_no_zset_where_the_rate_changes_and_the_state_is_k
     stage.run(&["SET", PERMITS, "6"]).await;
     let before = stage.everything().await;
     let rate = Rate::overall(20, HOUR);
-    assert_bad_state("update_rate", limiter.update_rate(rate, State::Keep).await);
+    assert_bad_state(
+        "update_rate",
+        limiter.update_rate(rate, PermitsInUse::Keep).await,
+    );
     assert_bad_state(
         "set_rate_with",
-        limiter.set_rate_with(rate, State::Keep).await,
+        limiter.set_rate_with(rate, PermitsInUse::Keep).await,
     );
     assert_eq!(stage.everything().await, before);
 }
@@ -155,7 +159,7 @@ async fn a_limiters_name_that_is_no_hash() {
     assert_bad_state("config", limiter.config().await);
     assert_bad_state("try_set_rate", limiter.try_set_rate(rate).await);
     assert_bad_state("set_rate", limiter.set_rate(rate).await);
-    for state in [State::Keep, State::Reset] {
+    for state in [PermitsInUse::Keep, PermitsInUse::Reset] {
         assert_bad_state("set_rate_with", limiter.set_rate_with(rate, state).await);
         assert_bad_state("update_rate", limiter.update_rate(rate, state).await);
     }

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use redisson_rate_limiter::{
-    Decision, Error, RRateLimiter, Rate, RateLimiter, RedissonClient, Result, State,
+    Decision, Error, Granted, PermitsInUse, Rate, RateLimiter, RedissonClient, Result,
 };
 
 use crate::stage::{HOUR, SECOND};
@@ -24,7 +24,7 @@ pub async fn results(limiter: &RateLimiter) -> Vec<(&'static str, Result<()>)> {
     let elsewhere = RedissonClient::in_memory().rate_limiter("elsewhere");
     let rate = Rate::overall(5, SECOND);
     elsewhere.set_rate(rate).await.unwrap();
-    let Decision::Granted { grant, .. } = elsewhere.check(1).await.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = elsewhere.check(1).await.unwrap() else {
         panic!("it was denied");
     };
     [
@@ -32,11 +32,14 @@ pub async fn results(limiter: &RateLimiter) -> Vec<(&'static str, Result<()>)> {
         ("set_rate", limiter.set_rate(rate).await),
         (
             "set_rate_with",
-            limiter.set_rate_with(rate, State::Keep).await,
+            limiter.set_rate_with(rate, PermitsInUse::Keep).await,
         ),
         (
             "update_rate",
-            limiter.update_rate(rate, State::Keep).await.map(|_| ()),
+            limiter
+                .update_rate(rate, PermitsInUse::Keep)
+                .await
+                .map(|_| ()),
         ),
         ("config", limiter.config().await.map(|_| ())),
         ("try_acquire", limiter.try_acquire(1).await.map(|_| ())),

@@ -2,7 +2,7 @@
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, Value};
-use redisson_rate_limiter::{Decision, Error, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Decision, Error, Granted, Rate, RateLimiter, RedissonClient};
 
 use crate::keys;
 use crate::proxy::{Fate, Proxy};
@@ -36,9 +36,9 @@ async fn an_acquire_whose_answer_was_lost_is_sent_again_and_granted_what_it_took
     let limiter = behind(&proxy, &stage, 5).await;
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
     // 3 of 5: what is left then would not do for another 3.
-    let Decision::Granted {
+    let Decision::Granted(Granted {
         grant, remaining, ..
-    } = limiter.check(3).await.unwrap()
+    }) = limiter.check(3).await.unwrap()
     else {
         panic!("it was denied");
     };
@@ -158,7 +158,7 @@ async fn a_refund_whose_answer_was_lost_gave_back_once() {
     let mut stage = Stage::set().await;
     let proxy = Proxy::to(stage.server.port()).await;
     let limiter = behind(&proxy, &stage, 10).await;
-    let Decision::Granted { grant, .. } = limiter.check(8).await.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = limiter.check(8).await.unwrap() else {
         panic!("it was denied");
     };
     // Its script is not known to the server yet.

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use redis::InfoDict;
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RedissonClient};
 use tokio::time::sleep;
 
 use crate::keys;

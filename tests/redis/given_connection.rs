@@ -1,7 +1,7 @@
 //! A connection of redis-rs that the application supplies.
 
 use redis::aio::{ConnectionLike, ConnectionManager};
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Rate, RedissonClient};
 
 use crate::keys;
 use crate::stage::{HOUR, NAME, PERMITS, Stage, VALUE};

@@ -1,7 +1,7 @@
 //! Names, fields and bytes of the five keys.
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RedissonClient, State};
+use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate, RedissonClient};
 
 use crate::keys;
 use crate::stage::{HOUR, NAME, PERMITS, SECOND, Stage, VALUE, ms};
@@ -116,11 +116,14 @@ async fn a_partly_released_grant_keeps_its_score_and_its_random_bytes() {
 async fn where_the_rate_is_lowered_below_what_is_in_use_the_value_is_below_zero_until_it_is_back() {
     let mut stage = Stage::set().await;
     let limiter = stage.with(Rate::overall(10, SECOND)).await;
-    let Decision::Granted { grant, .. } = limiter.check(8).await.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = limiter.check(8).await.unwrap() else {
         panic!("it was denied");
     };
     let lower = Rate::overall(5, SECOND);
-    limiter.set_rate_with(lower, State::Keep).await.unwrap();
+    limiter
+        .set_rate_with(lower, PermitsInUse::Keep)
+        .await
+        .unwrap();
     assert_eq!(stage.value().await.as_deref(), Some("-3"));
     assert_eq!(limiter.refund(grant).await.unwrap(), 8);
     assert_eq!(stage.value().await.as_deref(), Some("5"));
@@ -183,8 +186,8 @@ async fn a_change_of_the_type_leaves_no_key_of_the_old_one() {
     let mut stage = Stage::set().await;
     let limiter = stage.with(Rate::overall(5, SECOND)).await;
     for (rate, state) in [
-        (Rate::per_client(5, SECOND), State::Keep),
-        (Rate::overall(5, SECOND), State::Reset),
+        (Rate::per_client(5, SECOND), PermitsInUse::Keep),
+        (Rate::overall(5, SECOND), PermitsInUse::Reset),
     ] {
         assert!(limiter.try_acquire(2).await.unwrap());
         assert!(limiter.update_rate(rate, state).await.unwrap());

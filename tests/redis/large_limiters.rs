@@ -3,7 +3,7 @@
 //! `LARGE_LIMITER` sets the number of grants, 20,000 by default.
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, Limiter, RRateLimiter, Rate, RateLimiter, RedissonClient, State,
+    Decision, Denied, FixedWindow, Granted, PermitsInUse, Rate, RateLimiter, RedissonClient,
 };
 use tokio::task::JoinSet;
 
@@ -151,7 +151,7 @@ async fn an_acquire_removes_what_it_needs_and_a_few_more() {
     assert!(large.calls().await >= 6);
     let removed = before - large.size().await;
     assert!((2_900..3_600).contains(&removed), "{removed}");
-    let left = i64::from(large.expired) - 3_001;
+    let left = u64::from(large.expired) - 3_001;
     assert_eq!(limiter.available_permits().await.unwrap(), left);
     large.calls().await;
 }
@@ -163,11 +163,11 @@ async fn a_request_is_denied_only_once_nothing_more_has_expired() {
         let limiter = large.stage.limiter().await;
         let decision = limiter.check(asked).await.unwrap();
         assert_eq!(decision.is_granted(), is_granted, "{asked}");
-        if let Decision::Denied {
+        if let Decision::Denied(Denied {
             remaining,
             retry_after,
             ..
-        } = decision
+        }) = decision
         {
             assert_eq!(remaining, 1_200);
             assert_eq!(retry_after, ms(95_002));
@@ -192,10 +192,13 @@ async fn grants_that_have_all_expired_go_at_once() {
     for asked in [1, 500] {
         let mut large = Large::with(grants(), 0).await;
         let limiter = large.stage.limiter().await;
-        assert_eq!(limiter.available_permits().await.unwrap(), large.rate());
+        assert_eq!(
+            limiter.available_permits().await.unwrap(),
+            large.rate().unsigned_abs()
+        );
         assert!(limiter.try_acquire(asked).await.unwrap());
         assert_eq!(large.size().await, 1);
-        let left = large.rate() - i64::from(asked);
+        let left = large.rate().unsigned_abs() - u64::from(asked);
         assert_eq!(large.stage.value().await, Some(left.to_string()));
         large.calls().await;
     }
@@ -209,7 +212,7 @@ async fn available_permits_reads_in_pages_and_is_exact() {
         let limiter = large.stage.limiter().await;
         let before = large.stage.everything().await;
         let available = limiter.available_permits().await.unwrap();
-        assert_eq!(available, i64::from(expired), "{live}");
+        assert_eq!(available, u64::from(expired), "{live}");
         assert_eq!(large.stage.everything().await, before);
         large.calls().await;
     }
@@ -222,13 +225,13 @@ async fn a_release_takes_permits_out_of_the_oldest_live_grants_in_pages() {
     limiter.release(2_500).await.unwrap();
     assert!(large.calls().await >= 5);
     let available = limiter.available_permits().await.unwrap();
-    assert_eq!(available, i64::from(large.expired) + 2_500);
+    assert_eq!(available, u64::from(large.expired) + 2_500);
     let released = large.live - 2_500;
     // More than are live: those come back, and no others.
     limiter.release(large.live).await.unwrap();
     assert_eq!(
         limiter.available_permits().await.unwrap(),
-        large.rate(),
+        large.rate().unsigned_abs(),
         "{released}"
     );
     large.calls().await;
@@ -250,13 +253,13 @@ async fn live_grants_that_hold_nothing_are_in_no_releases_way() {
 async fn a_refund_finds_its_grant_among_many() {
     let mut large = Large::start().await;
     let limiter = large.stage.limiter().await;
-    let Decision::Granted { grant, .. } = limiter.check(5).await.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = limiter.check(5).await.unwrap() else {
         panic!("it was denied");
     };
     assert_eq!(limiter.refund(grant).await.unwrap(), 5);
     assert_eq!(
         limiter.available_permits().await.unwrap(),
-        i64::from(large.expired)
+        u64::from(large.expired)
     );
     large.calls().await;
 }
@@ -268,9 +271,9 @@ async fn a_rate_that_changes_takes_one_write() {
         let mut large = Large::start().await;
         let limiter = large.stage.limiter().await;
         let rate = Rate::overall((large.rate() + change) as u64, interval);
-        assert!(limiter.update_rate(rate, State::Keep).await.unwrap());
+        assert!(limiter.update_rate(rate, PermitsInUse::Keep).await.unwrap());
         assert_eq!(large.stage.value().await, Some(change.to_string()));
-        let available = i64::from(large.expired) + change;
+        let available = u64::from(large.expired).saturating_add_signed(change);
         assert_eq!(limiter.available_permits().await.unwrap(), available);
         assert!(limiter.try_acquire(available as u32).await.unwrap());
         assert!(!limiter.try_acquire(1).await.unwrap());
@@ -282,9 +285,9 @@ async fn a_rate_that_changes_takes_one_write() {
 async fn a_rate_that_resets_or_outlives_all_grants_deletes_them_at_once() {
     let interval = ms(INTERVAL as u64);
     for (rate, state) in [
-        (Rate::overall(7, interval), State::Reset),
-        (Rate::overall(7, ms(1_000)), State::Keep),
-        (Rate::per_client(7, interval), State::Keep),
+        (Rate::overall(7, interval), PermitsInUse::Reset),
+        (Rate::overall(7, ms(1_000)), PermitsInUse::Keep),
+        (Rate::per_client(7, interval), PermitsInUse::Keep),
     ] {
         let mut large = Large::start().await;
         let limiter = large.stage.limiter().await;
@@ -321,16 +324,16 @@ async fn a_joint_decision_counts_expired_permits_in_several_calls() {
     let limiter = client.rate_limiter(NAME);
     let window = client.limiter(FixedWindow::new(10_000, HOUR)).unwrap();
     let decide = async |cost| {
-        let shares = [
-            limiter.share(cost).unwrap(),
-            window.share("{limiter}", 1).unwrap(),
+        let charges = [
+            limiter.charge(cost).unwrap(),
+            window.charge("{limiter}", 1).unwrap(),
         ];
-        client.decide_all(shares).await.unwrap().is_granted()
+        client.check_all(charges).await.unwrap().is_granted()
     };
     assert!(decide(1).await);
     assert!(decide(3_000).await);
     let left = large.expired - 3_001;
-    assert_eq!(limiter.available_permits().await.unwrap(), i64::from(left));
+    assert_eq!(limiter.available_permits().await.unwrap(), u64::from(left));
     assert!(!decide(left + 1).await);
     assert!(decide(left).await);
     large.calls().await;

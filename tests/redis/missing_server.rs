@@ -1,6 +1,6 @@
 //! A server that is missing, goes down, or does not answer.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RedissonClient};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 

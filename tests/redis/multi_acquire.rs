@@ -4,9 +4,7 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::{Cmd, Pipeline, RedisFuture, Value};
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
-use redisson_rate_limiter::{
-    Clock, Decision, Error, RRateLimiter, Rate, RateLimiter, RedissonClient,
-};
+use redisson_rate_limiter::{Clock, Decision, Error, Granted, Rate, RateLimiter, RedissonClient};
 
 use crate::by_hand::{Pending, poll_once};
 use crate::keys;
@@ -19,11 +17,12 @@ const MANY: usize = 16;
 
 /// That many acquires of a client, each polled once and left alone, on limiters without a rate.
 fn left_alone(idle: &[RateLimiter]) -> Vec<Pending<'_, redisson_rate_limiter::Result<bool>>> {
-    let mut left_alone: Vec<_> = idle.iter().map(|limiter| limiter.try_acquire(1)).collect();
-    for acquire in &mut left_alone {
-        assert!(poll_once(acquire).is_none());
-    }
-    left_alone
+    let acquires = idle.iter().map(|limiter| {
+        let mut acquire = Box::pin(limiter.try_acquire(1));
+        assert!(poll_once(&mut acquire).is_none());
+        acquire as Pending<'_, _>
+    });
+    acquires.collect()
 }
 
 /// Waits until the calls of those that are left alone have come by.
@@ -385,12 +384,12 @@ async fn grants_of_a_shared_call_can_be_given_back_one_by_one() {
     let mut grants = Vec::new();
     for task in tasks {
         match task.await.unwrap() {
-            Decision::Granted {
+            Decision::Granted(Granted {
                 grant,
                 remaining: 1,
                 limit: 5,
                 ..
-            } => grants.push(grant),
+            }) => grants.push(grant),
             other => panic!("{other:?}"),
         }
     }

@@ -1,6 +1,6 @@
 //! A command that the server's ACL forbids is a separate error, and changes nothing.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter};
+use redisson_rate_limiter::{Error, Rate, RateLimiter};
 
 use crate::stage::{HOUR, NAME, Stage};
 

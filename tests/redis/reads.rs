@@ -1,6 +1,6 @@
 //! `available_permits`, `config`, `exists` and `remain_time_to_live` only read.
 
-use redisson_rate_limiter::{RRateLimiter, Rate};
+use redisson_rate_limiter::Rate;
 
 use crate::keys::member;
 use crate::monitor::Monitor;

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate, RedissonClient, State};
+use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate, RedissonClient};
 
 use crate::monitor::Monitor;
 use crate::proxy::Proxy;
@@ -96,7 +96,7 @@ async fn a_client_that_set_the_rate_itself_or_read_it_knows_the_type() {
         assert!(limiter.try_acquire(1).await.unwrap());
         match step {
             0 => limiter.set_rate(rate).await.unwrap(),
-            1 => assert!(limiter.update_rate(rate, State::Keep).await.unwrap()),
+            1 => assert!(limiter.update_rate(rate, PermitsInUse::Keep).await.unwrap()),
             _ => {
                 peer.set_rate(rate).await.unwrap();
                 assert_eq!(limiter.config().await.unwrap(), Some(rate));
@@ -150,10 +150,16 @@ async fn every_method_is_one_command() {
         limiter.delete().await.unwrap();
         limiter.try_set_rate(rate).await.unwrap();
         limiter.set_rate(rate).await.unwrap();
-        limiter.set_rate_with(rate, State::Keep).await.unwrap();
-        limiter.update_rate(rate, State::Reset).await.unwrap();
+        limiter
+            .set_rate_with(rate, PermitsInUse::Keep)
+            .await
+            .unwrap();
+        limiter
+            .update_rate(rate, PermitsInUse::Reset)
+            .await
+            .unwrap();
         limiter.config().await.unwrap();
-        let Decision::Granted { grant, .. } = limiter.check(1).await.unwrap() else {
+        let Decision::Granted(Granted { grant, .. }) = limiter.check(1).await.unwrap() else {
             panic!("it was denied");
         };
         limiter.refund(grant).await.unwrap();

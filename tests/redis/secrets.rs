@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::fmt::Debug;
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RedissonClient, Result};
+use redisson_rate_limiter::{Error, Rate, RedissonClient, Result};
 use tokio::net::TcpListener;
 
 use crate::stage::{HOUR, NAME, ms};

@@ -1,6 +1,6 @@
 //! A server that restarts on the same port is used again, without a new client.
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RedissonClient};
 
 use crate::stage::{HOUR, NAME, ms};
 use crate::support::Server;

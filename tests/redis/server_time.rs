@@ -1,6 +1,6 @@
 //! Whose clock scores the grants.
 
-use redisson_rate_limiter::{Clock, RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Clock, Rate, RedissonClient};
 
 use crate::keys;
 use crate::proxy::Proxy;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{
-    Clock, Decision, Error, Limiter, Policy, PolicyLimiter, RRateLimiter, Rate, RateLimiter,
+    Clock, Decision, Denied, Error, Limiter, Policy, PolicyLimiter, Rate, RateLimiter,
     RedissonClient, RedissonClientBuilder,
 };
 
@@ -107,7 +107,7 @@ impl Stage {
     /// The limiter calls the state of the target NAME bad, and changes nothing.
     pub async fn assert_is_bad_for(&mut self, limiter: &impl Limiter, what: &str) {
         let before = self.everything().await;
-        let error = limiter.decide(NAME, 1).await;
+        let error = limiter.check(NAME, 1).await;
         assert!(
             matches!(&error, Err(Error::BadState { name, .. }) if name == NAME),
             "{what}: {error:?}"
@@ -197,17 +197,17 @@ impl Stage {
 
 /// Asks a limiter by a policy for the target NAME, and tells whether it granted.
 pub async fn passed(limiter: &impl Limiter, cost: u32) -> bool {
-    limiter.decide(NAME, cost).await.unwrap().is_granted()
+    limiter.check(NAME, cost).await.unwrap().is_granted()
 }
 
 /// The same for what has to be denied: what remains, and the retry in ms.
 pub async fn denied(limiter: &impl Limiter, cost: u32) -> (u64, u128) {
-    match limiter.decide(NAME, cost).await.unwrap() {
-        Decision::Denied {
+    match limiter.check(NAME, cost).await.unwrap() {
+        Decision::Denied(Denied {
             remaining,
             retry_after,
             ..
-        } => (remaining, retry_after.as_millis()),
-        granted @ Decision::Granted { .. } => panic!("{granted:?}"),
+        }) => (remaining, retry_after.as_millis()),
+        granted @ Decision::Granted(_) => panic!("{granted:?}"),
     }
 }

@@ -1,7 +1,7 @@
 //! Times to live of the keys in Redis.
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient, State};
+use redisson_rate_limiter::{PermitsInUse, Rate, RedissonClient};
 
 use crate::keys;
 use crate::stage::{HOUR, NAME, PERMITS, SECOND, Stage, VALUE, ms};
@@ -231,7 +231,7 @@ async fn taking_the_keep_alive_off_leaves_the_time_to_live_of_the_hash() {
     assert_eq!(expiries(&mut stage).await, [before, -2, -2]);
     assert!(
         limiter
-            .update_rate(Rate::overall(6, SECOND), State::Reset)
+            .update_rate(Rate::overall(6, SECOND), PermitsInUse::Reset)
             .await
             .unwrap()
     );
@@ -247,7 +247,7 @@ async fn kept_state_gets_the_new_keep_alive_with_the_hash() {
     let life = with_life!(
         stage,
         HOUR,
-        assert!(limiter.update_rate(rate, State::Keep).await.unwrap())
+        assert!(limiter.update_rate(rate, PermitsInUse::Keep).await.unwrap())
     );
     for expiry in expiries(&mut stage).await {
         assert!(life.contains(&expiry), "{expiry} is not in {life:?}");

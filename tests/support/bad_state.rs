@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use redisson_rate_limiter::{Error, RRateLimiter, RateLimiter, Result};
+use redisson_rate_limiter::{Error, RateLimiter, Result};
 
 /// The call failed because of what the keys of `name` hold.
 pub fn assert_bad_state<T: Debug>(name: &str, method: &str, result: Result<T>) {

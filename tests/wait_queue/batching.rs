@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redisson_rate_limiter::{
-    Clock, Decision, Error, MemoryStore, RRateLimiter, Rate, RateLimiter, RedissonClient, Result,
+    Clock, Decision, Denied, Error, Granted, MemoryStore, Rate, RateLimiter, RedissonClient, Result,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use crate::by_hand::{Pending, poll_once};
+use crate::by_hand::poll_once;
 use crate::in_memory::{limiter, ms};
 use crate::support::Server;
 
@@ -79,22 +79,22 @@ impl Model {
 
 fn told(result: Result<Decision>) -> Told {
     match result {
-        Ok(Decision::Granted {
+        Ok(Decision::Granted(Granted {
             grant,
             remaining,
             reset,
             ..
-        }) => Told::Granted {
+        })) => Told::Granted {
             permits: grant.permits(),
             remaining: remaining as i64,
             reset: reset.as_millis() as i64,
         },
-        Ok(Decision::Denied {
+        Ok(Decision::Denied(Denied {
             retry_after,
             remaining,
             reset,
             ..
-        }) => Told::Denied {
+        })) => Told::Denied {
             retry_after: retry_after.as_millis() as i64,
             remaining: remaining as i64,
             reset: reset.as_millis() as i64,
@@ -106,9 +106,9 @@ fn told(result: Result<Decision>) -> Told {
 
 /// Asks for all of a round at once, and tells the answers in order.
 async fn ask_together(limiter: &RateLimiter, permits: &[u32]) -> Vec<Told> {
-    let mut requests: Vec<Pending<'_, _>> = permits
+    let mut requests: Vec<_> = permits
         .iter()
-        .map(|&permits| limiter.check(permits))
+        .map(|&permits| Box::pin(limiter.check(permits)))
         .collect();
     let mut answers: Vec<_> = requests.iter_mut().map(poll_once).collect();
     for (answer, request) in answers.iter_mut().zip(requests) {

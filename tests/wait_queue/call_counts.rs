@@ -1,6 +1,6 @@
 //! One call to the server serves all waiters that fit.
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Rate, RedissonClient};
 use tokio::task::JoinSet;
 
 use crate::in_memory::{HOUR, ms};

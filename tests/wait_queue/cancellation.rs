@@ -1,6 +1,6 @@
 //! Whenever a future is dropped, its permits go to the next waiter or back.
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
 use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::by_hand::{Pending, poll_once};
@@ -117,7 +117,8 @@ async fn behind(proxy: &Proxy, rate: u64) -> RateLimiter {
     let client = builder.connect(&proxy.url()).await.unwrap();
     let limiter = client.rate_limiter("limiter");
     limiter.set_rate(Rate::overall(rate, HOUR)).await.unwrap();
-    let redisson_rate_limiter::Decision::Granted { grant, .. } = limiter.check(1).await.unwrap()
+    let redisson_rate_limiter::Decision::Granted(redisson_rate_limiter::Granted { grant, .. }) =
+        limiter.check(1).await.unwrap()
     else {
         panic!("it was denied");
     };
@@ -138,7 +139,7 @@ async fn one_whose_call_is_under_way_gives_back_what_it_is_granted() {
     for _ in 0..3 {
         proxy.next("EVALSHA", Fate::Held); // the acquire
         proxy.next("EVALSHA", Fate::Held); // its refund
-        let mut request: Pending<'_, _> = limiter.try_acquire(3);
+        let mut request = Box::pin(limiter.try_acquire(3));
         assert!(poll_once(&mut request).is_none());
         let acquire = proxy.held().await;
         drop(request);
@@ -165,9 +166,9 @@ async fn one_of_many_in_a_call_under_way_gives_back_its_part_and_the_others_keep
     proxy.next("EVALSHA", Fate::Held); // a call of the first's own
     proxy.next("EVALSHA", Fate::Held); // one for the others
     proxy.next("EVALSHA", Fate::Held); // the refund
-    let mut requests: Vec<Pending<'_, _>> = [1, 2, 3, 4]
+    let mut requests: Vec<_> = [1, 2, 3, 4]
         .into_iter()
-        .map(|permits| limiter.try_acquire(permits))
+        .map(|permits| Box::pin(limiter.try_acquire(permits)))
         .collect();
     for request in &mut requests {
         assert!(poll_once(request).is_none());
@@ -203,7 +204,7 @@ async fn a_waiter_gets_what_a_dropped_call_was_granted() {
     let limiter = behind(&proxy, 5).await;
     assert!(limiter.try_acquire(3).await.unwrap());
     proxy.next("EVALSHA", Fate::Held);
-    let mut dropped: Pending<'_, _> = limiter.try_acquire(2);
+    let mut dropped = Box::pin(limiter.try_acquire(2));
     assert!(poll_once(&mut dropped).is_none());
     let acquire = proxy.held().await;
     let waiter = tokio::spawn({

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RateLimiter, RedissonClient};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::by_hand::{Pending, poll_once};
@@ -85,7 +85,7 @@ fn left_in_flight(
 }
 
 impl LeftInFlight {
-    fn wait_for_available(&self, permits: i64) {
+    fn wait_for_available(&self, permits: u64) {
         let limiter = self.limiter.clone();
         let given_back = elsewhere(move || async move {
             while limiter.available_permits().await.unwrap() != permits {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
 
 use crate::by_hand::Pending;
 
@@ -22,7 +22,7 @@ pub async fn limiter(rate: u64, interval: Duration) -> RateLimiter {
 
 /// A wait, for polling by hand.
 pub fn wait(limiter: &RateLimiter, permits: u32) -> Pending<'_, redisson_rate_limiter::Result<()>> {
-    limiter.acquire(permits)
+    Box::pin(limiter.acquire(permits))
 }
 
 /// Lets the tasks that can go on do so. The clock stands still meanwhile: each turn, somebody is ready.

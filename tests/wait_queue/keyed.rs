@@ -1,6 +1,6 @@
 //! Waiting for the permits of a key, on a limiter that expires soon.
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Rate, RedissonClient};
 use tokio::time::Instant;
 
 use crate::in_memory::{SECOND, ms};

@@ -1,9 +1,9 @@
 //! A future that is polled once and then left alone does not hold up others.
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Rate, RedissonClient};
 use tokio::time::{Instant, advance};
 
-use crate::by_hand::{Pending, poll_once};
+use crate::by_hand::poll_once;
 use crate::in_memory::{HOUR, SECOND, let_others_work, limiter, ms, wait};
 use crate::support::Server;
 
@@ -42,7 +42,7 @@ async fn one_whose_call_to_the_server_is_under_way_does_not_hold_up_the_calls_of
     let client = RedissonClient::connect(&server.url()).await.unwrap();
     let limiter = client.rate_limiter("limiter");
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
-    let mut left_alone: Pending<'_, _> = limiter.try_acquire(1);
+    let mut left_alone = Box::pin(limiter.try_acquire(1));
     assert!(poll_once(&mut left_alone).is_none());
     for _ in 0..3 {
         assert!(limiter.try_acquire(1).await.unwrap());

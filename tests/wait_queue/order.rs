@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, MemoryStore, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Error, MemoryStore, Rate, RateLimiter, RedissonClient};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 

@@ -1,6 +1,6 @@
 //! A waiter is decided at the rate in force when its call is made, not when it joined.
 
-use redisson_rate_limiter::{Limiter, RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Rate, RedissonClient};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::in_memory::{HOUR, SECOND, let_others_work, limiter, ms};
@@ -14,7 +14,7 @@ async fn a_waiter_for_a_key_gets_the_rate_that_was_raised_meanwhile() {
     let waiter = keyed.clone();
     let waiting = tokio::spawn(async move { waiter.acquire("a", 1).await });
     let_others_work().await;
-    keyed.change_rate(Rate::overall(2, HOUR)).unwrap();
+    keyed.set_rate(Rate::overall(2, HOUR)).unwrap();
     let served = timeout(2 * SECOND, waiting).await;
     served.expect("its permit is there").unwrap().unwrap();
 }
@@ -29,8 +29,8 @@ async fn a_waiter_for_a_key_does_not_bring_back_the_rate_it_joined_with() {
     let waiter = keyed.clone();
     let waiting = tokio::spawn(async move { waiter.acquire("a", 1).await });
     let_others_work().await;
-    keyed.change_rate(Rate::overall(2, HOUR)).unwrap();
-    assert!(!keyed.decide("a", 1).await.unwrap().is_granted());
+    keyed.set_rate(Rate::overall(2, HOUR)).unwrap();
+    assert!(!keyed.check("a", 1).await.unwrap().is_granted());
     sleep(3 * SECOND).await;
     let config = keyed.limiter("a").config().await.unwrap();
     assert_eq!(config, Some(Rate::overall(2, HOUR).keep_alive(HOUR)));

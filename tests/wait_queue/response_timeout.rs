@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_rate_limiter::{
-    Error, FixedWindow, Limiter, RRateLimiter, Rate, RedissonClient, Result,
-};
+use redisson_rate_limiter::{Error, FixedWindow, Rate, RedissonClient, Result};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::by_hand::{Pending, poll_once};
+use crate::by_hand::poll_once;
 use crate::in_memory::{HOUR, SECOND, ms};
 use crate::silent::Silent;
 use crate::support::Server;
@@ -67,7 +65,7 @@ async fn each_request_on_a_target_whose_calls_stand_still_has_its_own_deadline()
     let policy = Arc::new(policy);
     assert_each_has_its_own_deadline(|| {
         let policy = Arc::clone(&policy);
-        async move { policy.decide("key", 1).await.map(drop) }
+        async move { policy.check("key", 1).await.map(drop) }
     })
     .await;
 }
@@ -146,7 +144,7 @@ fn a_request_that_moves_to_another_runtime_keeps_its_deadline() {
     };
     let limiter = silent_client().rate_limiter("limiter");
     let (first, second) = (runtime(), runtime());
-    let mut moved: Pending<'_, _> = limiter.try_acquire(1 << 31);
+    let mut moved = Box::pin(limiter.try_acquire(1 << 31));
     let start = first.block_on(async {
         let start = Instant::now();
         assert!(poll_once(&mut moved).is_none());
@@ -156,8 +154,9 @@ fn a_request_that_moves_to_another_runtime_keeps_its_deadline() {
         // The same moment on both runtimes, or later on this one.
         let late = (start + ms(800)).saturating_duration_since(Instant::now());
         sleep(late).await;
-        let mut younger: Vec<Pending<'_, _>> =
-            (0..3).map(|_| limiter.try_acquire(1 << 31)).collect();
+        let mut younger: Vec<_> = (0..3)
+            .map(|_| Box::pin(limiter.try_acquire(1 << 31)))
+            .collect();
         for younger in &mut younger {
             assert!(poll_once(younger).is_none());
         }
@@ -190,7 +189,7 @@ async fn an_endless_response_timeout_is_one_for_any_connection() {
         }
         assert_eq!(requests.join_all().await, [true; 20]);
         let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
-        assert!(policy.decide("key", 1).await.is_ok());
+        assert!(policy.check("key", 1).await.is_ok());
     }
 }
 

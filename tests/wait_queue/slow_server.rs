@@ -1,6 +1,6 @@
 //! What happens in the queue while a call is in flight.
 
-use redisson_rate_limiter::{Clock, RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Clock, Rate, RateLimiter, RedissonClient};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::sync::mpsc;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::RRateLimiter;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
 
 use crate::by_hand::{Pending, poll_once};
 use crate::in_memory::{HOUR, let_others_work};

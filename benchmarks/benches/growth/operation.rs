@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use compat_tests::redisson;
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, State};
+use redisson_rate_limiter::{PermitsInUse, Rate, RateLimiter};
 
 /// How old the grants are, with an interval of an hour.
 #[derive(Clone, Copy)]
@@ -82,8 +82,14 @@ impl Call {
             Self::AvailablePermits => limiter.available_permits().await.map(drop),
             Self::ReleaseOne => limiter.release(1).await,
             Self::ReleaseMany => limiter.release(quarter).await,
-            Self::KeepState => limiter.update_rate(rate, State::Keep).await.map(drop),
-            Self::ResetState => limiter.update_rate(rate, State::Reset).await.map(drop),
+            Self::KeepState => limiter
+                .update_rate(rate, PermitsInUse::Keep)
+                .await
+                .map(drop),
+            Self::ResetState => limiter
+                .update_rate(rate, PermitsInUse::Reset)
+                .await
+                .map(drop),
         };
         result.expect("our call");
     }

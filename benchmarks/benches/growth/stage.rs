@@ -7,7 +7,7 @@ use compat_tests::{
     redisson::{Client, Version},
 };
 use redis::{Value, aio::MultiplexedConnection, from_redis_value};
-use redisson_rate_limiter::{RRateLimiter, RedissonClient};
+use redisson_rate_limiter::RedissonClient;
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::operation::{Age, INTERVAL, Operation};

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redisson_rate_limiter::{
-    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
-    RRateLimiter, Rate, RateLimiter, RedissonClient, Result, SlidingLog, SlidingWindow,
-    TokenBucket,
+    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
+    RateLimiter, RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 /// A limiter.
@@ -49,36 +48,45 @@ impl Subject {
             subject("KeyedRateLimiter", |client, rule| {
                 Ok(Arc::new(client.keyed_rate_limiter("", rule.rate())?))
             }),
-            subject("SlidingLog", |client, rule| {
+            subject("SlidingWindowLog", |client, rule| {
                 let (limit, window) = rule.window();
-                of(client, SlidingLog::new(limit, window))
+                of(client, SlidingWindowLog::new(limit, window))
             }),
-            subject("SlidingWindow, 10 periods", |client, rule| {
+            subject("SlidingWindowCounter, 10 periods", |client, rule| {
                 let (limit, window) = rule.window();
-                of(client, SlidingWindow::new(limit, window, window / 10))
+                of(
+                    client,
+                    SlidingWindowCounter::new(limit, window).with_period(window / 10),
+                )
             }),
             subject("FixedWindow", |client, rule| {
                 let (limit, window) = rule.window();
                 of(client, FixedWindow::new(limit, window))
             }),
             subject("TokenBucket", |client, rule| match rule {
-                Rule::Scarce => of(client, TokenBucket::new(SCARCE, 1)),
-                Rule::Plenty => of(client, TokenBucket::new(PLENTY, 100 * PLENTY)),
+                Rule::Scarce => of(client, TokenBucket::per_second(1).with_capacity(SCARCE)),
+                Rule::Plenty => of(
+                    client,
+                    TokenBucket::per_second(100 * PLENTY).with_capacity(PLENTY),
+                ),
             }),
             subject("QuotaBucket", |client, rule| match rule {
-                Rule::Scarce => of(client, QuotaBucket::new(SCARCE, 1, MINUTE)),
-                Rule::Plenty => of(client, QuotaBucket::new(100 * PLENTY, 100 * PLENTY, SECOND)),
+                Rule::Scarce => of(client, QuotaBucket::new(1, MINUTE).with_capacity(SCARCE)),
+                Rule::Plenty => of(client, QuotaBucket::new(100 * PLENTY, SECOND)),
             }),
             subject("LeakyBucket", |client, rule| match rule {
-                Rule::Scarce => of(client, LeakyBucket::new(SCARCE - 1, 1, MINUTE)),
-                Rule::Plenty => of(client, LeakyBucket::new(PLENTY, PLENTY, SHORT)),
+                Rule::Scarce => of(
+                    client,
+                    LeakyBucket::new(1, MINUTE).with_capacity(SCARCE - 1),
+                ),
+                Rule::Plenty => of(client, LeakyBucket::new(PLENTY, SHORT)),
             }),
             subject("PenaltyTokenBucket", |client, rule| {
                 let policy = match rule {
-                    Rule::Scarce => PenaltyTokenBucket::new(SCARCE, 1, MINUTE),
-                    Rule::Plenty => PenaltyTokenBucket::new(PLENTY, PLENTY, SHORT),
+                    Rule::Scarce => PenaltyTokenBucket::new(1, MINUTE).with_capacity(SCARCE),
+                    Rule::Plenty => PenaltyTokenBucket::new(PLENTY, SHORT),
                 };
-                Ok(Arc::new(client.limiter(policy)?.penalty(MINUTE)?))
+                Ok(Arc::new(client.limiter(policy)?.with_penalty(MINUTE)?))
             }),
         ]
     }
@@ -107,7 +115,7 @@ impl Named {
 
 #[async_trait]
 impl Limiter for Named {
-    async fn decide(&self, _key: &str, cost: u32) -> Result<Decision> {
+    async fn check(&self, _key: &str, cost: u32) -> Result<Decision> {
         self.0.check(cost).await
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use redis::{Cmd, Script, cmd};
 use redisson_rate_limiter::{
     FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, RedissonClient,
-    Result, SlidingLog, SlidingWindow, TokenBucket,
+    Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 pub struct Subject {
@@ -35,16 +35,21 @@ pub fn all() -> [Subject; 7] {
             names_calls: false,
         },
         Subject {
-            name: "SlidingLog",
-            make: |client, limit| of(client, SlidingLog::new(limit, MINUTE)),
+            name: "SlidingWindowLog",
+            make: |client, limit| of(client, SlidingWindowLog::new(limit, MINUTE)),
             by_hand: include_str!("by_hand/sliding_log.lua"),
             keys: |target| vec![target.to_owned()],
             numbers: |limit| vec![limit.into(), MINUTE_MILLIS],
             names_calls: true,
         },
         Subject {
-            name: "SlidingWindow, 10 periods",
-            make: |client, limit| of(client, SlidingWindow::new(limit, MINUTE, MINUTE / 10)),
+            name: "SlidingWindowCounter, 10 periods",
+            make: |client, limit| {
+                of(
+                    client,
+                    SlidingWindowCounter::new(limit, MINUTE).with_period(MINUTE / 10),
+                )
+            },
             by_hand: include_str!("by_hand/sliding_window.lua"),
             keys: |target| vec![format!("{{{target}}}-st"), format!("{{{target}}}-")],
             numbers: |limit| vec![limit.into(), MINUTE_MILLIS, MINUTE_MILLIS / 10],
@@ -52,7 +57,7 @@ pub fn all() -> [Subject; 7] {
         },
         Subject {
             name: "TokenBucket",
-            make: |client, limit| of(client, TokenBucket::new(limit, 1)),
+            make: |client, limit| of(client, TokenBucket::per_second(1).with_capacity(limit)),
             by_hand: include_str!("by_hand/token_bucket.lua"),
             keys: |target| vec![target.to_owned()],
             numbers: |limit| vec![limit.into(), 1],
@@ -60,7 +65,7 @@ pub fn all() -> [Subject; 7] {
         },
         Subject {
             name: "QuotaBucket",
-            make: |client, limit| of(client, QuotaBucket::new(limit, 1, MINUTE)),
+            make: |client, limit| of(client, QuotaBucket::new(1, MINUTE).with_capacity(limit)),
             by_hand: include_str!("by_hand/quota_bucket.lua"),
             keys: |target| vec![target.to_owned()],
             numbers: |limit| vec![limit.into(), 1, 60],
@@ -68,7 +73,7 @@ pub fn all() -> [Subject; 7] {
         },
         Subject {
             name: "LeakyBucket",
-            make: |client, limit| of(client, LeakyBucket::new(limit - 1, 1, MINUTE)),
+            make: |client, limit| of(client, LeakyBucket::new(1, MINUTE).with_capacity(limit - 1)),
             by_hand: include_str!("by_hand/leaky_bucket.lua"),
             keys: |target| vec![target.to_owned(), format!("{{{target}}}-st")],
             numbers: |limit| vec![u64::from(limit) - 1, 1, MINUTE_MILLIS],
@@ -77,8 +82,9 @@ pub fn all() -> [Subject; 7] {
         Subject {
             name: "PenaltyTokenBucket",
             make: |client, limit| {
-                let limiter = client.limiter(PenaltyTokenBucket::new(limit, 1, MINUTE))?;
-                Ok(Arc::new(limiter.penalty(MINUTE)?))
+                let limiter =
+                    client.limiter(PenaltyTokenBucket::new(1, MINUTE).with_capacity(limit))?;
+                Ok(Arc::new(limiter.with_penalty(MINUTE)?))
             },
             by_hand: include_str!("by_hand/penalty_token_bucket.lua"),
             keys: |target| {

@@ -14,7 +14,7 @@ use std::{
 
 use governor::{Quota, RateLimiter as Governor};
 use leaky_bucket::RateLimiter as LeakyBucket;
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Rate, RedissonClient};
 use trypema::{
     BucketSize, RateLimit, RateLimitDecision, RateLimiterBuilder, WindowSize,
     local::LocalRateLimiterProvider,

@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use redisson_rate_limiter::RRateLimiter;
 use tokio::task::JoinSet;
 
 use crate::{

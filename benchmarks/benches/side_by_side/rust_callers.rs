@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redis::{Value, aio::ConnectionManager};
-use redisson_rate_limiter::{RRateLimiter, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{RateLimiter, RedissonClient};
 
 use crate::{callers::Caller, recorded_call::RecordedCall};
 

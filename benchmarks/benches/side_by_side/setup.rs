@@ -8,7 +8,7 @@ use redis::{
     aio::{ConnectionManager, ConnectionManagerConfig},
     io::tcp::TcpSettings,
 };
-use redisson_rate_limiter::{RRateLimiter, RedissonClient};
+use redisson_rate_limiter::RedissonClient;
 
 use crate::{
     callers,

@@ -17,7 +17,7 @@ use compat_tests::Server;
 use compat_tests::redisson::{self, Version};
 use proxy::{Fate, Proxy};
 use redis::aio::MultiplexedConnection;
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 

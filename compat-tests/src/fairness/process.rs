@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use redisson_rate_limiter::{RRateLimiter, RedissonClient};
+use redisson_rate_limiter::RedissonClient;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Rate, RedissonClient};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{NAME, REDISSON, process::Process, script_calls};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redis::aio::ConnectionLike;
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
 use tokio::task::JoinSet;
 
 use super::{NAME, script_calls};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use compat_tests::{Both, Peer, random::Random, redisson::Version};
-use redisson_rate_limiter::{RRateLimiter, Rate};
+use redisson_rate_limiter::Rate;
 
 const SECOND: i64 = 1000;
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use compat_tests::{Both, Peer, dump::Content, redisson::Version};
-use redisson_rate_limiter::{RRateLimiter, Rate, RateLimiter};
+use redisson_rate_limiter::{Rate, RateLimiter};
 use tokio::task::JoinSet;
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -9,7 +9,7 @@ use compat_tests::{
 };
 use redis::cluster::ClusterClient;
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RedissonClient};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use compat_tests::{Both, Peer, redisson::Version};
-use redisson_rate_limiter::{FixedWindow, Limiter, Rate};
+use redisson_rate_limiter::{FixedWindow, Rate};
 
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -17,7 +17,7 @@ async fn a_key_set_up_by_its_first_request_is_a_limiter_for_redisson() {
             .rust
             .keyed_rate_limiter("nft:turbo:limit:", rate)
             .unwrap();
-        assert!(keyed.decide("testLock997", 1).await.unwrap().is_granted());
+        assert!(keyed.check("testLock997", 1).await.unwrap().is_granted());
         let limiter = both.limiter(name);
         assert_eq!(limiter.available_permits().await, 2);
         // What a service around Redisson does on each request: it finds the limiter set up.
@@ -25,9 +25,9 @@ async fn a_key_set_up_by_its_first_request_is_a_limiter_for_redisson() {
         for (by, expected) in [(Peer::Java, true), (Peer::Rust, true), (Peer::Java, false)] {
             assert_eq!(limiter.try_acquire(by, 1).await, expected, "{by:?}");
         }
-        assert!(!keyed.decide("testLock997", 1).await.unwrap().is_granted());
+        assert!(!keyed.check("testLock997", 1).await.unwrap().is_granted());
         both.age(name, 10_000).await;
-        assert!(keyed.decide("testLock997", 3).await.unwrap().is_granted());
+        assert!(keyed.check("testLock997", 3).await.unwrap().is_granted());
         assert!(!limiter.try_acquire(Peer::Java, 1).await);
     })
     .await;
@@ -47,13 +47,13 @@ async fn a_key_that_redisson_set_up_is_taken_over_and_a_changed_rate_reaches_red
             .rust
             .keyed_rate_limiter("limit:", Rate::overall(3, HOUR))
             .unwrap();
-        assert!(keyed.decide("k", 1).await.unwrap().is_granted());
-        assert!(!keyed.decide("k", 1).await.unwrap().is_granted());
-        keyed.change_rate(Rate::overall(5, HOUR)).unwrap();
-        assert!(keyed.decide("k", 1).await.unwrap().is_granted());
+        assert!(keyed.check("k", 1).await.unwrap().is_granted());
+        assert!(!keyed.check("k", 1).await.unwrap().is_granted());
+        keyed.set_rate(Rate::overall(5, HOUR)).unwrap();
+        assert!(keyed.check("k", 1).await.unwrap().is_granted());
         assert_eq!(limiter.available_permits().await, 1);
         assert!(limiter.try_acquire(Peer::Java, 1).await);
-        assert!(!keyed.decide("k", 1).await.unwrap().is_granted());
+        assert!(!keyed.check("k", 1).await.unwrap().is_granted());
     })
     .await;
 }
@@ -69,11 +69,11 @@ async fn what_a_joint_decision_takes_redisson_sees_and_what_it_does_not_take_nei
         );
         let address = both.rust.limiter(FixedWindow::new(2, HOUR)).unwrap();
         let ask = async |permits| {
-            let shares = [
-                address.share("address", 1).unwrap(),
-                limiter.rust.share(permits).unwrap(),
+            let charges = [
+                address.charge("address", 1).unwrap(),
+                limiter.rust.charge(permits).unwrap(),
             ];
-            both.rust.decide_all(shares).await.unwrap().is_granted()
+            both.rust.check_all(charges).await.unwrap().is_granted()
         };
         assert!(ask(2).await);
         assert_eq!(limiter.available_permits().await, 3);

@@ -14,7 +14,7 @@ use compat_tests::{
     dump::{self, Content, Member},
     redisson::{self, Version},
 };
-use redisson_rate_limiter::{Clock, Decision, RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Clock, Decision, Denied, Rate, RedissonClient};
 
 /// A client whose clock shows what the test sets.
 async fn client(server: &Server) -> (RedissonClient, Arc<AtomicI64>) {
@@ -40,11 +40,11 @@ async fn the_worked_example() {
     now.store(1100, Ordering::Relaxed);
     assert!(limiter.try_acquire(2).await.unwrap());
     now.store(1200, Ordering::Relaxed);
-    let Decision::Denied {
+    let Decision::Denied(Denied {
         retry_after,
         remaining,
         ..
-    } = limiter.check(3).await.unwrap()
+    }) = limiter.check(3).await.unwrap()
     else {
         panic!("only 2 are left")
     };

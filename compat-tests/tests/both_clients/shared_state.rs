@@ -13,7 +13,7 @@ use compat_tests::{
     redisson::{self, Config, Version},
 };
 use redis::AsyncTypedCommands;
-use redisson_rate_limiter::{RRateLimiter, Rate, TimeToLive};
+use redisson_rate_limiter::{Rate, TimeToLive};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const MINUTE_MS: i64 = 60_000;

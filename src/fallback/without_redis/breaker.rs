@@ -10,8 +10,8 @@ async fn half_open_one_call_goes_out_at_a_time_and_the_policy_decides_the_others
         let limiter = with_rate(&client, 1_000).await;
         let keyed = client.limiter(FixedWindow::new(100, SECOND)).unwrap();
         remote.go_away();
-        limiter.check(1).await.unwrap();
-        keyed.decide("key", 1).await.unwrap();
+        let _ = limiter.check(1).await.unwrap();
+        let _ = keyed.check("key", 1).await.unwrap();
         assert_eq!(remote.take_calls(), 2); // the rate was set and read
         remote.breaker.connected(); // and it does not answer
         let mut callers = JoinSet::new();
@@ -20,7 +20,7 @@ async fn half_open_one_call_goes_out_at_a_time_and_the_policy_decides_the_others
             callers.spawn(async move {
                 let decision = match number % 2 {
                     0 => limiter.check(1).await,
-                    _ => keyed.decide(&number.to_string(), 1).await,
+                    _ => keyed.check(&number.to_string(), 1).await,
                 };
                 assert!(decision.unwrap().is_by_failure_policy());
             });
@@ -34,12 +34,12 @@ async fn half_open_one_call_goes_out_at_a_time_and_the_policy_decides_the_others
         callers.join_next().await.unwrap().unwrap();
         assert!(start.elapsed() >= RESPONSE_TIMEOUT);
         assert_eq!(remote.take_calls(), 1);
-        limiter.check(1).await.unwrap();
+        let _ = limiter.check(1).await.unwrap();
         assert_eq!(remote.take_calls(), 0); // open again
         remote.is_away.store(false, Ordering::Relaxed);
         sleep(SECOND).await;
         assert!(!limiter.check(1).await.unwrap().is_by_failure_policy());
-        assert!(!keyed.decide("key", 1).await.unwrap().is_by_failure_policy());
+        assert!(!keyed.check("key", 1).await.unwrap().is_by_failure_policy());
     }
 }
 
@@ -68,11 +68,13 @@ async fn an_error_comes_at_once_when_redis_has_been_away_for_the_response_timeou
     assert!(start.elapsed() >= RESPONSE_TIMEOUT);
     assert_eq!(remote.take_calls(), 1);
     let start = Instant::now();
-    let policy = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    let policy = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
     let errors = [
         limiter.try_acquire(1).await.map(drop),
         limiter.acquire(1).await,
-        policy.decide("key", 1).await.map(drop),
+        policy.check("key", 1).await.map(drop),
     ];
     for error in errors {
         assert!(matches!(error, Err(Error::StoreUnavailable { .. })));

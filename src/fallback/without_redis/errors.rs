@@ -25,7 +25,7 @@ async fn mistakes_are_errors_whatever_the_policy() {
                 Err(Error::PermitsExceedRate { rate: 10, .. })
             ));
         }
-        for above in [keyed.decide("key", 11).await, fixed.decide("key", 11).await] {
+        for above in [keyed.check("key", 11).await, fixed.check("key", 11).await] {
             assert!(matches!(
                 above,
                 Err(Error::CostExceedsLimit { limit: 10, .. })
@@ -38,7 +38,7 @@ async fn mistakes_are_errors_whatever_the_policy() {
         for nothing in nothing {
             assert!(matches!(nothing, Err(Error::InvalidArgument { .. })));
         }
-        assert!(keyed.decide("key", 0).await.is_err());
-        assert!(client.decide_all([]).await.is_err());
+        assert!(keyed.check("key", 0).await.is_err());
+        assert!(client.check_all([]).await.is_err());
     }
 }

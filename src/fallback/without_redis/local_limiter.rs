@@ -111,7 +111,7 @@ async fn a_refund_goes_where_the_grant_was_made() {
     let client = remote.client(one_of(2));
     let limiter = with_rate(&client, 10).await;
     let grant = |decision| match decision {
-        Decision::Granted { grant, .. } => grant,
+        Decision::Granted(Granted { grant, .. }) => grant,
         denied => panic!("{denied:?}"),
     };
     let of_redis = grant(limiter.check(1).await.unwrap());

@@ -7,7 +7,9 @@ async fn policies_and_keys_have_their_shares() {
     let remote = Remote::new();
     let client = remote.client(one_of(4));
     let fixed = client.limiter(FixedWindow::new(10, SECOND)).unwrap();
-    let bucket = client.limiter(TokenBucket::new(40, 4)).unwrap();
+    let bucket = client
+        .limiter(TokenBucket::per_second(4).with_capacity(40))
+        .unwrap();
     let small = client.limiter(FixedWindow::new(3, SECOND)).unwrap();
     let keyed = client
         .keyed_rate_limiter("keyed:", Rate::overall(10, SECOND))
@@ -22,12 +24,12 @@ async fn policies_and_keys_have_their_shares() {
     for (number, (limiter, limit, expected)) in limiters.into_iter().enumerate() {
         let mut granted = 0;
         for _ in 0..20 {
-            let decision = limiter.decide(&format!("key{number}"), 1).await.unwrap();
+            let decision = limiter.check(&format!("key{number}"), 1).await.unwrap();
             assert!(decision.is_by_failure_policy());
             granted += usize::from(decision.is_granted());
-            if let Decision::Granted {
+            if let Decision::Granted(Granted {
                 grant, limit: of, ..
-            } = decision
+            }) = decision
             {
                 assert_eq!((of, grant.permits()), (limit, 1));
             }
@@ -43,22 +45,22 @@ async fn several_limiters_decide_together_without_redis() {
     let client = remote.client(one_of(2));
     let limiter = with_rate(&client, 10).await;
     let fixed = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
-    let lenient = client.limiter(TokenBucket::new(1, 1)).unwrap();
+    let lenient = client.limiter(TokenBucket::per_second(1)).unwrap();
     let lenient = lenient.with_failure_policy(FailurePolicy::Allow);
     remote.go_away();
     let ask = async || {
-        let shares = [
-            limiter.share(1).unwrap(),
-            fixed.share("fixed", 1).unwrap(),
-            lenient.share("bucket", 1).unwrap(),
+        let charges = [
+            limiter.charge(1).unwrap(),
+            fixed.charge("fixed", 1).unwrap(),
+            lenient.charge("bucket", 1).unwrap(),
         ];
-        client.decide_all(shares).await.unwrap()
+        client.check_all(charges).await.unwrap()
     };
     for expected in [true, true, true, false] {
         let decision = ask().await;
         assert!(decision.is_by_failure_policy());
         assert_eq!(decision.is_granted(), expected);
-        assert_eq!(decision.shares().len(), 3);
+        assert_eq!(decision.decisions().len(), 3);
     }
     // The denied request charged nothing: 2 of 5 are left.
     assert_eq!(granted_now(&limiter).await, 2);
@@ -66,11 +68,11 @@ async fn several_limiters_decide_together_without_redis() {
         sleep(RESPONSE_TIMEOUT).await;
         let other = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
         let other = other.with_failure_policy(policy);
-        let shares = [
-            other.share("other", 1).unwrap(),
-            fixed.share("fixed", 1).unwrap(),
+        let charges = [
+            other.charge("other", 1).unwrap(),
+            fixed.charge("fixed", 1).unwrap(),
         ];
-        match client.decide_all(shares).await {
+        match client.check_all(charges).await {
             Ok(decision) => assert!(!fails && !decision.is_granted()),
             Err(_) => assert!(fails),
         }

@@ -17,7 +17,9 @@ use crate::policy::call::{Answers, Call};
 use crate::rate::ValidRate;
 use crate::store::breaker::Breaker;
 use crate::store::memory::{MemoryClient, MemoryStore};
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Store, Task, TimeToLive};
+use crate::store::{
+    AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
+};
 use crate::{FailurePolicy, Rate, RedissonClient};
 
 /// A store in memory behind a breaker. Calls that arrive while it is down fail at their response timeout.
@@ -164,10 +166,10 @@ impl LimiterStore for RemoteLimiter {
     async fn update_rate(
         &self,
         rate: ValidRate,
-        state: State,
+        in_use: PermitsInUse,
         if_missing: IfMissing,
     ) -> Result<bool> {
-        let updating = self.memory.update_rate(rate, state, if_missing);
+        let updating = self.memory.update_rate(rate, in_use, if_missing);
         self.remote.answer(updating).await
     }
 

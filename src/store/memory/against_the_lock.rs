@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::MemoryStore;
-use crate::{Clock, Decision, Grant, RRateLimiter, Rate, RateLimiter, RedissonClient, State};
+use crate::{Clock, Decision, Grant, Granted, PermitsInUse, Rate, RateLimiter, RedissonClient};
 
 const STEPS_PER_CASE: usize = 100;
 
@@ -22,7 +22,7 @@ enum Step {
     Refund,
     Release(u32),
     AvailablePermits,
-    SetRate(Rate, State),
+    SetRate(Rate, PermitsInUse),
     TimeToLive(u64),
     Delete,
 }
@@ -43,7 +43,7 @@ fn a_step() -> impl Strategy<Value = Step> {
             }
         },
     );
-    let state = prop_oneof![Just(State::Keep), Just(State::Reset)];
+    let state = prop_oneof![Just(PermitsInUse::Keep), Just(PermitsInUse::Reset)];
     prop_oneof![
         6 => (1..20_u64).prop_map(Step::Pass),
         30 => (1..4_u32).prop_map(Step::TryAcquire),
@@ -63,18 +63,17 @@ async fn answer(limiter: &RateLimiter, grants: &mut Vec<Grant>, step: &Step) -> 
         Step::Pass(_) => String::new(),
         Step::TryAcquire(permits) => format!("{:?}", limiter.try_acquire(*permits).await),
         Step::Check(permits) => match limiter.check(*permits).await {
-            // What remains is a lower bound if expired grants have not been removed, and one side may have removed
-            // more.
-            Ok(Decision::Granted {
+            // What remains is a lower bound where expired grants have not been removed, and a side may have removed more.
+            Ok(Decision::Granted(Granted {
                 grant,
                 remaining,
                 reset,
                 ..
-            }) => {
+            })) => {
                 grants.push(grant);
                 let available = limiter.available_permits().await;
                 let available = available.expect("a limiter that has just granted");
-                assert!(remaining as i64 <= available, "{remaining} of {available}");
+                assert!(remaining <= available, "{remaining} of {available}");
                 format!("{available} {reset:?}")
             }
             other => format!("{other:?}"),
@@ -124,7 +123,10 @@ async fn compare(steps: &[(Step, usize)]) {
 
 #[test]
 fn the_fast_path_gives_the_same_answers_as_decisions_under_the_lock() {
-    let first = Step::SetRate(Rate::overall(40, Duration::from_millis(20)), State::Reset);
+    let first = Step::SetRate(
+        Rate::overall(40, Duration::from_millis(20)),
+        PermitsInUse::Reset,
+    );
     let step = (a_step(), prop_oneof![3 => Just(0_usize), 1 => Just(1)]);
     let steps = prop::collection::vec(step, STEPS_PER_CASE);
     let all = std::env::var("MODEL_STEPS").map_or(100_000, |steps| steps.parse().unwrap());

@@ -17,7 +17,7 @@ use crate::keys::Keys;
 use crate::model::{Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Window};
 use crate::permit::Random;
 use crate::rate::{Rate, ValidRate};
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Task, TimeToLive};
+use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
 
 #[derive(Debug)]
 pub(super) struct MemoryLimiter {
@@ -196,7 +196,7 @@ impl LimiterStore for MemoryLimiter {
     async fn update_rate(
         &self,
         rate: ValidRate,
-        state: State,
+        in_use: PermitsInUse,
         if_missing: IfMissing,
     ) -> Result<bool> {
         self.step(|window, at| {
@@ -204,7 +204,7 @@ impl LimiterStore for MemoryLimiter {
                 at,
                 &self.keys.client_id,
                 rate,
-                state == State::Keep,
+                in_use == PermitsInUse::Keep,
                 if_missing == IfMissing::DoNothing,
             )
         })

@@ -236,7 +236,7 @@ mod tests {
         let fast_path = FastPath::default();
         let threads_at_work = AtomicUsize::new(3);
         let mut counted = 0;
-        let granted = std::thread::scope(|scope| {
+        let granted: usize = std::thread::scope(|scope| {
             let take = || {
                 let takes = (0..20_000).filter(|_| fast_path.take(1, || NOW) == Some(true));
                 let granted = takes.count();

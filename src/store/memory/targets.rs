@@ -159,7 +159,7 @@ fn bad_state(name: &str) -> Error {
 mod tests {
     use std::time::Duration;
 
-    use crate::{FixedWindow, Limiter, MemoryStore, RRateLimiter, Rate, RedissonClient};
+    use crate::{FixedWindow, MemoryStore, Rate, RedissonClient};
 
     #[tokio::test(start_paused = true)]
     async fn targets_that_nobody_asks_for_cost_no_memory_for_ever() {
@@ -172,13 +172,7 @@ mod tests {
             if i % 100 == 0 {
                 tokio::time::advance(Duration::from_secs(2)).await;
             }
-            assert!(
-                limiter
-                    .decide(&i.to_string(), 1)
-                    .await
-                    .unwrap()
-                    .is_granted()
-            );
+            assert!(limiter.check(&i.to_string(), 1).await.unwrap().is_granted());
         }
         assert!(store.held() <= 1_000, "{} targets are held", store.held());
     }
@@ -195,8 +189,8 @@ mod tests {
         // Another request was decided there just after this call read the clock.
         let later = store.0.clock.now() + 7;
         store.limiter("other").held().latest = later;
-        let shares = limiters.map(|limiter| limiter.share(1).unwrap());
-        assert!(client.decide_all(shares).await.unwrap().is_granted());
+        let charges = limiters.map(|limiter| limiter.charge(1).unwrap());
+        assert!(client.check_all(charges).await.unwrap().is_granted());
         for name in ["one", "other"] {
             let limiter = store.limiter(name);
             let mut held = limiter.held();

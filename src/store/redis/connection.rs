@@ -5,6 +5,7 @@
 
 mod address;
 mod backoff;
+#[cfg(feature = "cluster")]
 mod cluster;
 mod credentials;
 #[cfg(fuzzing)]
@@ -18,6 +19,7 @@ mod round_trip;
 mod sentinel;
 mod settings;
 mod setup;
+#[cfg(feature = "cluster")]
 mod slots;
 mod stream;
 mod tls;
@@ -39,6 +41,7 @@ use super::server_time::ServerTime;
 use crate::error::{Error, Result};
 use crate::store::breaker::Breaker;
 use address::{Address, Server};
+#[cfg(feature = "cluster")]
 use cluster::Cluster;
 pub use credentials::Credentials;
 pub(crate) use credentials::Provider;
@@ -70,6 +73,7 @@ pub(crate) struct Connection(Route);
 
 enum Route {
     Server(Single),
+    #[cfg(feature = "cluster")]
     Cluster(Cluster),
     Given {
         connection: Box<dyn Given>,
@@ -155,6 +159,7 @@ impl Connection {
         }))
     }
 
+    #[cfg(feature = "cluster")]
     async fn cluster(
         servers: Vec<Server>,
         settings: Arc<Settings>,
@@ -169,8 +174,20 @@ impl Connection {
         }
     }
 
+    #[cfg(not(feature = "cluster"))]
+    async fn cluster(_: Vec<Server>, _: Arc<Settings>, _: &mut Wait) -> Result<Self> {
+        Err(Error::InvalidArgument {
+            argument: "url",
+            reason: "it leads to a cluster, for which the feature `cluster` of this crate is needed",
+        })
+    }
+
     pub(super) fn is_cluster(&self) -> bool {
-        matches!(self.0, Route::Cluster(_))
+        match self.0 {
+            #[cfg(feature = "cluster")]
+            Route::Cluster(_) => true,
+            _ => false,
+        }
     }
 
     /// Connects, and asks whether the server is part of a cluster.
@@ -203,21 +220,31 @@ impl Connection {
     }
 
     /// Waits until a command on a key can be sent, as far as is known.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        expect(unused_variables, reason = "one server has all keys")
+    )]
     pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<(), Failure> {
         match &self.0 {
             Route::Server(server) => {
                 let link = server.link()?;
                 link.ready(deadline, Patience::UntilDeadline).await
             }
+            #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.ready(key, deadline).await,
             Route::Given { .. } => Ok(()),
         }
     }
 
     /// The breaker of the server that holds a key; `None` if no server is known, or outside a runtime.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        expect(unused_variables, reason = "one server has all keys")
+    )]
     pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
         match &self.0 {
             Route::Server(server) => Some(Arc::clone(server.link().ok()?.breaker())),
+            #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.breaker(key),
             Route::Given { breaker, .. } => Some(Arc::clone(breaker)),
         }
@@ -238,6 +265,7 @@ impl Connection {
                 };
                 link.send(request, limits, patience).await
             }
+            #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.send(command, limits).await,
             Route::Given { connection, .. } => {
                 Handle::try_current().map_err(|_| Failure::NoRuntime)?;

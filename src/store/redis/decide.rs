@@ -10,6 +10,7 @@ use super::retry::{Attempts, Repeat};
 use crate::error::{Error, Result};
 use crate::policy::algorithm::AnyModel;
 use crate::policy::call::{Answers, Call};
+use crate::policy::kind::Kind;
 use crate::policy::reply::{self, TargetReply};
 use crate::script::{self, Args, Script};
 
@@ -111,13 +112,27 @@ pub(crate) fn script_and_args(
                 true => args.bytes(&call.random),
                 false => args.without_empty_end(),
             };
-            (model.script(), args)
+            (script_of(model.kind()), args)
         }
         _ => (&script::JOINT, joint_args(call, now, deadline)),
     }
 }
 
-/// The arguments of the script by which several limiters, or a single one, decide one request.
+/// The script that decides a list of requests by one algorithm; of RRateLimiter's the one that decides one request by several.
+fn script_of(kind: Kind) -> &'static Script {
+    match kind {
+        Kind::FixedWindow => &script::FIXED_WINDOW,
+        Kind::LeakyBucket => &script::LEAKY_BUCKET,
+        Kind::PenaltyTokenBucket => &script::PENALTY_TOKEN_BUCKET,
+        Kind::QuotaBucket => &script::QUOTA_BUCKET,
+        Kind::SharedRate => &script::JOINT,
+        Kind::SlidingWindowCounter => &script::SLIDING_WINDOW,
+        Kind::SlidingWindowLog => &script::SLIDING_LOG,
+        Kind::TokenBucket => &script::TOKEN_BUCKET,
+    }
+}
+
+/// The arguments of the script by which several limiters decide one request, or a single one does.
 pub(crate) fn joint_args(call: &Call, now: Option<i64>, deadline: Option<i64>) -> Args {
     let args = Args::new()
         .bytes(&doubles([deadline, now]))
@@ -130,7 +145,7 @@ pub(crate) fn joint_args(call: &Call, now: Option<i64>, deadline: Option<i64>) -
             Some(key_count),
             Some(cost.into()),
         ];
-        args.bytes(target.model.name().as_bytes())
+        args.bytes(target.model.kind().name().as_bytes())
             .bytes(&doubles(numbers))
             .bytes(&own_numbers(&*target.model))
     })

@@ -28,7 +28,7 @@ use crate::model::{
 use crate::permit;
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::script;
-use crate::store::{IfMissing, State, TimeToLive};
+use crate::store::{IfMissing, PermitsInUse, TimeToLive};
 use crate::support::Server;
 
 const STEPS_PER_CASE: usize = 50;
@@ -50,7 +50,7 @@ enum Step {
     AvailablePermits,
     TrySetRate(ValidRate),
     SetRate(ValidRate),
-    UpdateRate(ValidRate, State, IfMissing),
+    UpdateRate(ValidRate, PermitsInUse, IfMissing),
     Config,
     Exists,
     Delete,
@@ -188,7 +188,7 @@ fn a_step() -> impl Strategy<Value = Step> {
         1 => a_rate().prop_map(Step::SetRate),
         2 => (
             a_rate(),
-            prop_oneof![Just(State::Keep), Just(State::Reset)],
+            prop_oneof![Just(PermitsInUse::Keep), Just(PermitsInUse::Reset)],
             prop_oneof![Just(IfMissing::Create), Just(IfMissing::DoNothing)],
         )
             .prop_map(|(rate, state, if_missing)| Step::UpdateRate(rate, state, if_missing)),
@@ -421,7 +421,7 @@ impl Sides {
             }
             Step::UpdateRate(rate, state, if_missing) => {
                 let redis = limiter.update_rate(*rate, *state, *if_missing);
-                let keep = *state == State::Keep;
+                let keep = *state == PermitsInUse::Keep;
                 let only_existing = *if_missing == IfMissing::DoNothing;
                 let model = self
                     .model

@@ -14,7 +14,7 @@ use crate::decision::decision_alone;
 use crate::model::Requests;
 use crate::policy::algorithm::AnyModel;
 use crate::policy::call::{Call, Target};
-use crate::policy::{FixedWindow, LeakyBucket, SlidingLog, TokenBucket};
+use crate::policy::{FixedWindow, LeakyBucket, SlidingWindowLog, TokenBucket};
 
 const NAME: &str = "limiter";
 
@@ -54,9 +54,9 @@ fn decisions() -> Vec<Call> {
     let second = Duration::from_secs(1);
     let models: [Arc<dyn AnyModel>; 4] = [
         Arc::new(FixedWindow::new(5, second)),
-        Arc::new(SlidingLog::new(5, second)),
-        Arc::new(TokenBucket::new(5, 2)),
-        Arc::new(LeakyBucket::new(5, 1, second)),
+        Arc::new(SlidingWindowLog::new(5, second)),
+        Arc::new(TokenBucket::per_second(2).with_capacity(5)),
+        Arc::new(LeakyBucket::new(1, second).with_capacity(5)),
     ];
     let targets = models.map(|model| Target {
         model,

@@ -18,7 +18,7 @@ use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::script::{self, Args, Script};
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Task, TimeToLive};
+use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
 
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
@@ -289,11 +289,11 @@ impl LimiterStore for RedisLimiter {
     async fn update_rate(
         &self,
         rate: ValidRate,
-        state: State,
+        in_use: PermitsInUse,
         if_missing: IfMissing,
     ) -> Result<bool> {
         let args = rate_args(Args::new().optional(self.store.clock.now()), &rate)
-            .flag(state == State::Keep)
+            .flag(in_use == PermitsInUse::Keep)
             .flag(if_missing == IfMissing::DoNothing);
         let answer = self.run(&script::UPDATE_RATE, &args, Repeat::Never).await?;
         let is_set = read(&self.keys.name, answer)?;

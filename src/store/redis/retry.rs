@@ -129,7 +129,7 @@ impl Attempts {
         match cause {
             Some(cause) if !self.sent_before => failure::of_connecting(cause),
             cause => Error::Indeterminate {
-                source: cause.map(Arc::new),
+                source: cause.map(|cause| Arc::new(cause) as _),
             },
         }
     }

@@ -18,7 +18,7 @@ use crate::model::{Answer, Condition, Expiry};
 use crate::permit::Random;
 use crate::rate::{Rate, ValidRate};
 use crate::store::acquire_call::Attempt;
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, State, Task, TimeToLive};
+use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
 
 /// The time stands still.
 const NOW: i64 = 0;
@@ -178,7 +178,7 @@ impl LimiterStore for LedgerStore {
         unreachable!("no test asks for it")
     }
 
-    async fn update_rate(&self, _: ValidRate, _: State, _: IfMissing) -> Result<bool> {
+    async fn update_rate(&self, _: ValidRate, _: PermitsInUse, _: IfMissing) -> Result<bool> {
         unreachable!("no test asks for it")
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::LONGEST_WAIT;
-use crate::decision::Decision;
+use crate::decision::{Decision, Denied};
 use crate::model::{Answer, Requests, SetUp};
 
 /// The interval of a rate of this many permits, if known.
@@ -70,12 +70,12 @@ impl Observed {
 
     /// What a denial, received now, says.
     pub(in crate::wait_queue) fn by_denial(decision: &Decision, sent_at: Instant) -> Option<Self> {
-        let &Decision::Denied {
+        let &Decision::Denied(Denied {
             limit,
             remaining,
             reset,
             ..
-        } = decision
+        }) = decision
         else {
             return None;
         };
@@ -172,7 +172,13 @@ impl LastAnswer {
         let left = observed
             .reset
             .saturating_sub(now.saturating_duration_since(observed.received_at));
-        Some(Decision::denied(left, observed.rate, observed.left, left))
+        let denied = Denied::new(left);
+        Some(
+            denied
+                .with_limit(observed.rate)
+                .with_remaining(observed.left)
+                .into(),
+        )
     }
 
     /// Whether a request would be denied if the answer were young enough.

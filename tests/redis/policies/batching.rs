@@ -4,7 +4,9 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use redisson_rate_limiter::{Decision, Error, FixedWindow, Limiter, PolicyLimiter, TokenBucket};
+use redisson_rate_limiter::{
+    Decision, Denied, Error, FixedWindow, Granted, PolicyLimiter, TokenBucket,
+};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -16,8 +18,10 @@ use crate::stage::{HOUR, Stage, ms};
 async fn limiter(proxy: &Proxy, stage: &Stage, capacity: u32) -> PolicyLimiter<TokenBucket> {
     let builder = stage.builder().response_timeout(ms(10_000));
     let client = builder.connect(&proxy.url()).await.unwrap();
-    let limiter = client.limiter(TokenBucket::new(capacity, 1)).unwrap();
-    assert!(limiter.decide("other", 1).await.unwrap().is_granted());
+    let limiter = client
+        .limiter(TokenBucket::per_second(1).with_capacity(capacity))
+        .unwrap();
+    assert!(limiter.check("other", 1).await.unwrap().is_granted());
     proxy.take_seen();
     limiter
 }
@@ -32,7 +36,7 @@ async fn behind_a_held_call(
     proxy.next("EVALSHA", Fate::Held);
     let ask = |cost| {
         let limiter = limiter.clone();
-        tokio::spawn(async move { limiter.decide("bucket", cost).await })
+        tokio::spawn(async move { limiter.check("bucket", cost).await })
     };
     let mut tasks = vec![ask(costs[0])];
     let first = proxy.held().await;
@@ -72,8 +76,8 @@ async fn requests_that_come_while_a_call_is_under_way_share_the_next_in_their_or
     let told: Vec<_> = answers
         .into_iter()
         .map(|answer| match answer.unwrap() {
-            Decision::Granted { remaining, .. } => (true, remaining),
-            Decision::Denied { remaining, .. } => (false, remaining),
+            Decision::Granted(Granted { remaining, .. }) => (true, remaining),
+            Decision::Denied(Denied { remaining, .. }) => (false, remaining),
         })
         .collect();
     // After 3 of 10: 4 fits, 5 does not, 3 does, nothing is left.
@@ -92,7 +96,7 @@ async fn a_thousand_callers_cost_few_calls_and_get_no_more_than_there_is() {
     let mut tasks = JoinSet::new();
     for _ in 0..1_000 {
         let limiter = limiter.clone();
-        tasks.spawn(async move { limiter.decide("counter", 1).await.unwrap().is_granted() });
+        tasks.spawn(async move { limiter.check("counter", 1).await.unwrap().is_granted() });
     }
     let granted = tasks
         .join_all()
@@ -128,14 +132,16 @@ async fn one_that_could_never_be_granted_fails_alone() {
 async fn a_caller_that_does_not_poll_its_call_holds_nobody_up() {
     let stage = Stage::set().await;
     let client = stage.builder().connect(&stage.server.url()).await.unwrap();
-    let limiter = client.limiter(TokenBucket::new(10, 1)).unwrap();
-    let mut idle = Box::pin(limiter.decide("bucket", 1));
+    let limiter = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
+    let mut idle = Box::pin(limiter.check("bucket", 1));
     assert!(poll_once(&mut idle).await.is_none());
     for _ in 0..3 {
-        assert!(limiter.decide("bucket", 1).await.unwrap().is_granted());
+        assert!(limiter.check("bucket", 1).await.unwrap().is_granted());
     }
     drop(idle);
-    assert!(limiter.decide("bucket", 1).await.unwrap().is_granted());
+    assert!(limiter.check("bucket", 1).await.unwrap().is_granted());
 }
 
 #[tokio::test]
@@ -146,11 +152,11 @@ async fn one_that_gave_up_before_its_call_was_made_is_not_charged() {
     proxy.next("EVALSHA", Fate::Held);
     let lone = tokio::spawn({
         let limiter = limiter.clone();
-        async move { limiter.decide("bucket", 1).await }
+        async move { limiter.check("bucket", 1).await }
     });
     let held = proxy.held().await;
-    let mut dropped = Box::pin(limiter.decide("bucket", 5));
-    let mut kept = Box::pin(limiter.decide("bucket", 2));
+    let mut dropped = Box::pin(limiter.check("bucket", 5));
+    let mut kept = Box::pin(limiter.check("bucket", 2));
     assert!(poll_once(&mut dropped).await.is_none());
     assert!(poll_once(&mut kept).await.is_none());
     drop(dropped);
@@ -175,7 +181,7 @@ fn a_runtime_that_ends_in_the_middle_holds_nobody_up() {
         proxy.next("EVALSHA", Fate::Held);
         let ask = || {
             let limiter = limiter.clone();
-            async move { limiter.decide("bucket", 1).await }
+            async move { limiter.check("bucket", 1).await }
         };
         let lone = tokio::spawn(ask());
         let held = proxy.held().await;

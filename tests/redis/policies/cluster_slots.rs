@@ -2,7 +2,7 @@
 
 use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
 use redisson_rate_limiter::{
-    Error, FixedWindow, LeakyBucket, Limiter, RRateLimiter, Rate, RedissonClient, SlidingWindow,
+    Error, FixedWindow, LeakyBucket, Limiter, Rate, RedissonClient, SlidingWindowCounter,
     TokenBucket,
 };
 
@@ -16,18 +16,20 @@ async fn other_mixes_of_tags_are_refused_before_anything_is_sent() {
         .map(|node| format!("redis://{}", node.client_addr()))
         .collect();
     let client = RedissonClient::connect(&urls.join(",")).await.unwrap();
-    let user = client.limiter(TokenBucket::new(2, 1)).unwrap();
+    let user = client
+        .limiter(TokenBucket::per_second(1).with_capacity(2))
+        .unwrap();
     let address = client.limiter(FixedWindow::new(3, HOUR)).unwrap();
     let application = client.rate_limiter("{shop}:application");
     application.set_rate(Rate::overall(5, HOUR)).await.unwrap();
 
     let ask = async |user_key: &str, address_key: &str| {
-        let shares = [
-            user.share(user_key, 1)?,
-            address.share(address_key, 1)?,
-            application.share(1)?,
+        let charges = [
+            user.charge(user_key, 1)?,
+            address.charge(address_key, 1)?,
+            application.charge(1)?,
         ];
-        Ok::<_, Error>(client.decide_all(shares).await?.is_granted())
+        Ok::<_, Error>(client.check_all(charges).await?.is_granted())
     };
     let refused = ask("user:1", "{shop}:address").await;
     let Err(Error::InvalidName { reason, .. }) = refused else {
@@ -48,12 +50,14 @@ async fn a_prefix_that_spreads_the_state_over_several_slots_is_refused_and_no_ke
         .next()
         .map(|node| format!("redis://{}", node.client_addr()));
     let client = RedissonClient::connect(&url.unwrap()).await.unwrap();
-    let leaky = client.limiter(LeakyBucket::new(5, 1, SECOND)).unwrap();
+    let leaky = client
+        .limiter(LeakyBucket::new(1, SECOND).with_capacity(5))
+        .unwrap();
     for bad in ["a}b:", "{a", "x{}y:"] {
         let keyed = client.keyed_rate_limiter(bad, Rate::overall(1, HOUR));
-        let limiters: [&dyn Limiter; 2] = [&leaky.clone().prefix(bad), &keyed.unwrap()];
+        let limiters: [&dyn Limiter; 2] = [&leaky.clone().with_prefix(bad), &keyed.unwrap()];
         for limiter in limiters {
-            let refused = limiter.decide("key", 1).await;
+            let refused = limiter.check("key", 1).await;
             assert!(
                 matches!(refused, Err(Error::InvalidName { .. })),
                 "{bad} {refused:?}"
@@ -61,15 +65,15 @@ async fn a_prefix_that_spreads_the_state_over_several_slots_is_refused_and_no_ke
         }
     }
     // All keys of a sliding window are siblings of its target.
-    let window = SlidingWindow::new(5, SECOND, SECOND / 10);
-    let sliding = client.limiter(window).unwrap().prefix("a}b:");
-    assert!(sliding.decide("key", 1).await.unwrap().is_granted());
+    let window = SlidingWindowCounter::new(5, SECOND).with_period(SECOND / 10);
+    let sliding = client.limiter(window).unwrap().with_prefix("a}b:");
+    assert!(sliding.check("key", 1).await.unwrap().is_granted());
     // In a key no brace spreads anything.
     let keyed = client.keyed_rate_limiter("k:", Rate::overall(1, HOUR));
     let limiters: [&dyn Limiter; 2] = [&leaky, &keyed.unwrap()];
     for limiter in limiters {
         for good in ["a", "user:1", "a}b", "{a", "x{}y"] {
-            assert!(limiter.decide(good, 1).await.unwrap().is_granted());
+            assert!(limiter.check(good, 1).await.unwrap().is_granted());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A fixed window is a counter that lives as long as its window, as in common scripts.
 
-use redisson_rate_limiter::{FixedWindow, Limiter};
+use redisson_rate_limiter::FixedWindow;
 
 use crate::keys::{self, assert_lives_for};
 use crate::stage::{HOUR, NAME, SECOND, Stage, denied, passed};
@@ -29,7 +29,7 @@ async fn what_is_denied_writes_nothing() {
     assert!(passed(&limiter, 3).await);
     let before = stage.everything().await;
     assert_eq!(denied(&limiter, 3).await.0, 2);
-    limiter.decide(NAME, 6).await.unwrap_err();
+    limiter.check(NAME, 6).await.unwrap_err();
     assert_eq!(stage.everything().await, before);
 }
 
@@ -65,7 +65,7 @@ async fn a_natural_window_lives_until_the_unit_is_over() {
     let mut stage = Stage::set().await;
     stage.at(5 * 3_600_000 + 1_800_000);
     let limiter = stage
-        .by(FixedWindow::new(5, HOUR).from_natural_start())
+        .by(FixedWindow::new(5, HOUR).with_natural_start())
         .await;
     let since = keys::time(&mut stage.raw).await;
     assert!(passed(&limiter, 1).await);
@@ -82,7 +82,7 @@ async fn after_a_change_a_sibling_key_has_the_windows_length_so_that_it_is_moved
     let since = keys::time(&mut stage.raw).await;
     assert!(passed(&limiters[0], 1).await);
     for limiter in &limiters {
-        limiter.change(FixedWindow::new(5, 2 * HOUR)).unwrap();
+        limiter.set_policy(FixedWindow::new(5, 2 * HOUR)).unwrap();
         for _ in 0..2 {
             assert!(passed(limiter, 1).await);
             assert_eq!(stage.text(LENGTH).await.as_deref(), Some("7200000"));
@@ -100,7 +100,7 @@ async fn a_denial_moves_a_window_whose_length_was_changed_too() {
     let limiter = stage.by(FixedWindow::new(5, HOUR)).await;
     let since = keys::time(&mut stage.raw).await;
     assert!(passed(&limiter, 5).await);
-    limiter.change(FixedWindow::new(5, HOUR / 2)).unwrap();
+    limiter.set_policy(FixedWindow::new(5, HOUR / 2)).unwrap();
     assert_eq!(denied(&limiter, 1).await.0, 0);
     assert_lives_for(&mut stage.raw, NAME, 1_800_000, since).await;
 }

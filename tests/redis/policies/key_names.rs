@@ -1,6 +1,6 @@
 //! The names of targets in Redis: ordinary keys are unchanged, others are escaped so that no two collide.
 
-use redisson_rate_limiter::{FixedWindow, Limiter, RRateLimiter, Rate};
+use redisson_rate_limiter::{FixedWindow, Rate};
 
 use crate::keys;
 use crate::stage::{HOUR, Stage};
@@ -10,7 +10,7 @@ async fn ordinary_keys_stand_as_they_are_and_what_could_be_mistaken_is_marked() 
     let mut stage = Stage::set().await;
     let client = stage.builder().connect(&stage.server.url()).await.unwrap();
     let plain = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
-    let tagged = plain.clone().prefix("{shop}:");
+    let tagged = plain.clone().with_prefix("{shop}:");
     for (limiter, key, name) in [
         (&plain, "rate:limit:123:/a%20b", "rate:limit:123:/a%20b"),
         (&plain, "{shop}:alice", "{shop}:alice"),
@@ -24,7 +24,7 @@ async fn ordinary_keys_stand_as_they_are_and_what_could_be_mistaken_is_marked() 
         (&tagged, "{x}", "{shop}:%7Bx%7D"),
     ] {
         stage.run(&["FLUSHALL"]).await;
-        assert!(limiter.decide(key, 1).await.unwrap().is_granted());
+        assert!(limiter.check(key, 1).await.unwrap().is_granted());
         assert_eq!(keys::names(&mut stage.raw).await, [name]);
     }
 }
@@ -60,7 +60,7 @@ async fn a_keyed_limiters_keys_are_redissons_of_prefix_and_key() {
     ] {
         stage.run(&["FLUSHALL"]).await;
         let keyed = client.keyed_rate_limiter(prefix, Rate::overall(1, HOUR));
-        assert!(keyed.unwrap().decide(key, 1).await.unwrap().is_granted());
+        assert!(keyed.unwrap().check(key, 1).await.unwrap().is_granted());
         let mut found = keys::names(&mut stage.raw).await;
         found.sort_unstable();
         let mut names = names.map(str::to_owned);
@@ -80,7 +80,7 @@ async fn with_a_mapper_that_makes_a_hash_tag_what_could_be_mistaken_is_marked_to
         .keyed_rate_limiter("", Rate::overall(1, HOUR))
         .unwrap();
     for key in ["u", "u:value", "u:permits", "u:value:client"] {
-        assert!(keyed.decide(key, 1).await.unwrap().is_granted(), "{key}");
+        assert!(keyed.check(key, 1).await.unwrap().is_granted(), "{key}");
         assert!(!keyed.limiter(key).try_acquire(1).await.unwrap(), "{key}");
     }
 }

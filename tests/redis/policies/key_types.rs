@@ -1,8 +1,8 @@
 //! Keys that hold another kind of limiter's state, as far as type and fields show.
 
 use redisson_rate_limiter::{
-    Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
-    RedissonClient, SlidingLog, TokenBucket,
+    Chargeable, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, Rate,
+    RedissonClient, SlidingWindowLog, TokenBucket,
 };
 
 use crate::stage::{HOUR, SECOND, Stage};
@@ -10,12 +10,12 @@ use crate::stage::{HOUR, SECOND, Stage};
 const KEY: &str = "key";
 
 /// Each kind whose state stands under the target's own name, and the type of that key.
-fn limiters(client: &RedissonClient) -> Vec<(&'static str, Box<dyn Limiter>)> {
+fn limiters(client: &RedissonClient) -> Vec<(&'static str, Box<dyn Chargeable>)> {
     let keyed = client
         .keyed_rate_limiter("", Rate::overall(5, HOUR))
         .unwrap();
-    let leaky = LeakyBucket::new(5, 1, SECOND);
-    let penalty = PenaltyTokenBucket::new(5, 1, SECOND);
+    let leaky = LeakyBucket::new(1, SECOND).with_capacity(5);
+    let penalty = PenaltyTokenBucket::new(1, SECOND).with_capacity(5);
     vec![
         (
             "string",
@@ -25,15 +25,23 @@ fn limiters(client: &RedissonClient) -> Vec<(&'static str, Box<dyn Limiter>)> {
         ("string", Box::new(client.limiter(penalty).unwrap())),
         (
             "zset",
-            Box::new(client.limiter(SlidingLog::new(5, HOUR)).unwrap()),
+            Box::new(client.limiter(SlidingWindowLog::new(5, HOUR)).unwrap()),
         ),
         (
             "hash",
-            Box::new(client.limiter(TokenBucket::new(5, 1)).unwrap()),
+            Box::new(
+                client
+                    .limiter(TokenBucket::per_second(1).with_capacity(5))
+                    .unwrap(),
+            ),
         ),
         (
             "hash",
-            Box::new(client.limiter(QuotaBucket::new(5, 1, SECOND)).unwrap()),
+            Box::new(
+                client
+                    .limiter(QuotaBucket::new(1, SECOND).with_capacity(5))
+                    .unwrap(),
+            ),
         ),
         ("hash", Box::new(keyed)),
     ]
@@ -46,14 +54,14 @@ async fn what_one_kind_left_is_a_bad_state_for_the_others_and_nothing_changes() 
     let limiters = limiters(&client);
     for (own, (own_type, limiter)) in limiters.iter().enumerate() {
         stage.run(&["FLUSHALL"]).await;
-        assert!(limiter.decide(KEY, 1).await.unwrap().is_granted());
+        assert!(limiter.check(KEY, 1).await.unwrap().is_granted());
         let before = stage.everything().await;
         for (other, (other_type, refused)) in limiters.iter().enumerate() {
             // One string is like another; hashes have their fields.
             if own == other || (own_type == other_type && *own_type == "string") {
                 continue;
             }
-            let error = refused.decide(KEY, 1).await;
+            let error = refused.check(KEY, 1).await;
             let Err(Error::BadState { name, .. }) = &error else {
                 panic!("{own} {other}: {error:?}");
             };
@@ -72,14 +80,14 @@ async fn of_several_limiters_a_bad_state_of_one_charges_nobody() {
     let good = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
     for (_, bad) in limiters(&client) {
         for first in [true, false] {
-            let mut shares = [
-                good.share("counter", 1).unwrap(),
-                bad.share("list", 1).unwrap(),
+            let mut charges = [
+                good.charge("counter", 1).unwrap(),
+                bad.charge("list", 1).unwrap(),
             ];
             if first {
-                shares.reverse();
+                charges.reverse();
             }
-            let refused = client.decide_all(shares).await;
+            let refused = client.check_all(charges).await;
             assert!(
                 matches!(refused, Err(Error::BadState { .. })),
                 "{bad:?} {refused:?}"

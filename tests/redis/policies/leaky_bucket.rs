@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, Error, LeakyBucket, Limiter, PolicyLimiter};
+use redisson_rate_limiter::{Decision, Denied, Error, Granted, LeakyBucket, PolicyLimiter};
 
 use crate::key_expiry::assert_lives_for;
 use crate::keys;
@@ -19,14 +19,14 @@ async fn limiter(stage: &Stage, policy: LeakyBucket) -> PolicyLimiter<LeakyBucke
 
 /// Two in ten seconds, and five may wait: both keys live 40 s.
 async fn two_in_ten_seconds(stage: &Stage) -> PolicyLimiter<LeakyBucket> {
-    limiter(stage, LeakyBucket::new(5, 2, 10 * SECOND)).await
+    limiter(stage, LeakyBucket::new(2, 10 * SECOND).with_capacity(5)).await
 }
 
 /// The wait of a granted request in ms.
 async fn wait(limiter: &PolicyLimiter<LeakyBucket>, cost: u32) -> Option<u128> {
-    match limiter.decide(BUCKET, cost).await.unwrap() {
-        Decision::Granted { delay, .. } => Some(delay.as_millis()),
-        Decision::Denied { .. } => None,
+    match limiter.check(BUCKET, cost).await.unwrap() {
+        Decision::Granted(Granted { delay, .. }) => Some(delay.as_millis()),
+        Decision::Denied(_) => None,
     }
 }
 
@@ -68,7 +68,9 @@ async fn the_keys_are_the_requests_in_the_bucket_and_the_last_outflow() {
 #[tokio::test]
 async fn from_a_natural_start_the_last_outflow_is_when_the_second_began() {
     let mut stage = Stage::set().await;
-    let policy = LeakyBucket::new(5, 2, 10 * SECOND).from_natural_start();
+    let policy = LeakyBucket::new(2, 10 * SECOND)
+        .with_capacity(5)
+        .with_natural_start();
     let limiter = limiter(&stage, policy).await;
     stage.at(1_700_000_000_123);
     assert_eq!(wait(&limiter, 3).await, Some(0));
@@ -130,11 +132,12 @@ async fn requests_below_0_are_none() {
 #[tokio::test]
 async fn more_in_the_bucket_than_fits_has_to_flow_out_first() {
     let stage = Stage::set().await;
-    let limiter = limiter(&stage, LeakyBucket::new(1, 1, ms(100))).await;
+    let limiter = limiter(&stage, LeakyBucket::new(1, ms(100))).await;
     let mut stage = stage;
     stage.run(&["SET", BUCKET, "9007199254740991"]).await;
     stage.run(&["SET", START, "1000"]).await;
-    let Decision::Denied { retry_after, .. } = limiter.decide(BUCKET, 1).await.unwrap() else {
+    let Decision::Denied(Denied { retry_after, .. }) = limiter.check(BUCKET, 1).await.unwrap()
+    else {
         panic!("granted");
     };
     assert_eq!(retry_after, ms(1 << 52));
@@ -169,7 +172,7 @@ async fn a_key_of_another_type_is_refused_and_stays() {
 
 async fn assert_refused(stage: &mut Stage, limiter: &PolicyLimiter<LeakyBucket>, case: &str) {
     let before = stage.everything().await;
-    let error = limiter.decide(BUCKET, 1).await;
+    let error = limiter.check(BUCKET, 1).await;
     assert!(
         matches!(&error, Err(Error::BadState { name, .. }) if name == BUCKET),
         "{case}: {error:?}"

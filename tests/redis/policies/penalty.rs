@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, PolicyLimiter,
+    Decision, Denied, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
     QuotaBucket, TokenBucket,
 };
 
@@ -16,17 +16,21 @@ const LOCK: &str = "{user:123}-lock";
 
 async fn limiter<P: Policy>(stage: &Stage, policy: P, penalty: Duration) -> PolicyLimiter<P> {
     let client = stage.builder().connect(&stage.server.url()).await.unwrap();
-    client.limiter(policy).unwrap().penalty(penalty).unwrap()
+    client
+        .limiter(policy)
+        .unwrap()
+        .with_penalty(penalty)
+        .unwrap()
 }
 
 /// Does the same with each algorithm, on a server of its own. Each has two.
 macro_rules! with_each_algorithm {
     ($steps:ident) => {
         $steps(FixedWindow::new(2, HOUR)).await;
-        $steps(TokenBucket::new(2, 1)).await;
-        $steps(QuotaBucket::new(2, 2, HOUR)).await;
-        $steps(LeakyBucket::new(1, 1, HOUR)).await;
-        $steps(PenaltyTokenBucket::new(2, 1, HOUR)).await;
+        $steps(TokenBucket::per_second(1).with_capacity(2)).await;
+        $steps(QuotaBucket::new(2, HOUR)).await;
+        $steps(LeakyBucket::new(1, HOUR)).await;
+        $steps(PenaltyTokenBucket::new(1, HOUR).with_capacity(2)).await;
     };
 }
 
@@ -35,11 +39,11 @@ async fn a_denial_sets_the_lock_to_1_for_the_penalty_and_a_grant_none() {
     async fn steps(policy: impl Policy) {
         let mut stage = Stage::set().await;
         let limiter = limiter(&stage, policy, ms(12_345)).await;
-        assert!(limiter.decide(TARGET, 2).await.unwrap().is_granted());
+        assert!(limiter.check(TARGET, 2).await.unwrap().is_granted());
         let lock: Option<String> = stage.raw.get(LOCK).await.unwrap();
         assert_eq!(lock, None);
         let since = Instant::now();
-        assert!(!limiter.decide(TARGET, 1).await.unwrap().is_granted());
+        assert!(!limiter.check(TARGET, 1).await.unwrap().is_granted());
         let lock: String = stage.raw.get(LOCK).await.unwrap();
         assert_eq!(lock, "1");
         assert_lives_for(&mut stage, LOCK, 12_345, since).await;
@@ -52,12 +56,12 @@ async fn while_the_lock_is_there_nothing_is_written() {
     async fn steps(policy: impl Policy) {
         let mut stage = Stage::set().await;
         let limiter = limiter(&stage, policy, HOUR).await;
-        assert!(limiter.decide(TARGET, 2).await.unwrap().is_granted());
-        assert!(!limiter.decide(TARGET, 1).await.unwrap().is_granted());
+        assert!(limiter.check(TARGET, 2).await.unwrap().is_granted());
+        assert!(!limiter.check(TARGET, 1).await.unwrap().is_granted());
         let before = stage.everything().await;
         for at in [1_500, 9_000, 10_000_000] {
             stage.at(at);
-            assert!(!limiter.decide(TARGET, 1).await.unwrap().is_granted());
+            assert!(!limiter.check(TARGET, 1).await.unwrap().is_granted());
             assert_eq!(stage.everything().await, before);
         }
     }
@@ -71,7 +75,8 @@ async fn a_lock_without_a_time_to_live_gets_the_penaltys() {
         let limiter = limiter(&stage, policy, ms(12_345)).await;
         stage.run(&["SET", LOCK, "1"]).await;
         let since = Instant::now();
-        let Decision::Denied { retry_after, .. } = limiter.decide(TARGET, 1).await.unwrap() else {
+        let Decision::Denied(Denied { retry_after, .. }) = limiter.check(TARGET, 1).await.unwrap()
+        else {
             panic!("granted");
         };
         assert_eq!(retry_after, ms(12_345));
@@ -89,8 +94,8 @@ async fn a_peers_lock_keeps_its_time_to_live() {
         let limiter = limiter(&stage, policy, HOUR).await;
         stage.run(&["SET", LOCK, "1", "EX", "600"]).await;
         let expires = stage.expires(LOCK).await;
-        let decision = limiter.decide(TARGET, 1).await.unwrap();
-        let Decision::Denied { retry_after, .. } = decision else {
+        let decision = limiter.check(TARGET, 1).await.unwrap();
+        let Decision::Denied(Denied { retry_after, .. }) = decision else {
             panic!("granted");
         };
         assert!(retry_after <= ms(600_000));
@@ -111,7 +116,7 @@ async fn a_lock_of_another_type_is_a_bad_state_and_nothing_changes() {
             let limiter = limiter(&stage, policy.clone(), HOUR).await;
             stage.run(lock).await;
             let before = stage.everything().await;
-            let refused = limiter.decide(TARGET, 1).await;
+            let refused = limiter.check(TARGET, 1).await;
             assert!(
                 matches!(&refused, Err(Error::BadState { name, .. }) if name == TARGET),
                 "{refused:?}"

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, Error, Limiter, PenaltyTokenBucket, PolicyLimiter};
+use redisson_rate_limiter::{Decision, Denied, Error, Granted, PenaltyTokenBucket, PolicyLimiter};
 
 use crate::key_expiry::assert_lives_for;
 use crate::keys;
@@ -20,11 +20,11 @@ async fn limiter(stage: &Stage, policy: PenaltyTokenBucket) -> PolicyLimiter<Pen
 
 /// Ten, and three with each second: twice the time to fill is 6668 ms.
 async fn three_a_second(stage: &Stage) -> PolicyLimiter<PenaltyTokenBucket> {
-    limiter(stage, PenaltyTokenBucket::new(10, 3, SECOND)).await
+    limiter(stage, PenaltyTokenBucket::new(3, SECOND).with_capacity(10)).await
 }
 
 async fn granted(limiter: &PolicyLimiter<PenaltyTokenBucket>, cost: u32) -> bool {
-    limiter.decide(BUCKET, cost).await.unwrap().is_granted()
+    limiter.check(BUCKET, cost).await.unwrap().is_granted()
 }
 
 async fn assert_holds(stage: &mut Stage, tokens: &str, start: &str) {
@@ -65,7 +65,9 @@ async fn the_keys_are_the_tokens_left_and_the_last_inflow() {
 #[tokio::test]
 async fn from_a_natural_start_the_last_inflow_is_when_the_second_began() {
     let mut stage = Stage::set().await;
-    let policy = PenaltyTokenBucket::new(10, 3, SECOND).from_natural_start();
+    let policy = PenaltyTokenBucket::new(3, SECOND)
+        .with_capacity(10)
+        .with_natural_start();
     let limiter = limiter(&stage, policy).await;
     stage.at(1_700_000_000_123);
     assert!(granted(&limiter, 1).await);
@@ -75,7 +77,11 @@ async fn from_a_natural_start_the_last_inflow_is_when_the_second_began() {
 #[tokio::test]
 async fn a_small_buckets_keys_live_a_unit() {
     let mut stage = Stage::set().await;
-    let limiter = limiter(&stage, PenaltyTokenBucket::new(1, 10, 10 * SECOND)).await;
+    let limiter = limiter(
+        &stage,
+        PenaltyTokenBucket::new(10, 10 * SECOND).with_capacity(1),
+    )
+    .await;
     let since = Instant::now();
     assert!(granted(&limiter, 1).await);
     assert_lives_for(&mut stage, START, 10_000, since).await;
@@ -98,7 +104,10 @@ async fn a_denial_without_a_penalty_writes_nothing() {
 #[tokio::test]
 async fn a_denial_with_a_penalty_writes_the_lock_alone() {
     let mut stage = Stage::set().await;
-    let limiter = three_a_second(&stage).await.penalty(ms(1_500)).unwrap();
+    let limiter = three_a_second(&stage)
+        .await
+        .with_penalty(ms(1_500))
+        .unwrap();
     assert!(granted(&limiter, 10).await);
     let before = stage.everything().await;
     let since = Instant::now();
@@ -115,18 +124,18 @@ async fn a_lock_denies_whichever_limiter_set_it_and_stays_as_it_is() {
         let mut stage = Stage::set().await;
         let mut limiter = three_a_second(&stage).await;
         if let Some(penalty) = penalty {
-            limiter = limiter.penalty(penalty).unwrap();
+            limiter = limiter.with_penalty(penalty).unwrap();
         }
         let since = Instant::now();
         stage.run(&["SET", LOCK, "1", "PX", "30000"]).await;
         let before = stage.everything().await;
-        let Decision::Denied {
+        let Decision::Denied(Denied {
             retry_after,
             limit: 10,
             remaining: 0,
             reset,
             ..
-        } = limiter.decide(BUCKET, 1).await.unwrap()
+        }) = limiter.check(BUCKET, 1).await.unwrap()
         else {
             panic!("granted");
         };
@@ -143,7 +152,8 @@ async fn a_lock_for_ever_stays_one_where_nobody_has_a_penalty_to_end_it_by() {
     let limiter = three_a_second(&stage).await;
     stage.run(&["SET", LOCK, "1"]).await;
     let before = stage.everything().await;
-    let Decision::Denied { retry_after, .. } = limiter.decide(BUCKET, 1).await.unwrap() else {
+    let Decision::Denied(Denied { retry_after, .. }) = limiter.check(BUCKET, 1).await.unwrap()
+    else {
         panic!("granted");
     };
     assert_eq!(retry_after, ms(1));
@@ -158,8 +168,11 @@ async fn what_a_peer_left_is_taken_over() {
     stage.run(&["SET", START, "1000"]).await;
     stage.at(3_200);
     let since = Instant::now();
-    let decision = limiter.decide(BUCKET, 1).await.unwrap();
-    assert!(matches!(decision, Decision::Granted { remaining: 7, .. }));
+    let decision = limiter.check(BUCKET, 1).await.unwrap();
+    assert!(matches!(
+        decision,
+        Decision::Granted(Granted { remaining: 7, .. })
+    ));
     assert_holds(&mut stage, "7", "3000").await;
     assert_lives_for(&mut stage, START, 6_668, since).await;
     assert_lives_for(&mut stage, BUCKET, 6_678, since).await;
@@ -222,7 +235,7 @@ async fn assert_refused(
     case: &str,
 ) {
     let before = stage.everything().await;
-    let error = limiter.decide(BUCKET, 1).await;
+    let error = limiter.check(BUCKET, 1).await;
     assert!(
         matches!(&error, Err(Error::BadState { name, .. }) if name == BUCKET),
         "{case}: {error:?}"

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, Error, Limiter, PolicyLimiter, QuotaBucket};
+use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, QuotaBucket};
 
 use crate::key_expiry::assert_lives_for;
 use crate::keys;
@@ -13,7 +13,7 @@ use crate::stage::{SECOND, Stage};
 const BUCKET: &str = "quota:user:123";
 
 fn in_a_minute(capacity: u32, quota: u32) -> QuotaBucket {
-    QuotaBucket::new(capacity, quota, 60 * SECOND)
+    QuotaBucket::new(quota, 60 * SECOND).with_capacity(capacity)
 }
 
 async fn limiter(stage: &Stage, policy: QuotaBucket) -> PolicyLimiter<QuotaBucket> {
@@ -22,7 +22,7 @@ async fn limiter(stage: &Stage, policy: QuotaBucket) -> PolicyLimiter<QuotaBucke
 }
 
 async fn ask(limiter: &PolicyLimiter<QuotaBucket>, cost: u32) -> Decision {
-    limiter.decide(BUCKET, cost).await.unwrap()
+    limiter.check(BUCKET, cost).await.unwrap()
 }
 
 async fn assert_holds(stage: &mut Stage, expected: &[(&str, i64)]) {
@@ -61,7 +61,7 @@ async fn it_lives_for_twice_the_time_that_an_empty_bucket_takes_to_fill() {
     for (cost, until_full) in [(30, 60_000), (1, 62_000), (69, 200_000)] {
         let since = Instant::now();
         let decision = ask(&limiter, cost).await;
-        let Decision::Granted { reset, .. } = decision else {
+        let Decision::Granted(Granted { reset, .. }) = decision else {
             panic!("{decision:?}");
         };
         assert_eq!(reset.as_millis(), until_full);
@@ -75,7 +75,7 @@ async fn a_denial_writes_what_came_in_and_the_numbers_it_was_asked_by() {
     let limiter = limiter(&stage, in_a_minute(10, 10)).await;
     assert!(ask(&limiter, 10).await.is_granted());
     stage.at(14_000);
-    limiter.change(in_a_minute(20, 10)).unwrap();
+    limiter.set_policy(in_a_minute(20, 10)).unwrap();
     let since = Instant::now();
     assert!(!ask(&limiter, 5).await.is_granted());
     assert_holds(
@@ -140,7 +140,10 @@ async fn a_peers_hash_is_taken_over_and_gets_a_time_to_live() {
     stage.at(15_000);
     let since = Instant::now();
     let decision = ask(&limiter, 1).await;
-    assert!(matches!(decision, Decision::Granted { remaining: 5, .. }));
+    assert!(matches!(
+        decision,
+        Decision::Granted(Granted { remaining: 5, .. })
+    ));
     assert_holds(
         &mut stage,
         &[
@@ -211,7 +214,7 @@ async fn a_field_that_is_no_number_or_a_key_that_is_no_hash_is_refused_and_stays
 
 async fn assert_refused(stage: &mut Stage, limiter: &PolicyLimiter<QuotaBucket>, case: &str) {
     let before = stage.everything().await;
-    let error = limiter.decide(BUCKET, 1).await;
+    let error = limiter.check(BUCKET, 1).await;
     assert!(
         matches!(&error, Err(Error::BadState { name, .. }) if name == BUCKET),
         "{case}: {error:?}"

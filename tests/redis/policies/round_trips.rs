@@ -1,7 +1,7 @@
 //! A decision costs one round trip: the first one of a key, one that changes its rate, one of several limiters.
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, Limiter, RRateLimiter, Rate, RedissonClient, TokenBucket,
+    Decision, Error, FixedWindow, Granted, Rate, RedissonClient, TokenBucket,
 };
 
 use crate::keys;
@@ -16,7 +16,7 @@ async fn behind(proxy: &Proxy, stage: &Stage) -> RedissonClient {
     let client = builder.connect(&proxy.url()).await.unwrap();
     let rate = Rate::overall(1, HOUR);
     let other = client.keyed_rate_limiter("other:", rate).unwrap();
-    assert!(other.decide("k", 1).await.unwrap().is_granted());
+    assert!(other.check("k", 1).await.unwrap().is_granted());
     other.limiter("k").delete().await.unwrap();
     proxy.take_seen();
     client
@@ -30,7 +30,7 @@ async fn the_first_request_of_a_key_sets_its_limiter_up_as_redisson_has_it() {
     let rate = Rate::overall(3, 10 * SECOND);
     let limiter = client.keyed_rate_limiter("nft:turbo:limit:", rate).unwrap();
     for expected in [true, true, true, false] {
-        let decision = limiter.decide("testLock997", 1).await.unwrap();
+        let decision = limiter.check("testLock997", 1).await.unwrap();
         assert_eq!(decision.is_granted(), expected);
         stage.at(1_001);
     }
@@ -66,9 +66,9 @@ async fn a_changed_rate_is_written_in_the_round_trip_of_the_next_request() {
     let limiter = client
         .keyed_rate_limiter("k:", Rate::overall(3, HOUR))
         .unwrap();
-    assert!(limiter.decide("a", 3).await.unwrap().is_granted());
-    limiter.change_rate(Rate::overall(5, HOUR)).unwrap();
-    assert!(limiter.decide("a", 2).await.unwrap().is_granted());
+    assert!(limiter.check("a", 3).await.unwrap().is_granted());
+    limiter.set_rate(Rate::overall(5, HOUR)).unwrap();
+    assert!(limiter.check("a", 2).await.unwrap().is_granted());
     assert_eq!(proxy.take_names(), ["EVALSHA"; 2]);
     let rate: String = redis::cmd("HGET")
         .arg("k:a")
@@ -105,14 +105,14 @@ async fn a_limiter_of_redisson_with_another_rate_is_brought_up_to_date_and_keeps
     let limiter = client
         .keyed_rate_limiter("k:", Rate::overall(10, 2 * SECOND))
         .unwrap();
-    let decision = limiter.decide("a", 8).await.unwrap();
+    let decision = limiter.check("a", 8).await.unwrap();
     assert!(matches!(
         decision,
-        Decision::Granted {
+        Decision::Granted(Granted {
             limit: 10,
             remaining: 0,
             ..
-        }
+        })
     ));
     assert_eq!(
         keys::grants(&mut stage.raw, "{k:a}:permits").await,
@@ -135,8 +135,8 @@ async fn a_keyed_request_whose_answer_was_lost_is_sent_again_and_granted_what_it
         proxy.next("EVALSHA", Fate::CutBeforeAnswer);
         // What is left once it is taken would not do for it again.
         let cost = if remaining == 2 { 3 } else { 2 };
-        let decision = limiter.decide("a", cost).await.unwrap();
-        let Decision::Granted { grant, .. } = decision else {
+        let decision = limiter.check("a", cost).await.unwrap();
+        let Decision::Granted(Granted { grant, .. }) = decision else {
             panic!("it was denied");
         };
         assert_eq!(grant.permits(), cost);
@@ -151,10 +151,12 @@ async fn a_request_of_another_limiter_whose_answer_was_lost_is_not_sent_again() 
     let mut stage = Stage::set().await;
     let proxy = Proxy::to(stage.server.port()).await;
     let client = behind(&proxy, &stage).await;
-    let limiter = client.limiter(TokenBucket::new(10, 1)).unwrap();
-    assert!(limiter.decide("bucket", 1).await.unwrap().is_granted());
+    let limiter = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
+    assert!(limiter.check("bucket", 1).await.unwrap().is_granted());
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
-    let lost = limiter.decide("bucket", 3).await;
+    let lost = limiter.check("bucket", 3).await;
     assert!(matches!(lost, Err(Error::Indeterminate { .. })), "{lost:?}");
     let tokens: i64 = redis::cmd("HGET")
         .arg("bucket")
@@ -165,7 +167,7 @@ async fn a_request_of_another_limiter_whose_answer_was_lost_is_not_sent_again() 
     assert_eq!(tokens, 6);
     // One that did not reach the server is.
     proxy.next("EVALSHA", Fate::CutBeforeServer);
-    let decision = limiter.decide("bucket", 1).await;
+    let decision = limiter.check("bucket", 1).await;
     match decision {
         // The connection was cut, and whether it had been sent is not known here.
         Err(Error::Indeterminate { .. }) => {}
@@ -183,10 +185,12 @@ async fn a_call_that_the_server_gets_after_its_deadline_charges_nobody() {
         .connect(&proxy.url())
         .await
         .unwrap();
-    let limiter = client.limiter(TokenBucket::new(10, 1)).unwrap();
-    assert!(limiter.decide("bucket", 1).await.unwrap().is_granted());
+    let limiter = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
+    assert!(limiter.check("bucket", 1).await.unwrap().is_granted());
     proxy.next("EVALSHA", Fate::Held);
-    let (late, held) = tokio::join!(limiter.decide("bucket", 3), proxy.held());
+    let (late, held) = tokio::join!(limiter.check("bucket", 3), proxy.held());
     assert!(matches!(late, Err(Error::Indeterminate { .. })), "{late:?}");
     held.let_through().await;
     let tokens: i64 = redis::cmd("HGET")
@@ -203,17 +207,19 @@ async fn several_limiters_decide_in_one_round_trip() {
     let stage = Stage::set().await;
     let proxy = Proxy::to(stage.server.port()).await;
     let client = behind(&proxy, &stage).await;
-    let user = client.limiter(TokenBucket::new(10, 1)).unwrap();
+    let user = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
     let address = client.limiter(FixedWindow::new(3, HOUR)).unwrap();
     let application = client.rate_limiter("application");
     application.set_rate(Rate::overall(5, HOUR)).await.unwrap();
     let ask = async || {
-        let shares = [
-            user.share("user", 1).unwrap(),
-            address.share("address", 1).unwrap(),
-            application.share(1).unwrap(),
+        let charges = [
+            user.charge("user", 1).unwrap(),
+            address.charge("address", 1).unwrap(),
+            application.charge(1).unwrap(),
         ];
-        client.decide_all(shares).await.unwrap().is_granted()
+        client.check_all(charges).await.unwrap().is_granted()
     };
     assert!(ask().await);
     proxy.take_seen();

@@ -1,7 +1,7 @@
 //! A sliding log is a zset with a member for each unit of cost, scored with its time, as the commands in circulation have it.
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::SlidingLog;
+use redisson_rate_limiter::SlidingWindowLog;
 
 use crate::keys::{self, assert_lives_for, member};
 use crate::stage::{HOUR, NAME, Stage, denied, ms, passed};
@@ -20,7 +20,7 @@ async fn logged(stage: &mut Stage) -> Vec<(Vec<u8>, i64)> {
 async fn a_unit_of_cost_is_a_member_of_the_calls_16_random_bytes_and_its_number_scored_with_its_time()
  {
     let mut stage = Stage::set().await;
-    let limiter = stage.by(SlidingLog::new(10, HOUR)).await;
+    let limiter = stage.by(SlidingWindowLog::new(10, HOUR)).await;
     assert!(passed(&limiter, 3).await);
     stage.at(2_000);
     let since = keys::time(&mut stage.raw).await;
@@ -44,7 +44,7 @@ async fn a_unit_of_cost_is_a_member_of_the_calls_16_random_bytes_and_its_number_
 #[tokio::test]
 async fn a_grant_drops_what_is_over_and_a_denial_writes_nothing() {
     let mut stage = Stage::set().await;
-    let limiter = stage.by(SlidingLog::new(3, ms(60_000))).await;
+    let limiter = stage.by(SlidingWindowLog::new(3, ms(60_000))).await;
     for at in [100_000, 110_000, 120_000] {
         stage.at(at);
         assert!(passed(&limiter, 1).await);
@@ -78,7 +78,7 @@ async fn a_peers_log_is_taken_over_each_id_counting_1() {
     for (place, id) in ids.into_iter().enumerate() {
         add(&mut stage, &(place + 1).to_string(), id).await;
     }
-    let limiter = stage.by(SlidingLog::new(10, HOUR)).await;
+    let limiter = stage.by(SlidingWindowLog::new(10, HOUR)).await;
     assert_eq!(denied(&limiter, 5).await, (4, 3_600_000 - 999));
     let since = keys::time(&mut stage.raw).await;
     assert!(passed(&limiter, 4).await);
@@ -92,7 +92,7 @@ async fn the_retry_time_of_a_log_fuller_than_the_limit_follows_from_what_may_sta
     for at in 1..=50 {
         add(&mut stage, &at.to_string(), at.to_string().as_bytes()).await;
     }
-    let limiter = stage.by(SlidingLog::new(10, HOUR)).await;
+    let limiter = stage.by(SlidingWindowLog::new(10, HOUR)).await;
     for cost in 1..=10_u32 {
         // As many as 10 - cost may stay.
         let told = denied(&limiter, cost).await;
@@ -108,7 +108,7 @@ async fn the_retry_time_of_a_log_fuller_than_the_limit_follows_from_what_may_sta
 async fn a_score_with_a_fraction_is_over_when_all_of_it_is() {
     let mut stage = Stage::set().await;
     add(&mut stage, "1000.25", b"id").await;
-    let limiter = stage.by(SlidingLog::new(1, ms(60_000))).await;
+    let limiter = stage.by(SlidingWindowLog::new(1, ms(60_000))).await;
     assert_eq!(denied(&limiter, 1).await, (0, 60_001));
     stage.at(61_000);
     assert_eq!(denied(&limiter, 1).await, (0, 1));
@@ -121,11 +121,11 @@ async fn a_key_that_is_no_log_is_an_error_and_stays() {
     for score in ["inf", "1e17"] {
         let mut stage = Stage::set().await;
         add(&mut stage, score, b"id").await;
-        let limiter = stage.by(SlidingLog::new(5, HOUR)).await;
+        let limiter = stage.by(SlidingWindowLog::new(5, HOUR)).await;
         stage.assert_is_bad_for(&limiter, score).await;
     }
     let mut stage = Stage::set().await;
     stage.run(&["SET", NAME, "5"]).await;
-    let limiter = stage.by(SlidingLog::new(5, HOUR)).await;
+    let limiter = stage.by(SlidingWindowLog::new(5, HOUR)).await;
     stage.assert_is_bad_for(&limiter, "a string").await;
 }

@@ -1,6 +1,6 @@
 //! A sliding window is the start of its first period and a counter a period, as the library it comes from has them.
 
-use redisson_rate_limiter::SlidingWindow;
+use redisson_rate_limiter::SlidingWindowCounter;
 
 use crate::keys::{self, assert_lives_for};
 use crate::stage::{HOUR, Stage, denied, ms, passed};
@@ -8,8 +8,8 @@ use crate::stage::{HOUR, Stage, denied, ms, passed};
 const START: &str = "{limiter}-st";
 
 /// 5 in a minute of ten-second periods.
-fn policy() -> SlidingWindow {
-    SlidingWindow::new(5, ms(60_000), ms(10_000))
+fn policy() -> SlidingWindowCounter {
+    SlidingWindowCounter::new(5, ms(60_000)).with_period(ms(10_000))
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn what_is_denied_writes_nothing() {
 async fn a_natural_start_is_that_of_the_unit() {
     let mut stage = Stage::set().await;
     stage.at(10 * 60_000 + 7_000);
-    let limiter = stage.by(policy().from_natural_start()).await;
+    let limiter = stage.by(policy().with_natural_start()).await;
     assert!(passed(&limiter, 1).await);
     assert_eq!(
         keys::names(&mut stage.raw).await,
@@ -147,10 +147,10 @@ async fn a_start_that_lies_ahead_is_in_its_first_period() {
 async fn a_window_of_a_thousand_periods_is_one_call() {
     let mut stage = Stage::set().await;
     let limiter = stage
-        .by(SlidingWindow::new(1_000, ms(60_000), ms(60)))
+        .by(SlidingWindowCounter::new(1_000, ms(60_000)).with_period(ms(60)))
         .await;
     limiter
-        .change(SlidingWindow::new(1_000, ms(61_000), ms(61)))
+        .set_policy(SlidingWindowCounter::new(1_000, ms(61_000)).with_period(ms(61)))
         .unwrap(); // and reads those of before
     for at in (0..60_000).step_by(600) {
         stage.at(1_000 + at);
@@ -163,10 +163,12 @@ async fn a_window_of_a_thousand_periods_is_one_call() {
 #[tokio::test]
 async fn of_shorter_periods_before_a_change_only_those_are_read_that_may_still_be_there() {
     let mut stage = Stage::set().await;
-    let limiter = stage.by(SlidingWindow::new(9, ms(1_000), ms(1))).await;
+    let limiter = stage
+        .by(SlidingWindowCounter::new(9, ms(1_000)).with_period(ms(1)))
+        .await;
     assert!(passed(&limiter, 4).await);
     limiter
-        .change(SlidingWindow::new(9, 24 * HOUR, HOUR))
+        .set_policy(SlidingWindowCounter::new(9, 24 * HOUR).with_period(HOUR))
         .unwrap();
     stage.at(2_500);
     assert!(passed(&limiter, 3).await);

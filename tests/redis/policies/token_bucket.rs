@@ -22,7 +22,9 @@ fn bucket(refilled_at: &str, tokens: &str) -> Vec<(String, String)> {
 #[tokio::test]
 async fn the_bucket_is_a_hash_that_lives_for_twice_the_time_to_fill() {
     let mut stage = Stage::set().await;
-    let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+    let limiter = stage
+        .by(TokenBucket::per_second(2).with_capacity(1_000))
+        .await;
     let since = keys::time(&mut stage.raw).await;
     assert!(passed(&limiter, 3).await);
     assert_eq!(fields(&mut stage).await, bucket("1000", "997"));
@@ -33,7 +35,9 @@ async fn the_bucket_is_a_hash_that_lives_for_twice_the_time_to_fill() {
 #[tokio::test]
 async fn a_time_to_live_of_no_whole_milliseconds_is_rounded_up() {
     let mut stage = Stage::set().await;
-    let limiter = stage.by(TokenBucket::new(100, 3)).await;
+    let limiter = stage
+        .by(TokenBucket::per_second(3).with_capacity(100))
+        .await;
     let since = keys::time(&mut stage.raw).await;
     assert!(passed(&limiter, 1).await);
     assert_lives_for(&mut stage.raw, NAME, 66_667, since).await;
@@ -42,7 +46,9 @@ async fn a_time_to_live_of_no_whole_milliseconds_is_rounded_up() {
 #[tokio::test]
 async fn the_timestamp_moves_by_the_time_that_the_tokens_took() {
     let mut stage = Stage::set().await;
-    let limiter = stage.by(TokenBucket::new(100, 2)).await;
+    let limiter = stage
+        .by(TokenBucket::per_second(2).with_capacity(100))
+        .await;
     assert!(passed(&limiter, 100).await);
     stage.at(3_900); // 5 tokens after 2,500 ms, 400 ms of the next
     assert!(passed(&limiter, 1).await);
@@ -52,7 +58,9 @@ async fn the_timestamp_moves_by_the_time_that_the_tokens_took() {
 #[tokio::test]
 async fn what_a_token_takes_beyond_whole_milliseconds_stands_in_a_field_of_its_own() {
     let mut stage = Stage::set().await;
-    let limiter = stage.by(TokenBucket::new(300, 3)).await;
+    let limiter = stage
+        .by(TokenBucket::per_second(3).with_capacity(300))
+        .await;
     assert!(passed(&limiter, 300).await);
     let fraction = |parts: &str| ("last_refill_fraction".to_owned(), parts.to_owned());
     stage.at(1_334); // the token came after 333 1/3 ms
@@ -67,7 +75,9 @@ async fn what_a_token_takes_beyond_whole_milliseconds_stands_in_a_field_of_its_o
 #[tokio::test]
 async fn what_is_denied_writes_nothing() {
     let mut stage = Stage::set().await;
-    let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+    let limiter = stage
+        .by(TokenBucket::per_second(2).with_capacity(1_000))
+        .await;
     assert!(passed(&limiter, 999).await);
     stage.at(1_700);
     let before = stage.everything().await;
@@ -88,7 +98,9 @@ async fn the_bucket_of_the_script_in_circulation_is_taken_over() {
             let value = if field == "tokens" { "5" } else { "1000" };
             stage.run(&["HSET", NAME, field, value]).await;
         }
-        let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+        let limiter = stage
+            .by(TokenBucket::per_second(2).with_capacity(1_000))
+            .await;
         stage.at(2_000);
         assert_eq!(denied(&limiter, 9).await, (7, 1_000));
         let since = keys::time(&mut stage.raw).await;
@@ -113,7 +125,9 @@ async fn a_fraction_of_a_token_that_a_peer_wrote_is_no_token() {
             "1000",
         ])
         .await;
-    let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+    let limiter = stage
+        .by(TokenBucket::per_second(2).with_capacity(1_000))
+        .await;
     assert_eq!(denied(&limiter, 5).await, (4, 500));
 }
 
@@ -122,7 +136,9 @@ async fn a_bucket_that_lacks_a_field_is_full() {
     for (field, value) in [("tokens", "5"), ("last_refill_timestamp", "1000")] {
         let mut stage = Stage::set().await;
         stage.run(&["HSET", NAME, field, value]).await;
-        let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+        let limiter = stage
+            .by(TokenBucket::per_second(2).with_capacity(1_000))
+            .await;
         assert!(passed(&limiter, 1_000).await);
         assert_eq!(fields(&mut stage).await, bucket("1000", "0"));
     }
@@ -145,11 +161,15 @@ async fn a_key_that_is_no_bucket_is_an_error_and_stays() {
             .run(&["HSET", NAME, "tokens", "5", "last_refill_timestamp", "1000"])
             .await;
         stage.run(&["HSET", NAME, field, bad]).await;
-        let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+        let limiter = stage
+            .by(TokenBucket::per_second(2).with_capacity(1_000))
+            .await;
         stage.assert_is_bad_for(&limiter, field).await;
     }
     let mut stage = Stage::set().await;
     stage.run(&["SET", NAME, "5"]).await;
-    let limiter = stage.by(TokenBucket::new(1_000, 2)).await;
+    let limiter = stage
+        .by(TokenBucket::per_second(2).with_capacity(1_000))
+        .await;
     stage.assert_is_bad_for(&limiter, "a string").await;
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use compat_tests::redisson::{self, Config, JavaError, Limiter};
-use redisson_rate_limiter::{Error, RRateLimiter, Rate, RateLimiter, State, TimeToLive};
+use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter, TimeToLive};
 
 use super::{
     keys::units_up,
@@ -27,7 +27,7 @@ pub(super) enum Outcome {
 
 pub(super) async fn by_java(limiter: &Limiter, step: &Step) -> Outcome {
     let rate = |rate: &Rate| redisson::Rate::of(rate);
-    let keep = |state: &State| Some(*state == State::Keep);
+    let keep = |state: &PermitsInUse| Some(*state == PermitsInUse::Keep);
     let millis = |time: &Duration| time.as_millis() as i64;
     let outcome = match step {
         Step::TryAcquire(permits) => limiter
@@ -97,7 +97,10 @@ pub(super) async fn by_rust(limiter: &RateLimiter, step: &Step) -> Outcome {
             .await
             .map(Outcome::Is),
         Step::Release(permits) => done(limiter.release(*permits).await),
-        Step::AvailablePermits => limiter.available_permits().await.map(Outcome::Permits),
+        Step::AvailablePermits => limiter
+            .available_permits()
+            .await
+            .map(|permits| Outcome::Permits(permits as i64)),
         Step::TrySetRate(rate) => limiter.try_set_rate(*rate).await.map(Outcome::Is),
         Step::SetRate(rate) => done(limiter.set_rate(*rate).await),
         Step::SetRateWith(rate, state) => done(limiter.set_rate_with(*rate, *state).await),

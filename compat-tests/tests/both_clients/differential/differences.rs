@@ -1,7 +1,7 @@
 //! Where this crate differs on purpose, and what it does there: see the head of the file above.
 
 use compat_tests::redisson::Version;
-use redisson_rate_limiter::{RateType, State};
+use redisson_rate_limiter::{PermitsInUse, RateType};
 
 use super::{
     UNIT,
@@ -102,7 +102,7 @@ fn expected_of_limiter(
             limiter.release((*permits).into(), &mut keys);
             (D::ReleaseTakesOldest, Outcome::Done)
         }
-        Step::UpdateRate(_, State::Keep) | Step::SetRateWith(_, State::Keep) => {
+        Step::UpdateRate(_, PermitsInUse::Keep) | Step::SetRateWith(_, PermitsInUse::Keep) => {
             let lowered = java.limiter()?;
             let left = lowered.rate - sum(&lowered.live());
             let pool = keys.pool_mut(lowered.is_per_client);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use compat_tests::{random::Random, redisson::Version};
-use redisson_rate_limiter::{Rate, State};
+use redisson_rate_limiter::{PermitsInUse, Rate};
 
 use super::{TTL_UNIT, UNIT, keys::Keys};
 
@@ -22,8 +22,8 @@ pub(super) enum Step {
     AvailablePermits,
     TrySetRate(Rate),
     SetRate(Rate),
-    SetRateWith(Rate, State),
-    UpdateRate(Rate, State),
+    SetRateWith(Rate, PermitsInUse),
+    UpdateRate(Rate, PermitsInUse),
     Config,
     Exists,
     Delete,
@@ -116,11 +116,11 @@ impl Steps {
         }
     }
 
-    fn state(&mut self) -> State {
+    fn state(&mut self) -> PermitsInUse {
         if self.random.one_in(3) {
-            State::Reset
+            PermitsInUse::Reset
         } else {
-            State::Keep
+            PermitsInUse::Keep
         }
     }
 

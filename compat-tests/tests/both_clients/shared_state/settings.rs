@@ -46,7 +46,7 @@ async fn a_rate_set_by_one_holds_for_the_other() {
 
 #[tokio::test]
 async fn an_update_keeps_what_both_have_in_use() {
-    use redisson_rate_limiter::State::{Keep, Reset};
+    use redisson_rate_limiter::PermitsInUse::{Keep, Reset};
 
     Both::each(with(Version::has_update_rate), async |mut both| {
         let limiter = both.limiter("n");

@@ -111,6 +111,7 @@ impl Link {
         open.call(request, limits, &self.round_trip).await
     }
 
+    #[cfg(feature = "cluster")]
     pub(super) fn is_open(&self) -> bool {
         self.usable().is_some()
     }

@@ -36,6 +36,7 @@ pub struct TlsConfig {
 
 impl TlsConfig {
     /// The default.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }

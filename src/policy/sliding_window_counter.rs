@@ -3,10 +3,12 @@
 //! The periods are counted on from the first one's start, and a counter is named by its period's last millisecond. A time
 //! between two periods belongs to the one that ends there, but the very first to the one that begins.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
 use super::counters::Counters;
+use super::kind::Kind;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
@@ -14,10 +16,9 @@ use crate::keys::sibling;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
-use crate::script::{self, Script};
 
 /// At most `limit` in a window of several periods, which slides by a period at a time: nearly what a
-/// [`SlidingLog`](crate::SlidingLog) does, for a counter a period instead of a member a request.
+/// [`SlidingWindowLog`](crate::SlidingWindowLog) does, for a counter a period instead of a member a request.
 ///
 /// Whatever a period counted leaves at once. So no time of `window - period` holds more than the limit; one of `window` can
 /// hold up to twice as much, at the end of a period and at the start of the one that replaces it. The shorter the period,
@@ -28,29 +29,30 @@ use crate::script::{self, Script};
 /// start as much from each new counter on. The counters' names follow from the stored start, so the script cannot declare
 /// them; they have its hash tag.
 ///
-/// A [`change`](crate::PolicyLimiter::change) of the limit or of the window acts at once on the periods that are still there.
+/// A [`set_policy`](crate::PolicyLimiter::set_policy) of the limit or of the window acts at once on the periods that are
+/// still there.
 /// After one of the period, what was counted in periods of the length before goes on to count, each until its last
 /// millisecond leaves the window; after a second one that of the first change does not. The start stays.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, Limiter, RedissonClient, SlidingWindow};
+/// use redisson_rate_limiter::{RedissonClient, SlidingWindowCounter};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
 /// let (window, period) = (Duration::from_secs(60), Duration::from_secs(10));
-/// let limiter = client.limiter(SlidingWindow::new(5, window, period))?;
-/// assert!(limiter.decide("user:123", 3).await?.is_granted());
+/// let limiter = client.limiter(SlidingWindowCounter::new(5, window).with_period(period))?;
+/// assert!(limiter.check("user:123", 3).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(15)).await;
-/// assert!(limiter.decide("user:123", 2).await?.is_granted());
-/// let Decision::Denied { retry_after, .. } = limiter.decide("user:123", 1).await? else { panic!() };
+/// assert!(limiter.check("user:123", 2).await?.is_granted());
+/// let retry_after = limiter.check("user:123", 1).await?.retry_after().expect("denied");
 /// // 60 s after the start the seventh period begins, and the first leaves.
 /// assert_eq!(retry_after, Duration::from_millis(45_001));
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SlidingWindow {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SlidingWindowCounter {
     limit: u32,
     window: Duration,
     period: Duration,
@@ -60,7 +62,7 @@ pub struct SlidingWindow {
 }
 
 /// In ms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Lengths {
     window: i64,
     period: i64,
@@ -73,27 +75,59 @@ const LONGEST_WINDOW: i64 = 1 << 50;
 /// How much longer than the start the counters live, in ms.
 const COUNTERS_OUTLIVE: i64 = 16;
 
-impl SlidingWindow {
-    /// `limit` (at least 1) in a `window` of 1 to 1000 whole periods (both whole milliseconds, at least 1), the first of which
-    /// begins with the first request.
-    pub fn new(limit: u32, window: Duration, period: Duration) -> Self {
+impl SlidingWindowCounter {
+    /// `limit` (at least 1) in a `window` (whole milliseconds, at least 1) of ten periods, the first of which begins with the
+    /// first request.
+    #[must_use]
+    pub fn new(limit: u32, window: Duration) -> Self {
         Self {
             limit,
             window,
-            period,
+            period: window / 10,
             starts: Starts::WithFirstRequest,
             before: None,
         }
     }
 
-    /// Lets the first period begin at the start of the second, minute, hour or day (UTC) of the first request: of the
-    /// largest of these that the window is a whole number of. A window that is no whole number of seconds is refused.
+    /// Has the window slide by this `period` (whole milliseconds, at least 1) at a time. The window is a whole number of them,
+    /// 1 to 1000.
     #[must_use]
-    pub fn from_natural_start(self) -> Self {
+    pub fn with_period(self, period: Duration) -> Self {
+        Self { period, ..self }
+    }
+
+    /// Lets the first period begin at the start of the second, minute, hour or day (UTC) of the first request: of the largest of
+    /// these that the window is a whole number of. A window that is no whole number of seconds is refused.
+    #[must_use]
+    pub fn with_natural_start(self) -> Self {
         Self {
             starts: Starts::Naturally,
             ..self
         }
+    }
+
+    /// Whether the first period has [a natural start](Self::with_natural_start).
+    #[must_use]
+    pub fn has_natural_start(&self) -> bool {
+        self.starts == Starts::Naturally
+    }
+
+    /// What a window holds at most.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// The window's length.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// By how much the window slides at a time.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        self.period
     }
 
     fn lengths(&self) -> Lengths {
@@ -202,15 +236,21 @@ impl State for Periods {
     }
 }
 
-impl Model for SlidingWindow {
+impl fmt::Display for SlidingWindowCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "sliding window counter: {} per {:?}, by {:?}{}",
+            self.limit, self.window, self.period, self.starts
+        )
+    }
+}
+
+impl Model for SlidingWindowCounter {
     type State = Periods;
 
-    const NAME: &'static str = "sliding_window";
+    const KIND: Kind = Kind::SlidingWindowCounter;
     const HAS_OWN_KEY: bool = false;
-
-    fn script() -> &'static Script {
-        &script::SLIDING_WINDOW
-    }
 
     fn validate(&self) -> Result<()> {
         let refuse = |argument, reason| Err(Error::InvalidArgument { argument, reason });
@@ -328,7 +368,7 @@ impl Model for SlidingWindow {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use proptest::prelude::*;
 
@@ -338,16 +378,16 @@ mod tests {
         Compared, Content, Keyspace, START, as_set, compare, show_key, timed, times_to_live,
     };
 
-    fn policy(limit: u32, window: u64, period: u64) -> SlidingWindow {
+    fn policy(limit: u32, window: u64, period: u64) -> SlidingWindowCounter {
         let (window, period) = (Duration::from_millis(window), Duration::from_millis(period));
-        SlidingWindow::new(limit, window, period)
+        SlidingWindowCounter::new(limit, window).with_period(period)
     }
 
     /// Two of such windows are no whole number of TTL_UNIT, so that 16 ms make no difference once rounded up.
     const WINDOWS: [u64; 4] = [50_000, 60_000, 120_000, 150_000];
     const PERIODS: [u64; 5] = [1, 2, 5, 10, 50];
 
-    impl Compared for SlidingWindow {
+    impl Compared for SlidingWindowCounter {
         fn policies() -> BoxedStrategy<Self> {
             let (windows, periods) = (
                 prop::sample::select(&WINDOWS),
@@ -357,7 +397,7 @@ mod tests {
                 .prop_map(|(limit, window, periods, is_natural)| {
                     let policy = policy(limit, window, window / periods);
                     if is_natural {
-                        policy.from_natural_start()
+                        policy.with_natural_start()
                     } else {
                         policy
                     }
@@ -415,12 +455,12 @@ mod tests {
 
     #[test]
     fn script_and_model_agree() {
-        compare::<SlidingWindow>();
+        compare::<SlidingWindowCounter>();
     }
 
     #[test]
     fn numbers_that_cannot_be_are_refused() {
-        let refused = |policy: SlidingWindow| match policy.validate() {
+        let refused = |policy: SlidingWindowCounter| match policy.validate() {
             Err(Error::InvalidArgument { argument, .. }) => argument,
             other => panic!("{other:?}"),
         };
@@ -432,23 +472,23 @@ mod tests {
         assert_eq!(refused(policy(1, 1_001, 1)), "period");
         assert_eq!(refused(policy(1, (1 << 50) + 1, (1 << 50) + 1)), "window");
         assert_eq!(
-            refused(policy(1, 1_500, 500).from_natural_start()),
+            refused(policy(1, 1_500, 500).with_natural_start()),
             "window"
         );
         let part_of_a_ms = Duration::from_micros(1_500);
         let whole = Duration::from_millis(3);
         assert_eq!(
-            refused(SlidingWindow::new(1, part_of_a_ms, whole)),
+            refused(SlidingWindowCounter::new(1, part_of_a_ms).with_period(whole)),
             "window"
         );
         assert_eq!(
-            refused(SlidingWindow::new(1, whole, part_of_a_ms)),
+            refused(SlidingWindowCounter::new(1, whole).with_period(part_of_a_ms)),
             "period"
         );
         policy(u32::MAX, 1_000, 1).validate().unwrap();
         policy(1, 1 << 50, 1 << 50).validate().unwrap();
         policy(1, 3_000, 500)
-            .from_natural_start()
+            .with_natural_start()
             .validate()
             .unwrap();
     }

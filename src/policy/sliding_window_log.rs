@@ -4,17 +4,18 @@
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
+use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
-use crate::script::{self, Script};
 
 /// No more than `limit` in any time of `window`'s length: exactly, at whatever moment it begins.
 ///
@@ -22,31 +23,33 @@ use crate::script::{self, Script};
 /// which counts the members counts the same. It lives for two windows after the last one: a script that sets no time to live
 /// may have added to it meanwhile. Each member counts 1, whoever wrote it.
 ///
-/// A grant writes as many members as it costs: where that is many thousands, a [`SlidingWindow`](crate::SlidingWindow) costs
+/// A grant writes as many members as it costs: where that is many thousands, a
+/// [`SlidingWindowCounter`](crate::SlidingWindowCounter) costs
 /// less.
 ///
-/// A [`change`](crate::PolicyLimiter::change) acts at once on what the log holds: a shorter window forgets what it makes old;
+/// A [`set_policy`](crate::PolicyLimiter::set_policy) acts at once on what the log holds: a shorter window forgets what
+/// it makes old;
 /// a longer one counts what the shorter one has not dropped yet.
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, Limiter, RedissonClient, SlidingLog};
+/// use redisson_rate_limiter::{RedissonClient, SlidingWindowLog};
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let limiter = client.limiter(SlidingLog::new(3, Duration::from_secs(60)))?;
-/// assert!(limiter.decide("user:123", 1).await?.is_granted());
+/// let limiter = client.limiter(SlidingWindowLog::new(3, Duration::from_secs(60)))?;
+/// assert!(limiter.check("user:123", 1).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(20)).await;
-/// assert!(limiter.decide("user:123", 2).await?.is_granted());
-/// let Decision::Denied { retry_after, .. } = limiter.decide("user:123", 1).await? else { panic!() };
+/// assert!(limiter.check("user:123", 2).await?.is_granted());
+/// let retry_after = limiter.check("user:123", 1).await?.retry_after().expect("denied");
 /// assert_eq!(retry_after, Duration::from_secs(40));
-/// let Decision::Denied { retry_after, .. } = limiter.decide("user:123", 2).await? else { panic!() };
+/// let retry_after = limiter.check("user:123", 2).await?.retry_after().expect("denied");
 /// assert_eq!(retry_after, Duration::from_secs(60));
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SlidingLog {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SlidingWindowLog {
     limit: u32,
     window: Duration,
 }
@@ -54,10 +57,23 @@ pub struct SlidingLog {
 /// A log has as many members.
 const LARGEST_LIMIT: u32 = 1_000_000;
 
-impl SlidingLog {
+impl SlidingWindowLog {
     /// `limit` (1 to 1,000,000) in each `window` (whole milliseconds, at least 1).
+    #[must_use]
     pub fn new(limit: u32, window: Duration) -> Self {
         Self { limit, window }
+    }
+
+    /// What any window holds at most.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// A window's length.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        self.window
     }
 
     fn window_millis(&self) -> i64 {
@@ -163,15 +179,21 @@ impl Requests {
     }
 }
 
-impl Model for SlidingLog {
+impl fmt::Display for SlidingWindowLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "sliding window log: {} per {:?}",
+            self.limit, self.window
+        )
+    }
+}
+
+impl Model for SlidingWindowLog {
     type State = Log;
 
-    const NAME: &'static str = "sliding_log";
+    const KIND: Kind = Kind::SlidingWindowLog;
     const WRITES_CALL_ID: bool = true;
-
-    fn script() -> &'static Script {
-        &script::SLIDING_LOG
-    }
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
@@ -291,7 +313,7 @@ impl Model for SlidingLog {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use std::collections::BTreeMap;
 
@@ -303,8 +325,8 @@ mod tests {
         Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
 
-    fn policy(limit: u32, window: i64) -> SlidingLog {
-        SlidingLog::new(limit, Duration::from_millis(window.unsigned_abs()))
+    fn policy(limit: u32, window: i64) -> SlidingWindowLog {
+        SlidingWindowLog::new(limit, Duration::from_millis(window.unsigned_abs()))
     }
 
     fn members() -> BoxedStrategy<Vec<u8>> {
@@ -324,7 +346,7 @@ mod tests {
         .boxed()
     }
 
-    impl Compared for SlidingLog {
+    impl Compared for SlidingWindowLog {
         fn policies() -> BoxedStrategy<Self> {
             (1..30_u32, 1..4_i64)
                 .prop_map(|(limit, n)| policy(limit, n * TTL_UNIT))
@@ -373,12 +395,12 @@ mod tests {
 
     #[test]
     fn script_and_model_agree() {
-        compare::<SlidingLog>();
+        compare::<SlidingWindowLog>();
     }
 
     #[test]
     fn numbers_that_cannot_be_are_refused() {
-        let refused = |policy: SlidingLog| match policy.validate() {
+        let refused = |policy: SlidingWindowLog| match policy.validate() {
             Err(Error::InvalidArgument { argument, .. }) => argument,
             other => panic!("{other:?}"),
         };
@@ -390,7 +412,7 @@ mod tests {
             Duration::from_millis((1 << 52) + 1),
             Duration::MAX,
         ] {
-            assert_eq!(refused(SlidingLog::new(1, window)), "window");
+            assert_eq!(refused(SlidingWindowLog::new(1, window)), "window");
         }
         for window in [1, 1 << 52] {
             policy(LARGEST_LIMIT, window).validate().unwrap();

@@ -1,0 +1,239 @@
+//! Taking permits and giving them back.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::RateLimiter;
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::fallback::RecentDenials;
+use crate::grant::Grant;
+use crate::model::SetUp;
+use crate::wait_queue::ReadSetUp;
+
+impl RateLimiter {
+    /// Takes permits if they are there now.
+    ///
+    /// It never waits for permits, and may overtake those who do.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(3, Duration::from_secs(10))).await?;
+    /// assert!(limiter.try_acquire(2).await?);
+    /// assert!(!limiter.try_acquire(2).await?);
+    /// assert!(matches!(limiter.try_acquire(4).await, Err(Error::PermitsExceedRate { rate: 3, .. })));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized),
+    /// [`Error::PermitsExceedRate`](crate::Error::PermitsExceedRate),
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits.
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes nothing: what a call under way is granted goes back.
+    #[doc(alias = "tryAcquire")]
+    pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
+        let queue = self.asked_for(permits)?;
+        queue.try_acquire(permits, &self.options).await
+    }
+
+    /// Takes permits as soon as they are there, first come, first served; `false` when `timeout` has passed before.
+    /// A timeout of zero asks once.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(1))).await?;
+    /// assert!(limiter.try_acquire_timeout(1, Duration::from_millis(300)).await?);
+    /// assert!(!limiter.try_acquire_timeout(1, Duration::from_millis(300)).await?);
+    /// assert!(limiter.try_acquire_timeout(1, Duration::from_millis(900)).await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
+    /// [bound](RateLimiter::with_max_waiters).
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes nothing: its place in line is given up, and what a call under way is granted goes to
+    /// the next in line or back.
+    ///
+    /// A future that is kept and not polled keeps its place, and what it is granted: the permits are the caller's from
+    /// that moment on, and count in the window of that moment, however late the future is polled.
+    #[doc(alias = "tryAcquire")]
+    pub async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool> {
+        if timeout.is_zero() {
+            return self.try_acquire(permits).await;
+        }
+        self.wait_set_up(permits, Some(timeout), None).await
+    }
+
+    /// Takes permits as soon as they are there, first come, first served.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_millis(500))).await?;
+    /// let start = tokio::time::Instant::now();
+    /// limiter.acquire(1).await?;
+    /// limiter.acquire(1).await?; // asks again 3 ms after the first is back
+    /// assert_eq!(start.elapsed(), Duration::from_millis(503));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
+    ///
+    /// # Cancel safety
+    /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
+    pub async fn acquire(&self, permits: u32) -> Result<()> {
+        self.wait_set_up(permits, None, None).await?;
+        Ok(())
+    }
+
+    /// Takes permits if they are there now, and tells what a response header or a retry needs to know.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Cancel safety
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn check(&self, permits: u32) -> Result<Decision> {
+        self.check_set_up(permits, None).await
+    }
+
+    /// Gives a grant back, exactly and once, and tells how many permits came back: 0 where its window has passed, fewer
+    /// than it had where others [released](Self::release) part of it.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::{Decision, Rate, RedissonClient};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("l");
+    /// limiter.try_set_rate(Rate::overall(5, Duration::from_secs(60))).await?;
+    /// if let Decision::Granted(granted) = limiter.check(3).await? {
+    ///     assert_eq!(limiter.refund(granted.grant).await?, 3);
+    /// }
+    /// assert_eq!(limiter.available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized) where the limiter is gone.
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have given the grant back; what was not given back comes back with its
+    /// window.
+    pub async fn refund(&self, grant: Grant) -> Result<u32> {
+        self.checked()?;
+        let _changing = self.changing();
+        let answer = self.queue.refund(&grant).await;
+        self.queue.permits_freed();
+        answer
+    }
+
+    /// Gives permits back without naming their grant. They come out of the oldest grants, so that no window ever holds
+    /// more than the rate; what would lift the permits above the rate is passed over. [`refund`](Self::refund) is exact.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(60))).await?;
+    /// limiter.try_acquire(4).await?;
+    /// limiter.release(3).await?;
+    /// assert_eq!(limiter.available_permits().await?, 4);
+    /// limiter.release(3).await?; // two more than were taken
+    /// assert_eq!(limiter.available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized),
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits.
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have given them back.
+    pub async fn release(&self, permits: u32) -> Result<()> {
+        let queue = self.asked_for(permits)?;
+        let _changing = self.changing();
+        let answer = queue.release(permits, self.options.failure_policy).await;
+        self.queue.permits_freed();
+        answer
+    }
+
+    /// How many permits are there now. It changes nothing.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// limiter.try_acquire(4).await?;
+    /// assert_eq!(limiter.available_permits().await?, 1);
+    /// tokio::time::advance(Duration::from_secs(1)).await;
+    /// assert_eq!(limiter.available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized).
+    ///
+    /// # Cancel safety
+    /// It reads only.
+    #[doc(alias = "availablePermits")]
+    pub async fn available_permits(&self) -> Result<u64> {
+        let store = self.checked()?;
+        // The permits of an Answer are never below zero.
+        Ok(store.available_permits().await?.max(0).unsigned_abs())
+    }
+
+    /// As [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the same call.
+    pub(crate) async fn check_set_up(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Decision> {
+        let queue = self.asked_for(permits)?;
+        queue.check(permits, set_up, &self.options).await
+    }
+
+    /// Waits until the permits are granted, or for the timeout; creates the limiter as
+    /// [`check_set_up`](Self::check_set_up) does.
+    pub(crate) async fn wait_set_up(
+        &self,
+        permits: u32,
+        timeout: Option<Duration>,
+        set_up: Option<ReadSetUp>,
+    ) -> Result<bool> {
+        // A time beyond what the clock can count is as good as none.
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let queue = self.asked_for(permits)?;
+        queue.wait(permits, until, set_up, &self.options).await
+    }
+
+    /// Keeps the last denial while nobody has a handle on the limiter, where it is to be remembered.
+    pub(crate) fn keep_denial(&self, recent: &RecentDenials) {
+        let at_most = self.options.remember_denials;
+        if self.queue.remembers(at_most) {
+            recent.keep(&self.queue, at_most);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Whether a limiter is there, and for how long.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::RateLimiter;
+use crate::error::{Error, Result};
+use crate::model::{Condition, Expiry};
+use crate::rate::millis_from_zero;
+use crate::store::TimeToLive;
+
+impl RateLimiter {
+    /// Whether the limiter has a rate.
+    ///
+    /// # Cancel safety
+    /// It reads only.
+    #[doc(alias = "isExists")]
+    pub async fn exists(&self) -> Result<bool> {
+        let store = self.checked()?;
+        store.exists().await
+    }
+
+    /// Removes the limiter and its state, of other clients' own permits only what all share; tells whether there was
+    /// any.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// assert!(limiter.exists().await?);
+    /// assert!(limiter.delete().await?);
+    /// assert!(!limiter.exists().await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have removed it.
+    pub async fn delete(&self) -> Result<bool> {
+        let store = self.checked()?;
+        let _changing = self.changing();
+        store.delete().await
+    }
+
+    /// Lets the limiter expire after `time_to_live`; zero deletes it at once. Returns whether there was anything to expire.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::{Rate, RedissonClient, TimeToLive};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("l");
+    /// limiter.try_set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// let hour = Duration::from_secs(3600);
+    /// assert!(limiter.expire(hour).await?);
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Remaining(hour));
+    /// assert!(limiter.expire(Duration::ZERO).await?);
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Missing);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`]: the time is not whole milliseconds, or longer than 2^52 of them.
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have had its effect.
+    pub async fn expire(&self, time_to_live: Duration) -> Result<bool> {
+        self.expire_where(time_to_live, Condition::Always).await
+    }
+
+    /// Lets the limiter expire at `time`; one that has passed deletes it at once. Returns whether there was anything to
+    /// expire.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// assert!(limiter.expire_at(std::time::UNIX_EPOCH + Duration::from_secs(1)).await?);
+    /// assert!(!limiter.exists().await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`]: the time is before 1970 or after 2^52 ms.
+    ///
+    /// # Cancel safety
+    /// As [`expire`](Self::expire).
+    #[doc(alias = "expireAt")]
+    pub async fn expire_at(&self, time: SystemTime) -> Result<bool> {
+        let store = self.checked()?;
+        let since_epoch = time
+            .duration_since(UNIX_EPOCH)
+            .map_err(|_| Error::InvalidArgument {
+                argument: "time",
+                reason: "it is before 1970",
+            })?;
+        // Redis counts in ms; what is below that goes.
+        let millis = Duration::from_millis(since_epoch.as_millis().try_into().unwrap_or(u64::MAX));
+        let expiry = Expiry::At(millis_from_zero(millis, "time")?);
+        let _changing = self.changing();
+        store.expire(expiry, Condition::Always).await
+    }
+
+    /// As [`expire`](Self::expire), for each key that has a time to live. Needs Redis 7.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// let hour = Duration::from_secs(3600);
+    /// assert!(!limiter.expire_if_set(hour).await?);
+    /// assert!(limiter.expire_if_not_set(hour).await?);
+    /// assert!(!limiter.expire_if_greater(hour / 2).await?);
+    /// assert!(limiter.expire_if_less(hour / 2).await?);
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Remaining(hour / 2));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`expire`](Self::expire).
+    ///
+    /// # Cancel safety
+    /// As [`expire`](Self::expire).
+    #[doc(alias = "expireIfSet")]
+    pub async fn expire_if_set(&self, time_to_live: Duration) -> Result<bool> {
+        self.expire_where(time_to_live, Condition::IfSet).await
+    }
+
+    /// As [`expire`](Self::expire), for each key that has no time to live. Needs Redis 7.
+    ///
+    /// # Errors
+    /// As [`expire`](Self::expire).
+    ///
+    /// # Cancel safety
+    /// As [`expire`](Self::expire).
+    #[doc(alias = "expireIfNotSet")]
+    pub async fn expire_if_not_set(&self, time_to_live: Duration) -> Result<bool> {
+        self.expire_where(time_to_live, Condition::IfNotSet).await
+    }
+
+    /// As [`expire`](Self::expire), for each key whose time to live is shorter. Needs Redis 7.
+    ///
+    /// # Errors
+    /// As [`expire`](Self::expire).
+    ///
+    /// # Cancel safety
+    /// As [`expire`](Self::expire).
+    #[doc(alias = "expireIfGreater")]
+    pub async fn expire_if_greater(&self, time_to_live: Duration) -> Result<bool> {
+        self.expire_where(time_to_live, Condition::IfGreater).await
+    }
+
+    /// As [`expire`](Self::expire), for each key whose time to live is longer or that has none. Needs Redis 7.
+    ///
+    /// # Errors
+    /// As [`expire`](Self::expire).
+    ///
+    /// # Cancel safety
+    /// As [`expire`](Self::expire).
+    #[doc(alias = "expireIfLess")]
+    pub async fn expire_if_less(&self, time_to_live: Duration) -> Result<bool> {
+        self.expire_where(time_to_live, Condition::IfLess).await
+    }
+
+    /// Lets the limiter stay; tells whether it had a time to live.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// assert!(!limiter.clear_expire().await?);
+    /// limiter.expire(Duration::from_secs(3600)).await?;
+    /// assert!(limiter.clear_expire().await?);
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Unlimited);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// As [`expire`](Self::expire).
+    #[doc(alias = "clearExpire")]
+    pub async fn clear_expire(&self) -> Result<bool> {
+        let store = self.checked()?;
+        store.clear_expire().await
+    }
+
+    /// How long the limiter stays.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Missing);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// It reads only.
+    #[doc(alias = "remainTimeToLive")]
+    pub async fn remain_time_to_live(&self) -> Result<TimeToLive> {
+        let store = self.checked()?;
+        store.remain_time_to_live().await
+    }
+
+    async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
+        let store = self.checked()?;
+        let expiry = Expiry::In(millis_from_zero(time_to_live, "time to live")?);
+        let _changing = self.changing();
+        store.expire(expiry, condition).await
+    }
+}

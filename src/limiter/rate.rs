@@ -1,0 +1,181 @@
+//! A limiter's rate: setting, changing and reading it.
+
+use super::RateLimiter;
+use crate::error::Result;
+use crate::rate::Rate;
+use crate::store::{IfMissing, PermitsInUse};
+
+impl RateLimiter {
+    /// Sets the rate where the limiter has none, and tells whether it did.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// let five_a_second = Rate::overall(5, Duration::from_secs(1));
+    /// assert!(limiter.try_set_rate(five_a_second).await?);
+    /// assert!(!limiter.try_set_rate(Rate::overall(9, Duration::from_secs(1))).await?);
+    /// assert_eq!(limiter.config().await?, Some(five_a_second));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): the rate is not 1 to 2^53, the interval or keep alive
+    /// not whole milliseconds from 1,
+    /// or the keep alive is shorter than the interval.
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have set the rate.
+    #[doc(alias = "trySetRate")]
+    pub async fn try_set_rate(&self, rate: Rate) -> Result<bool> {
+        let store = self.checked()?;
+        let valid = rate.validate()?;
+        let _changing = self.changing();
+        let answer = store.try_set_rate(valid).await;
+        if !matches!(answer, Ok(false)) {
+            self.learn(rate, answer.is_ok());
+        }
+        answer
+    }
+
+    /// Sets the rate, whatever it was. What is in use is forgotten: for [`Rate::overall`] for all clients, for
+    /// [`Rate::per_client`] for this one.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// assert!(limiter.try_acquire(1).await?);
+    /// limiter.set_rate(Rate::overall(2, Duration::from_secs(60))).await?;
+    /// assert_eq!(limiter.available_permits().await?, 2);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate).
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have set the rate.
+    #[doc(alias = "setRate")]
+    pub async fn set_rate(&self, rate: Rate) -> Result<()> {
+        let store = self.checked()?;
+        let valid = rate.validate()?;
+        let _changing = self.changing();
+        let answer = store.set_rate(valid).await;
+        self.learn(rate, answer.is_ok());
+        answer
+    }
+
+    /// Sets the rate, whatever it was, and keeps what is in use or forgets it. A change of the type forgets it for all
+    /// clients.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::{Rate, RedissonClient, PermitsInUse};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("l");
+    /// let minute = Duration::from_secs(60);
+    /// limiter.try_set_rate(Rate::overall(10, minute)).await?;
+    /// limiter.try_acquire(3).await?;
+    /// limiter.set_rate_with(Rate::overall(20, minute), PermitsInUse::Keep).await?;
+    /// assert_eq!(limiter.available_permits().await?, 17);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate).
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have set the rate.
+    #[doc(alias = "setRate")]
+    pub async fn set_rate_with(&self, rate: Rate, in_use: PermitsInUse) -> Result<()> {
+        self.update(rate, in_use, IfMissing::Create).await?;
+        Ok(())
+    }
+
+    /// Changes the rate of a limiter that has one, as [`set_rate_with`](Self::set_rate_with) does; `false`, and nothing
+    /// changed, where it has none.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// let minute = Duration::from_secs(60);
+    /// assert!(!limiter.update_rate(Rate::overall(10, minute), PermitsInUse::Keep).await?);
+    /// limiter.set_rate(Rate::overall(10, minute)).await?;
+    /// limiter.try_acquire(8).await?;
+    /// assert!(limiter.update_rate(Rate::overall(5, minute), PermitsInUse::Keep).await?);
+    /// assert_eq!(limiter.available_permits().await?, 0);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate), also where
+    /// there is no limiter.
+    ///
+    /// # Cancel safety
+    /// A call dropped under way may or may not have set the rate.
+    #[doc(alias = "updateRate")]
+    pub async fn update_rate(&self, rate: Rate, in_use: PermitsInUse) -> Result<bool> {
+        self.update(rate, in_use, IfMissing::DoNothing).await
+    }
+
+    /// The rate, or `None` where the limiter has none.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// assert_eq!(limiter.config().await?, None);
+    /// let rate = Rate::per_client(3, Duration::from_secs(10));
+    /// limiter.set_rate(rate).await?;
+    /// assert_eq!(limiter.config().await?, Some(rate));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// It reads only.
+    #[doc(alias = "getConfig")]
+    pub async fn config(&self) -> Result<Option<Rate>> {
+        let store = self.checked()?;
+        let rate = store.config().await?;
+        if let Some(rate) = rate {
+            self.queue.learn(rate);
+        }
+        Ok(rate)
+    }
+
+    async fn update(
+        &self,
+        rate: Rate,
+        in_use: PermitsInUse,
+        if_missing: IfMissing,
+    ) -> Result<bool> {
+        let store = self.checked()?;
+        let valid = rate.validate()?;
+        let _changing = self.changing();
+        let answer = store.update_rate(valid, in_use, if_missing).await;
+        self.learn(rate, matches!(answer, Ok(true)));
+        answer
+    }
+
+    /// The limiter may have another rate: this one, where it `is_set`.
+    fn learn(&self, rate: Rate, is_set: bool) {
+        if is_set {
+            self.queue.learn(rate);
+        } else {
+            self.queue.forget_rate();
+        }
+        self.queue.permits_freed();
+    }
+}
