@@ -87,7 +87,7 @@ pub use store::redis::connection::TlsConfig;
 pub use store::{PermitsInUse, TimeToLive};
 
 // So that their examples are tested.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "redis"))]
 #[doc = include_str!("../docs/connections.md")]
 #[doc = include_str!("../docs/failure-policy.md")]
 #[doc = include_str!("../docs/which-limiter.md")]
