@@ -16,7 +16,7 @@
 //! process that is behind finds what the others have not taken yet.
 //!
 //! **Probing.** A starved process takes nothing and is not noticed. So a process that is alone leaves a few permits now
-//! and then, rarely enough to lose no more than a percent of the rate. At the start, until probes of all sizes have found
+//! and then, rarely enough to lose no more than a percent of the rate. At the start, until a probe of one permit and one of several have found
 //! no other process, it does so once per interval. With one permit per interval, the least it can leave is all: for one
 //! hold in five seconds, which is two and a half percent.
 
@@ -51,6 +51,9 @@ const INTERVALS_OF_LATE: f64 = 4.0;
 const PROBE_COST: u32 = 200;
 const LONGEST_PROBE_PAUSE: Duration = Duration::from_secs(5);
 
+/// The first probes, of one permit and of this many, follow each other fast. Each splits what comes back together.
+const LARGEST_FAST_PROBE: i64 = 8;
+
 /// The longest delay, of a process that recently took all permits: the process with the least goes first. Far more than
 /// the difference in travel time between the calls of two processes.
 const LONGEST_DELAY: Duration = Duration::from_millis(12);
@@ -71,7 +74,7 @@ pub(super) struct Sharing {
     /// How many permits the next probe leaves.
     probe: i64,
     probe_at: Option<Instant>,
-    /// Whether probes of all sizes have found nobody since the start: until then they follow each other fast.
+    /// Whether the first probes have found nobody.
     has_probed: bool,
     /// Whether the call in flight leaves permits to others.
     leaves_some: bool,
@@ -225,11 +228,13 @@ impl Sharing {
                     interval.min(LONGEST_PROBE_PAUSE) / parts
                 };
                 self.probe_at = Some(seen.sent_at + pause);
-                self.has_probed |= held >= largest;
+                self.has_probed |= held >= largest.min(LARGEST_FAST_PROBE);
                 self.probe = if held >= largest {
                     1
-                } else {
+                } else if self.has_probed {
                     self.probe.max(2 * held).min(largest)
+                } else {
+                    LARGEST_FAST_PROBE.min(largest)
                 };
             }
             Others::Seen {
