@@ -24,7 +24,8 @@ use crate::store::LimiterStore;
 /// [`Error::PermissionDenied`], [`Error::BadState`] (the keys hold something else) and [`Error::Redis`]; what else it can
 /// fail with stands with it.
 ///
-/// Permits are 1 to `u32::MAX`. Durations are whole milliseconds, at least 1, where nothing else stands.
+/// Permits are 1 to `u32::MAX`. Redisson's forms without a number, such as `acquire()`, are `acquire(1)` here: Rust has no
+/// overloads, and a second name for each method would say no more. Durations are whole milliseconds, at least 1, where nothing else stands.
 ///
 /// A limiter of Redis and one of memory are both of this type. Where a trait object is wanted, take
 /// [`RRateLimiter`](crate::RRateLimiter).

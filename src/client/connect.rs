@@ -152,7 +152,8 @@ impl RedissonClientBuilder {
         Ok(self.build(backend))
     }
 
-    /// Uses a connection of redis-rs as it is, for example one that the application has already.
+    /// Uses a connection of redis-rs as it is, for example one that the application has already. It is the only method with a
+    /// type of redis-rs, and so the only one that changes with a new major version of that.
     ///
     /// What that connection does by itself stays: its timeouts, and repetitions after a lost connection. Take a
     /// `ClusterConnection` with `retries(0)` or leave connecting to [`connect`](Self::connect), so that only this crate
