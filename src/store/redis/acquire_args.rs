@@ -49,7 +49,7 @@ pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
             args = args.number(run.permits).number(run.count);
         }
         if in_line {
-            args = args.bytes(b"line");
+            args = args.bytes(b"fifo");
         }
     }
     if let Some(share) = requests.share {

@@ -109,7 +109,7 @@ impl LargeAudit {
         if count == page() {
             return Some(Step::Pause(PAUSE_PER_GRANT * count));
         }
-        self.settle(store).await
+        self.reconcile(store).await
     }
 
     async fn read_page(&self, store: &RedisStore) -> Option<Vec<Vec<u8>>> {
@@ -131,7 +131,7 @@ impl LargeAudit {
     }
 
     /// Tries to end the audit.
-    async fn settle(&mut self, store: &RedisStore) -> Option<Step> {
+    async fn reconcile(&mut self, store: &RedisStore) -> Option<Step> {
         let rest = (REST_PER_GRANT * self.read).max(SHORTEST_REST);
         loop {
             let known = self.pages.known()?;
@@ -143,7 +143,7 @@ impl LargeAudit {
                 .number(known.permits)
                 .bytes(known.last);
             let keys = self.keys.of_audit(self.rate_type);
-            let answer = run(store, &script::AUDIT_SETTLE, &keys, &args).await?;
+            let answer = run(store, &script::AUDIT_RECONCILE, &keys, &args).await?;
             let (word, fields) = answer.split_first()?;
             match (&word[..], fields) {
                 (b"changed", changes) => self.note_changes(changes)?,
@@ -152,7 +152,7 @@ impl LargeAudit {
                 (b"done", [drift, released]) => {
                     let (drift, released) = (number(drift)?, number(released)?);
                     if drift != 0 {
-                        tracing::debug!(limiter = %self.keys.name, drift, "permits left set right");
+                        tracing::debug!(limiter = %self.keys.name, drift, "corrected the stored permits");
                     }
                     return self.release(store, released).await;
                 }

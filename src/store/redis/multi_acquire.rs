@@ -2,7 +2,7 @@
 //!
 //! A call costs the server about as much as the decision that it is for. So where many acquires of a runtime are in
 //! flight, the next ones are not sent one by one: they join the pending batch, and a task, the flusher, sends all of it
-//! when the runtime gets to it. Each is decided by itself (`lua/acquire_each.lua`). No acquire waits for an answer to
+//! when the runtime gets to it. Each is decided by itself (`lua/multi_acquire.lua`). No acquire waits for an answer to
 //! another one, and where few are in flight each is sent by itself, without a task.
 //!
 //! Each runtime has a batch of its own, so that nobody waits for another runtime to be polled.
@@ -215,7 +215,7 @@ impl Sender {
         let now = self.clock.now();
         let (keys, args) = keys_and_args(&entries, server_deadline, now);
         let limits = Limits::new(deadline, Repeat::Safe).at_once();
-        let sending = script::ACQUIRE_EACH.run(&self.connection, &keys, &args, limits);
+        let sending = script::MULTI_ACQUIRE.run(&self.connection, &keys, &args, limits);
         match sending.await {
             Ok(Value::Array(answers)) if answers.len() == entries.len() => {
                 for (entry, answer) in entries.into_iter().zip(answers) {

@@ -1,19 +1,25 @@
--- A window made of periods, with a counter for each: it slides by a period at a time.
+-- A counter for each period of the window, which slides by one period at a time.
 --
--- KEYS    start of the first period; what the counters' names begin with, itself no key. The names follow from the start
---         that is stored, so they cannot be declared: they have the hash tag of these two
+-- KEYS    start of the first period; the prefix of the counters' names, which is no key. The names follow from the stored
+--         start, so they cannot be declared: they share the hash tag of these two
 -- numbers 1  limit
---         2  window in ms, a multiple of
+--         2  window in ms, a multiple of the period
 --         3  period in ms
---         4  ms of the unit whose start the first period begins at, 0 where it begins with the first request
---         5  window in ms before the periods' length was changed, 0 where it was not
+--         4  the natural unit in ms at whose start the first period begins, 0 where it begins with the first request
+--         5  window in ms before the period was changed, 0 where it was not
 --         6  period in ms before
 -- Returns 4  start of the first period in ms
---         5… the counters that are not 0: the last ms of each one's period, and its count. Where all requests were granted,
---            the newest one, with the sum of all
--- Writes  the counter of the current period. With the first request in a period, the start and its time to live, two
---         windows, and the counter's, 16 ms more
+--         5… of each counter that is not 0: the last ms of its period, and its count. Where all requests were granted, one
+--            pair: the last ms of the newest period, and the sum of all counts
+-- Writes  the counter of the current period. With the first request of a period also the start, whose time to live is two
+--         windows, and the counter's time to live, 16 ms more
 
+--! include shared/limits.lua
+--! include shared/policy.lua
+--! include shared/whole.lua
+--! include shared/one_target.lua
+
+--! part read
 local start_key, counters = KEYS[1], KEYS[2]
 local limit, window, period, unit, window_before, period_before = unpack_numbers('<dddddd', numbers)
 
@@ -26,17 +32,17 @@ if text then
   end
 end
 
--- The last millisecond of the period that now is in. A time between two belongs to the one that ends there.
+-- The last millisecond of the current period. A time on the border of two belongs to the earlier one.
 local current = start + max(ceil((now - start) / period), 1) * period - 1
 
--- The counters that the window holds, the oldest first.
+-- The counters within the window, oldest first.
 local periods, before, names = window / period, 0, {}
 for place = 1, periods do
   names[place] = counters .. format('%d', current - window + place * period)
 end
 local ends_before
 if period_before > 0 then
-  -- What was counted in periods of another length counts on. Its keys have gone after two windows of that rule.
+  -- Counters of periods of the length before go on counting. They expire after two windows of that policy.
   ends_before = {}
   local oldest = max(current - window, now - 2 * window_before - 17)
   local last = start + max(ceil((now - start) / period_before), 1) * period_before - 1
@@ -57,7 +63,7 @@ for place = 1, periods + before do
   if text then
     local count = whole(text)
     if not count then
-      return redis.error_reply('BADSTATE a counter is not a whole number')
+      return redis.error_reply('BADSTATE a counter is not an integer')
     end
     found = found + 1
     if count ~= 0 then
@@ -71,14 +77,16 @@ for place = 1, periods + before do
 end
 local is_first = not (text and stored[periods]) -- of its period
 
--- MGET passes over keys of another type.
+-- MGET returns nil for keys of another type.
 if is_first and found < #names and call('exists', unpack(names)) ~= found then
-  return redis.error_reply('BADSTATE a counter is no string')
+  return redis.error_reply('BADSTATE a counter is not a string')
 end
 local room = limit - used
+--! end
 
--- grant_runs.lua
+--! include shared/grant_runs.lua
 
+--! part write
 if taken > 0 then
   local counter = names[periods]
   if is_first then
@@ -92,3 +100,4 @@ if denied_cost or used <= 0 then
   return pack('<dddd' .. string.rep('d', #counts), server_now, now, 0, start, unpack(counts))
 end
 return pack('<dddddd', server_now, now, 0, start, newest, used)
+--! end

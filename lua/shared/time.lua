@@ -1,5 +1,5 @@
--- Reads the server's clock where the call has no time of its own or may come late. NaN stands for no time and for no
--- deadline: it equals nothing, and nothing is greater.
+-- Reads the server's clock where the call has no time of its own or has a deadline. NaN stands for a missing number:
+-- comparisons with it are false.
 local server_now, now = 0, given_now
 if now ~= now or deadline == deadline then
   local time = call('time')

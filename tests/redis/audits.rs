@@ -1,5 +1,5 @@
-//! What a peer, an eviction or an operator did to one key and not to the other is made good by the next call.
-//! Balance: permits left + permits of the live grants = rate.
+//! What a peer, an eviction or an operator did to one key and not to the other is corrected by the next call.
+//! The invariant: value + permits of all grants = rate.
 
 use redisson_rate_limiter::{RRateLimiter, Rate};
 
@@ -100,7 +100,7 @@ async fn a_value_above_the_rate_beside_live_grants_is_the_rate_and_those_grants_
 }
 
 #[tokio::test]
-async fn a_negative_value_is_settled_from_the_grants() {
+async fn a_negative_value_is_corrected_from_the_grants() {
     let mut stage = Stage::set().await;
     let limiter = stage.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(4).await.unwrap());

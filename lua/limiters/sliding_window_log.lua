@@ -1,24 +1,29 @@
--- A log of the requests that were granted; each counts until the window has passed since.
+-- A log of the granted requests; each counts until the window has passed since.
 --
 -- KEYS    log
 -- numbers 1  limit
 --         2  window in ms
--- Returns 4  how many requests count
---         5  score of the newest; now where that is not ahead and all requests were granted
+-- Returns 4  how many members count
+--         5  score of the newest; now where all requests were granted and none is ahead of now
 --         6  how many are ahead of now
---         7… for each run of which a request was denied, unless one of this call's own is the last that has to be over
---            before it fits: how many are newer than the one that is, and its score
--- Writes  a member for each unit of cost, with the time as its score, so that a peer which counts the members counts the
---         same; members of windows that have passed are removed; the log's time to live, two windows: a peer that sets none may
---         have added to it until then
+--         7… for each run with a denied request: the last member that has to expire before the request fits, as the number
+--            of members newer than it, and its score; left out where that member is one of this call's own
+-- Writes  a member for each unit of cost, with the time as its score, so that a peer that counts the members counts the
+--         same; removes the members that have expired; the log's time to live, two windows, in which a peer that sets none
+--         may have added to it
 --
--- A member that is written here holds the call's 16 random bytes and its number in the call, as a big-endian u32.
+-- A member is the 16 bytes of the call id and the unit's number within the call, from 1, as a big-endian u32.
 
-local LARGEST_ADD = 1000 -- members; a Lua stack holds some thousand arguments
+--! include shared/limits.lua
+--! include shared/policy.lua
+--! include shared/one_target.lua
+
+--! part read
+local LARGEST_ADD = 1000 -- members of one ZADD: a Lua stack holds a few thousand arguments
 
 local log = KEYS[1]
 local limit, window = unpack_numbers('<dd', numbers)
-local horizon = format('%d', now - window) -- requests up to here are over
+local horizon = format('%d', now - window) -- members with at most this score have expired
 
 local used = call('zcount', log, '(' .. horizon, '+inf')
 local newest, ahead = now, 0
@@ -32,17 +37,19 @@ if used > 0 then
   end
 end
 local room = limit - used
+--! end
 
--- grant_runs.lua
+--! include shared/grant_runs.lua
 
+--! part write
 if denied_cost and used > 0 and ahead == 0 then
   newest = ceil(tonumber(call('zrevrange', log, '0', '0', 'withscores')[2]))
 end
--- Before it is written: from the newest back, the first one that may not stay.
+-- Read before the log is written: counted from the newest, the first member that has to expire.
 local last_to_go, next_denied = '', 1
 while denied_cost do
   local stay = limit - denied_cost
-  local newer = stay < ahead and stay or stay - denied_taken -- what this call takes stands behind those ahead
+  local newer = stay < ahead and stay or stay - denied_taken -- what this call takes is older than those ahead of now
   if stay < ahead or newer >= ahead then
     local place = format('%d', newer)
     local score = call('zrevrange', log, place, place, 'withscores')[2]
@@ -71,3 +78,4 @@ if taken > 0 then
   call('pexpire', log, format('%d', 2 * window))
 end
 return pack('<dddddd', server_now, now, 0, used, newest, ahead) .. last_to_go
+--! end

@@ -1,4 +1,5 @@
--- The whole number that `text` writes as Redis does, or nil: Lua reads ` 5`, `5.0` and `0x5` too, and INCRBY does not.
+-- The integer in `text`; nil where it is not in the form that Redis writes. Lua also accepts ` 5`, `5.0` and `0x5`, which
+-- INCRBY refuses.
 local function whole(text)
   local number = tonumber(text)
   if number and number > -LARGEST and number < LARGEST and text == format('%d', number) then

@@ -1,4 +1,4 @@
--- Grants of each run as many requests as fit.
+-- Decides the requests, one run of equal requests after the other: of each as many as fit are granted.
 local taken, denied_cost, denied_taken, more_denied, next_run = 0, nil, nil, nil, 1
 repeat
   if cost <= limit then
@@ -13,7 +13,7 @@ repeat
         more_denied[#more_denied + 1] = taken
       end
       if penalty > 0 then
-        -- It locks out all that follow.
+        -- The lock denies all that follow.
         call('set', KEYS[#KEYS], '1', 'px', format('%d', penalty))
         break
       end
