@@ -61,7 +61,7 @@ impl RedisLimiter {
         };
         let in_flight = store.multi_acquires.enter().map_err(|_| Error::NoRuntime)?;
         let mut may_share = in_flight.is_one_of_many();
-        let mut too_long = self.slow_attempts.load(Ordering::Relaxed);
+        let mut too_long = self.late_attempts.load(Ordering::Relaxed);
         // Where a search for what was granted goes on.
         let mut look_from = None;
         loop {
@@ -132,7 +132,7 @@ impl RedisLimiter {
             }
             match answer.outcome {
                 Outcome::Decided(answer) => {
-                    self.learn_slowness(too_long, started.elapsed() * 4 < time);
+                    self.learn_lateness(too_long, started.elapsed() * 4 < time);
                     if !answer.found {
                         self.note_audit(audited_rate, &answer);
                     }
@@ -146,17 +146,17 @@ impl RedisLimiter {
                 Outcome::Again => {}
                 // The server got it after its deadline. Where the call still has time, it was held up on its way, or the
                 // server's clock was misjudged.
-                Outcome::DeadlineExceeded if !attempts.remaining().is_zero() => {}
-                Outcome::DeadlineExceeded => return indeterminate(),
+                Outcome::Late if !attempts.remaining().is_zero() => {}
+                Outcome::Late => return indeterminate(),
             }
         }
     }
 
     /// Remembers how long attempts have to be, so that a server that is always slow is not asked in vain by each call.
-    fn learn_slowness(&self, too_long: u32, is_ample: bool) {
+    fn learn_lateness(&self, too_long: u32, is_ample: bool) {
         let needed = too_long.saturating_sub(u32::from(is_ample));
-        if self.slow_attempts.load(Ordering::Relaxed) != needed {
-            self.slow_attempts.store(needed, Ordering::Relaxed);
+        if self.late_attempts.load(Ordering::Relaxed) != needed {
+            self.late_attempts.store(needed, Ordering::Relaxed);
         }
     }
 
@@ -239,7 +239,7 @@ impl RedisLimiter {
                 Outcome::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
                 Outcome::Early(_) => return indeterminate(),
                 Outcome::More(from) => look_from = Some(from),
-                Outcome::OtherType(_) | Outcome::Again | Outcome::DeadlineExceeded => return Ok(0),
+                Outcome::OtherType(_) | Outcome::Again | Outcome::Late => return Ok(0),
             }
         }
     }

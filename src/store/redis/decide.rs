@@ -52,10 +52,8 @@ impl RedisStore {
                 // Its permits are counted in several calls. What was done so far is kept.
                 Reply::Unfinished { .. } => {}
                 // The server got it after its deadline. Where that is not yet so here, its clock was misjudged.
-                Reply::DeadlineExceeded { .. } if !attempts.remaining().is_zero() => {}
-                Reply::DeadlineExceeded { .. } => {
-                    return Err(Error::Indeterminate { source: None });
-                }
+                Reply::Late { .. } if !attempts.remaining().is_zero() => {}
+                Reply::Late { .. } => return Err(Error::Indeterminate { source: None }),
             }
         }
     }
@@ -71,7 +69,7 @@ pub(crate) enum Reply {
     /// So many grants have expired that the call has to be made again before anything is decided.
     Unfinished { server_millis: i64 },
     /// The call came after its deadline.
-    DeadlineExceeded { server_millis: i64 },
+    Late { server_millis: i64 },
 }
 
 impl Reply {
@@ -79,7 +77,7 @@ impl Reply {
         match *self {
             Self::Decided { server_millis, .. }
             | Self::Unfinished { server_millis }
-            | Self::DeadlineExceeded { server_millis } => server_millis,
+            | Self::Late { server_millis } => server_millis,
         }
     }
 }
@@ -165,7 +163,7 @@ pub(crate) fn read_reply(call: &Call, reply: &Value) -> Option<Reply> {
     };
     let server_millis = *told.first()?.first()?;
     Some(match &told[..] {
-        [only] if only.len() == 1 => Reply::DeadlineExceeded { server_millis },
+        [only] if only.len() == 1 => Reply::Late { server_millis },
         [only] if only.len() == 2 => Reply::Unfinished { server_millis },
         each => {
             let told: Option<Vec<_>> = each.iter().map(|numbers| Told::new(numbers)).collect();

@@ -109,7 +109,7 @@ impl LargeAudit {
         if count == page() {
             return Some(Step::Pause(PAUSE_PER_GRANT * count));
         }
-        self.reconcile(store).await
+        self.settle(store).await
     }
 
     async fn read_page(&self, store: &RedisStore) -> Option<Vec<Vec<u8>>> {
@@ -131,7 +131,7 @@ impl LargeAudit {
     }
 
     /// Tries to end the audit.
-    async fn reconcile(&mut self, store: &RedisStore) -> Option<Step> {
+    async fn settle(&mut self, store: &RedisStore) -> Option<Step> {
         let rest = (REST_PER_GRANT * self.read).max(SHORTEST_REST);
         loop {
             let known = self.pages.known()?;
@@ -152,7 +152,7 @@ impl LargeAudit {
                 (b"done", [drift, released]) => {
                     let (drift, released) = (number(drift)?, number(released)?);
                     if drift != 0 {
-                        tracing::debug!(limiter = %self.keys.name, drift, "corrected the stored permits");
+                        tracing::debug!(limiter = %self.keys.name, drift, "permits left set right");
                     }
                     return self.release(store, released).await;
                 }

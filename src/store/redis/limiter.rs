@@ -28,7 +28,7 @@ pub(super) struct RedisLimiter {
     is_per_client: AtomicBool,
     audit: Mutex<Audit>,
     /// How many attempts of the last acquire took too long: the next one starts with as long an attempt.
-    pub(super) slow_attempts: AtomicU32,
+    pub(super) late_attempts: AtomicU32,
 }
 
 impl RedisLimiter {
@@ -39,7 +39,7 @@ impl RedisLimiter {
                 hint.is_some_and(|hint| hint.rate_type == RateType::PerClient),
             ),
             audit: Mutex::new(hint.map(|hint| hint.audit).unwrap_or_default()),
-            slow_attempts: AtomicU32::new(0),
+            late_attempts: AtomicU32::new(0),
             store,
             keys,
         }
