@@ -6,8 +6,6 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::Server;
-
 /// A limiter of the Python client. Dropping it ends the process.
 pub struct Limiter {
     // Never read: it ends with this.
@@ -17,15 +15,17 @@ pub struct Limiter {
 }
 
 impl Limiter {
+    /// A client of the server at this port.
+    ///
     /// # Panics
     ///
     /// Without Python 3.
-    pub fn start(server: &Server, name: &str) -> Self {
+    pub fn start(port: u16, name: &str) -> Self {
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lua/client.py");
         let mut process = Command::new("python3")
             .arg("-B")
             .arg(program)
-            .args([&server.port().to_string(), name])
+            .args([&port.to_string(), name])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

@@ -1,15 +1,20 @@
 //! The Python client in `lua/`, which was written from `lua/README.md`, beside Redisson and this crate on one limiter.
 //! In a binary of its own, so that no other test takes the processors meanwhile.
 
+#[path = "../../tests/support/proxy.rs"]
+mod proxy;
+
 use std::time::Duration;
 
 use compat_tests::{
-    Both, Peer, python,
+    Both, Peer, Server, python,
     record::{Change, Record},
     redisson::Version,
 };
 use redisson_rate_limiter::{Decision, RRateLimiter, Rate};
 use tokio::{task::JoinSet, time::Instant};
+
+use proxy::{Fate, Proxy};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const RATE: u32 = 30;
@@ -20,7 +25,7 @@ const DURATION: i64 = 4_000;
 async fn each_client_sees_what_the_others_took_and_returned() {
     let both = Both::start(Version::V4_7_0).await;
     let limiter = both.limiter("n");
-    let mut python = python::Limiter::start(&both.server, "n");
+    let mut python = python::Limiter::start(both.server.port(), "n");
     assert_eq!(python.call("try_set_rate 20 3600000").await, "True");
     let rate = Rate::overall(1, HOUR);
     assert!(!limiter.try_set_rate(Peer::Rust, rate).await);
@@ -48,10 +53,30 @@ async fn each_client_sees_what_the_others_took_and_returned() {
 }
 
 #[tokio::test]
+async fn the_python_client_takes_permits_once_where_its_call_or_the_reply_is_lost() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port()).await;
+    let mut python = python::Limiter::start(proxy.port(), "n");
+    assert_eq!(python.call("try_set_rate 20 3600000").await, "True");
+    assert_eq!(python.call("check 1").await, "True"); // the server knows the script
+    for (fate, left) in [(Fate::CutBeforeServer, 16), (Fate::CutBeforeAnswer, 13)] {
+        proxy.take_seen();
+        proxy.next("EVALSHA", fate);
+        assert_eq!(python.call("check 3").await, "True");
+        let names = proxy.take_names();
+        let attempts = names.iter().filter(|name| *name == "EVALSHA").count();
+        assert!(attempts > 1, "{fate:?}: {names:?}");
+        assert_eq!(python.number("available_permits").await, left, "{fate:?}");
+    }
+    assert_eq!(python.number("refund").await, 3);
+    assert_eq!(python.number("available_permits").await, 16);
+}
+
+#[tokio::test]
 async fn under_load_no_window_exceeds_the_rate_and_the_sum_is_exact() {
     let both = Both::start(Version::V4_7_0).await;
     let limiter = both.limiter("n");
-    let mut python = python::Limiter::start(&both.server, "n");
+    let mut python = python::Limiter::start(both.server.port(), "n");
     let set = format!("try_set_rate {RATE} {INTERVAL}");
     assert_eq!(python.call(&set).await, "True");
     let record = Record::start(&both.server, "{n}:permits").await;
