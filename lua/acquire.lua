@@ -24,7 +24,7 @@
 --         Empty arguments at the end are left out: the server spends as much on two arguments as on a look-up
 -- Returns little-endian doubles in one string, which costs the server half as much as an array
 --         1  the server's clock in ms, 0 where it was not read
---         2  available permits before the list: at least enough for all of it, or exact. With the rate it tells which
+--         2  available permits before the list: at least enough for all of it, or exact. With the rate it determines which
 --            requests were granted
 --         3  ms until the oldest live grant expires, the interval where there was none
 --         4  rate; left out with all that follows where it is ARGV[3] and nothing follows
@@ -33,7 +33,7 @@
 --            grants remain, so that more permits may be available than 2 says
 --         7  1 where an earlier attempt was granted: then 2 is what its grant holds and 8 its score; else 0
 --         8  score of the grant made
---         9  the permits that `newer` asks for, without this call's own; -1 where it was not asked
+--         9  the permits that `newer` asks for, without this call's own; -1 without that option
 --         10 where a request was denied and the limiter expires at most 3 ms after the time in 3 unless it is called
 --            again: ms until then; else -1
 --         11 interval in ms

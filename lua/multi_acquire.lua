@@ -11,6 +11,7 @@
 --            further arguments, and these, as ARGV[7…] of acquire.lua
 -- Returns an array with the reply of acquire.lua for each limiter, or its error, which leaves the others unaffected. After
 --         the deadline a string with the server's clock alone, as in acquire.lua
+-- Errors  those of acquire.lua, within the array
 -- Writes  as acquire.lua, for each limiter
 
 --! include shared/limits.lua

@@ -1,4 +1,4 @@
--- Changes the rate of a limiter, and keeps the permits in use where asked to.
+-- Changes the rate of a limiter, and keeps the permits in use on request.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client
 -- ARGV    1  now in ms, '' for the server's clock

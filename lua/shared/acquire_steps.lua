@@ -208,10 +208,10 @@ if allowed < total then
   -- Not all fit: the requests are decided one after the other. A single request takes nothing.
   local left, is_fifo, is_blocked = allowed, options and options.fifo, false
   for i = first_run, last_run, 2 do
-    local asked, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
-    if asked <= rate and not is_blocked then
-      local granted = math.max(math.min(count, math.floor(left / asked)), 0)
-      left = left - granted * asked
+    local permits, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
+    if permits <= rate and not is_blocked then
+      local granted = math.max(math.min(count, math.floor(left / permits)), 0)
+      left = left - granted * permits
       is_blocked = is_fifo and granted < count
     end
   end

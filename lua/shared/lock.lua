@@ -1,5 +1,5 @@
 -- Sets `locked_for`, the ms for which the target is locked out, 0 where it is not; and `sets_lock`, whether the lock has to
--- be written anew.
+-- be written again.
 local locked_for, sets_lock = 0, false
 local left = call('pttl', lock)
 if left ~= -2 then

@@ -9,5 +9,6 @@ mod source;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod documentation;
 mod hashes;
 mod vectors;
