@@ -1,6 +1,6 @@
 //! How a case writes bytes, and how a file of cases is laid out.
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::moment::at_start;
 use super::{form, is_form};
@@ -61,6 +61,22 @@ fn from_hex(digits: &Json) -> Vec<u8> {
     pairs.map(byte).collect()
 }
 
+/// The order in which fields are written; all others follow by their names.
+const FIELDS: [&str; 20] = [
+    "script", "cases", "name", "before", "call", "keys", "args", "reply", "after", "type", "value",
+    "pttl", "grants", "score", "step", "id", "bytes", "permits", "doubles", "word",
+];
+
+/// The fields of an object in the order in which they are written.
+fn ordered(fields: &Map<String, Json>) -> Vec<(&String, &Json)> {
+    let mut fields: Vec<_> = fields.iter().collect();
+    fields.sort_by_key(|(name, _)| {
+        let place = FIELDS.iter().position(|field| field == name);
+        (place.unwrap_or(FIELDS.len()), *name)
+    });
+    fields
+}
+
 /// Each value in one line where it fits.
 pub fn pretty(value: &Json) -> String {
     let mut text = String::new();
@@ -77,7 +93,8 @@ fn write(text: &mut String, value: &Json, depth: usize) {
     }
     let (open, items, close) = match value {
         Json::Object(fields) => {
-            let fields = fields.iter().map(|(name, value)| (Some(name), value));
+            let fields = ordered(fields).into_iter();
+            let fields = fields.map(|(name, value)| (Some(name), value));
             ('{', fields.collect::<Vec<_>>(), '}')
         }
         Json::Array(items) => ('[', items.iter().map(|item| (None, item)).collect(), ']'),
@@ -102,7 +119,7 @@ fn one_line(value: &Json) -> String {
     match value {
         Json::Object(fields) if fields.is_empty() => "{}".to_owned(),
         Json::Object(fields) => {
-            let fields = fields.iter();
+            let fields = ordered(fields).into_iter();
             let fields = fields
                 .map(|(name, value)| format!("{}: {}", Json::from(name.as_str()), one_line(value)));
             format!("{{ {} }}", joined(fields.collect()))
