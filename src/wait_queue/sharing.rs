@@ -16,7 +16,7 @@
 //! that is behind finds what the others have not taken yet.
 //!
 //! **Probing.** Who is starved takes nothing, so a process that is alone leaves a few permits now and then, seldom enough to
-//! lose no more than a percent of the rate; at the start, until probes of all sizes have found nobody, once an interval. Of
+//! lose no more than a percent of the rate; at the start, until one of a permit and one of several have found nobody, once an interval. Of
 //! one permit an interval the least that it can leave is all: for one hold in five seconds, which is two and a half percent.
 
 #[cfg(test)]
@@ -50,6 +50,9 @@ const INTERVALS_OF_LATE: f64 = 4.0;
 const PROBE_COST: u32 = 200;
 const LONGEST_PROBE_PAUSE: Duration = Duration::from_secs(5);
 
+/// The first probes, of one permit and of so many, follow each other fast. Each splits what comes back together.
+const LARGEST_FAST_PROBE: i64 = 8;
+
 /// How much later than it could a process asks that took all of late: who had the least goes first. Far more than the calls
 /// of two processes differ in their travel time.
 const LONGEST_DELAY: Duration = Duration::from_millis(12);
@@ -70,7 +73,7 @@ pub(super) struct Sharing {
     /// How many the next probe leaves.
     probe: i64,
     probe_at: Option<Instant>,
-    /// Whether probes of all sizes have found nobody since the start: until then they follow each other fast.
+    /// Whether the first probes have found nobody.
     has_probed: bool,
     /// Whether the call in flight leaves permits to others.
     leaves_some: bool,
@@ -224,11 +227,13 @@ impl Sharing {
                     interval.min(LONGEST_PROBE_PAUSE) / parts
                 };
                 self.probe_at = Some(seen.sent_at + pause);
-                self.has_probed |= held >= largest;
+                self.has_probed |= held >= largest.min(LARGEST_FAST_PROBE);
                 self.probe = if held >= largest {
                     1
-                } else {
+                } else if self.has_probed {
                     self.probe.max(2 * held).min(largest)
+                } else {
+                    LARGEST_FAST_PROBE.min(largest)
                 };
             }
             Others::Seen {
