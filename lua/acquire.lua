@@ -1,7 +1,7 @@
 -- Decides a list of requests, in order, as if each had come alone at the same time.
 --
 -- KEYS    name, value, permits: the two of all clients, or those of this client where ARGV[6] says so. With the option
---         `setup` also the value and permits of the other type
+--         `setup` also the value and permits of the other type. With more than one request, at the end, the call's own
 -- ARGV    1  deadline in ms of the server's clock: a call that arrives later takes nothing; '' for none
 --         2  member of the grant where all is granted; its random bytes name this call, made once however often it is
 --            sent
@@ -47,12 +47,13 @@
 -- Errors  UNINITIALIZED, BADSTATE
 -- Writes  one member for all that is granted, the permits left; expired grants go, 500 at most in a call; permits left that
 --         do not agree with the grants are set right where these are few; the times to live; the hash where `setup` says so.
---         Nothing where every request is for more than the rate.
+--         Where a part of a list is granted, how much and with which score, in the call's own key until the deadline: a copy
+--         of the call finds it and takes nothing. Nothing where every request is for more than the rate.
 
 local KEYS, ARGV, call, pack = KEYS, ARGV, redis.call, struct.pack
 local name, value_key, permits_key, other_value_key, other_permits_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local deadline, member, summed_rate, all, given_now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
-local rate_type, first_word, last_word = ARGV[6] == '1' and '1' or '0', 7, #ARGV
+local rate_type, first_word, last_word, last_key = ARGV[6] == '1' and '1' or '0', 7, #ARGV
 
 -- What is known to be a number becomes one in arithmetic: tonumber reads each text twice.
 local server_now = 0

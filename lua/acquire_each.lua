@@ -31,7 +31,7 @@ while ARGV[at] do
   at = at + 3 + ARGV[at + 2]
 end
 
-local first_word, last_word = 1, 0
+local first_word, last_word, last_key = 1, 0, nil
 local function acquire(name, value_key, permits_key, other_value_key, other_permits_key, rate_type, member, summed_rate,
     all)
 -- acquire_steps.lua
@@ -42,12 +42,13 @@ for i = 1, limiters do
   local list, keys = lists[i], 3
   if list then
     keys, first_word, last_word = tonumber(ARGV[list + 1]), list + 3, list + 2 + ARGV[list + 2]
+    last_key = key + keys - 1
   else
     first_word, last_word = 1, 0
   end
   local arg = 2 + 3 * i
-  local is_whole, answer = pcall(acquire, KEYS[key], KEYS[key + 1], KEYS[key + 2], keys == 5 and KEYS[key + 3],
-    keys == 5 and KEYS[key + 4], i <= overall and '0' or '1', ARGV[arg], ARGV[arg + 1], ARGV[arg + 2])
+  local is_whole, answer = pcall(acquire, KEYS[key], KEYS[key + 1], KEYS[key + 2], keys >= 5 and KEYS[key + 3],
+    keys >= 5 and KEYS[key + 4], i <= overall and '0' or '1', ARGV[arg], ARGV[arg + 1], ARGV[arg + 2])
   if not is_whole then
     -- Before Redis 7 a failed command raises its error's text, with the line in front of it.
     answer = { err = type(answer) == 'table' and answer.err or 'ERR ' .. answer }
