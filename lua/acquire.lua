@@ -1,7 +1,8 @@
 -- Decides a list of requests on one limiter, in order, as if each had been sent alone at the same time.
 --
 -- KEYS    name, value, permits: value and permits of all clients, or those of this client where ARGV[6] is '1'. With the
---         option `setup` also the value and permits of the other type
+--         option `setup` also the value and permits of the other type. For a list of more than one request, last, the
+--         call's own key
 -- ARGV    1  deadline in ms of the server's clock, after which the call takes nothing; '' for none
 --         2  member of the grant where every request is granted. Its random bytes are the call id: made once, and sent
 --            unchanged with every attempt
@@ -45,15 +46,16 @@
 --         'again'  0: more grants have expired than one call removes. Send the call again
 -- Errors  UNINITIALIZED, BADSTATE
 -- Writes  one member for all granted requests, and the value; removes expired grants, at most 500 a call; where the grants
---         are few and the invariant does not hold, corrects the value; the times to live; with `setup` the hash. Nothing
---         where each request exceeds the rate
+--         are few and the invariant does not hold, corrects the value; the times to live; with `setup` the hash. Where a
+--         part of a list is granted, its permits and score in the call's own key until the deadline: a copy of the call
+--         finds them and takes nothing. Nothing where each request exceeds the rate
 
 --! include shared/limits.lua
 
 local KEYS, ARGV, call, pack = KEYS, ARGV, redis.call, struct.pack
 local name, value_key, permits_key, other_value_key, other_permits_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local deadline, member, audited_rate, all, given_now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
-local rate_type, first_word, last_word = ARGV[6] == '1' and '1' or '0', 7, #ARGV
+local rate_type, first_word, last_word, last_key = ARGV[6] == '1' and '1' or '0', 7, #ARGV
 
 -- Arithmetic converts what is known to be a number: tonumber parses each text twice.
 local server_now = 0

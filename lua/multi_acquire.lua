@@ -34,7 +34,7 @@ while ARGV[at] do
   at = at + 3 + ARGV[at + 2]
 end
 
-local first_word, last_word = 1, 0
+local first_word, last_word, last_key = 1, 0, nil
 local function acquire(name, value_key, permits_key, other_value_key, other_permits_key, rate_type, member, audited_rate,
     all)
   --! include shared/acquire_steps.lua
@@ -45,12 +45,13 @@ for i = 1, limiters do
   local list, keys = lists[i], 3
   if list then
     keys, first_word, last_word = tonumber(ARGV[list + 1]), list + 3, list + 2 + ARGV[list + 2]
+    last_key = key + keys - 1
   else
     first_word, last_word = 1, 0
   end
   local arg = 2 + 3 * i
-  local has_run, reply = pcall(acquire, KEYS[key], KEYS[key + 1], KEYS[key + 2], keys == 5 and KEYS[key + 3],
-    keys == 5 and KEYS[key + 4], i <= overall and '0' or '1', ARGV[arg], ARGV[arg + 1], ARGV[arg + 2])
+  local has_run, reply = pcall(acquire, KEYS[key], KEYS[key + 1], KEYS[key + 2], keys >= 5 and KEYS[key + 3],
+    keys >= 5 and KEYS[key + 4], i <= overall and '0' or '1', ARGV[arg], ARGV[arg + 1], ARGV[arg + 2])
   if not has_run then
     -- Before Redis 7 a failed command raises the text of its error, preceded by the line of the script.
     reply = { err = type(reply) == 'table' and reply.err or 'ERR ' .. reply }

@@ -1,7 +1,7 @@
 -- An acquire on one limiter. acquire.lua and multi_acquire.lua include this file: they bind the names that it uses, read
 -- the clock, and document what it returns and writes.
 
-local first_run, last_run, options, retry, setup = 1, 0, nil, nil, nil
+local first_run, last_run, options, retry, setup, call_key, taken_before = 1, 0, nil, nil, nil, nil, nil
 if first_word <= last_word then
   local argument_counts = { fifo = 0, share = 2, newer = 1, retry = 3, setup = 5 }
   first_run, last_run = first_word + 1, first_word + 2 * ARGV[first_word]
@@ -13,6 +13,12 @@ if first_word <= last_word then
     option = option + 1 + argument_counts[word]
   end
   retry, setup = options.retry, options.setup
+  if first_run <= last_run then
+    -- A copy of this call may have been granted in part: then nothing is decided again, as in a retry.
+    call_key = KEYS[last_key or #KEYS]
+    taken_before = call('get', call_key)
+    retry = retry or taken_before
+  end
 end
 
 local fields = call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
@@ -115,7 +121,16 @@ if not is_common then
 
   if retry then
     local found, score, more
-    if fields[1] and fields[2] and fields[3] == rate_type then
+    if taken_before and fields[1] and fields[2] and fields[3] == rate_type then
+      local taken, score = string.match(taken_before, '^(%d+) (%-?%d+)$')
+      if taken then
+        rate, interval = window.integer(fields[1]) or 0, window.integer(fields[2]) or 0
+        return pack('<ddddddddddd', server_now, tonumber(taken), window.until_first(permits_key, now, interval), rate, 0,
+          0, 1, tonumber(score), -1, -1, interval)
+      end
+    end
+    retry = options.retry
+    if retry and fields[1] and fields[2] and fields[3] == rate_type then
       found, score, more = window.find_call(permits_key, member, ARGV[retry + 2] + 0, ARGV[retry + 3] + 0)
     end
     if found then
@@ -123,7 +138,7 @@ if not is_common then
       return pack('<ddddddddddd', server_now, window.permits_of(found), window.until_first(permits_key, now, interval),
         rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, interval)
     end
-    local wait = ARGV[retry + 1] - server_now + 1
+    local wait = retry and ARGV[retry + 1] - server_now + 1 or 0
     if wait > 0 then
       return pack('<dd', server_now, wait) .. 'early'
     elseif more then
@@ -216,8 +231,20 @@ if allowed < total then
     end
   end
   taken = allowed - left
+  if call_key then
+    local score = call('zscore', permits_key, member)
+    if score then
+      -- A copy of this call was granted in full.
+      return pack('<ddddddddddd', server_now, total, oldest and interval - now + oldest or interval, rate, 0, 0, 1,
+        math.floor(tonumber(score)), -1, -1, interval)
+    end
+  end
   if taken > 0 then
     taken_text = string.format('%d', taken)
+    if call_key and deadline ~= '' then
+      local score = given_now == '' and string.format('%d', now) or given_now
+      call('set', call_key, taken_text .. ' ' .. score, 'px', string.format('%d', deadline - server_now + 1))
+    end
     member = pack('<c0I', string.sub(member, 1, -5), taken)
   end
 end

@@ -1,5 +1,6 @@
 //! The arguments of the acquire and reclaim scripts, in the order that their headers state.
 
+use crate::keys::Keys;
 use crate::model::{Acquire, Requests, Retry};
 use crate::permit::{self, Random};
 use crate::rate::RateType;
@@ -29,6 +30,11 @@ pub(super) fn call_args(args: Args, call: &Acquire) -> Args {
     args.bytes(&permit::encode(&call.random, total as u32))
         .optional(call.summed_rate)
         .number(total)
+}
+
+/// The call's own key, where it has more than one request and may be granted in part.
+pub(super) fn call_key(keys: &Keys, call: &Acquire) -> Option<String> {
+    (!call.requests.is_lone()).then(|| keys.of_call(&call.random))
 }
 
 /// The runs and the options; `None` for a plain request that is alone.
