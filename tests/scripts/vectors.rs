@@ -51,7 +51,7 @@ async fn each_case_has_its_reply_and_leaves_its_keys() {
                 case["reply"] = first
                     .reply
                     .describe(&second.reply, &first.moment, has_doubles);
-                case["after"] = first.after.describe(&second.after, &case["before"]);
+                case["after"] = first.after.describe(&second.after, case, &first.moment);
             } else {
                 let outcome = run(&mut connection, &script, case, Duration::ZERO).await;
                 let reply = outcome.reply.check(&case["reply"], &outcome.moment);

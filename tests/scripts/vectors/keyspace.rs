@@ -198,7 +198,8 @@ impl Keyspace {
     }
 
     /// How a case writes these keys, from what they were in a second, later run.
-    pub fn describe(&self, second: &Self, before: &Json) -> Json {
+    pub fn describe(&self, second: &Self, case: &Json, moment: &Moment) -> Json {
+        let (before, recorded) = (&case["before"], &case["after"]);
         let names = self.keys.iter().zip(&second.keys);
         let keys = names.map(|((name, (content, left)), (other_name, (other, _)))| {
             assert_eq!(name, other_name);
@@ -230,7 +231,10 @@ impl Keyspace {
             };
             let mut key = json!({ "type": kind, "value": value });
             if let Some(left) = left {
-                key["pttl"] = as_set(*left).into();
+                // What is left may be less by more than what tells two times to live apart.
+                let set = recorded[name]["pttl"].as_i64();
+                let set = set.filter(|set| moment.is_left(*set, *left));
+                key["pttl"] = set.unwrap_or_else(|| as_set(*left)).into();
             }
             (name.clone(), key)
         });
