@@ -166,11 +166,11 @@ impl Requests {
 impl Model for SlidingLog {
     type State = Log;
 
-    const NAME: &'static str = "sliding_log";
+    const NAME: &'static str = "sliding_window_log";
     const WRITES_CALL_ID: bool = true;
 
     fn script() -> &'static Script {
-        &script::SLIDING_LOG
+        &script::SLIDING_WINDOW_LOG
     }
 
     fn validate(&self) -> Result<()> {

@@ -205,11 +205,11 @@ impl State for Periods {
 impl Model for SlidingWindow {
     type State = Periods;
 
-    const NAME: &'static str = "sliding_window";
+    const NAME: &'static str = "sliding_window_counter";
     const HAS_OWN_KEY: bool = false;
 
     fn script() -> &'static Script {
-        &script::SLIDING_WINDOW
+        &script::SLIDING_WINDOW_COUNTER
     }
 
     fn validate(&self) -> Result<()> {

@@ -39,7 +39,7 @@ impl Remote {
     pub(in super::super) fn new() -> Self {
         Self {
             memory: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
-            breaker: Breaker::new("remote".to_owned(), RESPONSE_TIMEOUT),
+            breaker: Breaker::new("remote".to_owned(), RESPONSE_TIMEOUT, Arc::default()),
             is_away: Arc::default(),
             calls: Arc::default(),
         }

@@ -37,7 +37,7 @@ use super::failure::Failure;
 use super::retry::Limits;
 use super::server_time::ServerTime;
 use crate::error::{Error, Result};
-use crate::store::breaker::Breaker;
+use crate::store::breaker::{Breaker, NotCalm};
 use address::{Address, Server};
 use cluster::Cluster;
 pub use credentials::Credentials;
@@ -66,7 +66,10 @@ pub(crate) struct Connecting {
 }
 
 /// A connection that many callers on many runtimes share.
-pub(crate) struct Connection(Route);
+pub(crate) struct Connection {
+    route: Route,
+    not_calm: Arc<NotCalm>,
+}
 
 enum Route {
     Server(Single),
@@ -102,10 +105,14 @@ impl Connection {
 
     pub(super) fn over(connection: impl Given + 'static, response_timeout: Duration) -> Self {
         let server = "the application's connection".to_owned();
-        Self(Route::Given {
-            connection: Box::new(connection),
-            breaker: Breaker::new(server, response_timeout),
-        })
+        let not_calm = Arc::<NotCalm>::default();
+        Self {
+            route: Route::Given {
+                connection: Box::new(connection),
+                breaker: Breaker::new(server, response_timeout, Arc::clone(&not_calm)),
+            },
+            not_calm,
+        }
     }
 
     /// Connects to one server or primary, or to a cluster if several URLs are given or the server is part of one.
@@ -125,6 +132,7 @@ impl Connection {
             tls: Tls::new(&address, &connecting.tls)?,
             response_timeout: connecting.response_timeout,
             server_time: Arc::clone(server_time),
+            not_calm: Arc::default(),
         });
         let mut wait = Wait::new(connecting.wait, connecting.response_timeout, name);
         match address {
@@ -148,11 +156,14 @@ impl Connection {
     }
 
     fn server(resolver: Resolver, settings: &Arc<Settings>) -> Self {
-        Self(Route::Server(Single {
-            links: PerRuntime::new(),
-            resolver: Arc::new(resolver),
-            settings: Arc::clone(settings),
-        }))
+        Self {
+            route: Route::Server(Single {
+                links: PerRuntime::new(),
+                resolver: Arc::new(resolver),
+                settings: Arc::clone(settings),
+            }),
+            not_calm: Arc::clone(&settings.not_calm),
+        }
     }
 
     async fn cluster(
@@ -160,17 +171,21 @@ impl Connection {
         settings: Arc<Settings>,
         wait: &mut Wait,
     ) -> Result<Self> {
+        let not_calm = Arc::clone(&settings.not_calm);
         let cluster = Cluster::new(servers, settings);
         loop {
             match cluster.refresh(wait.limits().deadline).await {
-                Ok(()) => return Ok(Self(Route::Cluster(cluster))),
+                Ok(()) => {
+                    let route = Route::Cluster(cluster);
+                    return Ok(Self { route, not_calm });
+                }
                 Err(cause) => wait.again(cause).await?,
             }
         }
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        matches!(self.0, Route::Cluster(_))
+        matches!(self.route, Route::Cluster(_))
     }
 
     /// Connects, and asks whether the server is part of a cluster.
@@ -204,7 +219,7 @@ impl Connection {
 
     /// Waits until a command on a key can be sent, as far as is known.
     pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<(), Failure> {
-        match &self.0 {
+        match &self.route {
             Route::Server(server) => {
                 let link = server.link()?;
                 link.ready(deadline, Patience::UntilDeadline).await
@@ -214,9 +229,14 @@ impl Connection {
         }
     }
 
+    /// Whether all breakers are calm.
+    pub(super) fn is_calm(&self) -> bool {
+        self.not_calm.are_none()
+    }
+
     /// The breaker of the server that holds a key; `None` if no server is known, or outside a runtime.
     pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
-        match &self.0 {
+        match &self.route {
             Route::Server(server) => Some(Arc::clone(server.link().ok()?.breaker())),
             Route::Cluster(cluster) => cluster.breaker(key),
             Route::Given { breaker, .. } => Some(Arc::clone(breaker)),
@@ -229,7 +249,7 @@ impl Connection {
         limits: Limits,
         patience: Patience,
     ) -> Result<Value, Failure> {
-        match &self.0 {
+        match &self.route {
             Route::Server(server) => {
                 let link = server.link()?;
                 let request = Request {
