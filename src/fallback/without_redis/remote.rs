@@ -97,6 +97,10 @@ impl Store for Remote {
         })
     }
 
+    fn is_calm(&self) -> bool {
+        self.breaker.is_calm()
+    }
+
     async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers> {
         self.answer(self.memory.decide(call, deadline)).await
     }
