@@ -4,9 +4,12 @@
 //! once for this client. They carry the name in braces, so that a cluster keeps all five in one slot. A name that
 //! contains a brace is not put in braces, as in Redisson.
 
+use std::fmt::Write;
+
 use smallvec::SmallVec;
 
 use crate::error::Error;
+use crate::permit::Random;
 use crate::rate::RateType;
 
 /// The keys of one limiter as one client sees them.
@@ -63,15 +66,32 @@ impl Keys {
         }
     }
 
-    /// The keys of an acquire: those of its type, and those of the other type if it may set the limiter up.
-    pub(crate) fn of_acquire(&self, rate_type: RateType, sets_up: bool) -> SmallVec<[&str; 5]> {
+    /// The keys of an acquire: those of its type, those of the other type if it may set the limiter up, and last the key of
+    /// the call, if it has one.
+    pub(crate) fn of_acquire<'a>(
+        &'a self,
+        rate_type: RateType,
+        sets_up: bool,
+        of_call: Option<&'a str>,
+    ) -> SmallVec<[&'a str; 6]> {
         let mut keys = SmallVec::new();
         keys.extend(self.of_type(rate_type));
         if sets_up {
             let [_name, others @ ..] = self.of_type(rate_type.other());
             keys.extend(others);
         }
+        keys.extend(of_call);
         keys
+    }
+
+    /// The key of one call that was granted in part: it exists while a copy of the call may arrive.
+    pub(crate) fn of_call(&self, id: &Random) -> String {
+        let mut suffix = String::from(":");
+        for byte in id {
+            // Writing to a string cannot fail.
+            let _ = write!(suffix, "{byte:02x}");
+        }
+        sibling(&self.name, &(suffix + ":call"))
     }
 
     /// All keys of the limiter, in the order in which every other script takes them.
@@ -112,7 +132,7 @@ impl Keys {
 /// may follow.
 pub(crate) const SEGMENTS: [&str; 2] = [":value", ":permits"];
 /// A key may end with one of these,
-pub(crate) const ENDS: [&str; 4] = ["-st", "-lock", "-window", ":audit"];
+pub(crate) const ENDS: [&str; 5] = ["-st", "-lock", "-window", ":audit", ":call"];
 /// or with `-` and the time in ms at which a period ends. Times since 2001 have at least this many digits.
 pub(crate) const FEWEST_DIGITS: usize = 13;
 

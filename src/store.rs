@@ -65,6 +65,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether no breaker refuses a call or has anything to note about one: then no breaker has to be looked up.
+    fn is_calm(&self) -> bool {
+        true
+    }
+
     /// The limiter with these keys, whether it exists or not. Sends nothing.
     fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore>;
 

@@ -1,6 +1,6 @@
 //! How much work a call may do.
 
-/// The bounds of a call's work, as in `lua/limits.lua`. In unit tests they are so small that a few grants exceed them.
+/// The bounds of a call's work, as in `lua/shared/limits.lua`. In unit tests they are so small that a few grants exceed them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// Any call sums up to this many grants.

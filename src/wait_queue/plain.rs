@@ -60,8 +60,8 @@ pub(super) struct PlainCall {
 }
 
 /// A decision, and the time after which a denied waiter asks again.
-pub(super) struct Decided {
-    pub(super) decision: Decision,
+pub(crate) struct Decided {
+    pub(crate) decision: Decision,
     pub(super) wait: Duration,
 }
 

@@ -47,7 +47,7 @@ async fn by_calls_that_are_granted_in_part() {
         free: 20,
         leave: false,
     };
-    limiters("part", Replays::LateAcquires, form).await;
+    limiters("part", Replays::Acquires, form).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,7 +58,7 @@ async fn by_waiting_callers_that_leave() {
         free: 20,
         leave: true,
     };
-    limiters("waiting", Replays::LateAcquires, form).await;
+    limiters("waiting", Replays::Acquires, form).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -21,7 +21,7 @@ mod support;
 mod acl_rule;
 mod arguments;
 mod attempt_deadlines;
-mod books_out_of_balance_are_settled;
+mod audits;
 mod call_deadlines;
 mod clock_skew;
 mod cluster_names;

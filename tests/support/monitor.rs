@@ -1,5 +1,7 @@
 //! What the server runs, by MONITOR, including the commands of scripts.
 
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 

@@ -41,7 +41,7 @@ impl Remote {
     pub(in super::super) fn new() -> Self {
         Self {
             memory: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
-            breaker: Breaker::new("remote".to_owned(), RESPONSE_TIMEOUT),
+            breaker: Breaker::new("remote".to_owned(), RESPONSE_TIMEOUT, Arc::default()),
             is_away: Arc::default(),
             calls: Arc::default(),
         }
@@ -97,6 +97,10 @@ impl Store for Remote {
             remote: self.clone(),
             memory: self.memory.limiter(keys),
         })
+    }
+
+    fn is_calm(&self) -> bool {
+        self.breaker.is_calm()
     }
 
     async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers> {

@@ -1,5 +1,6 @@
 //! The arguments of the acquire and reclaim scripts, in the order that their headers state.
 
+use crate::keys::Keys;
 use crate::model::{Acquire, Requests, Retry};
 use crate::permit::{self, Random};
 use crate::rate::RateType;
@@ -31,6 +32,11 @@ pub(super) fn call_args(args: Args, call: &Acquire) -> Args {
         .number(total)
 }
 
+/// The call's own key, if it has several requests and so may be granted in part.
+pub(super) fn call_key(keys: &Keys, call: &Acquire) -> Option<String> {
+    (!call.requests.is_single()).then(|| keys.of_call(&call.random))
+}
+
 /// The runs and the options; `None` for a single plain request.
 pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
     let requests = &call.requests;
@@ -49,7 +55,7 @@ pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
             args = args.number(run.permits).number(run.count);
         }
         if fifo {
-            args = args.bytes(b"line");
+            args = args.bytes(b"fifo");
         }
     }
     if let Some(share) = requests.share {

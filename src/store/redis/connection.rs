@@ -39,7 +39,7 @@ use super::failure::Failure;
 use super::retry::Limits;
 use super::server_time::ServerTime;
 use crate::error::{Error, Result};
-use crate::store::breaker::Breaker;
+use crate::store::breaker::{Breaker, NotCalm};
 use address::{Address, Server};
 #[cfg(feature = "cluster")]
 use cluster::Cluster;
@@ -69,7 +69,10 @@ pub(crate) struct Connecting {
 }
 
 /// A connection that many callers on many runtimes share.
-pub(crate) struct Connection(Route);
+pub(crate) struct Connection {
+    route: Route,
+    not_calm: Arc<NotCalm>,
+}
 
 enum Route {
     Server(Single),
@@ -106,10 +109,14 @@ impl Connection {
 
     pub(super) fn over(connection: impl Given + 'static, response_timeout: Duration) -> Self {
         let server = "the application's connection".to_owned();
-        Self(Route::Given {
-            connection: Box::new(connection),
-            breaker: Breaker::new(server, response_timeout),
-        })
+        let not_calm = Arc::<NotCalm>::default();
+        Self {
+            route: Route::Given {
+                connection: Box::new(connection),
+                breaker: Breaker::new(server, response_timeout, Arc::clone(&not_calm)),
+            },
+            not_calm,
+        }
     }
 
     /// Connects to one server or primary, or to a cluster if several URLs are given or the server is part of one.
@@ -129,6 +136,7 @@ impl Connection {
             tls: Tls::new(&address, &connecting.tls)?,
             response_timeout: connecting.response_timeout,
             server_time: Arc::clone(server_time),
+            not_calm: Arc::default(),
         });
         let mut wait = Wait::new(connecting.wait, connecting.response_timeout, name);
         match address {
@@ -152,11 +160,14 @@ impl Connection {
     }
 
     fn server(resolver: Resolver, settings: &Arc<Settings>) -> Self {
-        Self(Route::Server(Single {
-            links: PerRuntime::new(),
-            resolver: Arc::new(resolver),
-            settings: Arc::clone(settings),
-        }))
+        Self {
+            route: Route::Server(Single {
+                links: PerRuntime::new(),
+                resolver: Arc::new(resolver),
+                settings: Arc::clone(settings),
+            }),
+            not_calm: Arc::clone(&settings.not_calm),
+        }
     }
 
     #[cfg(feature = "cluster")]
@@ -165,10 +176,14 @@ impl Connection {
         settings: Arc<Settings>,
         wait: &mut Wait,
     ) -> Result<Self> {
+        let not_calm = Arc::clone(&settings.not_calm);
         let cluster = Cluster::new(servers, settings);
         loop {
             match cluster.refresh(wait.limits().deadline).await {
-                Ok(()) => return Ok(Self(Route::Cluster(cluster))),
+                Ok(()) => {
+                    let route = Route::Cluster(cluster);
+                    return Ok(Self { route, not_calm });
+                }
                 Err(cause) => wait.again(cause).await?,
             }
         }
@@ -183,7 +198,7 @@ impl Connection {
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        match self.0 {
+        match self.route {
             #[cfg(feature = "cluster")]
             Route::Cluster(_) => true,
             _ => false,
@@ -225,7 +240,7 @@ impl Connection {
         expect(unused_variables, reason = "one server has all keys")
     )]
     pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<(), Failure> {
-        match &self.0 {
+        match &self.route {
             Route::Server(server) => {
                 let link = server.link()?;
                 link.ready(deadline, Patience::UntilDeadline).await
@@ -236,13 +251,18 @@ impl Connection {
         }
     }
 
+    /// Whether all breakers are calm.
+    pub(super) fn is_calm(&self) -> bool {
+        self.not_calm.are_none()
+    }
+
     /// The breaker of the server that holds a key; `None` if no server is known, or outside a runtime.
     #[cfg_attr(
         not(feature = "cluster"),
         expect(unused_variables, reason = "one server has all keys")
     )]
     pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
-        match &self.0 {
+        match &self.route {
             Route::Server(server) => Some(Arc::clone(server.link().ok()?.breaker())),
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.breaker(key),
@@ -256,7 +276,7 @@ impl Connection {
         limits: Limits,
         patience: Patience,
     ) -> Result<Value, Failure> {
-        match &self.0 {
+        match &self.route {
             Route::Server(server) => {
                 let link = server.link()?;
                 let request = Request {
