@@ -1,60 +1,63 @@
--- Decides a list of requests, in order, as if each had come alone at the same time.
+-- Decides a list of requests on one limiter, in order, as if each had been sent alone at the same time.
 --
--- KEYS    name, value, permits: the two of all clients, or those of this client where ARGV[6] says so. With the option
---         `setup` also the value and permits of the other type
--- ARGV    1  deadline in ms of the server's clock: a call that arrives later takes nothing; '' for none
---         2  member of the grant where all is granted; its random bytes name this call, made once however often it is
---            sent
---         3  the rate at which this caller had the grants audited lately, '' where it did not
+-- KEYS    name, value, permits: value and permits of all clients, or those of this client where ARGV[6] is '1'. With the
+--         option `setup` also the value and permits of the other type. For a list of more than one request, last, the
+--         call's own key
+-- ARGV    1  deadline in ms of the server's clock, after which the call takes nothing; '' for none
+--         2  member of the grant where every request is granted. Its random bytes are the call id: made once, and sent
+--            unchanged with every attempt
+--         3  the rate at which this caller last had the live grants summed; '' has them summed
 --         4  permits of all requests together
 --         5  now in ms, '' for the server's clock
---         6  '1' where the keys are those of a limiter with a rate for each client, else ''
---         7… left out for a request that is alone and has no options. How many runs of equal requests there are, 0 for
---            a request that is alone; the runs: permits, count, permits, count, …; then the options, each a word and
---            its numbers:
---            line   the requests stand in line: the first denial denies all behind it
---            share  permille, credit: of the permits left only left * permille + credit thousandths may be taken; where
---                   more than 2^40 are left, all
---            newer  score: tells how many permits the grants with a higher one hold, of the 100 newest
---            retry  the deadline of the attempts before, as ARGV[1]; the earliest and the latest time that one of them
---                   can have scored its grant with. What the call holds is found, and nothing is decided before that
---                   deadline has passed: so one attempt decides at most
---            setup  rate, interval, type, keep alive, '1' where a limiter that is there must have this keep alive too:
---                   a limiter that is not there, or has other settings, gets these. What is in use counts on, but a
---                   change of the type resets all, and what an earlier limiter of this name left is deleted
---         What is '' at the end is left out. Each key and each argument has its price, two of them that of a look-up
--- Returns little-endian doubles in one string, which takes the server half as long as an array
---         1  server's clock in ms, 0 where it was not read
---         2  permits left before the list, enough for all of it or else exact; with it and the rate the caller works out
---            each request's answer
---         3  ms until the first of the live grants before the list are back, the interval where there is none
---         4  rate, left out where it is ARGV[3] and no more follows
---         5  by how many ms the newest grant is ahead of now
---         6  how many grants were summed, -1 where they are too many and an audit is due; 2 less where more grants have
---            expired than were removed, so that more permits may be there than 2 says
---         7  1 where an earlier attempt was granted: then 2 is what its grant holds, and 8 its score; else 0
---         8  score of the grants made
---         9  the permits that `newer` asks about, before this call's grant; -1 where it was not asked
---         10 where a request was denied and the limiter expires, unless it is asked again, no later than 3 ms after the
---            time of 3: the ms until then; else -1
---         11 the interval in ms
---         5 and 6 only where the grants were looked through, 7 to 11 only where one of them tells something. Only 1 where
---         the call came after its deadline. Where nothing was done: 1, a number, and what that is:
---         'type'   the limiter's type, which is not the one that its keys are for
---         'early'  the ms until the deadline of the attempts before has passed
---         'more'   the score from which to look on for what the attempts before left
---         'again'  0: so many grants have expired that their permits are counted in several calls. Ask again
+--         6  '1' for the keys of a limiter of type 1 (per client), else ''
+--         7… only for a list or with options. The number of runs of equal requests, 0 for a single request; then
+--            permits and count of each run; then options, each a word followed by its numbers:
+--            fifo   a denied request denies all that follow it
+--            share  permille, credit: at most (available * permille + credit) / 1000 permits are taken; all where more
+--                   than 2^40 are available
+--            newer  score: returns the permits of the grants with a higher score, of the 100 newest
+--            retry  the last deadline of the earlier attempts; the earliest and the latest score that one of their
+--                   grants can have. A grant of theirs is returned; without one nothing is decided before that deadline
+--                   has passed, so at most one attempt decides
+--            setup  rate, interval, type, keep alive, '1' where an existing limiter must have this keep alive too: a
+--                   missing limiter is created and a different one is changed to these settings. Live grants go on
+--                   counting; a change of the type resets the limiter, and what an earlier one left is deleted
+--         Empty arguments at the end are left out: the server spends as much on two arguments as on a look-up
+-- Returns little-endian doubles in one string, which costs the server half as much as an array
+--         1  the server's clock in ms, 0 where it was not read
+--         2  available permits before the list: at least enough for all of it, or exact. With the rate it determines which
+--            requests were granted
+--         3  ms until the oldest live grant expires, the interval where there was none
+--         4  rate; left out with all that follows where it is ARGV[3] and nothing follows
+--         5  ms by which the newest grant is ahead of now
+--         6  how many live grants were summed; -1 where they are too many, so that an audit is due; 2 less where expired
+--            grants remain, so that more permits may be available than 2 says
+--         7  1 where an earlier attempt was granted: then 2 is what its grant holds and 8 its score; else 0
+--         8  score of the grant made
+--         9  the permits that `newer` asks for, without this call's own; -1 without that option
+--         10 where a request was denied and the limiter expires at most 3 ms after the time in 3 unless it is called
+--            again: ms until then; else -1
+--         11 interval in ms
+--         5 and 6 are there where the live grants had to be summed, 7 to 11 where one of them holds something. Only 1
+--         after the deadline. Where nothing was decided: 1, a number, and a word that says what the number is:
+--         'type'   the limiter's type, which is not that of the given keys
+--         'early'  ms until the deadline of the earlier attempts has passed
+--         'more'   the score from which to continue the search for the grant of an earlier attempt
+--         'again'  0: more grants have expired than one call removes. Send the call again
 -- Errors  UNINITIALIZED, BADSTATE
--- Writes  one member for all that is granted, the permits left; expired grants go, 500 at most in a call; permits left that
---         do not agree with the grants are set right where these are few; the times to live; the hash where `setup` says so.
---         Nothing where every request is for more than the rate.
+-- Writes  one member for all granted requests, and the value; removes expired grants, at most 500 a call; where the grants
+--         are few and the invariant does not hold, corrects the value; the times to live; with `setup` the hash. Where a
+--         part of a list is granted, its permits and score in the call's own key until the deadline: a copy of the call
+--         finds them and takes nothing. Nothing where each request exceeds the rate
+
+--! include shared/limits.lua
 
 local KEYS, ARGV, call, pack = KEYS, ARGV, redis.call, struct.pack
 local name, value_key, permits_key, other_value_key, other_permits_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local deadline, member, summed_rate, all, given_now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
-local rate_type, first_word, last_word = ARGV[6] == '1' and '1' or '0', 7, #ARGV
+local deadline, member, audited_rate, all, given_now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
+local rate_type, first_word, last_word, last_key = ARGV[6] == '1' and '1' or '0', 7, #ARGV
 
--- What is known to be a number becomes one in arithmetic: tonumber reads each text twice.
+-- Arithmetic converts what is known to be a number: tonumber parses each text twice.
 local server_now = 0
 if given_now == '' or deadline ~= '' then
   local time = call('time')
@@ -66,4 +69,4 @@ if deadline ~= '' and server_now > deadline + 0 then
 end
 local now = given_now == '' and server_now or given_now + 0
 
--- acquire_steps.lua
+--! include shared/acquire_steps.lua

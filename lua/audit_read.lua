@@ -1,24 +1,27 @@
--- Reads the next grants of a limiter for an audit: whether the permits left and those of all grants are the rate. It changes no
--- limiter. One client at a time audits a limiter, a page a call, with pauses, and audit_settle.lua ends it.
+-- Reads the next page of a limiter's grants for an audit, which checks the invariant value + permits of all grants = rate.
+-- One client at a time audits a limiter, one page a call, with pauses between them; audit_reconcile.lua ends the audit.
 --
--- The audit's key is a list: the audit's id, then what other scripts changed since the last page, see `note_change` in
--- window.lua. It expires when its client is gone.
+-- The audit key is a list: the audit's id, then the changes that other scripts have made since the last page, see
+-- `note_change` in shared/window.lua. It expires when its client stops calling.
 --
 -- KEYS    permits, audit
 -- ARGV    1  id of the audit
---         2  for how many ms the limiter is its alone
---         3  the last grant that it read, '' at first
+--         2  lease in ms: no other client may audit the limiter for so long
+--         3  the last member that was read, '' for the first page
 -- Returns an array
---         'busy', ms          another client audits the limiter, or did lately
---         'lost'              the audit cannot go on
---         'read', place, count, permits, grant, score, changes…
---                             how many grants are before the page, how many in it, and their permits; the last of them, and
---                             its score; the changes
--- Writes  the audit's list
+--         'busy', ms          another client audits the limiter, or has done so recently: free again after so many ms
+--         'lost'              the audit cannot continue
+--         'read', place, count, permits, member, score, changes…
+--                             the number of grants before the page, in the page, and their permits; the page's last member
+--                             and its score, '' where the page is empty; the changes
+-- Writes  the audit key
+
+--! include shared/limits.lua
+--! include shared/window.lua
 
 local permits, audit = KEYS[1], KEYS[2]
-local id, life, last = ARGV[1], ARGV[2], ARGV[3]
-local books = bookkeeping()
+local id, lease, last = ARGV[1], ARGV[2], ARGV[3]
+local window = load_window()
 
 local owner = redis.call('lindex', audit, '0')
 if last == '' and not owner then
@@ -28,7 +31,7 @@ elseif last == '' and owner ~= id then
 elseif owner ~= id then
   return { 'lost' }
 end
-redis.call('pexpire', audit, life)
+redis.call('pexpire', audit, lease)
 
 local place = 0
 if last ~= '' then
@@ -38,9 +41,10 @@ if last ~= '' then
   end
   place = rank + 1
 end
-local page = redis.call('zrange', permits, books.digits(place), books.digits(place + PAGE - 1))
+local page = redis.call('zrange', permits, window.digits(place), window.digits(place + PAGE - 1))
 local changes = redis.call('lrange', audit, '1', '-1')
 redis.call('ltrim', audit, '0', '0')
 local newest = page[#page] or ''
 local score = newest ~= '' and redis.call('zscore', permits, newest) or ''
-return { 'read', books.digits(place), books.digits(#page), books.digits(books.sum(page)), newest, score, unpack(changes) }
+local sum = window.sum(page)
+return { 'read', window.digits(place), window.digits(#page), window.digits(sum), newest, score, unpack(changes) }

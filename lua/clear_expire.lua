@@ -1,9 +1,9 @@
--- Takes the time to live off every key of the limiter.
+-- Removes the time to live of all keys of a limiter.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client
 -- ARGV    none
--- Returns 1 where any key had one, else 0
--- Writes  times to live
+-- Returns 1 where a key had a time to live, else 0
+-- Writes  the times to live
 
 local any = 0
 for _, key in ipairs(KEYS) do

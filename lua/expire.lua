@@ -1,23 +1,23 @@
--- Lets every key of the limiter expire.
+-- Sets the time to live of all keys of a limiter.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client
--- ARGV    1  'pexpire' with a time to live in ms, or 'pexpireat' with a time in ms since the epoch
+-- ARGV    1  'pexpire' for a time to live in ms, 'pexpireat' for a time in ms since the epoch
 --         2  the time
---         3  '' always, 'nx' where a key has no time to live, 'xx' where it has one, 'gt' where the new one is
---            later, 'lt' where it is sooner
--- Returns 1 where any key got it, else 0
--- Writes  times to live
+--         3  '' always; 'nx' only keys without a time to live, 'xx' only keys with one, 'gt' only where the new one is
+--            later, 'lt' only where it is sooner. All but '' need Redis 7
+-- Returns 1 where a key was changed, else 0
+-- Writes  the times to live. A time that has passed deletes the keys
 
 local command, time, condition = ARGV[1], ARGV[2], ARGV[3]
 
 local any = 0
 for _, key in ipairs(KEYS) do
-  local done
+  local changed
   if condition == '' then
-    done = redis.call(command, key, time)
+    changed = redis.call(command, key, time)
   else
-    done = redis.call(command, key, time, condition)
+    changed = redis.call(command, key, time, condition)
   end
-  any = math.max(any, done)
+  any = math.max(any, changed)
 end
 return any

@@ -1,23 +1,25 @@
--- Gives the permits of one grant back, exactly and once.
+-- Returns permits of one grant to the limiter, exactly and once.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client, audit
--- ARGV    1  now in ms, or '' for the server's clock
+-- ARGV    1  now in ms, '' for the server's clock
 --         2  score of the grant
 --         3  random bytes of the grant
---         4  permits to give back
---         5  the rate at which this caller had the grants audited lately, '' where it did not
--- Returns how many permits came back: fewer than asked where others released part of the grant, 0 where its
---         window has passed
+--         4  permits to return
+--         5  the rate at which this caller last had the live grants summed; '' has them summed
+-- Returns the permits returned: fewer than asked for where releases took part of the grant, 0 where it has expired
 -- Errors  UNINITIALIZED, BADSTATE
--- Writes  the member shrinks or goes, and the permits left rise by as much; expired grants go; the times to
---         live. Nothing where the grant is not found
+-- Writes  shrinks or removes the member and raises the value by as much; removes expired grants; the times to live.
+--         Nothing where the grant is not found
 
-local books = bookkeeping()
+--! include shared/limits.lua
+--! include shared/window.lua
+
+local window = load_window()
 local name, value, client_value, permits, client_permits, audit = unpack(KEYS)
-local now, score, random = books.time_of(ARGV[1]), ARGV[2], ARGV[3]
+local now, score, random = window.time_of(ARGV[1]), ARGV[2], ARGV[3]
 local refunded, audited_rate = tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local limiter, failure = books.open(name, value, client_value, permits, client_permits)
+local limiter, failure = window.open(name, value, client_value, permits, client_permits)
 if failure then
   return failure
 end
@@ -25,24 +27,24 @@ if tonumber(score) <= now - limiter.interval then
   return 0
 end
 
-local member = books.find_at(limiter.permits_key, score, string.char(#random) .. random)
+local member = window.find_at(limiter.permits_key, score, string.char(#random) .. random)
 if not member then
   return 0
 end
-failure = books.settle(limiter, now, audited_rate ~= limiter.rate, 0)
+failure = window.reconcile(limiter, now, audited_rate ~= limiter.rate, 0)
 if failure then
   return failure
 end
-local held = books.permits_of(member)
-local back = math.min(refunded, held)
--- The grant first: a peer's release is made good out of what remains.
-if held > back then
-  redis.call('zadd', limiter.permits_key, score, books.pack(random, held - back))
+local held = window.permits_of(member)
+local returned = math.min(refunded, held)
+-- The grant shrinks first: the excess of a peer's release comes out of what remains.
+if held > returned then
+  redis.call('zadd', limiter.permits_key, score, window.pack(random, held - returned))
 end
 redis.call('zrem', limiter.permits_key, member)
-books.note_change(audit, member, score, back, held == back)
-books.take_from_oldest(limiter, limiter.gone, limiter.excess)
-books.credit(limiter, back)
-books.write(limiter, 0)
-books.renew(limiter)
-return back
+window.note_change(audit, member, score, returned, held == returned)
+window.take_from_oldest(limiter, limiter.expired, limiter.excess)
+window.credit(limiter, returned)
+window.write(limiter, 0)
+window.renew(limiter)
+return returned

@@ -1,13 +1,12 @@
--- Sets the rate, whatever it was, and starts the limiter afresh.
+-- Sets the rate of a limiter, whether or not it exists, and resets it.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client
 -- ARGV    1  rate
 --         2  interval in ms
 --         3  type, '0' overall or '1' per client
 --         4  keep alive in ms, '0' for none
--- Returns nothing
--- Writes  the hash; the permits left and the grants that the new type uses go; the time to live of the hash
---         where there is a keep alive, else it stays as it was
+-- Returns nil
+-- Writes  the hash; deletes the value and the permits that the new type uses; with a keep alive the hash's time to live
 
 local name, value, client_value, permits, client_permits = unpack(KEYS)
 local rate, interval, limiter_type, keep_alive = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -5,9 +5,9 @@
 --         2  interval in ms
 --         3  type, '0' overall or '1' per client
 --         4  keep alive in ms, '0' for none
--- Returns 1 where the limiter got its type by this call, else 0
--- Writes  the fields that the hash lacks, and its time to live where it got its type; where there was no hash, what
---         an earlier limiter of this name left in the other keys goes
+-- Returns 1 where this call set the type, else 0
+-- Writes  the fields that the hash lacks, and with a keep alive its time to live where the type was set; where there was
+--         no hash, deletes what an earlier limiter of this name left in the other keys
 
 local name, value, client_value, permits, client_permits = unpack(KEYS)
 local rate, interval, limiter_type, keep_alive = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -24,7 +24,7 @@ use crate::decision::{Decision, Denied, Granted, Origin};
 use crate::error::{Error, Result};
 use crate::failure_policy::FailurePolicy;
 use crate::store::Store;
-use crate::store::breaker::{Patience, refused};
+use crate::store::breaker::{Patience, guarded};
 
 /// When a request that was denied without the store is worth another try: attempts to connect are no further apart.
 const RETRY_AFTER: Duration = Duration::from_millis(400);
@@ -46,30 +46,25 @@ async fn over_store<T, F>(
 where
     F: Future<Output = Result<T>>,
 {
+    let is_error = policy == FailurePolicy::Error;
+    if is_error && store.is_calm() {
+        return outcome(call(false).await);
+    }
     let Some(breaker) = store.breaker(key) else {
         return outcome(call(false).await);
     };
-    let patience = match policy {
-        FailurePolicy::Error => Patience::ResponseTimeout,
-        _ => Patience::None,
+    let result = if is_error {
+        guarded(&breaker, Patience::ResponseTimeout, call).await
+    } else {
+        let until_opened = async |is_probe| {
+            tokio::select! {
+                biased;
+                result = call(is_probe) => result,
+                cause = breaker.opened() => Err(cause),
+            }
+        };
+        guarded(&breaker, Patience::None, until_opened).await
     };
-    let admitted = match breaker.admit(patience) {
-        Ok(admitted) => admitted,
-        Err(cause) => {
-            refused().await;
-            return Ok(Outcome::Unanswered(cause));
-        }
-    };
-    let call = call(admitted.is_probe());
-    let result = match policy {
-        FailurePolicy::Error => call.await,
-        _ => tokio::select! {
-            biased;
-            result = call => result,
-            cause = breaker.opened() => Err(cause),
-        },
-    };
-    admitted.end(&result);
     outcome(result)
 }
 

@@ -4,9 +4,12 @@
 //! once for this client. They carry the name in braces, so that a cluster keeps all five in one slot; a name that
 //! has a brace of its own stays bare, as Redisson does it.
 
+use std::fmt::Write;
+
 use smallvec::SmallVec;
 
 use crate::error::Error;
+use crate::permit::Random;
 use crate::rate::RateType;
 
 /// The keys of one limiter as one client sees them.
@@ -64,14 +67,31 @@ impl Keys {
     }
 
     /// Those that an acquire names: the ones of its type, and where it may set the limiter up also those of the other.
-    pub(crate) fn of_acquire(&self, rate_type: RateType, sets_up: bool) -> SmallVec<[&str; 5]> {
+    /// The call's own comes last, where it has one.
+    pub(crate) fn of_acquire<'a>(
+        &'a self,
+        rate_type: RateType,
+        sets_up: bool,
+        of_call: Option<&'a str>,
+    ) -> SmallVec<[&'a str; 6]> {
         let mut keys = SmallVec::new();
         keys.extend(self.of_type(rate_type));
         if sets_up {
             let [_name, others @ ..] = self.of_type(rate_type.other());
             keys.extend(others);
         }
+        keys.extend(of_call);
         keys
+    }
+
+    /// The key of one call, which has it for as long as a copy of the call may arrive that was granted in part.
+    pub(crate) fn of_call(&self, id: &Random) -> String {
+        let mut suffix = String::from(":");
+        for byte in id {
+            // Nothing fails that is written to a string.
+            let _ = write!(suffix, "{byte:02x}");
+        }
+        beside(&self.name, &(suffix + ":call"))
     }
 
     /// All that hold the limiter, in the order in which every other script takes them.
@@ -112,7 +132,7 @@ impl Keys {
 /// a key. A client's id may follow these.
 pub(crate) const SEGMENTS: [&str; 2] = [":value", ":permits"];
 /// These end the key.
-pub(crate) const ENDS: [&str; 4] = ["-st", "-lock", "-window", ":audit"];
+pub(crate) const ENDS: [&str; 5] = ["-st", "-lock", "-window", ":audit", ":call"];
 /// So does a `-` with the time in ms at which a period ends. Times since 2001 have this many digits at least.
 pub(crate) const FEWEST_DIGITS: usize = 13;
 

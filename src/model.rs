@@ -34,7 +34,7 @@ pub(crate) use joint::SetUp;
 pub(crate) use requests::Run;
 pub(crate) use requests::{Answer, Requests, Share};
 
-/// The bounds of a call's work, as in `lua/limits.lua`. In unit tests they are so small that few grants are many.
+/// The bounds of a call's work, as in `lua/shared/limits.lua`. In unit tests they are so small that few grants are many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// So many grants are summed in any call.

@@ -65,6 +65,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether no breaker refuses a call or has anything to note about one: then none need be looked for.
+    fn is_calm(&self) -> bool {
+        true
+    }
+
     /// The limiter with these keys, there or not. Sends nothing.
     fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore>;
 

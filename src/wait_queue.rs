@@ -46,7 +46,8 @@ use crate::lock::Lock;
 use crate::model::{Answer, SetUp};
 use crate::store::{AcquireCall, LimiterStore};
 use driver::Driver;
-use plain::{Decided, Plain, Request};
+pub(crate) use plain::Decided;
+use plain::{Plain, Request};
 pub(crate) use state::IntervalOf;
 use state::{Known, Left, State, Waiter, Watched};
 use waiter::{FirstTry, Ticket};
@@ -101,8 +102,8 @@ impl WaitQueue {
         match self.check_now(permits, set_up) {
             Some(decision) => decision,
             None => {
-                self.check_remembering(permits, set_up, Duration::ZERO)
-                    .await
+                let asking = self.check_remembering(permits, set_up, Duration::ZERO);
+                Ok(asking.await?.decision)
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! [`Server`] is a Redis of the test's own, [`redisson`] drives one of several versions of the real Redisson, [`Both`]
 //! puts a client of each kind on one server, [`dump`] shows what a rate limiter's keys hold, [`age`] lets its grants
-//! grow old, [`record`] tells what the server granted, and [`fairness`] measures how several processes share one limiter.
+//! grow old, [`python`] is the client in `lua/client.py`, [`record`] tells what the server granted, and [`fairness`] measures how several processes share one limiter.
 //!
 //! ```no_run
 //! # #[tokio::main] async fn main() -> Result<(), compat_tests::redisson::JavaError> {
@@ -17,8 +17,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! It needs `redis-server` with `redis-cli`, a JDK of at least 17, Maven, and `flock` and `setpriv` of util-linux, and
-//! panics where one is missing.
+//! It needs `redis-server` with `redis-cli`, a JDK of at least 17, Maven, Python 3, and `flock` and `setpriv` of
+//! util-linux, and panics where one is missing.
 
 pub mod age;
 mod both;
@@ -26,6 +26,7 @@ mod build;
 pub mod dump;
 pub mod fairness;
 mod jvm;
+pub mod python;
 pub mod random;
 pub mod record;
 pub mod redisson;

@@ -1,15 +1,21 @@
--- A counter that starts anew with each window.
+-- A counter for each window of time; every window starts at 0.
 --
--- KEYS    counter, length of the window (only where the rule was changed)
+-- KEYS    counter; with number 4 also the length of the current window
 -- numbers 1  limit
 --         2  window in ms
---         3  ms of the unit whose start begins a window, 0 where the first request does
---         4  length in ms that windows had before the rule was changed, 0 where it was not
+--         3  the natural unit in ms at whose start a window begins, 0 where it begins with the first request
+--         4  window in ms before the policy was changed, 0 where it was not
 -- Returns 4  count, 0 in a new window
 --         5  ms until the window ends, -1 for a new one
--- Writes  the counter, whose time to live is what is left of the window. Where the rule was changed, the length that
---         the window has now, for as long: so that each window is moved once, whoever moves it
+-- Writes  the counter, with what is left of the window as its time to live. With number 4 also the length of the current
+--         window, with the same time to live: so each window is adjusted to the new length once, by the first client
 
+--! include shared/limits.lua
+--! include shared/policy.lua
+--! include shared/whole.lua
+--! include shared/one_target.lua
+
+--! part read
 local counter, length = KEYS[1], KEYS[2]
 local limit, window, unit, length_before = unpack_numbers('<dddd', numbers)
 
@@ -18,9 +24,9 @@ local count, left, is_new, expire = 0, 0, true, false
 if text then
   count, left = whole(text), call('pttl', counter)
   if not count then
-    return redis.error_reply('BADSTATE the counter is not a whole number')
+    return redis.error_reply('BADSTATE the counter is not an integer')
   end
-  -- In the last millisecond Redis still has the key, but the window is over.
+  -- In its last millisecond the key still exists, but the window has ended.
   is_new = left == 0
   if left > 0 and length_before > 0 then
     local was = tonumber(call('get', length)) or length_before
@@ -34,20 +40,22 @@ if is_new then
   count = 0
 end
 if is_new or left == -1 and not expire then
-  -- One without an end is of a peer that was interrupted between counting and expiring: nobody would ever end it.
+  -- A peer that stopped between INCR and PEXPIRE leaves a counter that never expires.
   left, expire = unit > 0 and window - now % unit or window, true
 end
 local room = limit - count
+--! end
 
--- grant_runs.lua
+--! include shared/grant_runs.lua
 
+--! part write
 if taken > 0 and is_new then
   call('set', counter, format('%d', taken), 'px', format('%d', left))
 elseif taken > 0 then
   call('incrby', counter, format('%d', taken))
 end
 if expire and (taken > 0 or denied_cost) then
-  -- A denied request puts the window's end right too.
+  -- A denied request corrects the window's end too.
   if not is_new then
     call('pexpire', counter, format('%d', left))
   end
@@ -56,3 +64,4 @@ if expire and (taken > 0 or denied_cost) then
   end
 end
 return pack('<ddddd', server_now, now, 0, count, is_new and -1 or left)
+--! end

@@ -1,56 +1,65 @@
--- Requests that flow out at a constant pace: so many a unit of time. What does not fit into the bucket is refused.
+-- A bucket that drains at a constant rate; a request that does not fit is denied.
 --
--- KEYS    requests in the bucket, time of the last outflow
+-- KEYS    level, time of the last drain
 -- numbers 1  capacity
---         2  quantity that flows out in a unit
+--         2  quantity that drains per unit
 --         3  unit in ms
---         4  ms of the natural unit at whose start a first unit begins, 0 where it begins with the first request
--- Returns 4  requests in the bucket
---         5  time of the last outflow in ms
---         6  1 where the target has its first request, else 0
--- Writes  at a grant the requests, and the time where it moved, each with the time to live that a full bucket takes to
---         flow out
+--         4  the natural unit in ms at whose start the first unit begins, 0 where it begins with the first request
+-- Returns 4  level of the bucket
+--         5  time of the last drain in ms
+--         6  1 for the first request on the target, else 0
+-- Writes  at a grant the level, and the time where it changed, each with the time that a full bucket takes to drain as
+--         its time to live
 
-local bucket, started = KEYS[1], KEYS[2]
+--! include shared/limits.lua
+--! include shared/policy.lua
+--! include shared/whole.lua
+--! include shared/one_target.lua
+
+--! part read
+local level_key, start_key = KEYS[1], KEYS[2]
 local capacity, quantity, unit, natural_unit = unpack_numbers('<dddd', numbers)
 local limit = capacity + quantity
 
-local value_text, start_text = call('get', bucket), call('get', started)
-local value, start = 0, now
-if value_text then
-  value = whole(value_text)
+local level_text, start_text = call('get', level_key), call('get', start_key)
+local level, start = 0, now
+if level_text then
+  level = whole(level_text)
 end
 if start_text then
   start = whole(start_text)
 end
-if not (value and start) then
-  return redis.error_reply('BADSTATE the requests or the time of the last outflow are not a whole number')
+if not (level and start) then
+  return redis.error_reply('BADSTATE the level or the time of the last drain is not an integer')
 end
 local start_moved = true
 if not start_text then
-  value = 0
+  level = 0
   if natural_unit > 0 then
     start = now - now % natural_unit
   end
 else
-  value = max(value, 0)
+  level = max(level, 0)
   local units = max(floor((now - start) / unit), 0)
-  if units >= ceil(value / quantity) then
-    value = 0
+  if units >= ceil(level / quantity) then
+    level = 0
   else
-    value = value - units * quantity
+    level = level - units * quantity
   end
   start, start_moved = start + units * unit, units > 0
 end
-local room = limit - value
+local room = limit - level
+--! end
 
--- grant_runs.lua
+--! include shared/grant_runs.lua
 
+--! part write
 if taken > 0 then
   local time_to_live = format('%d', (ceil(capacity / quantity) + 1) * unit)
-  call('set', bucket, format('%d', value + taken), 'px', time_to_live)
+  call('set', level_key, format('%d', level + taken), 'px', time_to_live)
   if start_moved then
-    call('set', started, format('%d', start), 'px', time_to_live)
+    call('set', start_key, format('%d', start), 'px', time_to_live)
   end
 end
-return pack('<dddddd', server_now, now, 0, value, start, start_text and 0 or 1)
+return pack('<dddddd', server_now, now, 0, level, start, start_text and 0 or 1)
+--! end

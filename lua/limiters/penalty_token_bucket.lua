@@ -1,21 +1,27 @@
--- Tokens that come in at the end of each unit of time; a request takes its cost out of them. Its lock is looked at for
--- every target of this algorithm.
+-- Tokens that arrive at the end of each unit of time; a request takes its cost in tokens. The lock of every target is
+-- read, whether or not this policy has a penalty.
 --
--- KEYS    tokens left, time of the last inflow
+-- KEYS    tokens, time of the last refill
 -- numbers 1  capacity
---         2  quantity that comes in with a unit
+--         2  quantity that arrives per unit
 --         3  unit in ms
---         4  ms of the natural unit at whose start a first unit begins, 0 where it begins with the first request
---         5  time to live in ms of the last inflow, twice what an empty bucket takes to fill and at least a unit
--- Returns 4  tokens left
---         5  time of the last inflow in ms
--- Writes  at a grant the tokens, which live 10 ms longer than number 5, and the time where it moved
+--         4  the natural unit in ms at whose start the first unit begins, 0 where it begins with the first request
+--         5  time to live in ms of the last refill: twice the time that an empty bucket takes to fill, at least a unit
+-- Returns 4  tokens
+--         5  time of the last refill in ms
+-- Writes  at a grant the tokens, which live 10 ms longer than number 5, and the time where it changed
 
-local bucket, started = KEYS[1], KEYS[2]
+--! include shared/limits.lua
+--! include shared/policy.lua
+--! include shared/whole.lua
+--! include shared/one_target.lua
+
+--! part read
+local tokens_key, start_key = KEYS[1], KEYS[2]
 local limit, quantity, unit, natural_unit, time_to_live = unpack_numbers('<ddddd', numbers)
 
-local tokens_text, start_text = call('get', bucket), call('get', started)
--- Tokens that are lost are as many as there can be.
+local tokens_text, start_text = call('get', tokens_key), call('get', start_key)
+-- A missing count of tokens is a full bucket.
 local tokens, start = limit, now
 if tokens_text then
   tokens = whole(tokens_text)
@@ -24,11 +30,11 @@ if start_text then
   start = whole(start_text)
 end
 if not (tokens and start) then
-  return redis.error_reply('BADSTATE the tokens or the time of the last inflow are not a whole number')
+  return redis.error_reply('BADSTATE the tokens or the time of the last refill is not an integer')
 end
 local start_moved = true
 if not start_text then
-  -- The time of the last inflow outlives that of filling: the bucket is full.
+  -- It lives longer than the bucket takes to fill, so the bucket is full.
   tokens = limit
   if natural_unit > 0 then
     start = now - now % natural_unit
@@ -44,13 +50,16 @@ else
   start, start_moved = start + units * unit, units > 0
 end
 local room = tokens
+--! end
 
--- grant_runs.lua
+--! include shared/grant_runs.lua
 
+--! part write
 if taken > 0 then
-  call('set', bucket, format('%d', tokens - taken), 'px', format('%d', time_to_live + 10))
+  call('set', tokens_key, format('%d', tokens - taken), 'px', format('%d', time_to_live + 10))
   if start_moved then
-    call('set', started, format('%d', start), 'px', format('%d', time_to_live))
+    call('set', start_key, format('%d', start), 'px', format('%d', time_to_live))
   end
 end
 return pack('<ddddd', server_now, now, 0, tokens, start)
+--! end

@@ -1,17 +1,23 @@
--- Tokens that come in by a quota for each period; a request takes its cost out of them.
+-- Tokens that arrive at a quota for each period; a request takes its cost in tokens.
 --
 -- KEYS    bucket
 -- numbers 1  capacity
---         2  quota, in tokens a period
+--         2  quota, in tokens per period
 --         3  period in s
--- Returns 4  tokens left
+-- Returns 4  tokens
 --         5  timestamp in s
---         6  its fraction, in parts of 1 / quota s
--- Writes  at each grant and each denial all fields: capacity, quota, period; remain; timestamp in s, moved by the time that
---         the tokens which came in took; where that is no whole number of s, the rest in timestamp_fraction, in parts of
---         1 / quota s. And the time to live, twice what an empty bucket takes to fill, in whole s: a peer that sets none
---         may have taken tokens meanwhile
+--         6  its fraction, in units of 1 / quota s
+-- Writes  at each grant and each denial all fields: capacity, quota, period; remain; timestamp in s, advanced by the time
+--         that the refilled tokens took; where that is no whole number of s, the remainder in timestamp_fraction, in units
+--         of 1 / quota s. And the time to live, twice the time that an empty bucket takes to fill, in whole s: in it a peer
+--         that sets none may have taken tokens
 
+--! include shared/limits.lua
+--! include shared/policy.lua
+--! include shared/finite.lua
+--! include shared/one_target.lua
+
+--! part read
 local bucket = KEYS[1]
 local limit, quota, period = unpack_numbers('<ddd', numbers)
 local second = floor(now / 1000)
@@ -32,19 +38,21 @@ if fields[1] and fields[2] then
   if elapsed >= ceil(((limit - remain) * period + fraction) / quota) then
     remain, timestamp, fraction = limit, second, 0
   else
-    -- Only whole tokens come in, and the time of the rest goes on counting: in the long run the quota is exact.
-    local came_in = max(floor((elapsed * quota - fraction) / period), 0)
-    local took = fraction + came_in * period
-    remain, timestamp, fraction = remain + came_in, timestamp + floor(took / quota), took % quota
+    -- Only whole tokens are added, and the remaining time is kept: in the long run the quota is exact.
+    local refilled = max(floor((elapsed * quota - fraction) / period), 0)
+    local took = fraction + refilled * period
+    remain, timestamp, fraction = remain + refilled, timestamp + floor(took / quota), took % quota
   end
 elseif not (fields[1] or fields[2]) and call('exists', bucket) == 1 then
-  return redis.error_reply('BADSTATE the hash is no bucket of a quota')
+  return redis.error_reply('BADSTATE the hash is not a quota bucket')
 end
 local room = remain
+--! end
 
--- grant_runs.lua
+--! include shared/grant_runs.lua
 
-if taken > 0 or denied_cost then -- a peer reads the numbers that were asked by
+--! part write
+if taken > 0 or denied_cost then -- a peer reads the numbers of the policy
   call('hset', bucket, 'capacity', format('%d', limit), 'remain', format('%d', remain - taken),
     'period', format('%d', period), 'quota', format('%d', quota), 'timestamp', format('%d', timestamp))
   if fraction > 0 then
@@ -55,3 +63,4 @@ if taken > 0 or denied_cost then -- a peer reads the numbers that were asked by
   call('pexpire', bucket, format('%d', 2 * ceil(limit * period / quota) * 1000))
 end
 return pack('<dddddd', server_now, now, 0, remain, timestamp, fraction)
+--! end

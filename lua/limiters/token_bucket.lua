@@ -1,15 +1,21 @@
--- Tokens that come in at a steady rate; a request takes its cost out of them.
+-- Tokens that arrive at a steady rate; a request takes its cost in tokens.
 --
 -- KEYS    bucket
 -- numbers 1  capacity
---         2  rate, in tokens a second
--- Returns 4  tokens left
+--         2  rate, in tokens per second
+-- Returns 4  tokens
 --         5  time of the last refill in ms
---         6  its fraction, in parts of 1 / rate ms
--- Writes  where tokens were taken, the bucket's fields and its time to live, twice what an empty bucket takes to fill:
---         tokens; last_refill_timestamp in ms, moved by the time that the tokens which came in took; where that is no
---         whole number of ms, the rest in last_refill_fraction, in parts of 1 / rate ms
+--         6  its fraction, in units of 1 / rate ms
+-- Writes  where tokens were taken, the bucket's fields and its time to live, twice the time that an empty bucket takes to
+--         fill: tokens; last_refill_timestamp in ms, advanced by the time that the refilled tokens took; where that is no
+--         whole number of ms, the remainder in last_refill_fraction, in units of 1 / rate ms
 
+--! include shared/limits.lua
+--! include shared/policy.lua
+--! include shared/finite.lua
+--! include shared/one_target.lua
+
+--! part read
 local bucket = KEYS[1]
 local limit, rate = unpack_numbers('<dd', numbers)
 
@@ -29,18 +35,20 @@ if fields[1] and fields[2] then
   if elapsed >= ceil(((limit - tokens) * 1000 + fraction) / rate) then
     tokens, refilled_at, fraction = limit, now, 0
   else
-    -- Only whole tokens come in, and the time of the rest goes on counting: in the long run the rate is exact.
-    local came_in = max(floor((elapsed * rate - fraction) / 1000), 0)
-    local took = fraction + came_in * 1000
-    tokens, refilled_at, fraction = tokens + came_in, refilled_at + floor(took / rate), took % rate
+    -- Only whole tokens are added, and the remaining time is kept: in the long run the rate is exact.
+    local refilled = max(floor((elapsed * rate - fraction) / 1000), 0)
+    local took = fraction + refilled * 1000
+    tokens, refilled_at, fraction = tokens + refilled, refilled_at + floor(took / rate), took % rate
   end
 elseif not (fields[1] or fields[2]) and call('exists', bucket) == 1 then
-  return redis.error_reply('BADSTATE the hash is no bucket of tokens')
+  return redis.error_reply('BADSTATE the hash is not a token bucket')
 end
 local room = tokens
+--! end
 
--- grant_runs.lua
+--! include shared/grant_runs.lua
 
+--! part write
 if taken > 0 then
   if fraction > 0 then
     call('hset', bucket, 'tokens', format('%d', tokens - taken), 'last_refill_timestamp', format('%d', refilled_at),
@@ -54,3 +62,4 @@ if taken > 0 then
   call('pexpire', bucket, format('%d', ceil(2 * limit * 1000 / rate)))
 end
 return pack('<dddddd', server_now, now, 0, tokens, refilled_at, fraction)
+--! end

@@ -19,7 +19,7 @@ use crate::model::{SetUp, Settings};
 use crate::rate::Rate;
 use crate::store::memory::MemoryClient;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{IntervalOf, ReadSetUp, WaitQueue, within};
+use crate::wait_queue::{Decided, IntervalOf, ReadSetUp, WaitQueue, within};
 
 #[derive(Debug)]
 pub(crate) struct GuardedQueue {
@@ -102,9 +102,7 @@ impl GuardedQueue {
         if self.queue.remembered(permits, None, at_most).is_some() {
             return Ok(false);
         }
-        // In its own box, so that a future that needs none of this is small.
-        let decision = Box::pin(self.ask(permits, None, options)).await?;
-        Ok(decision.is_granted())
+        Ok(self.ask(permits, None, options).await?.is_granted())
     }
 
     /// As [`WaitQueue::check`], unless the denial is remembered.
@@ -131,6 +129,28 @@ impl GuardedQueue {
         set_up: Option<SetUp>,
         options: &HandleOptions,
     ) -> Result<Decision> {
+        // Each in its own box, so that a future that needs none of this is small.
+        if options.failure_policy == FailurePolicy::Error && self.client_store.is_calm() {
+            let at_most = options.remember_denials;
+            let asking = self.queue.check_remembering(permits, set_up, at_most);
+            return match Box::pin(asking).await {
+                Err(error) if error.is_unavailable() => {
+                    self.check_fits(permits, set_up)?;
+                    Err(error)
+                }
+                decided => Ok(decided?.decision),
+            };
+        }
+        Box::pin(self.ask_guarded(permits, set_up, options)).await
+    }
+
+    /// As [`ask`](Self::ask), where the breaker may refuse the request or the policy may decide it.
+    async fn ask_guarded(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+        options: &HandleOptions,
+    ) -> Result<Decision> {
         let &HandleOptions {
             failure_policy: policy,
             remember_denials: at_most,
@@ -144,7 +164,7 @@ impl GuardedQueue {
             Outcome::Unanswered(error) => Outcome::Unanswered(error),
         };
         match outcome {
-            Outcome::Answered(decision) => {
+            Outcome::Answered(Decided { decision, .. }) => {
                 self.note(&decision, set_up, policy);
                 Ok(decision)
             }

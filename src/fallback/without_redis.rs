@@ -47,7 +47,7 @@ impl Remote {
     pub(super) fn new() -> Self {
         Self {
             memory: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
-            breaker: Breaker::new("remote".to_owned(), RESPONSE_TIMEOUT),
+            breaker: Breaker::new("remote".to_owned(), RESPONSE_TIMEOUT, Arc::default()),
             is_away: Arc::default(),
             calls: Arc::default(),
         }
@@ -96,6 +96,10 @@ impl Store for Remote {
 
     fn breaker(&self, _key: &str) -> Option<Arc<Breaker>> {
         Some(Arc::clone(&self.breaker))
+    }
+
+    fn is_calm(&self) -> bool {
+        self.breaker.is_calm()
     }
 
     fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore> {

@@ -1,5 +1,5 @@
 //! One call: a list of requests against one or several limiters, each granted by all of them or charged to none. The
-//! same steps as `lua/limiters/one_target.lua` and `joint.lua`.
+//! same steps as `lua/shared/one_target.lua` and `lua/joint.lua`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,7 +10,7 @@ mod state;
 use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -26,6 +26,17 @@ pub(crate) struct Breaker {
     state: watch::Sender<State>,
     /// Whether there is nothing to note: then a call costs no lock.
     is_calm: AtomicBool,
+    not_calm: Arc<NotCalm>,
+}
+
+/// How many breakers of a client are not calm. While none is, a call does not look for its own.
+#[derive(Debug, Default)]
+pub(crate) struct NotCalm(AtomicUsize);
+
+impl NotCalm {
+    pub(crate) fn are_none(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
 }
 
 /// How long an outage a call accepts before it is refused.
@@ -38,22 +49,27 @@ pub(crate) enum Patience {
 
 /// A call that may go out. Dropping a probe lets another call be the probe.
 #[derive(Debug)]
-pub(crate) struct Admitted {
+struct Admitted {
     probe: Option<(Arc<Breaker>, u64)>,
 }
 
 impl Breaker {
-    pub(crate) fn new(server: String, response_timeout: Duration) -> Arc<Self> {
+    pub(crate) fn new(
+        server: String,
+        response_timeout: Duration,
+        not_calm: Arc<NotCalm>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             server,
             response_timeout,
             state: watch::Sender::new(State::default()),
             is_calm: AtomicBool::new(true),
+            not_calm,
         })
     }
 
     /// Lets a call go out, or refuses it with the error that it ends with: nothing was sent.
-    pub(crate) fn admit(self: &Arc<Self>, patience: Patience) -> Result<Admitted> {
+    fn admit(self: &Arc<Self>, patience: Patience) -> Result<Admitted> {
         if self.is_calm() {
             return Ok(Admitted { probe: None });
         }
@@ -141,13 +157,22 @@ impl Breaker {
         let mut event = None;
         self.state.send_if_modified(|state| {
             let change = step(state);
-            self.is_calm.store(state.is_calm(), Ordering::Relaxed);
+            self.note_calm(state.is_calm());
             event = change.map(|change| (change, state.open_cause().map(cause_of)));
             change.is_some()
         });
         if let Some((change, cause)) = event {
             self.tell(change, cause.unwrap_or_default());
         }
+    }
+
+    /// Called under the lock of the state.
+    fn note_calm(&self, is_calm: bool) {
+        match (self.is_calm.swap(is_calm, Ordering::Relaxed), is_calm) {
+            (true, false) => self.not_calm.0.fetch_add(1, Ordering::Relaxed),
+            (false, true) => self.not_calm.0.fetch_sub(1, Ordering::Relaxed),
+            _ => return,
+        };
     }
 
     /// Each change is an event. In a long outage the repeated ones are of a lower level.
@@ -163,6 +188,12 @@ impl Breaker {
     }
 }
 
+impl Drop for Breaker {
+    fn drop(&mut self) {
+        self.note_calm(true);
+    }
+}
+
 impl fmt::Debug for Breaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Breaker")
@@ -172,12 +203,12 @@ impl fmt::Debug for Breaker {
 }
 
 impl Admitted {
-    pub(crate) fn is_probe(&self) -> bool {
+    fn is_probe(&self) -> bool {
         self.probe.is_some()
     }
 
     /// Ends the call; a probe that failed opens the breaker again.
-    pub(crate) fn end<T>(mut self, result: &Result<T>) {
+    fn end<T>(mut self, result: &Result<T>) {
         if let Some((breaker, number)) = self.probe.take() {
             let failure = result.as_ref().err().filter(|error| error.is_unavailable());
             breaker.end_probe(number, failure.map(not_sent));
@@ -205,9 +236,26 @@ impl Breaker {
     }
 }
 
-/// What a refused call does before it ends: a caller that asks again and again must not keep its runtime from connecting.
-pub(crate) async fn refused() {
-    tokio::task::yield_now().await;
+/// Makes a call unless the breaker refuses it; then nothing was sent. `call` learns whether it is the probe.
+pub(crate) async fn guarded<T, F>(
+    breaker: &Arc<Breaker>,
+    patience: Patience,
+    call: impl FnOnce(bool) -> F,
+) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let admitted = match breaker.admit(patience) {
+        Ok(admitted) => admitted,
+        Err(cause) => {
+            // A caller that asks again and again must not keep its runtime from connecting.
+            tokio::task::yield_now().await;
+            return Err(cause);
+        }
+    };
+    let result = call(admitted.is_probe()).await;
+    admitted.end(&result);
+    result
 }
 
 /// A call that is refused because of this was not sent.
@@ -231,4 +279,30 @@ fn cause_of(error: &Error) -> String {
 /// From 0 to 1.
 fn random() -> f64 {
     f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_is_calm_again_once_each_of_its_breakers_has_closed_or_is_dropped() {
+        let not_calm = Arc::<NotCalm>::default();
+        let breaker = || {
+            let name = "a server".to_owned();
+            Breaker::new(name, Duration::from_secs(1), Arc::clone(&not_calm))
+        };
+        let (one, other) = (breaker(), breaker());
+        for breaker in [&one, &other, &one] {
+            breaker.disconnected(&Error::not_sent());
+            assert!(!not_calm.are_none());
+        }
+        one.connected();
+        one.note(&Ok(()), Instant::now());
+        assert!(one.is_calm() && !not_calm.are_none());
+        drop(other);
+        assert!(not_calm.are_none());
+        drop(one);
+        assert!(not_calm.are_none());
+    }
 }

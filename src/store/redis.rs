@@ -41,7 +41,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::policy::call::{Answers, Call};
-use crate::store::breaker::{Breaker, Patience, refused};
+use crate::store::breaker::{Breaker, Patience, guarded};
 use audit_budget::AuditBudget;
 use background::Background;
 use connection::{Connecting, Connection};
@@ -127,20 +127,30 @@ impl RedisStore {
         deadline: Instant,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let Some(breaker) = self.connection.breaker(key) else {
-            return call.await;
+        let breaker = match self.connection.is_calm() {
+            true => None,
+            false => self.connection.breaker(key),
         };
-        let admitted = match breaker.admit(Patience::ResponseTimeout) {
-            Ok(admitted) => admitted,
-            Err(cause) => {
-                refused().await;
-                return Err(cause);
-            }
+        let noted = async {
+            let result = call.await;
+            self.note(key, &result, deadline);
+            result
         };
-        let result = call.await;
-        breaker.note(&result, deadline);
-        admitted.end(&result);
-        result
+        match breaker {
+            None => noted.await,
+            Some(breaker) => guarded(&breaker, Patience::ResponseTimeout, |_| noted).await,
+        }
+    }
+
+    /// Tells the breaker how a call ended that had time until `deadline`.
+    fn note<T>(&self, key: &str, result: &Result<T>, deadline: Instant) {
+        let is_answered = !matches!(result, Err(error) if error.is_unavailable());
+        if is_answered && self.connection.is_calm() {
+            return;
+        }
+        if let Some(breaker) = self.connection.breaker(key) {
+            breaker.note(result, deadline);
+        }
     }
 
     fn deadline(&self) -> Instant {
@@ -219,11 +229,14 @@ impl Store for RedisStore {
         self.connection.breaker(key)
     }
 
+    fn is_calm(&self) -> bool {
+        self.connection.is_calm()
+    }
+
     async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers> {
         let decided = self.decide_call(call, deadline).await;
-        let target = call.limiters.first();
-        if let Some(breaker) = target.and_then(|target| self.connection.breaker(&target.key)) {
-            breaker.note(&decided, deadline);
+        if let Some(target) = call.limiters.first() {
+            self.note(&target.key, &decided, deadline);
         }
         decided
     }

@@ -59,8 +59,8 @@ pub(super) struct PlainCall {
 }
 
 /// A decision, and when a waiter that was denied asks again.
-pub(super) struct Decided {
-    pub(super) decision: Decision,
+pub(crate) struct Decided {
+    pub(crate) decision: Decision,
     pub(super) wait: Duration,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::plain::Request;
+use super::plain::{Decided, Request};
 use super::state::{Deniable, Epoch, Told};
 use super::{Line, WaitQueue};
 use crate::decision::Decision;
@@ -30,14 +30,14 @@ impl WaitQueue {
 
     /// As [`check`](Self::check), after [`remembered`](Self::remembered). Where it is probably denied again, the requests
     /// that come meanwhile share its answer.
-    pub(crate) async fn check_remembering(
+    pub(crate) fn check_remembering(
         &self,
         permits: u32,
         set_up: Option<SetUp>,
         at_most: Duration,
-    ) -> Result<Decision> {
-        let request = Deniable::one(permits, set_up, at_most);
+    ) -> impl Future<Output = Result<Decided>> {
         let is_shared = !at_most.is_zero() && {
+            let request = Deniable::one(permits, set_up, at_most);
             let state = self.line.state.lock();
             state.last_answer.would_deny(&request, Instant::now())
         };
@@ -47,7 +47,7 @@ impl WaitQueue {
             at_most,
             is_shared,
         };
-        Ok(self.plain.ask((), request).await?.decision)
+        self.plain.ask((), request)
     }
 
     /// Whether the store's last answer still denies some requests.

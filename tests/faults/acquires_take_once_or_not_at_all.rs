@@ -65,7 +65,7 @@ async fn by_calls_that_are_granted_in_part() {
             },
         )
     };
-    rounds("part", 130, Replays::LateAcquires, &server, round).await;
+    rounds("part", 130, Replays::Acquires, &server, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,7 +82,7 @@ async fn by_waiting_callers_that_leave() {
             },
         )
     };
-    rounds("waiting", 130, Replays::LateAcquires, &server, round).await;
+    rounds("waiting", 130, Replays::Acquires, &server, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

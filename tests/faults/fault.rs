@@ -87,9 +87,6 @@ impl Fault {
 pub enum Replays {
     /// Acquires, at any time: their id tells the second one.
     Acquires,
-    /// Acquires, but only after the response timeout. A list that is granted in part has another grant where more permits are
-    /// there when it arrives again, so within its deadline it can take twice (docs/faults.md).
-    LateAcquires,
     /// All, but only after the response timeout: their deadline has passed. A decision has no id.
     LateDecisions,
 }
@@ -159,10 +156,8 @@ impl Plan {
     fn may_happen(&self, fault: Fault, command: &Command) -> bool {
         match (fault, self.replays) {
             (Fault::ReplayedAtOnce, Replays::Acquires) => is_acquire(command),
-            (Fault::ReplayedAtOnce, Replays::LateAcquires | Replays::LateDecisions) => false,
-            (Fault::ReplayedLate(_), Replays::Acquires | Replays::LateAcquires) => {
-                is_acquire(command)
-            }
+            (Fault::ReplayedAtOnce, Replays::LateDecisions) => false,
+            (Fault::ReplayedLate(_), Replays::Acquires) => is_acquire(command),
             (Fault::ReplayedLate(_), Replays::LateDecisions) => is_script(command),
             _ => true,
         }

@@ -25,8 +25,9 @@ mod a_missing_server_is_an_error;
 mod a_peer_ahead_is_told_once;
 mod an_attempt_has_a_deadline;
 mod any_connection_will_do;
+mod audits;
 mod bad_arguments_are_refused;
-mod books_out_of_balance_are_settled;
+
 mod keys_are_as_redisson_has_them;
 mod keys_live_as_long_as_asked;
 mod large_limiters;

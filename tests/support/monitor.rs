@@ -1,5 +1,7 @@
 //! What the server runs, as its MONITOR tells: also what scripts do.
 
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 

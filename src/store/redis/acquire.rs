@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::acquire_answer::{AcquireAnswer, Outcome};
-use super::acquire_args::{acquire_args, reclaim_args};
+use super::acquire_args::{acquire_args, call_key, reclaim_args};
 use super::failure::Failure;
 use super::limiter::RedisLimiter;
 use super::multi_acquire::{Entered, Sent};
@@ -175,7 +175,9 @@ impl RedisLimiter {
         now: Option<i64>,
         ends: Instant,
     ) -> Result<Sent, Failure> {
-        let keys = self.keys.of_acquire(rate_type, call.set_up.is_some());
+        let of_call = call_key(&self.keys, call);
+        let sets_up = call.set_up.is_some();
+        let keys = self.keys.of_acquire(rate_type, sets_up, of_call.as_deref());
         let limits = Limits::new(ends, Repeat::Safe).at_once();
         let sending = script::ACQUIRE.run(&self.store.connection, &keys, args, limits);
         let answer = sending.await?;

@@ -1,5 +1,6 @@
 //! The arguments of the acquire and reclaim scripts, in the order that their headers state.
 
+use crate::keys::Keys;
 use crate::model::{Acquire, Requests, Retry};
 use crate::permit::{self, Random};
 use crate::rate::RateType;
@@ -31,6 +32,11 @@ pub(super) fn call_args(args: Args, call: &Acquire) -> Args {
         .number(total)
 }
 
+/// The call's own key, where it has more than one request and may be granted in part.
+pub(super) fn call_key(keys: &Keys, call: &Acquire) -> Option<String> {
+    (!call.requests.is_lone()).then(|| keys.of_call(&call.random))
+}
+
 /// The runs and the options; `None` for a plain request that is alone.
 pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
     let requests = &call.requests;
@@ -49,7 +55,7 @@ pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
             args = args.number(run.permits).number(run.count);
         }
         if in_line {
-            args = args.bytes(b"line");
+            args = args.bytes(b"fifo");
         }
     }
     if let Some(share) = requests.share {

@@ -6,12 +6,16 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
+use super::acquire_answer::{AcquireAnswer, Outcome};
+use super::acquire_args::{acquire_args, call_key};
 use super::limiter::RedisLimiter;
 use super::multi_acquire::Entered;
+use super::retry::Limits;
 use super::*;
 use crate::model::{Acquire, Answer, Requests, SetUp, Settings};
 use crate::permit;
 use crate::rate::RateType;
+use crate::script;
 use crate::store::AcquireCall;
 use crate::store::acquire_call::Attempt;
 use crate::support::Server;
@@ -143,6 +147,87 @@ async fn an_attempt_does_not_decide_before_the_deadline_of_those_before_it() {
     call.note_attempt(Attempt { deadline, from }).unwrap();
     let answer = on_server.acquire(&call).await.unwrap();
     assert!(!answer.found && answer.score > deadline, "{answer:?}");
+}
+
+impl OnServer {
+    /// Delivers an attempt as it was sent, now or again.
+    async fn deliver(&self, call: &Acquire, deadline: i64) -> Answer {
+        let limiter = &self.limiter;
+        let rate_type = RateType::Overall;
+        let of_call = call_key(&limiter.keys, call);
+        let keys = limiter
+            .keys
+            .of_acquire(rate_type, false, of_call.as_deref());
+        let args = acquire_args(call, None, rate_type, None, Some(deadline));
+        let connection = &limiter.store.connection;
+        let sending = script::ACQUIRE.run(connection, &keys, &args, Limits::for_test());
+        let answer =
+            AcquireAnswer::read("l", sending.await.unwrap(), None, call.summed_rate).unwrap();
+        match answer.outcome {
+            Outcome::Decided(answer) => answer,
+            _ => panic!("it is not decided"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_copy_of_a_list_finds_what_the_first_one_took_whatever_is_free_by_then() {
+    for (free_at_first, taken, free_then) in [(4, 3, 10_000), (4, 3, 1), (4, 3, 0), (5, 5, 0)] {
+        let mut on_server = OnServer::start().await;
+        let in_use = 10_000 - free_at_first;
+        on_server.limiter.acquire_permits(in_use).await;
+        let call = Acquire {
+            random: [1; 16],
+            summed_rate: None,
+            requests: Requests::plain([3, 2].into_iter()),
+            newer_than: None,
+            set_up: None,
+        };
+        let deadline = on_server.now().await + 10_000;
+        let first = on_server.deliver(&call, deadline).await;
+        assert!(!first.found);
+        assert_eq!(call.requests.taken(&first), taken);
+
+        let free = free_at_first - taken;
+        if free_then > free {
+            let back = u32::try_from((free_then - free).min(in_use)).unwrap();
+            on_server.limiter.release_audited(back, None).await.unwrap();
+        } else {
+            on_server.limiter.acquire_permits(free - free_then).await;
+        }
+        let before = on_server.number(&["GET", "{l}:value"]).await;
+        let copy = on_server.deliver(&call, deadline).await;
+        assert!(copy.found, "{free_at_first} {free_then}");
+        assert_eq!((copy.balance, copy.score), (taken, first.score));
+        assert_eq!(call.requests.taken(&copy), taken);
+        assert_eq!(on_server.number(&["GET", "{l}:value"]).await, before);
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_list_that_was_granted_in_part_expires_with_its_deadline() {
+    let mut on_server = OnServer::start().await;
+    on_server.limiter.acquire_permits(9_996).await;
+    let call = AcquireCall::new(Requests::plain([3, 2].into_iter()));
+    let answer = on_server.acquire(&call).await.unwrap();
+    assert_eq!(call.requests.taken(&answer), 3);
+    let key = on_server.limiter.keys.of_call(&call.id);
+    let left = on_server.number(&["PTTL", &key]).await;
+    assert!((1..=501).contains(&left), "{left}");
+    let whole = AcquireCall::new(Requests::plain([1].into_iter()));
+    on_server.acquire(&whole).await.unwrap();
+    let key = on_server.limiter.keys.of_call(&whole.id);
+    assert_eq!(on_server.number(&["EXISTS", &key]).await, 0);
+}
+
+impl RedisLimiter {
+    async fn acquire_permits(&self, permits: i64) {
+        if permits > 0 {
+            let call = AcquireCall::new(Requests::one(u32::try_from(permits).unwrap()));
+            let deadline = Instant::now() + Duration::from_secs(10);
+            self.acquire_call(&call, deadline).await.unwrap();
+        }
+    }
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 use redis::aio::MultiplexedConnection;
 
 use super::acquire_answer::{AcquireAnswer, Outcome};
-use super::acquire_args::{acquire_args, reclaim_args};
+use super::acquire_args::{acquire_args, call_key, reclaim_args};
 use super::failure::Failure;
 use super::multi_acquire::Entered;
 use super::retry::Limits;
@@ -491,6 +491,7 @@ impl Sides {
         retry: Option<Retry>,
     ) {
         let keys = &limiter.keys;
+        let of_call = call_key(keys, &call);
         let mut sent_retry = retry;
         let redis = loop {
             let rate_type = limiter.rate_type_for(&call);
@@ -505,12 +506,19 @@ impl Sides {
                     let deadline = retry.map(|_| NEVER);
                     let now = Some(at.now);
                     let args = acquire_args(&call, sent_retry.as_ref(), rate_type, now, deadline);
-                    let keys = keys.of_acquire(rate_type, call.set_up.is_some());
+                    let sets_up = call.set_up.is_some();
+                    let keys = keys.of_acquire(rate_type, sets_up, of_call.as_deref());
                     script::ACQUIRE
                         .run(&self.redis.connection, &keys, &args, Limits::for_test())
                         .await
                 }
             };
+            // No copy of it arrives any more.
+            if let Some(key) = &of_call {
+                let mut delete = redis::cmd("DEL");
+                let deleting = delete.arg(key).exec_async(&mut self.connection);
+                deleting.await.unwrap();
+            }
             let answer = match answer {
                 Ok(answer) => {
                     AcquireAnswer::read(&keys.name, answer, Some(at.now), call.summed_rate).unwrap()

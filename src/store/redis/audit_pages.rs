@@ -48,7 +48,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Reads what `note_change` in `lua/window.lua` wrote.
+    /// Reads what `note_change` in `lua/shared/window.lua` wrote.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let mut words = bytes.splitn(4, |&byte| byte == b' ');
         let (score, permits) = (words.next()?, words.next()?);

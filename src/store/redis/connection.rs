@@ -38,7 +38,7 @@ use super::failure::Failure;
 use super::retry::Limits;
 use super::server_time::ServerTime;
 use crate::error::{Error, Result};
-use crate::store::breaker::Breaker;
+use crate::store::breaker::{Breaker, NotCalm};
 use address::{Address, Server};
 #[cfg(feature = "cluster")]
 use cluster::Cluster;
@@ -68,7 +68,10 @@ pub(crate) struct Connecting {
 }
 
 /// A connection that many callers on many runtimes share.
-pub(crate) struct Connection(Route);
+pub(crate) struct Connection {
+    route: Route,
+    not_calm: Arc<NotCalm>,
+}
 
 enum Route {
     Server(Single),
@@ -105,10 +108,14 @@ impl Connection {
 
     pub(super) fn over(connection: impl Given + 'static, response_timeout: Duration) -> Self {
         let server = "the application's connection".to_owned();
-        Self(Route::Given {
-            connection: Box::new(connection),
-            breaker: Breaker::new(server, response_timeout),
-        })
+        let not_calm = Arc::<NotCalm>::default();
+        Self {
+            route: Route::Given {
+                connection: Box::new(connection),
+                breaker: Breaker::new(server, response_timeout, Arc::clone(&not_calm)),
+            },
+            not_calm,
+        }
     }
 
     /// Connects to one server or primary, or to a cluster where several URLs are given or the one server is part of one.
@@ -128,6 +135,7 @@ impl Connection {
             tls: Tls::new(&address, &connecting.tls)?,
             response_timeout: connecting.response_timeout,
             server_time: Arc::clone(server_time),
+            not_calm: Arc::default(),
         });
         let mut wait = Wait::new(connecting.wait, connecting.response_timeout, name);
         match address {
@@ -151,11 +159,14 @@ impl Connection {
     }
 
     fn server(resolver: Resolver, settings: &Arc<Settings>) -> Self {
-        Self(Route::Server(Single {
-            links: PerRuntime::new(),
-            resolver: Arc::new(resolver),
-            settings: Arc::clone(settings),
-        }))
+        Self {
+            route: Route::Server(Single {
+                links: PerRuntime::new(),
+                resolver: Arc::new(resolver),
+                settings: Arc::clone(settings),
+            }),
+            not_calm: Arc::clone(&settings.not_calm),
+        }
     }
 
     #[cfg(feature = "cluster")]
@@ -164,10 +175,14 @@ impl Connection {
         settings: Arc<Settings>,
         wait: &mut Wait,
     ) -> Result<Self> {
+        let not_calm = Arc::clone(&settings.not_calm);
         let cluster = Cluster::new(servers, settings);
         loop {
             match cluster.refresh(wait.limits().deadline).await {
-                Ok(()) => return Ok(Self(Route::Cluster(cluster))),
+                Ok(()) => {
+                    let route = Route::Cluster(cluster);
+                    return Ok(Self { route, not_calm });
+                }
                 Err(cause) => wait.again(cause).await?,
             }
         }
@@ -182,7 +197,7 @@ impl Connection {
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        match self.0 {
+        match self.route {
             #[cfg(feature = "cluster")]
             Route::Cluster(_) => true,
             _ => false,
@@ -224,7 +239,7 @@ impl Connection {
         expect(unused_variables, reason = "one server has all keys")
     )]
     pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<(), Failure> {
-        match &self.0 {
+        match &self.route {
             Route::Server(server) => {
                 let link = server.link()?;
                 link.ready(deadline, Patience::UntilDeadline).await
@@ -235,13 +250,18 @@ impl Connection {
         }
     }
 
+    /// Whether all breakers are calm.
+    pub(super) fn is_calm(&self) -> bool {
+        self.not_calm.are_none()
+    }
+
     /// The breaker in front of the server that a key is on; `None` where no server is known, or outside a runtime.
     #[cfg_attr(
         not(feature = "cluster"),
         expect(unused_variables, reason = "one server has all keys")
     )]
     pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
-        match &self.0 {
+        match &self.route {
             Route::Server(server) => Some(Arc::clone(server.link().ok()?.breaker())),
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.breaker(key),
@@ -255,7 +275,7 @@ impl Connection {
         limits: Limits,
         patience: Patience,
     ) -> Result<Value, Failure> {
-        match &self.0 {
+        match &self.route {
             Route::Server(server) => {
                 let link = server.link()?;
                 let request = Request {

@@ -143,7 +143,7 @@ impl LargeAudit {
                 .number(known.permits)
                 .bytes(known.last);
             let keys = self.keys.of_audit(self.rate_type);
-            let answer = run(store, &script::AUDIT_SETTLE, &keys, &args).await?;
+            let answer = run(store, &script::AUDIT_RECONCILE, &keys, &args).await?;
             let (word, fields) = answer.split_first()?;
             match (&word[..], fields) {
                 (b"changed", changes) => self.note_changes(changes)?,

@@ -198,9 +198,7 @@ impl LimiterStore for RedisLimiter {
 
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
         let result = self.acquire_call(call, deadline).await;
-        if let Some(breaker) = self.store.connection.breaker(&self.keys.name) {
-            breaker.note(&result, deadline);
-        }
+        self.store.note(&self.keys.name, &result, deadline);
         result
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A call costs the server about as much as the decision that it is for. So where many acquires of a runtime are in
 //! flight, the next ones are not sent one by one: they join the pending batch, and a task, the flusher, sends all of it
-//! when the runtime gets to it. Each is decided by itself (`lua/acquire_each.lua`). No acquire waits for an answer to
+//! when the runtime gets to it. Each is decided by itself (`lua/multi_acquire.lua`). No acquire waits for an answer to
 //! another one, and where few are in flight each is sent by itself, without a task.
 //!
 //! Each runtime has a batch of its own, so that nobody waits for another runtime to be polled.
@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use super::acquire_args::{call_args, list_args};
+use super::acquire_args::{call_args, call_key, list_args};
 use super::connection::Connection;
 use super::connection::per_runtime::PerRuntime;
 use super::failure::Failure;
@@ -154,7 +154,9 @@ impl MultiAcquires {
         server_deadline: i64,
     ) -> Option<Entered> {
         let mut words = Args::new();
-        let keys = keys.of_acquire(rate_type, call.set_up.is_some());
+        let of_call = call_key(keys, call);
+        let sets_up = call.set_up.is_some();
+        let keys = keys.of_acquire(rate_type, sets_up, of_call.as_deref());
         for key in &keys {
             words = words.bytes(key.as_bytes());
         }
@@ -215,7 +217,7 @@ impl Sender {
         let now = self.clock.now();
         let (keys, args) = keys_and_args(&entries, server_deadline, now);
         let limits = Limits::new(deadline, Repeat::Safe).at_once();
-        let sending = script::ACQUIRE_EACH.run(&self.connection, &keys, &args, limits);
+        let sending = script::MULTI_ACQUIRE.run(&self.connection, &keys, &args, limits);
         match sending.await {
             Ok(Value::Array(answers)) if answers.len() == entries.len() => {
                 for (entry, answer) in entries.into_iter().zip(answers) {

@@ -61,7 +61,11 @@ impl Link {
     pub(super) fn start(resolver: Arc<Resolver>, settings: Arc<Settings>) -> Self {
         let (sender, state) = watch::channel(State::Connecting(None));
         let round_trip = Arc::<RoundTrip>::default();
-        let breaker = Breaker::new(resolver.to_string(), settings.response_timeout);
+        let breaker = Breaker::new(
+            resolver.to_string(),
+            settings.response_timeout,
+            Arc::clone(&settings.not_calm),
+        );
         let keeper = Keeper {
             resolver,
             settings,

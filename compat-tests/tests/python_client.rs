@@ -1,0 +1,126 @@
+//! The Python client in `lua/`, which was written from `lua/README.md`, beside Redisson and this crate on one limiter.
+//! In a binary of its own, so that no other test takes the processors meanwhile.
+
+#[path = "../../tests/support/proxy.rs"]
+mod proxy;
+
+use std::time::Duration;
+
+use compat_tests::{
+    Both, Peer, Server, python,
+    record::{Change, Record},
+    redisson::Version,
+};
+use redisson_rate_limiter::{Decision, Granted, Rate};
+use tokio::{task::JoinSet, time::Instant};
+
+use proxy::{Fate, Proxy};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const RATE: u32 = 30;
+const INTERVAL: i64 = 400;
+const DURATION: i64 = 4_000;
+
+#[tokio::test]
+async fn each_client_sees_what_the_others_took_and_returned() {
+    let both = Both::start(Version::V4_7_0).await;
+    let limiter = both.limiter("n");
+    let mut python = python::Limiter::start(both.server.port(), "n");
+    assert_eq!(python.call("try_set_rate 20 3600000").await, "True");
+    let rate = Rate::overall(1, HOUR);
+    assert!(!limiter.try_set_rate(Peer::Rust, rate).await);
+    assert!(!limiter.try_set_rate(Peer::Java, rate).await);
+
+    assert_eq!(python.call("check 7").await, "True");
+    assert_eq!(limiter.available_permits().await, 13);
+    assert!(limiter.try_acquire(Peer::Java, 5).await);
+    let Decision::Granted(Granted { grant, .. }) = limiter.rust.check(4).await.unwrap() else {
+        panic!("denied");
+    };
+    assert_eq!(python.number("available_permits").await, 4);
+    assert_eq!(python.call("check 5").await, "False");
+
+    assert_eq!(limiter.rust.refund(grant).await.unwrap(), 4);
+    assert_eq!(python.call("check 8").await, "True");
+    assert_eq!(limiter.available_permits().await, 0);
+    assert_eq!(python.number("refund").await, 8);
+    assert_eq!(python.number("refund").await, 0, "once");
+    assert_eq!(limiter.available_permits().await, 8);
+    assert_eq!(python.call("release 6").await, "None");
+    assert_eq!(limiter.available_permits().await, 14);
+    limiter.rust.release(6).await.unwrap();
+    assert_eq!(python.number("available_permits").await, 20);
+}
+
+#[tokio::test]
+async fn the_python_client_takes_permits_once_where_its_call_or_the_reply_is_lost() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port()).await;
+    let mut python = python::Limiter::start(proxy.port(), "n");
+    assert_eq!(python.call("try_set_rate 20 3600000").await, "True");
+    assert_eq!(python.call("check 1").await, "True"); // the server knows the script
+    for (fate, left) in [(Fate::CutBeforeServer, 16), (Fate::CutBeforeAnswer, 13)] {
+        proxy.take_seen();
+        proxy.next("EVALSHA", fate);
+        assert_eq!(python.call("check 3").await, "True");
+        let names = proxy.take_names();
+        let attempts = names.iter().filter(|name| *name == "EVALSHA").count();
+        assert!(attempts > 1, "{fate:?}: {names:?}");
+        assert_eq!(python.number("available_permits").await, left, "{fate:?}");
+    }
+    assert_eq!(python.number("refund").await, 3);
+    assert_eq!(python.number("available_permits").await, 16);
+}
+
+#[tokio::test]
+async fn under_load_no_window_exceeds_the_rate_and_the_sum_is_exact() {
+    let both = Both::start(Version::V4_7_0).await;
+    let limiter = both.limiter("n");
+    let mut python = python::Limiter::start(both.server.port(), "n");
+    let set = format!("try_set_rate {RATE} {INTERVAL}");
+    assert_eq!(python.call(&set).await, "True");
+    let record = Record::start(&both.server, "{n}:permits").await;
+
+    let java = limiter.java.load_waiting(3, 1, DURATION);
+    let rust = async {
+        let end = Instant::now() + Duration::from_millis(DURATION as u64);
+        let mut tasks = JoinSet::new();
+        for _ in 0..3 {
+            let limiter = limiter.rust.clone();
+            tasks.spawn(async move {
+                let mut granted = 0;
+                loop {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return granted;
+                    }
+                    granted += u64::from(limiter.try_acquire_timeout(1, left).await.unwrap());
+                }
+            });
+        }
+        tasks.join_all().await.into_iter().sum::<u64>()
+    };
+    let load = format!("load {DURATION}");
+    let (java, rust, python) = tokio::join!(java, rust, python.number(&load));
+    let java = java.unwrap().grants;
+    let entries = record.end(&both.server).await;
+
+    println!("{java} to Redisson, {rust} to this crate, {python} to Python");
+    assert!(java > 0 && rust > 0 && python > 0);
+    let grants = entries.iter().map(|entry| match entry.change {
+        Change::Granted { score, permits, .. } => (entry.at, score, permits),
+        Change::TakenBack => panic!("returned: {entry:?}"),
+    });
+    let grants: Vec<(i64, i64, u32)> = grants.collect();
+    for (place, (at, ..)) in grants.iter().enumerate() {
+        let window = grants[..=place].iter();
+        let window = window.filter(|(_, score, _)| *score > at - INTERVAL);
+        let window: u32 = window.map(|(.., permits)| permits).sum();
+        assert!(
+            window <= RATE,
+            "{window} permits in the interval up to {at}"
+        );
+    }
+    let granted: u64 = grants.iter().map(|(.., permits)| u64::from(*permits)).sum();
+    assert_eq!(granted, java + rust + python);
+}

@@ -1,0 +1,160 @@
+-- Decides one request by several limiters: granted by all of them, or charged to none.
+--
+-- KEYS    the keys of each limiter in turn, with its lock last where ARGV has a penalty for it
+-- ARGV    1  little-endian doubles in one string
+--            1  deadline in ms of the server's clock, after which the call does nothing; NaN for none
+--            2  now in ms, NaN for the server's clock
+--         2  the call id, 16 random bytes
+--         3… for each limiter
+--            its algorithm: the name of a file in limiters/, or 'shared_rate'
+--            little-endian doubles in one string: its penalty in ms, 0 where only peers set the lock, NaN where the lock is
+--            not read; its number of keys without the lock; the cost of the request
+--            the algorithm's numbers, likewise
+-- Returns an array with a string for each limiter, as shared/one_target.lua returns it, and with the state of a locked
+--         target too. For shared_rate the state is the limit, 1 where the request fits, else 0, the remaining permits, ms
+--         until it is worth asking again, ms until no permit is in use.
+--         An array of one string with the server's clock alone after the deadline; with the server's clock and now where
+--         nothing was decided, because more grants have expired than one call removes: send the call again
+-- Errors  BADSTATE, UNINITIALIZED
+-- Writes  what the algorithms write; a lock, for the time of the penalty, where its limiter denied the request
+
+--! include shared/limits.lua
+--! include shared/policy.lua
+--! include shared/whole.lua
+--! include shared/finite.lua
+--! include shared/window.lua
+
+local deadline, given_now = unpack_numbers('<dd', ARGV[1])
+local random = ARGV[2]
+
+--! include shared/time.lua
+if server_now > deadline then
+  return { pack('<d', server_now) }
+end
+
+local function digits(number)
+  return format('%d', number)
+end
+
+--! include shared/shared_rate.lua
+
+-- Each function reads its limiter and returns the limit, the room and a function that writes.
+local algorithms = {}
+
+algorithms.shared_rate = function(keys, numbers, cost)
+  local limiter, failure = open_shared_rate(keys, { unpack_numbers('<ddddd', numbers) }, now, random, cost)
+  if failure then
+    return failure
+  elseif limiter.is_unfinished then
+    return { is_unfinished = true, limit = 0, room = 0 }
+  end
+  local granted, remaining, retry_after, reset = limiter.check(cost)
+  return {
+    limit = limiter.limit,
+    room = granted and cost or cost - 1,
+    finish = function(taken, denied_cost)
+      if taken > 0 then
+        limiter.charge(taken)
+      elseif denied_cost then
+        limiter.deny()
+      end
+      if taken > 0 or denied_cost then
+        limiter.write()
+      end
+      return pack('<dddddddd', server_now, now, 0, limiter.limit, granted and 1 or 0, remaining, retry_after, reset)
+    end,
+  }
+end
+
+algorithms.fixed_window = function(KEYS, numbers)
+  --! include limiters/fixed_window.lua read
+  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include limiters/fixed_window.lua write
+  end }
+end
+
+algorithms.sliding_window_log = function(KEYS, numbers)
+  --! include limiters/sliding_window_log.lua read
+  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include limiters/sliding_window_log.lua write
+  end }
+end
+
+algorithms.sliding_window_counter = function(KEYS, numbers)
+  --! include limiters/sliding_window_counter.lua read
+  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include limiters/sliding_window_counter.lua write
+  end }
+end
+
+algorithms.token_bucket = function(KEYS, numbers)
+  --! include limiters/token_bucket.lua read
+  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include limiters/token_bucket.lua write
+  end }
+end
+
+algorithms.quota_bucket = function(KEYS, numbers)
+  --! include limiters/quota_bucket.lua read
+  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include limiters/quota_bucket.lua write
+  end }
+end
+
+algorithms.leaky_bucket = function(KEYS, numbers)
+  --! include limiters/leaky_bucket.lua read
+  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include limiters/leaky_bucket.lua write
+  end }
+end
+
+algorithms.penalty_token_bucket = function(KEYS, numbers)
+  --! include limiters/penalty_token_bucket.lua read
+  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include limiters/penalty_token_bucket.lua write
+  end }
+end
+
+-- Every limiter is read before any is written, except for expired grants, which shared_rate may remove first.
+local limiters, next_key, all_grant, is_unfinished = {}, 1, true, false
+for place = 1, (#ARGV - 2) / 3 do
+  local penalty, key_count, cost = unpack_numbers('<ddd', ARGV[3 * place + 1])
+  local keys = {}
+  for i = 1, key_count do
+    keys[i] = KEYS[next_key]
+    next_key = next_key + 1
+  end
+  local limiter = algorithms[ARGV[3 * place]](keys, ARGV[3 * place + 2], cost)
+  if limiter.err then
+    return limiter
+  end
+  is_unfinished = is_unfinished or limiter.is_unfinished
+  limiter.cost, limiter.penalty, limiter.locked_for = cost, penalty, 0
+  if penalty == penalty then
+    local lock = KEYS[next_key]
+    next_key = next_key + 1
+    --! include shared/lock.lua
+    limiter.lock, limiter.locked_for, limiter.sets_lock = lock, locked_for, sets_lock
+  end
+  local may_grant = limiter.locked_for == 0 and cost <= limiter.limit
+  local grants = may_grant and cost <= limiter.room
+  limiter.denies = may_grant and not grants
+  all_grant = all_grant and grants
+  limiters[place] = limiter
+end
+
+if is_unfinished then
+  return { pack('<dd', server_now, now) }
+end
+local replies = {}
+for place, limiter in ipairs(limiters) do
+  local state = limiter.finish(all_grant and limiter.cost or 0, limiter.denies and limiter.cost or nil, 0)
+  if limiter.locked_for > 0 then
+    state = string.sub(state, 1, 16) .. pack('<d', limiter.locked_for) .. string.sub(state, 25)
+  end
+  replies[place] = state
+  if limiter.sets_lock or limiter.denies and limiter.penalty > 0 then
+    call('set', limiter.lock, '1', 'px', format('%d', limiter.penalty))
+  end
+end
+return replies

@@ -1,0 +1,81 @@
+-- A log of the granted requests; each counts until the window has passed since.
+--
+-- KEYS    log
+-- numbers 1  limit
+--         2  window in ms
+-- Returns 4  how many members count
+--         5  score of the newest; now where all requests were granted and none is ahead of now
+--         6  how many are ahead of now
+--         7… for each run with a denied request: the last member that has to expire before the request fits, as the number
+--            of members newer than it, and its score; left out where that member is one of this call's own
+-- Writes  a member for each unit of cost, with the time as its score, so that a peer that counts the members counts the
+--         same; removes the members that have expired; the log's time to live, two windows, in which a peer that sets none
+--         may have added to it
+--
+-- A member is the 16 bytes of the call id and the unit's number within the call, from 1, as a big-endian u32.
+
+--! include shared/limits.lua
+--! include shared/policy.lua
+--! include shared/one_target.lua
+
+--! part read
+local LARGEST_ADD = 1000 -- members of one ZADD: a Lua stack holds a few thousand arguments
+
+local log = KEYS[1]
+local limit, window = unpack_numbers('<dd', numbers)
+local horizon = format('%d', now - window) -- members with at most this score have expired
+
+local used = call('zcount', log, '(' .. horizon, '+inf')
+local newest, ahead = now, 0
+if used > 0 then
+  ahead = call('zcount', log, '(' .. format('%d', now), '+inf')
+  if ahead > 0 then
+    newest = ceil(tonumber(call('zrevrange', log, '0', '0', 'withscores')[2]))
+    if newest >= LARGEST then
+      return redis.error_reply('BADSTATE a score of the log is not a time')
+    end
+  end
+end
+local room = limit - used
+--! end
+
+--! include shared/grant_runs.lua
+
+--! part write
+if denied_cost and used > 0 and ahead == 0 then
+  newest = ceil(tonumber(call('zrevrange', log, '0', '0', 'withscores')[2]))
+end
+-- Read before the log is written: counted from the newest, the first member that has to expire.
+local last_to_go, next_denied = '', 1
+while denied_cost do
+  local stay = limit - denied_cost
+  local newer = stay < ahead and stay or stay - denied_taken -- what this call takes is older than those ahead of now
+  if stay < ahead or newer >= ahead then
+    local place = format('%d', newer)
+    local score = call('zrevrange', log, place, place, 'withscores')[2]
+    last_to_go = last_to_go .. pack('<dd', newer, ceil(tonumber(score)))
+  end
+  denied_cost = more_denied and more_denied[next_denied]
+  denied_taken = more_denied and more_denied[next_denied + 1]
+  next_denied = next_denied + 2
+end
+
+if taken > 0 then
+  local score = format('%d', now)
+  if taken == 1 then
+    call('zadd', log, score, random .. '\0\0\0\1')
+  else
+    for first = 1, taken, LARGEST_ADD do
+      local members = {}
+      for unit = first, min(first + LARGEST_ADD - 1, taken) do
+        members[#members + 1] = score
+        members[#members + 1] = random .. pack('>I4', unit)
+      end
+      call('zadd', log, unpack(members))
+    end
+  end
+  call('zremrangebyscore', log, '-inf', horizon)
+  call('pexpire', log, format('%d', 2 * window))
+end
+return pack('<dddddd', server_now, now, 0, used, newest, ahead) .. last_to_go
+--! end

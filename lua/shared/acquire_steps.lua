@@ -1,0 +1,325 @@
+-- An acquire on one limiter. acquire.lua and multi_acquire.lua include this file: they bind the names that it uses, read
+-- the clock, and document what it returns and writes.
+
+local first_run, last_run, options, retry, setup, call_key, taken_before = 1, 0, nil, nil, nil, nil, nil
+if first_word <= last_word then
+  local argument_counts = { fifo = 0, share = 2, newer = 1, retry = 3, setup = 5 }
+  first_run, last_run = first_word + 1, first_word + 2 * ARGV[first_word]
+  options = {}
+  local option = last_run + 1
+  while option <= last_word do
+    local word = ARGV[option]
+    options[word] = option
+    option = option + 1 + argument_counts[word]
+  end
+  retry, setup = options.retry, options.setup
+  if first_run <= last_run then
+    -- A copy of this call may have been granted in part: then nothing is decided again, as in a retry.
+    call_key = KEYS[last_key or #KEYS]
+    taken_before = call('get', call_key)
+    retry = retry or taken_before
+  end
+end
+
+local fields = call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
+local is_other_type = fields[3] ~= rate_type and (fields[3] == '0' or fields[3] == '1') and not setup
+if is_other_type then
+  return pack('<dd', server_now, fields[3]) .. 'type'
+end
+local text = call('get', value_key)
+local first = call('zrange', permits_key, '0', '0', 'withscores')
+
+-- The common case comes first, without functions or tables of its own: all keys are present and well formed, and the value
+-- agrees with the grants as far as their number shows. Every other case goes through window.lua.
+local check = audited_rate ~= fields[1]
+local rate, interval, stored, oldest = nil, tonumber(fields[2]), tonumber(text), nil
+local available, expired, summed = stored, 0, 0
+local keep_alive = fields[4] ~= '0' and fields[4] or nil
+local is_common = not retry and interval and (stored or not (text or first[1])) and fields[3] == rate_type
+if is_common and check then
+  rate = tonumber(fields[1])
+  is_common = rate and rate % 1 == 0 and rate >= 0 and rate .. '' == fields[1]
+elseif is_common then
+  is_common = audited_rate ~= ''
+  rate = is_common and audited_rate + 0 -- the caller knows it from an earlier reply
+end
+if is_common and keep_alive then
+  local number = tonumber(keep_alive)
+  is_common = number and number % 1 == 0 and number > 0 and number .. '' == keep_alive
+end
+if is_common and setup then
+  is_common = ARGV[setup + 1] == fields[1] and ARGV[setup + 2] == fields[2]
+    and (ARGV[setup + 5] ~= '1' or ARGV[setup + 4] == (fields[4] or '0'))
+end
+if is_common then
+  -- A number converts back to the same text only where the text is in Redis's form and the integer is not too large.
+  is_common = rate < LARGEST and interval % 1 == 0 and interval > 0 and interval .. '' == fields[2]
+    and (not stored or stored % 1 == 0 and stored <= rate and stored .. '' == text and text ~= '-0')
+  if first[1] then
+    oldest = first[2] + 0
+    is_common = is_common and oldest % 1 == 0 and oldest < LARGEST
+  else
+    available = rate -- nothing is in use
+  end
+end
+if is_common and oldest and oldest <= now - interval then
+  -- Usually one grant has expired, which has been read already.
+  local expired_grants, next = first, call('zrange', permits_key, '1', '1', 'withscores')
+  expired = 1
+  if next[1] and next[2] + 0 <= now - interval then
+    local most = math.min(SPARE, to_remove)
+    expired_grants = call('zrangebyscore', permits_key, '-inf', string.format('%d', now - interval), 'limit', '0', most)
+    expired = #expired_grants
+    is_common = expired < most -- else there may be more
+    if is_common then
+      to_remove = to_remove - expired
+    end
+    local place = string.format('%d', expired)
+    next = call('zrange', permits_key, place, place, 'withscores')
+  end
+  for i = 1, expired do
+    local grant = expired_grants[i]
+    if #grant == 5 + (string.byte(grant) or 0) then
+      local a, b, c, d = string.byte(grant, -4, -1)
+      available = available + a + b * 256 + c * 65536 + d * 16777216
+    end
+  end
+  oldest = tonumber(next[2])
+  if not oldest then
+    available = rate -- nothing is in use
+  else
+    is_common = is_common and oldest % 1 == 0 and oldest < LARGEST
+    if not check then
+      local number, in_use = call('zcard', permits_key) - expired, rate - available
+      is_common = is_common and (number == in_use or (number > FEW and number < in_use))
+    end
+  end
+end
+if is_common and check and oldest then
+  summed = call('zcard', permits_key) - expired
+  if summed > SUMMED then
+    summed = -1
+  else
+    local last = string.format('%d', expired + summed - 1)
+    local grants, in_use = call('zrange', permits_key, string.format('%d', expired), last), 0
+    for i = 1, summed do
+      local grant = grants[i]
+      if #grant == 5 + (string.byte(grant) or 0) then
+        local a, b, c, d = string.byte(grant, -4, -1)
+        in_use = in_use + a + b * 256 + c * 65536 + d * 16777216
+      end
+    end
+    is_common = available + in_use == rate
+  end
+end
+
+local window, limiter
+if not is_common then
+  -- Included here because creating its functions takes as long as a command.
+  --! include shared/window.lua
+  window = load_window()
+
+  if retry then
+    local found, score, more
+    if taken_before and fields[1] and fields[2] and fields[3] == rate_type then
+      local taken, score = string.match(taken_before, '^(%d+) (%-?%d+)$')
+      if taken then
+        rate, interval = window.integer(fields[1]) or 0, window.integer(fields[2]) or 0
+        return pack('<ddddddddddd', server_now, tonumber(taken), window.until_first(permits_key, now, interval), rate, 0,
+          0, 1, tonumber(score), -1, -1, interval)
+      end
+    end
+    retry = options.retry
+    if retry and fields[1] and fields[2] and fields[3] == rate_type then
+      found, score, more = window.find_call(permits_key, member, ARGV[retry + 2] + 0, ARGV[retry + 3] + 0)
+    end
+    if found then
+      rate, interval = window.integer(fields[1]) or 0, window.integer(fields[2]) or 0
+      return pack('<ddddddddddd', server_now, window.permits_of(found), window.until_first(permits_key, now, interval),
+        rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, interval)
+    end
+    local wait = retry and ARGV[retry + 1] - server_now + 1 or 0
+    if wait > 0 then
+      return pack('<dd', server_now, wait) .. 'early'
+    elseif more then
+      return pack('<dd', server_now, more) .. 'more'
+    end
+  end
+
+  local required
+  if setup then
+    required = {}
+    for i = 1, 5 do
+      required[i] = tonumber(ARGV[setup + i])
+    end
+  end
+  local failure
+  limiter, failure = window.open(name, value_key, value_key, permits_key, permits_key, fields, text, required)
+  if failure then
+    return failure
+  end
+  rate, interval = limiter.rate, limiter.interval
+end
+
+local total = all + 0
+if total > rate then
+  local any_fits = false
+  for i = first_run, last_run, 2 do
+    any_fits = any_fits or tonumber(ARGV[i]) <= rate
+  end
+  if not any_fits then
+    return pack('<dddd', server_now, 0, interval, rate)
+  end
+end
+
+if limiter then
+  local wanted, share = math.min(total, rate), options and options.share
+  if share then
+    local permille = ARGV[share + 1] + 0
+    wanted = rate
+    if permille > 0 and total <= SHARED then
+      wanted = math.max(math.min(math.ceil((total * 1000 - ARGV[share + 2]) / permille), rate), 0)
+    end
+  end
+  local failure = window.reconcile(limiter, now, check, wanted)
+  if failure then
+    return failure
+  end
+  available, oldest = limiter.available, limiter.oldest
+  if window.is_unfinished(limiter, wanted) then
+    window.store_progress(limiter)
+    if retry then
+      return pack('<dd', server_now, ARGV[retry + 3] + 1) .. 'more' -- no earlier attempt was granted up to there
+    end
+    return pack('<dd', server_now, 0) .. 'again'
+  end
+end
+
+local newer, allowed = -1, available
+if options then
+  local option = options.newer
+  if option then
+    newer = 0
+    if not (limiter and limiter.is_reset) then
+      local grants = call('zrevrangebyscore', permits_key, '+inf', '(' .. ARGV[option + 1], 'limit', '0', NEWEST)
+      for i = 1, #grants do
+        local grant = grants[i]
+        if #grant == 5 + (string.byte(grant) or 0) then
+          local a, b, c, d = string.byte(grant, -4, -1)
+          newer = newer + a + b * 256 + c * 65536 + d * 16777216
+        end
+      end
+    end
+  end
+  option = options.share
+  if option and available <= SHARED then
+    local thousandths = available * ARGV[option + 1] + ARGV[option + 2]
+    allowed = math.max(math.min(available, (thousandths - thousandths % 1000) / 1000), 0)
+  end
+end
+
+local taken, taken_text = total, all
+if allowed < total then
+  -- Not all fit: the requests are decided one after the other. A single request takes nothing.
+  local left, is_fifo, is_blocked = allowed, options and options.fifo, false
+  for i = first_run, last_run, 2 do
+    local permits, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
+    if permits <= rate and not is_blocked then
+      local granted = math.max(math.min(count, math.floor(left / permits)), 0)
+      left = left - granted * permits
+      is_blocked = is_fifo and granted < count
+    end
+  end
+  taken = allowed - left
+  if call_key then
+    local score = call('zscore', permits_key, member)
+    if score then
+      -- A copy of this call was granted in full.
+      return pack('<ddddddddddd', server_now, total, oldest and interval - now + oldest or interval, rate, 0, 0, 1,
+        math.floor(tonumber(score)), -1, -1, interval)
+    end
+  end
+  if taken > 0 then
+    taken_text = string.format('%d', taken)
+    if call_key and deadline ~= '' then
+      local score = given_now == '' and string.format('%d', now) or given_now
+      call('set', call_key, taken_text .. ' ' .. score, 'px', string.format('%d', deadline - server_now + 1))
+    end
+    member = pack('<c0I', string.sub(member, 1, -5), taken)
+  end
+end
+local reset = oldest and interval - now + oldest or interval
+
+if limiter then
+  if limiter.changes_settings then
+    window.store_settings(limiter, value_key, permits_key, other_value_key, other_permits_key)
+  end
+  window.take_from_oldest(limiter, limiter.expired, limiter.excess)
+  if window.is_deleted(limiter) then
+    window.write(limiter, taken)
+  end
+end
+if taken > 0 then
+  -- Before the value is written: a server that is out of memory refuses this command, and the value must stay then.
+  local score = given_now == '' and string.format('%d', now) or given_now
+  if call('zadd', permits_key, 'nx', score, member) == 0 then
+    -- The same call ran before: a proxy or a driver sent it twice.
+    score = call('zscore', permits_key, member)
+    return pack('<ddddddddddd', server_now, taken, reset, rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, interval)
+  end
+end
+
+local expires_in = -1
+if not limiter then
+  if available ~= stored then
+    call('set', value_key, string.format('%d', available - taken))
+  elseif taken > 0 then
+    call('decrby', value_key, taken_text)
+  end
+  if expired == 1 then
+    call('zremrangebyrank', permits_key, '0', '0')
+  elseif expired > 1 then
+    call('zremrangebyrank', permits_key, '0', string.format('%d', expired - 1))
+  end
+  if keep_alive then
+    call('pexpire', name, keep_alive)
+    call('pexpire', value_key, keep_alive)
+    call('pexpire', permits_key, keep_alive)
+    expires_in = keep_alive + 0
+  elseif taken > 0 or expired > 0 or check or available ~= stored then
+    -- A denial that found the keys in order writes nothing.
+    local time_to_live = call('pttl', name)
+    if time_to_live >= 0 then
+      time_to_live = math.max(time_to_live, 1) -- 0 in its last millisecond, which would delete them
+      call('pexpire', value_key, time_to_live)
+      call('pexpire', permits_key, time_to_live)
+    end
+  end
+else
+  if not window.is_deleted(limiter) then
+    window.write(limiter, taken)
+  end
+  if taken > 0 or limiter.expired > 0 or limiter.excess > 0 or check or available ~= limiter.stored
+      or limiter.changes_settings or limiter.keep_alive > 0 then
+    window.renew(limiter)
+  end
+  summed = limiter.summed
+  if limiter.unread > 0 then
+    summed = math.min(summed, 0) - 2
+  end
+  expires_in = limiter.keep_alive > 0 and limiter.keep_alive or -1
+end
+if taken == total or expires_in > reset + 3 then
+  expires_in = -1
+end
+
+local has_details = newer >= 0 or expires_in >= 0
+if not (limiter or check or has_details) then
+  return pack('<ddd', server_now, available, reset)
+end
+local newest = check and call('zrange', permits_key, '-1', '-1', 'withscores')[2]
+local ahead = newest and math.min(math.max(math.ceil(newest - now), 0), LARGEST) or 0
+if not has_details then
+  return pack('<dddddd', server_now, available, reset, rate, ahead, summed)
+end
+return pack('<ddddddddddd', server_now, available, reset, rate, ahead, summed, 0, now, newer, expires_in, interval)

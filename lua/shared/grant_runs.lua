@@ -1,0 +1,26 @@
+-- Decides the requests, one run of equal requests after the other: of each as many as fit are granted.
+local taken, denied_cost, denied_taken, more_denied, next_run = 0, nil, nil, nil, 1
+repeat
+  if cost <= limit then
+    local fit = max(min(floor((room - taken) / cost), times), 0)
+    taken = taken + fit * cost
+    if fit < times then
+      if not denied_cost then
+        denied_cost, denied_taken = cost, taken
+      else
+        more_denied = more_denied or {}
+        more_denied[#more_denied + 1] = cost
+        more_denied[#more_denied + 1] = taken
+      end
+      if penalty > 0 then
+        -- The lock denies all that follow.
+        call('set', KEYS[#KEYS], '1', 'px', format('%d', penalty))
+        break
+      end
+    end
+  end
+  local has_more = more_runs and next_run < #more_runs
+  if has_more then
+    cost, times, next_run = unpack_numbers('<dd', more_runs, next_run)
+  end
+until not has_more

@@ -1,0 +1,17 @@
+-- Sets `locked_for`, the ms for which the target is locked out, 0 where it is not; and `sets_lock`, whether the lock has to
+-- be written again.
+local locked_for, sets_lock = 0, false
+local left = call('pttl', lock)
+if left ~= -2 then
+  if call('type', lock).ok ~= 'string' then
+    return redis.error_reply('BADSTATE the lock is not a string')
+  end
+  if left == -1 and penalty > 0 then
+    -- A lock without a time to live would never expire.
+    left, sets_lock = penalty, true
+  end
+  -- In its last millisecond the key still exists, but the lock has expired.
+  if left ~= 0 then
+    locked_for = max(left, 1)
+  end
+end

@@ -1,0 +1,87 @@
+-- A rate limiter as one of several limiters in joint.lua, with steps of its own instead of the parts `read` and `write`.
+--
+-- KEYS    name, value, value of the client, permits, permits of the client
+-- numbers 1  rate, 0 where the limiter's own settings count
+--         2  interval in ms
+--         3  type, 0 overall or 1 per client
+--         4  keep alive in ms, 0 for none
+--         5  1 where an existing limiter must have this keep alive
+-- Writes  as acquire.lua does. Where the limiter is missing or has other settings, the hash: live grants go on counting, but
+--         a change of the type resets the limiter, and what an earlier one of this name left is deleted
+
+local function open_shared_rate(keys, numbers, now, random, cost)
+  local window = load_window()
+  local name, value, client_value, permits, client_permits = unpack(keys)
+  local required = numbers[1] > 0 and numbers or nil
+
+  local limiter, failure = window.open(name, value, client_value, permits, client_permits, nil, nil, required)
+  if failure then
+    return nil, failure
+  end
+  -- Where many grants have expired, a page of them is removed whatever the decision.
+  if window.has_many_expired(limiter, now) then
+    local wanted = math.min(cost, limiter.rate)
+    failure = window.reconcile(limiter, now, false, wanted)
+    if failure then
+      return nil, failure
+    end
+    window.store_progress(limiter)
+    if window.is_unfinished(limiter, wanted) then
+      return { is_unfinished = true }
+    end
+    limiter = window.open(name, value, client_value, permits, client_permits, nil, nil, required)
+  end
+
+  local others_may_remove = to_remove
+  to_remove = window.has_many_expired(limiter, now) and 0 or SPARE
+  failure = window.reconcile(limiter, now, not limiter.is_reset and redis.call('zcard', limiter.permits_key) <= FEW, 0)
+  to_remove = others_may_remove
+  if failure then
+    return nil, failure
+  end
+
+  local available, taken = limiter.available, 0
+  local reset = limiter.oldest and limiter.interval - now + limiter.oldest or limiter.interval
+
+  -- The excess is taken out of the oldest grants, so another one may be the oldest afterwards.
+  local function take_excess()
+    if limiter.excess == 0 then
+      return
+    end
+    window.take_from_oldest(limiter, limiter.expired, limiter.excess)
+    limiter.excess = 0
+    local oldest = redis.call('zrangebyscore', limiter.permits_key, '(' .. digits(limiter.horizon), '+inf',
+      'withscores', 'limit', 0, 1)[2]
+    reset = oldest and limiter.interval - now + math.floor(tonumber(oldest)) or limiter.interval
+  end
+
+  return {
+    limit = limiter.rate,
+    check = function(cost)
+      local remaining = available - taken
+      local granted = cost <= remaining
+      return granted, granted and remaining - cost or math.max(remaining, 0), math.max(reset, 1), math.max(reset, 0), 0
+    end,
+    charge = function(cost)
+      take_excess()
+      taken = taken + cost
+    end,
+    deny = take_excess, -- `write` renews the times to live of a denial too
+    write = function()
+      if limiter.changes_settings then
+        window.store_settings(limiter, value, client_value, permits, client_permits)
+      end
+      if window.is_deleted(limiter) then
+        window.write(limiter, taken)
+      end
+      if taken > 0
+          and redis.call('zadd', limiter.permits_key, 'nx', digits(now), window.pack(random, taken)) == 0 then
+        taken = 0 -- the same call ran before: a proxy or a driver sent it twice
+      end
+      if not window.is_deleted(limiter) then
+        window.write(limiter, taken)
+      end
+      window.renew(limiter)
+    end,
+  }
+end

@@ -1,0 +1,10 @@
+-- Reads the server's clock where the call has no time of its own or has a deadline. NaN stands for a missing number:
+-- comparisons with it are false.
+local server_now, now = 0, given_now
+if now ~= now or deadline == deadline then
+  local time = call('time')
+  server_now = time[1] * 1000 + floor(time[2] / 1000)
+  if now ~= now then
+    now = server_now
+  end
+end

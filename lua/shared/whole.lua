@@ -1,0 +1,8 @@
+-- The integer in `text`; nil where it is not in the form that Redis writes. Lua also accepts ` 5`, `5.0` and `0x5`, which
+-- INCRBY refuses.
+local function whole(text)
+  local number = tonumber(text)
+  if number and number > -LARGEST and number < LARGEST and text == format('%d', number) then
+    return number
+  end
+end

@@ -1,0 +1,447 @@
+-- The state of one rate limiter: how the scripts read it, bring it up to date and write it. src/model.rs holds the same
+-- steps in Rust.
+--
+-- A permit taken at T is available again at T + interval, inclusive. The invariant: value + the permits of all grants in
+-- the zset = rate. It holds for expired grants too, until a call removes them and adds their permits to the value. A call
+-- removes only as many as its request needs and a few more, the oldest first, so its work does not grow with the number
+-- of grants. Where the rate was lowered below what is in use, the value is negative.
+--
+-- A peer's release, an eviction or an operator can change one key and not the other, which breaks the invariant. With few
+-- grants `reconcile` restores it; with many an audit does (audit_read.lua, audit_reconcile.lua).
+
+-- Returns the functions below as a table.
+local function load_window()
+  -- `given` in ms where the caller passed a time, else the server's clock in ms since the epoch.
+  local function time_of(given)
+    if given ~= '' then
+      return tonumber(given)
+    end
+    local time = redis.call('time')
+    return time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+
+  -- `number` in decimal digits. Lua's own conversion writes large numbers with an exponent. Redis converts a number that
+  -- is passed to a command correctly, but more slowly than this.
+  local function digits(number)
+    return string.format('%d', number)
+  end
+
+  -- The member of a grant: a length byte, that many random bytes, the permits as a little-endian u32.
+  local function pack(random, permits)
+    return struct.pack('<Bc0I', #random, random, permits)
+  end
+
+  -- The permits of `member`; nil where it is malformed.
+  local function permits_of(member)
+    if #member ~= 5 + (string.byte(member) or 0) then
+      return nil
+    end
+    local a, b, c, d = string.byte(member, -4, -1)
+    return a + b * 256 + c * 65536 + d * 16777216
+  end
+
+  -- The integer in `text`; nil where it is not in the form that Redis writes. tonumber alone accepts forms that INCRBY
+  -- refuses: `5.0`, ` 5`, `0x5`, `05`, `+5`.
+  local function integer(text)
+    local number = tonumber(text)
+    if number and number >= -LARGEST and number <= LARGEST and digits(number) == text then
+      return number
+    end
+  end
+
+  -- The permits of all `members`. Malformed ones count nothing.
+  local function sum(members)
+    local total = 0
+    for _, member in ipairs(members) do
+      total = total + (permits_of(member) or 0)
+    end
+    return total
+  end
+
+  -- Whether `member` sorts before every member that begins with `prefix`, byte by byte. Lua's own comparison follows the
+  -- server's locale.
+  local function is_before(member, prefix)
+    for i = 1, #prefix do
+      local a, b = string.byte(member, i) or -1, string.byte(prefix, i)
+      if a ~= b then
+        return a < b
+      end
+    end
+    return false
+  end
+
+  -- The grant with this score that begins with `prefix`, its length byte and random bytes; nil where there is none.
+  -- Members of one score are sorted by their bytes, so a binary search reads few of them.
+  local function find_at(key, score, prefix)
+    local first = redis.call('zcount', key, '-inf', '(' .. score)
+    local last = first + redis.call('zcount', key, score, score)
+    local low, high = first, last
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      local member = redis.call('zrange', key, digits(middle), digits(middle))[1]
+      if is_before(member, prefix) then
+        low = middle + 1
+      else
+        high = middle
+      end
+    end
+    local member = low < last and redis.call('zrange', key, digits(low), digits(low))[1]
+    if member and string.sub(member, 1, #prefix) == prefix and permits_of(member) then
+      return member
+    end
+  end
+
+  -- The grant of a call that was scored from `from` to `to`, and its score. `member` is the grant that the call leaves
+  -- where all of it is granted. Reads a page at most: where there are more and the grant is not among them, returns nil,
+  -- nil and the score from which to continue.
+  local function find_call(key, member, from, to)
+    local score = redis.call('zscore', key, member)
+    if score then
+      return member, score
+    end
+    local prefix = string.sub(member, 1, -5)
+    local page = redis.call('zrangebyscore', key, digits(from), digits(to), 'withscores', 'limit', '0', PAGE)
+    for i = 1, #page, 2 do
+      if string.sub(page[i], 1, #prefix) == prefix and permits_of(page[i]) then
+        return page[i], page[i + 1]
+      end
+    end
+    if #page < 2 * PAGE then
+      return
+    end
+    local last = math.floor(tonumber(page[#page]))
+    if last > from then
+      return nil, nil, last
+    end
+    -- The page holds grants of one millisecond only.
+    local found = find_at(key, digits(from), prefix)
+    if found then
+      return found, digits(from)
+    end
+    if from < to then
+      return nil, nil, from + 1
+    end
+  end
+
+  -- Milliseconds until the oldest live grant expires, at most the interval; the interval where there is none.
+  local function until_first(key, now, interval)
+    local oldest = redis.call('zrangebyscore', key, '(' .. digits(now - interval), '+inf', 'withscores', 'limit', 0, 1)[2]
+    return oldest and math.min(interval - now + math.floor(tonumber(oldest)), interval) or interval
+  end
+
+  -- The limiter's settings, the two keys that its type selects and the stored value; nil and an error where they are
+  -- unusable. Only reads. A caller that has read the hash's fields and the value passes them.
+  --
+  -- `required` are the settings that the limiter must have: rate, interval, type, keep alive, and 1 where an existing
+  -- limiter must have this keep alive too. The returned limiter has them. Its field `changes_settings` is set where the
+  -- hash has others; `is_reset` where there was no limiter, or one of the other type, so that nothing is in use.
+  local function open(name, value, client_value, permits, client_permits, fields, text, required)
+    local was_read = fields
+    fields = fields or redis.call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
+    local exists = fields[1] and fields[2] and fields[3]
+    if not (fields[1] or fields[2] or fields[3]) and redis.call('exists', name) == 1 then
+      return nil, redis.error_reply('BADSTATE the hash is not a rate limiter')
+    end
+    if required then
+      if not exists or fields[3] == digits(1 - required[3]) then
+        local per_client = required[3] == 1
+        return {
+          name = name,
+          rate = required[1],
+          interval = required[2],
+          rate_type = required[3],
+          keep_alive = required[4],
+          value_key = per_client and client_value or value,
+          permits_key = per_client and client_permits or permits,
+          changes_settings = true,
+          is_reset = true,
+        }
+      end
+    end
+    if not exists then
+      return nil, redis.error_reply('UNINITIALIZED the rate limiter has no rate')
+    end
+    local rate, interval, keep_alive = integer(fields[1]), integer(fields[2]), integer(fields[4] or '0')
+    if not (rate and interval and keep_alive and rate >= 0 and interval >= 0)
+        or (fields[3] ~= '0' and fields[3] ~= '1') then
+      return nil, redis.error_reply('BADSTATE a field of the rate limiter is not an integer in its range')
+    end
+    local per_client = fields[3] == '1'
+    local value_key = per_client and client_value or value
+    if not was_read then
+      text = redis.call('get', value_key)
+    end
+    local stored = text and integer(text) or nil
+    if text and not stored then
+      return nil, redis.error_reply('BADSTATE the value is not an integer')
+    end
+    local limiter = {
+      name = name,
+      rate = rate,
+      interval = interval,
+      rate_type = tonumber(fields[3]),
+      keep_alive = keep_alive,
+      value_key = value_key,
+      permits_key = per_client and client_permits or permits,
+      value = stored, -- under the required rate; nil where the key is missing
+      stored = stored, -- what the key holds; nil where it must be written in any case
+    }
+    if required and (rate ~= required[1] or interval ~= required[2] or (required[5] == 1 and keep_alive ~= required[4])) then
+      limiter.changes_settings = true
+      limiter.rate, limiter.interval = required[1], required[2]
+      if required[5] == 1 then
+        limiter.keep_alive = required[4]
+      end
+      limiter.value = stored and math.min(stored + (limiter.rate - rate), limiter.rate)
+      limiter.stored = nil
+    end
+    return limiter
+  end
+
+  -- Writes the settings that `open` was called with. The arguments that follow are the limiter's other keys: where it is
+  -- reset, what an earlier limiter left in them is deleted.
+  local function store_settings(limiter, ...)
+    redis.call('hset', limiter.name, 'rate', digits(limiter.rate), 'interval', digits(limiter.interval),
+      'type', digits(limiter.rate_type), 'keepAliveTime', digits(limiter.keep_alive))
+    if limiter.is_reset then
+      redis.call('unlink', ...)
+    end
+  end
+
+  -- Reads the next expired grants, `most` of them at most, and adds their permits to `expired_permits`.
+  local function read_expired(limiter, most)
+    local key, horizon = limiter.permits_key, digits(limiter.horizon)
+    local count = 0
+    if most > 0 then
+      local expired = redis.call('zrangebyscore', key, '-inf', horizon, 'limit', digits(limiter.expired), digits(most))
+      count = #expired
+      to_remove = to_remove - count
+      limiter.expired = limiter.expired + count
+      limiter.expired_permits = limiter.expired_permits + sum(expired)
+    end
+    limiter.unread = count < most and 0 or redis.call('zcount', key, '-inf', horizon) - limiter.expired
+  end
+
+  -- Computes the available permits at `now`. Expired grants are read until `wanted` permits are available, or until this
+  -- call may remove no more. Returns nil, or an error where the score of a grant is unusable. Only reads, and sets
+  --   horizon    grants with at most this score have expired
+  --   expired    how many grants, the oldest, are to be removed
+  --   expired_permits  their permits
+  --   unread     how many more have expired
+  --   all_expired  whether every grant has
+  --   available  the available permits; negative where more than the rate is in use
+  --   oldest     score of the oldest live grant, nil where there is none
+  --   in_use     permits of the live grants without `excess`, nil where they were not summed
+  --   excess     permits that these grants hold although a peer's release returned them
+  --   summed     how many grants were summed, -1 where they are too many
+  -- Live grants are summed where the value is missing, where `check` asks for it, and where others have expired and the
+  -- invariant may not hold: because the grants are few, so that the sum costs little, or because their number alone
+  -- exceeds the permits in use. Where each grant holds one permit, their number is their sum.
+  local function reconcile(limiter, now, check, wanted)
+    local rate, value, key = limiter.rate, limiter.value, limiter.permits_key
+    limiter.horizon = now - limiter.interval
+    limiter.expired, limiter.unread, limiter.expired_permits = 0, 0, 0
+    limiter.excess = 0
+    limiter.summed = 0
+    limiter.available = rate
+    if limiter.is_reset then
+      return
+    end
+
+    local oldest = redis.call('zrange', key, '0', '0', 'withscores')[2]
+    if not oldest then
+      return -- nothing is in use
+    end
+    local number = redis.call('zcard', key)
+    if tonumber(oldest) <= limiter.horizon then
+      oldest = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf', 'withscores', 'limit', 0, 1)[2]
+      if not oldest then
+        limiter.expired, limiter.all_expired = number, true
+        return
+      end
+      read_expired(limiter, math.min(SPARE, to_remove))
+      if limiter.unread > 0 and (value or 0) + limiter.expired_permits < wanted then
+        read_expired(limiter, to_remove)
+      end
+    end
+
+    limiter.oldest = math.floor(tonumber(oldest))
+    if limiter.oldest >= LARGEST then
+      return redis.error_reply('BADSTATE the score of a grant is not a time')
+    end
+    local expired_permits = limiter.expired_permits
+    limiter.available = math.min((value or 0) + expired_permits, rate)
+    number = number - limiter.expired
+    local must_sum = not value or check
+    if limiter.expired > 0 and not must_sum then
+      local in_use = rate - value - expired_permits
+      must_sum = number > in_use or (number <= FEW and number ~= in_use)
+    end
+    if must_sum and number > SUMMED then
+      limiter.summed = -1
+    elseif must_sum then
+      local grants = redis.call('zrange', key, digits(limiter.expired), digits(limiter.expired + number - 1))
+      local in_use = sum(grants)
+      if value then
+        -- A peer's release raises the value and leaves the grants. A peer that lowers the rate below what is in use
+        -- writes 0, so only what is above 0 can come from a release.
+        local clamped = math.min(value, rate)
+        limiter.excess = math.max(in_use - (rate - clamped), 0) -- exact up to 2^53
+        if clamped >= 0 then
+          limiter.excess = math.min(limiter.excess, clamped)
+        end
+      end
+      limiter.in_use = in_use - limiter.excess
+      limiter.available = rate - limiter.in_use
+      limiter.summed = #grants
+    end
+  end
+
+  -- Whether more grants have expired than any call removes, while others are live.
+  local function has_many_expired(limiter, now)
+    if limiter.is_reset then
+      return false
+    end
+    local expired = redis.call('zcount', limiter.permits_key, '-inf', digits(now - limiter.interval))
+    return expired > SPARE and expired < redis.call('zcard', limiter.permits_key)
+  end
+
+  -- Whether the request has to be sent again: expired grants that this call may not remove hold permits that it needs.
+  local function is_unfinished(limiter, wanted)
+    return limiter.unread > 0 and limiter.available < wanted
+  end
+
+  -- Takes `permits` out of the oldest grants from the one at index `place` on. Reads a page at most. Returns how many it
+  -- took, and whether there are more grants. A shrunk grant is added before its old form is removed, so that the key and
+  -- its time to live stay.
+  local function take_from_oldest(limiter, place, permits)
+    local key, wanted = limiter.permits_key, permits
+    local taken, without = {}, {}
+    local read, has_more = 0, true
+    while permits > 0 and has_more and read < PAGE do
+      local some = math.min(64, PAGE - read)
+      local from = place + read
+      local page = redis.call('zrange', key, digits(from), digits(from + some - 1), 'withscores')
+      for i = 1, #page, 2 do
+        local member = page[i]
+        local held = permits_of(member) or 0
+        if held == 0 then
+          table.insert(without, member)
+        elseif permits > 0 then
+          if held > permits then
+            redis.call('zadd', key, page[i + 1], pack(string.sub(member, 2, -5), held - permits))
+          end
+          table.insert(taken, member)
+          permits = math.max(permits - held, 0)
+        end
+      end
+      read = read + #page / 2
+      has_more = #page == 2 * some
+    end
+    if #without == PAGE then
+      taken = without -- a whole page without permits: no call would get past it
+    end
+    if #taken > 0 then
+      redis.call('zrem', key, unpack(taken))
+    end
+    return wanted - permits, has_more
+  end
+
+  -- Records for a running audit that `permits` were taken out of a grant that was not the oldest; `is_removed` where the
+  -- grant was removed. Ends the audit where it would have to hold too many changes.
+  local function note_change(audit, member, score, permits, is_removed)
+    local change = table.concat({ score, digits(permits), is_removed and '1' or '0', member }, ' ')
+    local kept = redis.pcall('rpushx', audit, change)
+    if type(kept) == 'number' and kept > PAGE then
+      redis.call('ltrim', audit, '0', '0')
+      redis.call('lset', audit, '0', '')
+    end
+  end
+
+  -- Ends a running audit.
+  local function end_audit(audit)
+    redis.pcall('lset', audit, '0', '')
+  end
+
+  -- Adds permits that were taken out of live grants to the available ones.
+  local function credit(limiter, permits)
+    if limiter.in_use then
+      limiter.in_use = limiter.in_use - permits
+      limiter.available = limiter.rate - limiter.in_use
+    else
+      limiter.available = math.min(limiter.available + permits, limiter.rate)
+    end
+  end
+
+  -- Whether `write` deletes the whole zset, so that a new grant has to be added after it. The server frees a deleted key
+  -- in the background.
+  local function is_deleted(limiter)
+    return limiter.all_expired and limiter.expired > SPARE
+  end
+
+  -- Writes the value, less `taken` permits, and removes the expired grants that `reconcile` read.
+  local function write(limiter, taken)
+    if limiter.available ~= limiter.stored then
+      redis.call('set', limiter.value_key, digits(limiter.available - taken))
+    elseif taken > 0 then
+      redis.call('decrby', limiter.value_key, digits(taken))
+    end
+    if is_deleted(limiter) then
+      redis.call('unlink', limiter.permits_key)
+    elseif limiter.expired > 0 then
+      redis.call('zremrangebyrank', limiter.permits_key, '0', digits(limiter.expired - 1))
+    end
+  end
+
+  -- Renews the times to live: the keep alive on all keys, else the hash's own on value and permits. In its last
+  -- millisecond a hash has 0 left, which would delete the others; without any they would never expire.
+  local function renew(limiter)
+    if limiter.keep_alive > 0 then
+      redis.call('pexpire', limiter.name, limiter.keep_alive)
+      redis.call('pexpire', limiter.value_key, limiter.keep_alive)
+      redis.call('pexpire', limiter.permits_key, limiter.keep_alive)
+      return
+    end
+    local left = redis.call('pttl', limiter.name)
+    if left >= 0 then
+      left = math.max(left, 1)
+      redis.call('pexpire', limiter.value_key, left)
+      redis.call('pexpire', limiter.permits_key, left)
+    end
+  end
+
+  -- Stores what `reconcile` computed without granting anything, so that the next call continues from there.
+  local function store_progress(limiter)
+    if limiter.changes_settings then
+      store_settings(limiter)
+    end
+    take_from_oldest(limiter, limiter.expired, limiter.excess)
+    write(limiter, 0)
+    renew(limiter)
+  end
+
+  return {
+    time_of = time_of,
+    pack = pack,
+    permits_of = permits_of,
+    digits = digits,
+    sum = sum,
+    integer = integer,
+    find_at = find_at,
+    find_call = find_call,
+    until_first = until_first,
+    open = open,
+    store_settings = store_settings,
+    reconcile = reconcile,
+    has_many_expired = has_many_expired,
+    is_unfinished = is_unfinished,
+    store_progress = store_progress,
+    take_from_oldest = take_from_oldest,
+    note_change = note_change,
+    end_audit = end_audit,
+    credit = credit,
+    is_deleted = is_deleted,
+    write = write,
+    renew = renew,
+  }
+end

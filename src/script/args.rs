@@ -1,0 +1,110 @@
+//! The arguments of a script.
+
+use std::io::Write;
+
+use smallvec::SmallVec;
+
+/// Arguments of a script, in its order: one behind the other, so that a call makes no allocation for each.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Args {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: SmallVec<[usize; 12]>,
+}
+
+impl Args {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    #[must_use]
+    pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push(self.bytes.len());
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn number(mut self, number: impl Into<i64>) -> Self {
+        // A write to memory does not fail.
+        let _ = write!(self.bytes, "{}", number.into());
+        self.ends.push(self.bytes.len());
+        self
+    }
+
+    /// A number, or the empty string for none.
+    #[must_use]
+    pub(crate) fn optional(self, number: Option<i64>) -> Self {
+        match number {
+            Some(number) => self.number(number),
+            None => self.bytes(b""),
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn flag(self, flag: bool) -> Self {
+        self.bytes(if flag { b"1" } else { b"0" })
+    }
+
+    /// All of other arguments.
+    #[must_use]
+    pub(crate) fn all(self, others: &Self) -> Self {
+        others.iter().fold(self, Self::bytes)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The length of all arguments together.
+    pub(super) fn bytes_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// `1`, or the empty string.
+    #[must_use]
+    pub(crate) fn mark(self, mark: bool) -> Self {
+        self.bytes(if mark { b"1" } else { b"" })
+    }
+
+    /// Leaves out the empty ones that no other follows, where the script takes that for the same.
+    #[must_use]
+    pub(crate) fn without_empty_end(mut self) -> Self {
+        let last = self.bytes.len();
+        let filled = self.ends.iter().take_while(|&&end| end < last).count();
+        self.ends.truncate(filled + 1);
+        self
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let arg = &self.bytes[start..end];
+            start = end;
+            arg
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_stand_in_their_order_and_empty_ones_at_the_end_are_left_out() {
+        let args = Args::new()
+            .number(-12)
+            .optional(None)
+            .flag(true)
+            .bytes(b"x");
+        let args = args.mark(false).optional(None);
+        assert_eq!(args.iter().count(), 6);
+        let args = args.without_empty_end();
+        assert_eq!(
+            args.iter().collect::<Vec<_>>(),
+            [&b"-12"[..], b"", b"1", b"x"]
+        );
+        let none = Args::new().mark(false).without_empty_end();
+        assert_eq!(none.iter().collect::<Vec<_>>(), [b""]);
+    }
+}

@@ -1,0 +1,160 @@
+//! `lua/sha1.txt` has the SHA-1 of each script as it is sent.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redisson_rate_limiter::{
+    Decision, FixedWindow, Granted, LeakyBucket, Limiter, PenaltyTokenBucket, PermitsInUse,
+    QuotaBucket, Rate, RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
+};
+use tokio::runtime::Builder;
+use tokio::time::{Instant, sleep};
+
+use crate::by_hand::{Pending, poll_once};
+use crate::monitor::Monitor;
+use crate::source::{assemble, names, read};
+use crate::support::Server;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// As `sha1sum` writes them.
+const LISTED: &str = include_str!("../../lua/sha1.txt");
+
+#[test]
+fn the_listed_hashes_are_those_of_the_assembled_scripts() {
+    let lines = names().map(|name| {
+        let script = assemble(name, read).unwrap_or_else(|error| panic!("{error}"));
+        format!("{}  {name}\n", redis::Script::new(&script).get_hash())
+    });
+    let expected: String = lines.collect();
+    assert_eq!(LISTED, expected, "lua/sha1.txt should have\n{expected}");
+}
+
+#[test]
+fn clients_send_every_listed_script_and_no_other() {
+    let listed: BTreeSet<&str> = { LISTED.lines() }
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let server = Server::start();
+    runtime().block_on(async {
+        let mut monitor = Monitor::of(&server).await;
+        let client = RedissonClient::connect(&server.url()).await.unwrap();
+        use_every_operation(&client, &server).await;
+        // The runtime of this call ends before its answer, so that the call is reclaimed.
+        let abandoned = client.clone();
+        let redis = redis::Client::open(server.url()).unwrap();
+        std::thread::spawn(move || {
+            let own = runtime();
+            own.block_on(async {
+                let limiter = abandoned.rate_limiter("abandoned");
+                limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
+                assert!(limiter.try_acquire(1).await.unwrap());
+                let mut pause = redis::cmd("CLIENT");
+                pause.arg("PAUSE").arg(200);
+                let mut raw = redis.get_multiplexed_async_connection().await.unwrap();
+                pause.exec_async(&mut raw).await.unwrap();
+                assert!(poll_once(&mut (Box::pin(limiter.acquire(1)) as Pending<_>)).is_none());
+            });
+        })
+        .join()
+        .unwrap();
+
+        let mut sent = BTreeSet::new();
+        let start = Instant::now();
+        while sent.len() < listed.len() && start.elapsed() < 60 * SECOND {
+            for words in monitor.commands_and_arguments(&server).await {
+                if words[0] == "EVALSHA" {
+                    sent.insert(words[1].clone());
+                }
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        let sent: BTreeSet<&str> = sent.iter().map(String::as_str).collect();
+        assert_eq!(sent, listed);
+
+        let mut connection = server.connection().await;
+        let mut exists = redis::cmd("SCRIPT");
+        exists.arg("EXISTS").arg(&listed);
+        let exist: Vec<u8> = exists.query_async(&mut connection).await.unwrap();
+        assert_eq!(exist, vec![1; listed.len()]);
+    });
+}
+
+async fn use_every_operation(client: &RedissonClient, server: &Server) {
+    let limiter = client.rate_limiter("limiter");
+    let rate = Rate::overall(1_000, HOUR);
+    limiter.try_set_rate(rate).await.unwrap();
+    limiter.set_rate(rate).await.unwrap();
+    limiter.update_rate(rate, PermitsInUse::Keep).await.unwrap();
+    let Decision::Granted(Granted { grant, .. }) = limiter.check(1).await.unwrap() else {
+        panic!("denied");
+    };
+    limiter.refund(grant).await.unwrap();
+    limiter.release(1).await.unwrap();
+    limiter.available_permits().await.unwrap();
+    limiter.expire(HOUR).await.unwrap();
+    limiter.clear_expire().await.unwrap();
+
+    // More acquires in flight than are sent one by one.
+    let each = (0..40).map(|i| client.rate_limiter(&format!("limiter:{i}")));
+    let limiters: Vec<_> = each.collect();
+    for limiter in &limiters {
+        limiter.set_rate(rate).await.unwrap();
+    }
+    let acquires = limiters.iter().map(|limiter| limiter.try_acquire(1));
+    let mut acquires: Vec<Pending<redisson_rate_limiter::Result<bool>>> =
+        acquires.map(|acquire| Box::pin(acquire) as _).collect();
+    for acquire in &mut acquires {
+        assert!(poll_once(acquire).is_none());
+    }
+    for acquire in acquires {
+        assert!(acquire.await.unwrap());
+    }
+
+    // So many grants that they are audited in pages.
+    let large = client.rate_limiter("large");
+    large.set_rate(rate).await.unwrap();
+    let fill = "local now = redis.call('time')[1] * 1000
+        for i = 1, 200 do
+            redis.call('zadd', KEYS[1], now, struct.pack('<Bc0I', 16, string.format('%016d', i), 1))
+        end
+        redis.call('set', KEYS[2], 800)";
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(fill)
+        .arg(2)
+        .arg("{large}:permits")
+        .arg("{large}:value");
+    eval.exec_async(&mut server.connection().await)
+        .await
+        .unwrap();
+    assert!(large.try_acquire(1).await.unwrap());
+
+    let window = client.limiter(FixedWindow::new(5, SECOND)).unwrap();
+    let log = client.limiter(SlidingWindowLog::new(5, SECOND)).unwrap();
+    let counter = client
+        .limiter(SlidingWindowCounter::new(5, SECOND).with_period(SECOND))
+        .unwrap();
+    let tokens = client.limiter(TokenBucket::per_second(5)).unwrap();
+    let quota = client.limiter(QuotaBucket::new(5, SECOND)).unwrap();
+    let leaky = client.limiter(LeakyBucket::new(5, SECOND)).unwrap();
+    let penalty = client.limiter(PenaltyTokenBucket::new(5, SECOND)).unwrap();
+    let all: [(&str, &dyn Limiter); 7] = [
+        ("window", &window),
+        ("log", &log),
+        ("counter", &counter),
+        ("tokens", &tokens),
+        ("quota", &quota),
+        ("leaky", &leaky),
+        ("penalty", &penalty),
+    ];
+    for (key, limiter) in all {
+        assert!(limiter.check(key, 1).await.unwrap().is_granted());
+    }
+    let both = [
+        window.charge("joint:window", 1).unwrap(),
+        tokens.charge("joint:tokens", 1).unwrap(),
+    ];
+    assert!(client.check_all(both).await.unwrap().is_granted());
+}

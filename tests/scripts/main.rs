@@ -1,0 +1,14 @@
+//! The scripts as a specification: `lua/sha1.txt` names what is sent, and `lua/vectors/` what each script does.
+
+#[path = "../support/by_hand.rs"]
+mod by_hand;
+#[path = "../support/monitor.rs"]
+mod monitor;
+#[path = "../../src/script/source.rs"]
+mod source;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod documentation;
+mod hashes;
+mod vectors;
