@@ -11,7 +11,7 @@ use compat_tests::{
     record::{Change, Record},
     redisson::Version,
 };
-use redisson_rate_limiter::{Decision, RRateLimiter, Rate};
+use redisson_rate_limiter::{Decision, Granted, Rate};
 use tokio::{task::JoinSet, time::Instant};
 
 use proxy::{Fate, Proxy};
@@ -34,7 +34,7 @@ async fn each_client_sees_what_the_others_took_and_returned() {
     assert_eq!(python.call("check 7").await, "True");
     assert_eq!(limiter.available_permits().await, 13);
     assert!(limiter.try_acquire(Peer::Java, 5).await);
-    let Decision::Granted { grant, .. } = limiter.rust.check(4).await.unwrap() else {
+    let Decision::Granted(Granted { grant, .. }) = limiter.rust.check(4).await.unwrap() else {
         panic!("denied");
     };
     assert_eq!(python.number("available_permits").await, 4);

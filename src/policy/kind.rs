@@ -23,8 +23,8 @@ impl Kind {
             Self::PenaltyTokenBucket => "penalty_token_bucket",
             Self::QuotaBucket => "quota_bucket",
             Self::SharedRate => "shared_rate",
-            Self::SlidingWindowCounter => "sliding_window",
-            Self::SlidingWindowLog => "sliding_log",
+            Self::SlidingWindowCounter => "sliding_window_counter",
+            Self::SlidingWindowLog => "sliding_window_log",
             Self::TokenBucket => "token_bucket",
         }
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, RRateLimiter,
-    Rate, RedissonClient, SlidingLog, SlidingWindow, State, TokenBucket,
+    Decision, FixedWindow, Granted, LeakyBucket, Limiter, PenaltyTokenBucket, PermitsInUse,
+    QuotaBucket, Rate, RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
@@ -87,8 +87,8 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
     let rate = Rate::overall(1_000, HOUR);
     limiter.try_set_rate(rate).await.unwrap();
     limiter.set_rate(rate).await.unwrap();
-    limiter.update_rate(rate, State::Keep).await.unwrap();
-    let Decision::Granted { grant, .. } = limiter.check(1).await.unwrap() else {
+    limiter.update_rate(rate, PermitsInUse::Keep).await.unwrap();
+    let Decision::Granted(Granted { grant, .. }) = limiter.check(1).await.unwrap() else {
         panic!("denied");
     };
     limiter.refund(grant).await.unwrap();
@@ -132,16 +132,14 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
     assert!(large.try_acquire(1).await.unwrap());
 
     let window = client.limiter(FixedWindow::new(5, SECOND)).unwrap();
-    let log = client.limiter(SlidingLog::new(5, SECOND)).unwrap();
+    let log = client.limiter(SlidingWindowLog::new(5, SECOND)).unwrap();
     let counter = client
-        .limiter(SlidingWindow::new(5, SECOND, SECOND))
+        .limiter(SlidingWindowCounter::new(5, SECOND).with_period(SECOND))
         .unwrap();
-    let tokens = client.limiter(TokenBucket::new(5, 5)).unwrap();
-    let quota = client.limiter(QuotaBucket::new(5, 5, SECOND)).unwrap();
-    let leaky = client.limiter(LeakyBucket::new(5, 5, SECOND)).unwrap();
-    let penalty = client
-        .limiter(PenaltyTokenBucket::new(5, 5, SECOND))
-        .unwrap();
+    let tokens = client.limiter(TokenBucket::per_second(5)).unwrap();
+    let quota = client.limiter(QuotaBucket::new(5, SECOND)).unwrap();
+    let leaky = client.limiter(LeakyBucket::new(5, SECOND)).unwrap();
+    let penalty = client.limiter(PenaltyTokenBucket::new(5, SECOND)).unwrap();
     let all: [(&str, &dyn Limiter); 7] = [
         ("window", &window),
         ("log", &log),
@@ -152,11 +150,11 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
         ("penalty", &penalty),
     ];
     for (key, limiter) in all {
-        assert!(limiter.decide(key, 1).await.unwrap().is_granted());
+        assert!(limiter.check(key, 1).await.unwrap().is_granted());
     }
     let both = [
-        window.share("joint:window", 1).unwrap(),
-        tokens.share("joint:tokens", 1).unwrap(),
+        window.charge("joint:window", 1).unwrap(),
+        tokens.charge("joint:tokens", 1).unwrap(),
     ];
-    assert!(client.decide_all(both).await.unwrap().is_granted());
+    assert!(client.check_all(both).await.unwrap().is_granted());
 }

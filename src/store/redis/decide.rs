@@ -126,8 +126,8 @@ fn script_of(kind: Kind) -> &'static Script {
         Kind::PenaltyTokenBucket => &script::PENALTY_TOKEN_BUCKET,
         Kind::QuotaBucket => &script::QUOTA_BUCKET,
         Kind::SharedRate => &script::JOINT,
-        Kind::SlidingWindowCounter => &script::SLIDING_WINDOW,
-        Kind::SlidingWindowLog => &script::SLIDING_LOG,
+        Kind::SlidingWindowCounter => &script::SLIDING_WINDOW_COUNTER,
+        Kind::SlidingWindowLog => &script::SLIDING_WINDOW_LOG,
         Kind::TokenBucket => &script::TOKEN_BUCKET,
     }
 }
