@@ -98,6 +98,23 @@ impl AcquireCall {
         }
     }
 
+    /// The server got an attempt after its deadline, when its clock showed `now`. Another copy of it may have come in time.
+    pub(crate) fn note_late(&self, attempt: Attempt, now: i64) {
+        let mut attempts = self.attempts();
+        if let Some(late) = attempts.iter_mut().find(|other| **other == attempt) {
+            late.deadline = late.deadline.min(now - 1);
+        }
+    }
+
+    /// Until when another attempt can arrive that takes permits where it does not find the grant of this call.
+    ///
+    /// The first one either took the permits, or its deadline had passed when another one did.
+    pub(crate) fn last_deadline_beside(&self, attempt: Attempt) -> Option<i64> {
+        let attempts = self.attempts();
+        let others = attempts.iter().skip(1).filter(|other| **other != attempt);
+        others.map(|other| other.deadline).max()
+    }
+
     /// All attempts that may have been executed, or may still be, as one.
     pub(crate) fn attempts_made(&self) -> Option<Attempt> {
         self.attempts().iter().copied().reduce(Attempt::and)

@@ -107,3 +107,21 @@ async fn a_server_whose_clock_is_moved_on_is_asked_again_and_not_taken_for_late(
     assert_eq!(proxy.take_names(), ["EVALSHA", "EVALSHA"]);
     assert_eq!(stage.value().await.as_deref(), Some("6"));
 }
+
+#[tokio::test]
+async fn a_call_whose_copy_came_in_time_takes_nothing_more_where_it_comes_late_itself() {
+    let mut stage = Stage::set().await;
+    let mut proxy = Proxy::to(stage.server.port()).await;
+    let limiter = behind(&proxy).await;
+    let before = stage.value().await.unwrap().parse::<i64>().unwrap();
+    proxy.next("EVALSHA", Fate::Held);
+    let (answer, ()) = tokio::join!(limiter.try_acquire(3), async {
+        let mut held = proxy.held().await;
+        let copy: Vec<&[u8]> = held.command.0.iter().map(Vec::as_slice).collect();
+        stage.run_bytes(&copy).await;
+        held.command.set_script_argument(1, b"1000");
+        held.let_through().await;
+    });
+    assert!(answer.unwrap());
+    assert_eq!(stage.value().await, Some((before - 3).to_string()));
+}

@@ -5,6 +5,9 @@
 //! there is nothing and none of them can still arrive. So at most one attempt of a call takes permits, however often
 //! and in whatever order they arrive.
 //!
+//! A decision is returned once no other retry of the call can arrive: one that arrives when the permits have already been
+//! returned would find no grant, and take them again.
+//!
 //! An attempt is noted in its call when it can be sent, not while it waits for a connection. So the party that gives up
 //! on the call knows whether it may have run.
 
@@ -126,15 +129,23 @@ impl RedisLimiter {
                 continue;
             };
             let answer = AcquireAnswer::read(name, answer, now, audited_rate)?;
-            store.server_time.learn(answer.server_millis);
-            if !matches!(answer.outcome, Outcome::Decided(_)) {
-                acquire.forget_attempt(attempt);
+            let server_millis = answer.server_millis;
+            store.server_time.learn(server_millis);
+            match answer.outcome {
+                Outcome::Decided(_) => {}
+                Outcome::Late => acquire.note_late(attempt, server_millis),
+                _ => acquire.forget_attempt(attempt),
             }
             match answer.outcome {
                 Outcome::Decided(answer) => {
                     self.learn_lateness(too_long, started.elapsed() * 4 < time);
                     if !answer.found {
                         self.note_audit(audited_rate, &answer);
+                    }
+                    // Whoever gets the permits may return them at once.
+                    if let Some(deadline) = acquire.last_deadline_beside(attempt) {
+                        let wait = u64::try_from(deadline - server_millis + 1).unwrap_or(0);
+                        sleep(Duration::from_millis(wait).min(attempts.remaining())).await;
                     }
                     return Ok(answer);
                 }
