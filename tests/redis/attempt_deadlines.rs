@@ -102,16 +102,20 @@ async fn an_attempt_that_arrives_after_the_call_was_decided_takes_nothing() {
 #[tokio::test]
 async fn a_retry_that_arrives_when_its_grant_was_found_and_refunded_takes_nothing() {
     let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
+    let mut proxy = Proxy::to(stage.server.port()).await;
     let limiter = behind(&proxy, &stage, 5).await;
-    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
-    proxy.next("EVALSHA", Fate::CutBeforeServer);
-    let Decision::Granted(Granted { grant, .. }) = limiter.check(2).await.unwrap() else {
+    proxy.next("EVALSHA", Fate::Held);
+    proxy.next("EVALSHA", Fate::Held);
+    let (decision, (_first, retry)) = tokio::join!(limiter.check(2), async {
+        let first = proxy.held().await;
+        deliver(&mut stage, &first.command).await;
+        (first, proxy.held().await)
+    });
+    let Decision::Granted(Granted { grant, .. }) = decision.unwrap() else {
         panic!("denied");
     };
-    let attempts = calls(&proxy);
     assert_eq!(limiter.refund(grant).await.unwrap(), 2);
-    deliver(&mut stage, &attempts[1]).await;
+    deliver(&mut stage, &retry.command).await;
     assert_eq!(permits_out(&mut stage).await, 0);
     assert_eq!(stage.value().await.as_deref(), Some("5"));
 }
