@@ -49,7 +49,7 @@ use driver::Driver;
 pub(crate) use plain::Decided;
 use plain::{Plain, Request};
 pub(crate) use state::IntervalOf;
-use state::{Known, Left, State, Waiter, Watched};
+use state::{Known, Left, Published, State, Waiter, Watched};
 use waiter::{FirstTry, Ticket};
 
 /// How long the line waits before it asks again, where permits come back much later: other processes may release permits or
@@ -71,6 +71,8 @@ pub(crate) struct WaitQueue {
 struct Line {
     store: Arc<dyn LimiterStore>,
     state: Lock<State>,
+    /// The last answer in the state.
+    last_answer: Arc<Published>,
     has_warned_of_skew: AtomicBool,
     /// All permits that this process was granted, except those of [`LimiterStore::try_acquire_now`]: it would cost that
     /// more than all else it does.
@@ -79,9 +81,11 @@ struct Line {
 
 impl WaitQueue {
     pub(crate) fn new(store: Arc<dyn LimiterStore>) -> Self {
+        let state = State::default();
         let line = Arc::new(Line {
             store,
-            state: Lock::new(State::default()),
+            last_answer: state.last_answer.published(),
+            state: Lock::new(state),
             has_warned_of_skew: AtomicBool::new(false),
             own: AtomicU64::new(0),
         });

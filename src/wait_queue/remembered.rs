@@ -24,6 +24,13 @@ impl WaitQueue {
             return None;
         }
         let request = Deniable::one(permits, set_up, at_most);
+        if set_up.is_none() {
+            return self
+                .line
+                .last_answer
+                .told()?
+                .denial(&request, Instant::now());
+        }
         let state = self.line.state.lock();
         state.last_answer.denial(&request, Instant::now())
     }

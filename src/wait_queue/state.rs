@@ -9,6 +9,7 @@ mod in_flight;
 mod known;
 mod last_answer;
 mod outbox;
+mod published;
 #[cfg(test)]
 mod schedules;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub(super) use known::Known;
 pub(crate) use last_answer::IntervalOf;
 pub(super) use last_answer::{Deniable, Epoch, LastAnswer, Told};
 pub(super) use outbox::Outbox;
+pub(super) use published::Published;
 pub(super) use waiter::Waiter;
 
 /// How many waiters one call carries at most.

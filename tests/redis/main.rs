@@ -48,6 +48,7 @@ mod looking_changes_nothing;
 mod many_limiters_share_a_call;
 mod missing_permissions_are_errors;
 mod names_that_spread_their_keys_are_refused_on_a_cluster;
+mod remembered_denials;
 mod secrets_stay_secret;
 mod spoilt_keys_are_refused;
 mod the_readmes_acl_rule_is_enough;

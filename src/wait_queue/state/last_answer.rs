@@ -4,11 +4,13 @@
 //! Each field errs on the side of the requests. The times count from when the call was sent, before it was decided. What
 //! may have freed permits drops the answer, and keeps out those of calls that are in flight by then.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::super::LONGEST_WAIT;
+use super::published::Published;
 use crate::decision::Decision;
 use crate::model::{Answer, Requests, SetUp};
 
@@ -22,6 +24,8 @@ pub(in crate::wait_queue) struct LastAnswer {
     epoch: Epoch,
     /// The settings that this process's calls gave the limiter last.
     set_up: Option<SetUp>,
+    /// `told`, for those without the lock.
+    published: Arc<Published>,
 }
 
 /// An answer holds only in the epoch in which its call was sent.
@@ -31,12 +35,12 @@ pub(in crate::wait_queue) struct Epoch(u64);
 /// So many permits are left, until the first of those in use are back.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wait_queue) struct Told {
-    sent_at: Instant,
-    received_at: Instant,
-    left: u64,
-    rate: u64,
-    reset: Duration,
-    interval: Option<Duration>,
+    pub(super) sent_at: Instant,
+    pub(super) received_at: Instant,
+    pub(super) left: u64,
+    pub(super) rate: u64,
+    pub(super) reset: Duration,
+    pub(super) interval: Option<Duration>,
 }
 
 impl Told {
@@ -61,6 +65,29 @@ impl Told {
             reset: answer.reset(),
             interval,
         })
+    }
+
+    /// Whether it says that a request is denied, whatever the set-up.
+    fn denies(&self, request: &Deniable, now: Instant) -> bool {
+        // More than the rate is an error, which the store finds out.
+        self.left < u64::from(request.fewest)
+            && u64::from(request.most) <= self.rate
+            && self.age(now) < self.reset
+    }
+
+    /// The denial of a request, where it is young enough.
+    pub(in crate::wait_queue) fn denial(
+        &self,
+        request: &Deniable,
+        now: Instant,
+    ) -> Option<Decision> {
+        if !self.denies(request, now) || self.age(now) >= request.at_most {
+            return None;
+        }
+        // Counted from the moment at which the first one was told.
+        let age = now.saturating_duration_since(self.received_at);
+        let left = self.reset.saturating_sub(age);
+        Some(Decision::denied(left, self.rate, self.left, left))
     }
 
     /// For how long at the most it has been out of date.
@@ -130,10 +157,15 @@ impl LastAnswer {
         self.epoch
     }
 
+    pub(in crate::wait_queue) fn published(&self) -> Arc<Published> {
+        Arc::clone(&self.published)
+    }
+
     /// Permits may have come free.
     pub(in crate::wait_queue) fn forget(&mut self) {
         self.told = None;
         self.epoch.0 += 1;
+        self.published.publish(None);
     }
 
     /// Notes an answer to a call with this set-up, sent in that epoch.
@@ -150,6 +182,7 @@ impl LastAnswer {
                 .is_none_or(|before| before.sent_at <= told.sent_at)
         {
             self.told = Some(told);
+            self.published.publish(Some(&told));
         }
     }
 
@@ -160,14 +193,7 @@ impl LastAnswer {
         now: Instant,
     ) -> Option<Decision> {
         let told = self.denies(request, now)?;
-        if told.age(now) >= request.at_most {
-            return None;
-        }
-        // Counted from the moment at which the first one was told.
-        let left = told
-            .reset
-            .saturating_sub(now.saturating_duration_since(told.received_at));
-        Some(Decision::denied(left, told.rate, told.left, left))
+        told.denial(request, now)
     }
 
     /// Whether a request would be denied, were the answer young enough.
@@ -182,12 +208,9 @@ impl LastAnswer {
     }
 
     fn denies(&self, request: &Deniable, now: Instant) -> Option<&Told> {
-        let told = self.told.as_ref()?;
         let is_as_set_up = request.set_up.is_none() || request.set_up == self.set_up;
-        // More than the rate is an error, which the store finds out.
-        let is_denied =
-            told.left < u64::from(request.fewest) && u64::from(request.most) <= told.rate;
-        (is_as_set_up && is_denied && told.age(now) < told.reset).then_some(told)
+        let told = self.told.as_ref().filter(|_| is_as_set_up)?;
+        told.denies(request, now).then_some(told)
     }
 
     /// The shortest time in which so many permits can be granted, unless others give permits back or raise the rate. `None`
