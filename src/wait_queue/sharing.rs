@@ -6,16 +6,18 @@
 //! [`hold`], and only then asks for the rest. Two processes that do so get half each, and a permit lies idle no longer than
 //! the others need to take it.
 //!
-//! **Learning.** The answer to each call tells how many permits others have taken since the last one. The process leaves
-//! twice as many as they took of the last ones that it left, if that was all, else one more than they took: a neighbour
-//! with a small appetite costs little. After some holds in which they took nothing the process is alone, and leaves nothing.
+//! **Learning.** The answer to each call says how many permits others have taken since the last one. Where they took most
+//! of what was left to them, the process leaves twice as many next time, else one more than they took: a neighbour with
+//! a small appetite costs little. Where they took nothing, each of their callers may want more than was there: the process
+//! leaves twice as many before it counts them as gone. After some such holds it is alone, and leaves nothing.
 //!
-//! A process that owes nothing asks for the more of what comes back, the less it has had of late: so three processes come to
-//! a third each, none of which owes the two others anything.
+//! A process that owes nothing asks the sooner, and for the more of what comes back, the less it has had of late: so three
+//! processes come to a third each, none of which owes the two others anything. That it asks sooner is what counts: the one
+//! that is behind finds what the others have not taken yet.
 //!
 //! **Probing.** Who is starved takes nothing, so a process that is alone leaves a few permits now and then, seldom enough to
-//! lose no more than a percent of the rate. Of one permit an interval the least that it can leave is all: for one hold in
-//! five seconds, which is two and a half percent.
+//! lose no more than a percent of the rate; at the start, until one of a permit and one of several have found nobody, once an interval. Of
+//! one permit an interval the least that it can leave is all: for one hold in five seconds, which is two and a half percent.
 
 #[cfg(test)]
 mod releases;
@@ -39,7 +41,7 @@ const HOLDS_PER_INTERVAL: u32 = 9;
 const IDLE_HOLDS: u32 = 3;
 
 /// How many thousandths less a process asks for that took all of late than one that took nothing.
-const YIELD: f64 = 900.0;
+const YIELD: f64 = 600.0;
 
 /// For how many intervals' permits what was taken is remembered, at most.
 const INTERVALS_OF_LATE: f64 = 4.0;
@@ -48,8 +50,15 @@ const INTERVALS_OF_LATE: f64 = 4.0;
 const PROBE_COST: u32 = 200;
 const LONGEST_PROBE_PAUSE: Duration = Duration::from_secs(5);
 
-/// How much later than it could a process asks that had permits last time, at most: who had none goes first.
-const LONGEST_JITTER: Duration = Duration::from_millis(4);
+/// The first probes, of one permit and of so many, follow each other fast. Each splits what comes back together.
+const LARGEST_FAST_PROBE: i64 = 8;
+
+/// How much later than it could a process asks that took all of late: who had the least goes first. Far more than the calls
+/// of two processes differ in their travel time.
+const LONGEST_DELAY: Duration = Duration::from_millis(12);
+
+/// At most this part of the delay is random, so that two who had the same take turns.
+const RANDOM_PART_OF_DELAY: u32 = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
@@ -64,6 +73,8 @@ pub(super) struct Sharing {
     /// How many the next probe leaves.
     probe: i64,
     probe_at: Option<Instant>,
+    /// Whether the first probes have found nobody.
+    has_probed: bool,
     /// Whether the call in flight leaves permits to others.
     leaves_some: bool,
     /// Permits that the last call left to others.
@@ -79,8 +90,8 @@ pub(super) struct Sharing {
 enum Others {
     #[default]
     Unseen,
-    /// They took permits; since then there were so many holds in which they took none.
-    Seen { idle_holds: u32 },
+    /// They took permits; since then there were so many holds in which they took none of `declined` permits.
+    Seen { idle_holds: u32, declined: i64 },
 }
 
 /// How the next call asks.
@@ -107,12 +118,20 @@ pub(super) struct Seen {
     pub(super) newer: Option<i64>,
     /// All permits that this process has been granted, those of this call included.
     pub(super) own: u64,
-    /// Whether some of the waiters it asked for were denied.
-    pub(super) has_backlog: bool,
+    /// How many permits the first of the waiters wants that were denied.
+    pub(super) denied: Option<u32>,
+}
+
+impl Others {
+    /// They took permits just now.
+    const SEEN: Self = Self::Seen {
+        idle_holds: 0,
+        declined: 0,
+    };
 }
 
 impl Sharing {
-    /// One whose jitter is the same each time.
+    /// One whose random part of delays is the same each time.
     #[cfg(test)]
     pub(super) fn with_random(random: u64) -> Self {
         Self {
@@ -144,9 +163,8 @@ impl Sharing {
         if self.owed > 0 || self.appetite * 2 < self.found {
             return all_but(self.appetite.min(self.owed.max(self.found / 2)).max(1));
         }
-        let all = (self.own_of_late + self.others_of_late).max(1.0);
         Share {
-            permille: (1000.0 - YIELD * self.own_of_late / all) as i64,
+            permille: (1000.0 - YIELD * self.own_part_of_late()) as i64,
             // A fraction of a permit counts as one.
             credit: 999,
         }
@@ -157,7 +175,7 @@ impl Sharing {
         let others_took = self.others_took(&seen);
         self.last = Some((seen.score, seen.own));
         if others_took > 0 {
-            self.others = Others::Seen { idle_holds: 0 };
+            self.others = Others::SEEN;
             self.appetite = self.appetite.max(1);
         }
         self.owed -= others_took;
@@ -178,7 +196,11 @@ impl Sharing {
         }
         self.owed = self.owed.clamp(0, seen.rate);
         self.found = seen.left + seen.taken;
-        if !seen.has_backlog || !self.leaves_some || seen.left == 0 {
+        // Permits that the process cannot use itself are not left to others: it waits for more, as they do.
+        let could_use = seen
+            .denied
+            .is_some_and(|permits| i64::from(permits) <= seen.left);
+        if !self.leaves_some || !could_use {
             return None;
         }
         self.held = Some(seen.left);
@@ -188,30 +210,55 @@ impl Sharing {
 
     /// Others have had their time, and took so many permits.
     fn end_hold(&mut self, held: i64, others_took: i64, seen: &Seen) {
+        let largest = (seen.rate + 1) / 2;
         match &mut self.others {
             Others::Unseen => {
                 // A probe found nobody. One that needs more than a permit at a time takes nothing of a small one.
-                let pause = hold(seen.interval) * PROBE_COST;
-                let rate = u32::try_from(seen.rate.max(1)).unwrap_or(u32::MAX);
-                let pause = pause.saturating_mul(u32::try_from(held).unwrap_or(u32::MAX)) / rate;
-                let pause = pause.clamp(seen.probe_interval(), LONGEST_PROBE_PAUSE);
+                let pause = if self.has_probed {
+                    let pause = hold(seen.interval) * PROBE_COST;
+                    let rate = u32::try_from(seen.rate.max(1)).unwrap_or(u32::MAX);
+                    let pause =
+                        pause.saturating_mul(u32::try_from(held).unwrap_or(u32::MAX)) / rate;
+                    pause.clamp(seen.probe_interval(), LONGEST_PROBE_PAUSE)
+                } else {
+                    // Where less came back than it was to leave, so that the next one meets what comes back at another time.
+                    let parts = if held < self.probe { 2 } else { 1 };
+                    let interval = seen.interval.unwrap_or_default();
+                    interval.min(LONGEST_PROBE_PAUSE) / parts
+                };
                 self.probe_at = Some(seen.sent_at + pause);
-                let largest = (seen.rate / 2).max(1);
-                self.probe = if held >= largest { 1 } else { held * 2 };
+                self.has_probed |= held >= largest.min(LARGEST_FAST_PROBE);
+                self.probe = if held >= largest {
+                    1
+                } else if self.has_probed {
+                    self.probe.max(2 * held).min(largest)
+                } else {
+                    LARGEST_FAST_PROBE.min(largest)
+                };
             }
-            Others::Seen { idle_holds } if others_took == 0 => {
+            Others::Seen {
+                idle_holds,
+                declined,
+            } if others_took == 0 => {
+                *declined += held;
+                // They may want more at a time. What comes back one by one counts together.
+                if *declined < self.appetite.min(largest) {
+                    return;
+                }
+                *declined = 0;
                 *idle_holds += 1;
-                self.appetite = 1;
+                self.appetite = (2 * self.appetite).clamp(1, largest);
                 if *idle_holds >= IDLE_HOLDS {
                     self.others = Others::Unseen;
                     self.owed = 0;
                     self.others_of_late = 0.0;
-                    self.probe = 1;
+                    self.probe = self.appetite;
                     self.probe_at = Some(seen.sent_at + seen.probe_interval());
                 }
             }
             Others::Seen { .. } => {
-                self.appetite = if others_took >= held {
+                // What is left over may be too little for the next of their callers.
+                self.appetite = if others_took * 3 >= held * 2 {
                     self.appetite.max(held).saturating_mul(2).min(seen.rate)
                 } else {
                     others_took + 1
@@ -230,12 +277,18 @@ impl Sharing {
         (newer - own_before_call).max(0)
     }
 
-    /// How much later than permits come back the process asks.
-    pub(super) fn jitter(&mut self, interval: Option<Duration>, had_permits: bool) -> Duration {
-        if self.others == Others::Unseen || !had_permits {
+    /// How much later than permits come back the process asks: the longer, the more it had of late.
+    pub(super) fn delay(&mut self, interval: Option<Duration>) -> Duration {
+        if self.others == Others::Unseen {
             return Duration::ZERO;
         }
-        self.random_up_to(LONGEST_JITTER.min(hold(interval)))
+        let longest = LONGEST_DELAY.min(hold(interval));
+        longest.mul_f64(self.own_part_of_late()) + self.random_up_to(longest / RANDOM_PART_OF_DELAY)
+    }
+
+    /// Which part this process had of what was taken of late.
+    fn own_part_of_late(&self) -> f64 {
+        self.own_of_late / (self.own_of_late + self.others_of_late).max(1.0)
     }
 
     /// When to ask for a head that has its last chance then. A process that is alone, as far as it knows, keeps no permits

@@ -14,7 +14,7 @@ fn seen(score: i64, taken: i64, left: i64, newer: Option<i64>, own: u64) -> Seen
         taken,
         newer,
         own,
-        has_backlog: true,
+        denied: Some(1),
     }
 }
 

@@ -10,7 +10,7 @@ const INTERVAL: i64 = 1_000_000;
 const SECOND: i64 = INTERVAL;
 /// A queue asks so much later than permits come back, and its call takes up to so long.
 const SLACK: i64 = 3_000;
-const TRAVEL: Duration = Duration::from_millis(1);
+const TRAVEL: Duration = Duration::from_millis(4);
 
 /// A limiter with its sliding window.
 struct Limiter {
@@ -21,6 +21,8 @@ struct Limiter {
 }
 
 struct Process {
+    /// How many permits each of its waiters wants.
+    permits: u32,
     sharing: Sharing,
     next_at: i64,
     own: u64,
@@ -68,7 +70,10 @@ impl Limiter {
         let sent_at = self.start + Duration::from_micros(now as u64);
         let ask = process.sharing.plan(sent_at);
         let balance = self.balance(now);
-        let requests = Requests::in_line(std::iter::repeat_n(1, 2 * self.rate as usize), ask.share);
+        let requests = Requests::in_line(
+            std::iter::repeat_n(process.permits, 2 * self.rate as usize),
+            ask.share,
+        );
         let taken = requests.taken(&Answer::new(now, self.rate, balance, 0));
         let newer = ask.newer_than.map(|score| self.newer_than(score));
         self.take(now, taken);
@@ -84,7 +89,7 @@ impl Limiter {
             taken,
             newer,
             own: process.own,
-            has_backlog: true,
+            denied: Some(process.permits),
         });
         process.next_at = match hold {
             Some(until) => {
@@ -94,8 +99,8 @@ impl Limiter {
                 until
             }
             None => {
-                let jitter = process.sharing.jitter(interval, taken > 0);
-                self.next_back(now) + SLACK + jitter.as_micros() as i64
+                let delay = process.sharing.delay(interval);
+                self.next_back(now) + SLACK + delay.as_micros() as i64
             }
         };
         // Whose call is the first to arrive is chance.
@@ -109,6 +114,7 @@ fn process(seed: u64, starts_at: i64) -> Process {
         ..Sharing::default()
     };
     Process {
+        permits: 1,
         sharing,
         next_at: starts_at,
         own: 0,
@@ -166,6 +172,56 @@ fn processes_with_backlogs_get_like_parts_and_waste_little() {
     }
 }
 
+/// The first 20 s, when none of them knows of the others at first. The last one's callers want so many permits each.
+#[test]
+fn of_the_first_20_s_each_gets_a_quarter_whatever_the_order_of_calls() {
+    for (count, permits) in [(2_u64, 1), (2, 2), (2, 3), (3, 1), (3, 2)] {
+        for seed in 1..=100_u64 {
+            let random = |place: u64| {
+                let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                random.rotate_left(17 * place as u32 + 5)
+            };
+            let mut limiter = Limiter::new(10);
+            let starts = |place: u64| process(random(place), (random(place) % 7_000) as i64);
+            let mut processes: Vec<_> = (0..count).map(starts).collect();
+            processes[count as usize - 1].permits = permits;
+            run(&mut limiter, &mut processes, 20 * SECOND);
+            let own: Vec<_> = processes.iter().map(|process| process.own).collect();
+            let all: u64 = own.iter().sum();
+            let context = format!("{count} of {permits}, seed {seed}: {own:?}");
+            assert!(own.iter().all(|own| own * 4 >= all), "{context}");
+            assert!(all * 100 >= 95 * 200, "{context}");
+        }
+    }
+}
+
+/// Redisson's threads wake up at a tick of 100 ms, when the oldest permits are back, and take all there is.
+#[test]
+fn beside_one_that_takes_all_every_100_ms_it_gets_a_quarter_and_leaves_one() {
+    for phase in 0..100 {
+        let mut limiter = Limiter::new(10);
+        let mut processes = [process(phase + 1, 0)];
+        let (mut next, mut others) = (phase as i64 % 3_000, 0);
+        while next < 20 * SECOND {
+            run(&mut limiter, &mut processes, next);
+            let all = limiter.balance(next);
+            limiter.take(next, all);
+            others += all as u64;
+            let (tick, phase) = (SECOND / 10, phase as i64 * 1_000);
+            let due = limiter.next_back(next) + SLACK - phase;
+            next = (due + tick - 1).div_euclid(tick) * tick + phase;
+        }
+        run(&mut limiter, &mut processes, 20 * SECOND);
+        let own = processes[0].own;
+        assert!(own * 4 >= own + others, "{phase}: {own} beside {others}");
+        assert!(others * 4 >= own + others, "{phase}: {own} beside {others}");
+        assert!(
+            (own + others) * 100 >= 95 * 200,
+            "{phase}: {own} beside {others}"
+        );
+    }
+}
+
 #[test]
 fn one_that_was_alone_finds_another_one_that_finds_nothing() {
     for rate in [10, 100] {
@@ -192,7 +248,7 @@ fn one_that_was_alone_finds_another_one_that_finds_nothing() {
 #[test]
 fn only_what_others_may_take_now_is_left_to_them() {
     let now = Instant::now();
-    let seen = |taken, left, has_backlog| Seen {
+    let seen = |taken, left, denied| Seen {
         sent_at: now,
         score: 1,
         rate: 10,
@@ -201,12 +257,18 @@ fn only_what_others_may_take_now_is_left_to_them() {
         taken,
         newer: Some(0),
         own: taken as u64,
-        has_backlog,
+        denied,
     };
-    for (left, has_backlog, is_held) in [(1, true, true), (0, true, false), (1, false, false)] {
+    for (left, denied, is_held) in [
+        (1, Some(1), true),
+        (0, Some(1), false),
+        (1, None, false),
+        (1, Some(2), false),
+        (2, Some(2), true),
+    ] {
         let mut sharing = Sharing::default();
         assert!(sharing.plan(now).share.is_some(), "a probe");
-        let hold = sharing.note(seen(9, left, has_backlog));
+        let hold = sharing.note(seen(9, left, denied));
         assert_eq!(hold.is_some(), is_held);
         if let Some(hold) = hold {
             assert!(hold > now && hold <= now + LONGEST_HOLD * 5 / 4);
@@ -219,7 +281,7 @@ fn only_what_others_may_take_now_is_left_to_them() {
         ..Sharing::default()
     };
     assert_eq!(sharing.plan(now).share, None);
-    assert_eq!(sharing.note(seen(9, 1, true)), None);
+    assert_eq!(sharing.note(seen(9, 1, Some(1))), None);
 }
 
 #[test]
@@ -227,7 +289,7 @@ fn the_less_a_process_had_of_late_the_more_it_asks_for() {
     let now = Instant::now();
     let permille = |own_of_late, others_of_late| {
         let mut sharing = Sharing {
-            others: Others::Seen { idle_holds: 0 },
+            others: Others::SEEN,
             own_of_late,
             others_of_late,
             appetite: 1,
@@ -236,15 +298,15 @@ fn the_less_a_process_had_of_late_the_more_it_asks_for() {
         sharing.plan(now).share.map(|share| share.permille)
     };
     assert_eq!(permille(0.0, 10.0), Some(1000));
-    assert_eq!(permille(2.0, 8.0), Some(820));
-    assert_eq!(permille(5.0, 5.0), Some(550));
-    assert_eq!(permille(10.0, 0.0), Some(100));
+    assert_eq!(permille(2.0, 8.0), Some(880));
+    assert_eq!(permille(5.0, 5.0), Some(700));
+    assert_eq!(permille(10.0, 0.0), Some(400));
 }
 
 #[test]
 fn what_is_left_depends_on_what_is_owed_and_on_what_others_want() {
     let by_its_part = Share {
-        permille: 550,
+        permille: 700,
         credit: 999,
     };
     for (owed, appetite, share) in [
@@ -271,7 +333,7 @@ fn what_others_take_or_decline_pays_for_what_is_owed() {
     let now = Instant::now();
     for (others_took, owed) in [(0, 2), (1, 2), (2, 2), (3, 3), (4, 4)] {
         let mut sharing = Sharing {
-            others: Others::Seen { idle_holds: 0 },
+            others: Others::SEEN,
             held: Some(4),
             owed: 6,
             appetite: 1,
@@ -288,25 +350,53 @@ fn what_others_take_or_decline_pays_for_what_is_owed() {
             taken: 2,
             newer: Some(others_took + 3),
             own: 15,
-            has_backlog: true,
+            denied: Some(1),
         });
         assert_eq!(sharing.owed, owed, "{others_took}");
         let idle_holds = u32::from(others_took == 0);
-        assert_eq!(sharing.others, Others::Seen { idle_holds });
+        let declined = 0;
+        let seen = Others::Seen {
+            idle_holds,
+            declined,
+        };
+        assert_eq!(sharing.others, seen);
     }
 }
 
 #[test]
 fn probes_are_five_intervals_apart_at_least_and_five_seconds_at_most() {
+    assert_pauses(
+        true,
+        &[
+            (1_000, 1_000, 1, 1, 5_000),
+            (100, 1_000, 1, 1, 500),
+            (100, 1, 1, 1, 2_222),
+            (60_000, 1_000, 1, 1, 5_000),
+        ],
+    );
+}
+
+#[test]
+fn the_first_probes_are_an_interval_apart_or_half_of_one_after_a_smaller_one_than_planned() {
+    assert_pauses(
+        false,
+        &[
+            (1_000, 10, 2, 2, 1_000),
+            (1_000, 10, 2, 1, 500),
+            (60_000, 10, 2, 2, 5_000),
+        ],
+    );
+}
+
+/// Asserts how many ms after a probe the next one follows. A pause is that of an interval in ms, a rate, the size of the
+/// probe, and how many permits it left.
+fn assert_pauses(has_probed: bool, pauses: &[(u64, i64, i64, i64, u128)]) {
     let now = Instant::now();
-    for (interval, rate, held, pause) in [
-        (1_000, 1_000, 1, 5_000),
-        (100, 1_000, 1, 500),
-        (100, 1, 1, 2_222),
-        (60_000, 1_000, 1, 5_000),
-    ] {
+    for &(interval, rate, probe, held, pause) in pauses {
         let mut sharing = Sharing {
             held: Some(held),
+            probe,
+            has_probed,
             ..Sharing::default()
         };
         sharing.note(Seen {
@@ -318,7 +408,7 @@ fn probes_are_five_intervals_apart_at_least_and_five_seconds_at_most() {
             taken: 1,
             newer: Some(0),
             own: 1,
-            has_backlog: true,
+            denied: Some(1),
         });
         let probe_at = sharing.probe_at.expect("another one follows");
         assert_eq!((probe_at - now).as_millis(), pause, "{interval} {rate}");
@@ -326,23 +416,29 @@ fn probes_are_five_intervals_apart_at_least_and_five_seconds_at_most() {
 }
 
 #[test]
-fn only_who_had_permits_beside_others_asks_late() {
+fn the_more_a_process_had_beside_others_the_later_it_asks() {
     let interval = Some(Duration::from_secs(1));
-    for (others, had_permits, is_late) in [
-        (Others::Unseen, true, false),
-        (Others::Seen { idle_holds: 0 }, false, false),
-        (Others::Seen { idle_holds: 0 }, true, true),
-    ] {
+    let delay = |others, own_of_late, others_of_late| {
         let mut sharing = Sharing {
             others,
+            own_of_late,
+            others_of_late,
             random: 1,
             ..Sharing::default()
         };
-        let most = (0..100)
-            .map(|_| sharing.jitter(interval, had_permits))
-            .max();
-        assert_eq!(most.unwrap() > Duration::ZERO, is_late);
-        assert!(most.unwrap() <= LONGEST_JITTER);
+        sharing.delay(interval)
+    };
+    let random = LONGEST_DELAY / RANDOM_PART_OF_DELAY;
+    for (own, others, longest) in [
+        (0.0, 10.0, 0),
+        (5.0, 15.0, 3),
+        (10.0, 10.0, 6),
+        (10.0, 0.0, 12),
+    ] {
+        assert_eq!(delay(Others::Unseen, own, others), Duration::ZERO);
+        let delay = delay(Others::SEEN, own, others);
+        let longest = Duration::from_millis(longest);
+        assert!(delay >= longest && delay <= longest + random, "{delay:?}");
     }
 }
 
@@ -352,12 +448,12 @@ proptest! {
     #[test]
     fn what_is_owed_and_remembered_is_bounded(
         rate in 1..1_000_i64,
-        answers in prop::collection::vec((0..1_000_i64, 0..1_000_i64, 0..1_000_i64, any::<bool>()), 1..200),
+        answers in prop::collection::vec((0..1_000_i64, 0..1_000_i64, 0..1_000_i64, prop::option::of(1..5_u32)), 1..200),
     ) {
         let start = Instant::now();
         let mut sharing = Sharing { random: 1, ..Sharing::default() };
         let mut own = 0_u64;
-        for (i, (taken, left, others, has_backlog)) in answers.into_iter().enumerate() {
+        for (i, (taken, left, others, denied)) in answers.into_iter().enumerate() {
             let sent_at = start + Duration::from_millis(100 * i as u64);
             let (taken, left, others) = (taken % (rate + 1), left % (rate + 1), others % (rate + 1));
             let ask = sharing.plan(sent_at);
@@ -371,7 +467,7 @@ proptest! {
                 taken,
                 newer: ask.newer_than.map(|_| others),
                 own,
-                has_backlog,
+                denied,
             });
             prop_assert!((0..=rate).contains(&sharing.owed));
             prop_assert!(sharing.appetite <= rate.max(others + 1));

@@ -67,12 +67,12 @@ impl State {
         if taken > 0 {
             call.note_granted(answer.score);
         }
-        let has_backlog = !denied.is_empty();
+        let first_denied = denied.first().map(|waiter| waiter.permits);
         for waiter in denied.into_iter().rev() {
             self.return_to_line(waiter);
         }
         spare -= self.hand_off(spare, call, answer);
-        let known = self.learn(answered, taken, has_backlog);
+        let known = self.learn(answered, taken, first_denied);
         // What came free meanwhile may be missing in it.
         self.known = known.filter(|_| in_flight.freed == self.freed);
         if self.drivers.len() > 1 {
@@ -86,7 +86,7 @@ impl State {
     }
 
     /// What an answer says about the time to ask next.
-    fn learn(&mut self, answered: &Answered<'_>, taken: u32, has_backlog: bool) -> Option<Known> {
+    fn learn(&mut self, answered: &Answered<'_>, taken: u32, denied: Option<u32>) -> Option<Known> {
         let Answered {
             answer, sent_at, ..
         } = *answered;
@@ -107,9 +107,9 @@ impl State {
             taken,
             newer: answer.newer,
             own: answered.own,
-            has_backlog,
+            denied,
         });
-        if answer.has_more && !has_backlog {
+        if answer.has_more && denied.is_none() {
             return None; // more may be left than the answer says
         }
         Some(match hold {
@@ -119,7 +119,7 @@ impl State {
                 ask_at: until,
             },
             None => {
-                let wait = answer.wait() + self.sharing.jitter(interval, taken > 0);
+                let wait = answer.wait() + self.sharing.delay(interval);
                 Known::new(left.unsigned_abs(), sent_at, wait)
             }
         })
