@@ -34,7 +34,7 @@ local function reply(available)
 end
 
 if number <= SUMMED then
-  failure = window.reconcile(limiter, now, true, 0)
+  failure = window.reconcile(limiter, now, true, limiter.rate)
   return failure or reply(limiter.available)
 end
 

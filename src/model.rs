@@ -275,7 +275,7 @@ impl Window {
         let (rate, grants) = (open.settings.rate, open.pool.grants());
         if grants.len() <= BOUNDS.summed {
             return Ok(open
-                .reconcile(at.now, true, Removal::SPARE)
+                .reconcile(at.now, true, Removal::until(rate))
                 .available
                 .clamp(0, rate));
         }

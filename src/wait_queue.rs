@@ -50,7 +50,7 @@ use driver::Driver;
 pub(crate) use plain::Decided;
 use plain::{Plain, Request};
 pub(crate) use state::IntervalOf;
-use state::{Availability, Left, State, Waiter, Watched};
+use state::{Availability, Left, Published, State, Waiter, Watched};
 use waiter::{FirstTry, Ticket};
 
 /// The longest time between two calls of the queue, where permits come back much later: other processes may release
@@ -72,6 +72,8 @@ pub(crate) struct WaitQueue {
 struct Shared {
     store: Arc<dyn LimiterStore>,
     state: Lock<State>,
+    /// The last answer in the state.
+    last_answer: Arc<Published>,
     has_warned_of_skew: AtomicBool,
     /// All permits granted to this process, except those of [`LimiterStore::try_acquire_now`], where counting would
     /// cost more than everything else it does.
@@ -80,9 +82,11 @@ struct Shared {
 
 impl WaitQueue {
     pub(crate) fn new(store: Arc<dyn LimiterStore>) -> Self {
+        let state = State::default();
         let shared = Arc::new(Shared {
             store,
-            state: Lock::new(State::default()),
+            last_answer: state.last_answer.published(),
+            state: Lock::new(state),
             has_warned_of_skew: AtomicBool::new(false),
             own: AtomicU64::new(0),
         });

@@ -316,30 +316,39 @@ local function load_window()
   -- its time to live stay.
   local function take_from_oldest(limiter, place, permits)
     local key, wanted = limiter.permits_key, permits
-    local taken, without = {}, {}
+    local taken, without, shrunk = {}, {}, nil
     local read, has_more = 0, true
     while permits > 0 and has_more and read < PAGE do
       local some = math.min(64, PAGE - read)
       local from = place + read
-      local page = redis.call('zrange', key, digits(from), digits(from + some - 1), 'withscores')
-      for i = 1, #page, 2 do
+      local page = redis.call('zrange', key, digits(from), digits(from + some - 1)) -- a score costs more than its member
+      for i = 1, #page do
         local member = page[i]
         local held = permits_of(member) or 0
         if held == 0 then
           table.insert(without, member)
         elseif permits > 0 then
           if held > permits then
-            redis.call('zadd', key, page[i + 1], pack(string.sub(member, 2, -5), held - permits))
+            shrunk = member
+            redis.call('zadd', key, redis.call('zscore', key, member), pack(string.sub(member, 2, -5), held - permits))
+          else
+            table.insert(taken, member)
           end
-          table.insert(taken, member)
           permits = math.max(permits - held, 0)
         end
       end
-      read = read + #page / 2
-      has_more = #page == 2 * some
+      read = read + #page
+      has_more = #page == some
     end
     if #without == PAGE then
       taken = without -- a whole page without permits: no call would get past it
+    elseif #without == 0 and #taken > 0 then
+      -- They are consecutive, and the shrunk one follows them in both of its forms.
+      redis.call('zremrangebyrank', key, digits(place), digits(place + #taken - 1))
+      taken = {}
+    end
+    if shrunk then
+      table.insert(taken, shrunk)
     end
     if #taken > 0 then
       redis.call('zrem', key, unpack(taken))

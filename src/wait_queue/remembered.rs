@@ -24,6 +24,13 @@ impl WaitQueue {
             return None;
         }
         let request = Deniable::one(permits, set_up, at_most);
+        if set_up.is_none() {
+            return self
+                .shared
+                .last_answer
+                .observed()?
+                .denial(&request, Instant::now());
+        }
         let state = self.shared.state.lock();
         state.last_answer.denial(&request, Instant::now())
     }

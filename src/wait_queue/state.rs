@@ -10,6 +10,7 @@ mod held_up;
 mod in_flight;
 mod last_answer;
 mod outbox;
+mod published;
 #[cfg(test)]
 mod schedules;
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub(super) use in_flight::{Left, Watched};
 pub(crate) use last_answer::IntervalOf;
 pub(super) use last_answer::{Deniable, Epoch, LastAnswer, Observed};
 pub(super) use outbox::Outbox;
+pub(super) use published::Published;
 pub(super) use waiter::Waiter;
 
 /// The most waiters that one call carries.

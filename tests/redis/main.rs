@@ -37,6 +37,7 @@ mod multi_acquire;
 mod permissions;
 mod policies;
 mod reads;
+mod remembered_denials;
 mod round_trips;
 mod secrets;
 mod server_restart;

@@ -4,11 +4,13 @@
 //! Each field errs in favour of the requests. Times count from when the call was sent, which is before it was decided.
 //! Whatever may have freed permits drops the answer, and discards those of calls that are then in flight.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::super::LONGEST_WAIT;
+use super::published::Published;
 use crate::decision::{Decision, Denied};
 use crate::model::{Answer, Requests, SetUp};
 
@@ -22,6 +24,8 @@ pub(in crate::wait_queue) struct LastAnswer {
     epoch: Epoch,
     /// The settings that this process's calls last gave the limiter.
     set_up: Option<SetUp>,
+    /// `observed`, for readers without the lock.
+    published: Arc<Published>,
 }
 
 /// An answer holds only in the epoch in which its call was sent.
@@ -31,12 +35,12 @@ pub(in crate::wait_queue) struct Epoch(u64);
 /// `left` permits are available until the first of those in use come back.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wait_queue) struct Observed {
-    sent_at: Instant,
-    received_at: Instant,
-    left: u64,
-    rate: u64,
-    reset: Duration,
-    interval: Option<Duration>,
+    pub(super) sent_at: Instant,
+    pub(super) received_at: Instant,
+    pub(super) left: u64,
+    pub(super) rate: u64,
+    pub(super) reset: Duration,
+    pub(super) interval: Option<Duration>,
 }
 
 impl Observed {
@@ -61,6 +65,30 @@ impl Observed {
             reset: answer.reset(),
             interval,
         })
+    }
+
+    /// Whether it says that a request is denied, whatever the set-up.
+    fn denies(&self, request: &Deniable, now: Instant) -> bool {
+        // More than the rate is an error, which the store finds out.
+        self.left < u64::from(request.fewest)
+            && u64::from(request.most) <= self.rate
+            && self.age(now) < self.reset
+    }
+
+    /// The denial of a request, if the answer is young enough.
+    pub(in crate::wait_queue) fn denial(
+        &self,
+        request: &Deniable,
+        now: Instant,
+    ) -> Option<Decision> {
+        if !self.denies(request, now) || self.age(now) >= request.at_most {
+            return None;
+        }
+        // Counted from when the answer was received.
+        let age = now.saturating_duration_since(self.received_at);
+        let left = self.reset.saturating_sub(age);
+        let denied = Denied::new(left).with_limit(self.rate);
+        Some(denied.with_remaining(self.left).into())
     }
 
     /// The longest time for which it may have been out of date.
@@ -130,10 +158,15 @@ impl LastAnswer {
         self.epoch
     }
 
+    pub(in crate::wait_queue) fn published(&self) -> Arc<Published> {
+        Arc::clone(&self.published)
+    }
+
     /// Permits may have come free.
     pub(in crate::wait_queue) fn forget(&mut self) {
         self.observed = None;
         self.epoch.0 += 1;
+        self.published.publish(None);
     }
 
     /// Notes an answer to a call with this set-up, sent in that epoch.
@@ -155,6 +188,7 @@ impl LastAnswer {
                 .is_none_or(|before| before.sent_at <= observed.sent_at)
         {
             self.observed = Some(observed);
+            self.published.publish(Some(&observed));
         }
     }
 
@@ -164,21 +198,7 @@ impl LastAnswer {
         request: &Deniable,
         now: Instant,
     ) -> Option<Decision> {
-        let observed = self.denies(request, now)?;
-        if observed.age(now) >= request.at_most {
-            return None;
-        }
-        // Counted from when the answer was received.
-        let left = observed
-            .reset
-            .saturating_sub(now.saturating_duration_since(observed.received_at));
-        let denied = Denied::new(left);
-        Some(
-            denied
-                .with_limit(observed.rate)
-                .with_remaining(observed.left)
-                .into(),
-        )
+        self.denies(request, now)?.denial(request, now)
     }
 
     /// Whether a request would be denied if the answer were young enough.
@@ -193,12 +213,9 @@ impl LastAnswer {
     }
 
     fn denies(&self, request: &Deniable, now: Instant) -> Option<&Observed> {
-        let observed = self.observed.as_ref()?;
         let is_as_set_up = request.set_up.is_none() || request.set_up == self.set_up;
-        // More than the rate is an error, which the store reports.
-        let is_denied =
-            observed.left < u64::from(request.fewest) && u64::from(request.most) <= observed.rate;
-        (is_as_set_up && is_denied && observed.age(now) < observed.reset).then_some(observed)
+        let observed = self.observed.as_ref().filter(|_| is_as_set_up)?;
+        observed.denies(request, now).then_some(observed)
     }
 
     /// The shortest time in which this many permits can be granted, unless others give permits back or raise the rate.

@@ -1,0 +1,90 @@
+//! Denials that are remembered: how many calls reach the server, and what has the next request reach it.
+
+use std::future::Future;
+
+use redisson_rate_limiter::{Decision, Granted, Rate, RateLimiter};
+use tokio::time::Instant;
+
+use crate::stage::{HOUR, NAME, SECOND, Stage, ms};
+
+/// A limiter of 2 an hour, both in use, that remembers denials for so long, and one of the grants.
+async fn exhausted(stage: &Stage, at_most: std::time::Duration) -> (RateLimiter, Decision) {
+    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME).with_remember_denials(at_most);
+    limiter.set_rate(Rate::overall(2, HOUR)).await.unwrap();
+    let grant = limiter.check(1).await.unwrap();
+    assert!(grant.is_granted() && limiter.try_acquire(1).await.unwrap());
+    (limiter, grant)
+}
+
+async fn scripts_run(stage: &mut Stage) -> u64 {
+    let mut info = redis::cmd("INFO");
+    let info: String = info
+        .arg("commandstats")
+        .query_async(&mut stage.raw)
+        .await
+        .unwrap();
+    let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
+    scripts
+        .map(|line| {
+            let calls = line.split_once("calls=").unwrap().1;
+            calls.split_once(',').unwrap().0.parse::<u64>().unwrap()
+        })
+        .sum()
+}
+
+#[tokio::test]
+async fn no_more_than_one_call_in_the_time_for_which_a_denial_is_remembered_reaches_the_server() {
+    let mut stage = Stage::set().await;
+    let at_most = ms(50);
+    let (limiter, _) = exhausted(&stage, at_most).await;
+    let before = scripts_run(&mut stage).await;
+    let start = Instant::now();
+    let mut decisions = 0;
+    while decisions < 2_000 || start.elapsed() < at_most * 4 {
+        assert!(!limiter.try_acquire(1).await.unwrap());
+        decisions += 1;
+    }
+    let periods = start.elapsed().as_nanos() / at_most.as_nanos() + 1;
+    let calls = u128::from(scripts_run(&mut stage).await - before);
+    assert!(
+        (1..=periods).contains(&calls),
+        "{calls} calls in {periods} periods"
+    );
+}
+
+/// After what `change` does, the next request is decided by the server.
+async fn drops<F: Future<Output = ()>>(change: impl FnOnce(RateLimiter, Decision) -> F) {
+    let mut stage = Stage::set().await;
+    let (limiter, grant) = exhausted(&stage, SECOND * 1_000).await;
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    let before = scripts_run(&mut stage).await;
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    assert_eq!(scripts_run(&mut stage).await, before);
+    change(limiter.clone(), grant).await;
+    assert!(limiter.try_acquire(1).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_release_of_this_client_drops_the_denial() {
+    drops(|limiter, _| async move { limiter.release(1).await.unwrap() }).await;
+}
+
+#[tokio::test]
+async fn a_refund_of_this_client_drops_the_denial() {
+    let refund = |limiter: RateLimiter, decision| async move {
+        let Decision::Granted(Granted { grant, .. }) = decision else {
+            panic!("it was denied");
+        };
+        assert_eq!(limiter.refund(grant).await.unwrap(), 1);
+    };
+    drops(refund).await;
+}
+
+#[tokio::test]
+async fn another_rate_that_this_client_sets_drops_the_denial() {
+    let raise = |limiter: RateLimiter, _| async move {
+        limiter.set_rate(Rate::overall(3, HOUR)).await.unwrap();
+    };
+    drops(raise).await;
+}
