@@ -124,6 +124,7 @@ on_every_store! {
             released_permits_come_out_of_the_oldest_grants,
             a_release_partly_of_what_is_over_gives_back_what_is_over_only_once,
             a_release_by_another_client_counts_for_all,
+            all_that_has_expired_is_available_however_many_grants_it_was,
         }
         refund {
             a_refunded_grant_is_back_at_once_and_leaves_the_others_as_they_are,

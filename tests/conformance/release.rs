@@ -116,3 +116,16 @@ pub async fn a_release_by_another_client_counts_for_all(fixture: Fixture) {
     assert_eq!(limiter.available_permits().await.unwrap(), 4);
     assert_eq!(granted(&limiter, 5).await, 4);
 }
+
+pub async fn all_that_has_expired_is_available_however_many_grants_it_was(fixture: Fixture) {
+    let limiter = fixture.limiter().await;
+    let rate = Rate::overall(100, SECOND);
+    assert!(limiter.try_set_rate(rate).await.unwrap());
+    for _ in 0..80 {
+        assert!(limiter.check(1).await.unwrap().is_granted());
+    }
+    fixture.pass(SECOND / 2);
+    assert!(limiter.try_acquire(20).await.unwrap());
+    fixture.pass(SECOND / 2);
+    assert_eq!(limiter.available_permits().await.unwrap(), 80);
+}
