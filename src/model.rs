@@ -34,7 +34,7 @@ use pool::{Reconciled, Removal};
 
 pub(crate) use answer::Answer;
 pub(crate) use bounds::BOUNDS;
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 pub(crate) use bounds::Bounds;
 pub(crate) use expiry::{Condition, Expiry, Timed};
 pub(crate) use grants::Grants;
