@@ -33,8 +33,6 @@ pub(super) struct Held {
     pub(super) window: Window,
     /// The rate at which the grants were summed. Only this crate changes the state, so once per rate is enough.
     audited_rate: Option<i64>,
-    /// The client whose grants those were, of a limiter with a rate for each client.
-    audited_client: Option<Box<str>>,
     names: Names,
     /// The state of the other kind of limiter that was last used under this name.
     pub(super) other: Option<Box<dyn State>>,
@@ -60,7 +58,6 @@ impl Limiter {
             held: Mutex::new(Held {
                 window: Window::default(),
                 audited_rate: None,
-                audited_client: None,
                 names: Names::new(),
                 other: None,
                 closed: None,
@@ -115,7 +112,7 @@ impl Held {
             client,
             Acquire {
                 random,
-                audited_rate: self.audited_rate(client),
+                audited_rate: self.audited_rate(),
                 requests,
                 newer_than: None,
                 set_up,
@@ -134,7 +131,7 @@ impl Held {
             client,
             Acquire {
                 random: call.id,
-                audited_rate: self.audited_rate(client),
+                audited_rate: self.audited_rate(),
                 requests: call.requests.clone(),
                 newer_than: call.newer_than,
                 set_up: call.set_up,
@@ -142,17 +139,13 @@ impl Held {
         )
     }
 
-    /// The rate at which the grants that the client shares in were last summed.
+    /// The rate at which the grants were last summed. With a rate for each client it says that of one of them only, so
+    /// each call sums.
     #[inline]
-    pub(super) fn audited_rate(&self, client: &str) -> Option<i64> {
-        let is_theirs = || self.audited_client.as_deref() == Some(client);
-        self.audited_rate
-            .filter(|_| !self.is_per_client() || is_theirs())
-    }
-
-    fn is_per_client(&self) -> bool {
+    pub(super) fn audited_rate(&self) -> Option<i64> {
         let settings = self.window.settings.get();
-        settings.is_some_and(|it| it.rate_type == RateType::PerClient)
+        let is_overall = settings.is_none_or(|it| it.rate_type == RateType::Overall);
+        self.audited_rate.filter(|_| is_overall)
     }
 
     #[inline]
@@ -160,9 +153,6 @@ impl Held {
         let answer = self.window.acquire(at, client, &call)?;
         if answer.counted > 0 || answer.audit_due {
             self.audited_rate = Some(answer.rate);
-            if self.is_per_client() {
-                self.audited_client = Some(client.into());
-            }
         }
         Ok(answer)
     }
