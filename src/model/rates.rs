@@ -95,6 +95,16 @@ impl Window {
         }
     }
 
+    /// Has the permits left of each client say what a rate for each of them leaves.
+    pub(crate) fn state_client_rate(&mut self, rate: i64) {
+        for pool in self.clients.values_mut() {
+            let left = rate - pool.grants().permits_after(0);
+            if let Some(value) = pool.value.get_mut() {
+                *value = left;
+            }
+        }
+    }
+
     fn clear_pool(&mut self, rate_type: RateType, client: &str) {
         match rate_type {
             RateType::Overall => self.overall = Pool::default(),

@@ -32,7 +32,9 @@ pub(super) struct Limiter {
 pub(super) struct Held {
     pub(super) window: Window,
     /// The rate at which the grants were summed. Only this crate changes the state, so once per rate is enough.
-    audited_rate: Option<i64>,
+    pub(super) audited_rate: Option<i64>,
+    /// The rate of each client for which the permits left are stated.
+    stated_rate: Option<i64>,
     names: Names,
     /// The state of the other kind of limiter that was last used under this name.
     pub(super) other: Option<Box<dyn State>>,
@@ -58,6 +60,7 @@ impl Limiter {
             held: Mutex::new(Held {
                 window: Window::default(),
                 audited_rate: None,
+                stated_rate: None,
                 names: Names::new(),
                 other: None,
                 closed: None,
@@ -85,6 +88,7 @@ impl Limiter {
         if let Some(reserved) = held.reserved.take() {
             held.write_down(reserved.millis, self.fast_path.close(reserved));
         }
+        held.state_client_rate();
         held
     }
 }
@@ -112,7 +116,7 @@ impl Held {
             client,
             Acquire {
                 random,
-                audited_rate: self.audited_rate(),
+                audited_rate: self.audited_rate,
                 requests,
                 newer_than: None,
                 set_up,
@@ -131,7 +135,7 @@ impl Held {
             client,
             Acquire {
                 random: call.id,
-                audited_rate: self.audited_rate(),
+                audited_rate: self.audited_rate,
                 requests: call.requests.clone(),
                 newer_than: call.newer_than,
                 set_up: call.set_up,
@@ -139,13 +143,18 @@ impl Held {
         )
     }
 
-    /// The rate at which the grants were last summed. With a rate for each client it says that of one of them only, so
-    /// each call sums.
+    /// Restates the permits left of each client after another one has changed the rate. Here all of them are known; in
+    /// Redis each client finds the new rate in its next call.
     #[inline]
-    pub(super) fn audited_rate(&self) -> Option<i64> {
-        let settings = self.window.settings.get();
-        let is_overall = settings.is_none_or(|it| it.rate_type == RateType::Overall);
-        self.audited_rate.filter(|_| is_overall)
+    fn state_client_rate(&mut self) {
+        let Some(settings) = self.window.settings.get() else {
+            return;
+        };
+        let rate = settings.rate;
+        if settings.rate_type == RateType::PerClient && self.stated_rate != Some(rate) {
+            self.window.state_client_rate(rate);
+            self.stated_rate = Some(rate);
+        }
     }
 
     #[inline]
@@ -375,5 +384,31 @@ mod tests {
             }
             assert!(!limiter.try_acquire(1).await.unwrap());
         }
+    }
+
+    /// With one permit each, so that they are more grants than a call sums.
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_for_each_client_that_one_client_lowers_holds_for_what_the_others_have_in_use() {
+        let store = MemoryStore::new();
+        let [one, other] = [(); 2].map(|()| {
+            let client = RedissonClient::builder().in_memory(&store);
+            client.rate_limiter("limiter")
+        });
+        let interval = Duration::from_secs(1);
+        let rate = Rate::per_client(20, interval);
+        assert!(one.try_set_rate(rate).await.unwrap());
+        for _ in 0..10 {
+            granted(&other, 1).await;
+        }
+        tokio::time::advance(interval / 2).await;
+        for _ in 0..10 {
+            granted(&other, 1).await;
+        }
+        one.set_rate(Rate::per_client(12, interval)).await.unwrap();
+        assert!(!other.try_acquire(1).await.unwrap());
+        tokio::time::advance(interval / 2).await;
+        assert_eq!(other.available_permits().await.unwrap(), 2);
+        granted(&other, 2).await;
+        assert!(!other.try_acquire(1).await.unwrap());
     }
 }
