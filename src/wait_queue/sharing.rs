@@ -211,32 +211,9 @@ impl Sharing {
 
     /// The others' time is over, and they took `others_took` permits.
     fn end_hold(&mut self, held: i64, others_took: i64, seen: &Seen) {
-        let largest = (seen.rate + 1) / 2;
+        let largest = seen.largest_probe();
         match &mut self.others {
-            Others::Unseen => {
-                // A probe found nobody. A process that needs more than one permit at a time takes nothing of a small one.
-                let pause = if self.has_probed {
-                    let pause = hold(seen.interval) * PROBE_COST;
-                    let rate = u32::try_from(seen.rate.max(1)).unwrap_or(u32::MAX);
-                    let pause =
-                        pause.saturating_mul(u32::try_from(held).unwrap_or(u32::MAX)) / rate;
-                    pause.clamp(seen.probe_interval(), LONGEST_PROBE_PAUSE)
-                } else {
-                    // If less came back than it was to leave, the next probe is sent when other permits come back.
-                    let parts = if held < self.probe { 2 } else { 1 };
-                    let interval = seen.interval.unwrap_or_default();
-                    interval.min(LONGEST_PROBE_PAUSE) / parts
-                };
-                self.probe_at = Some(seen.sent_at + pause);
-                self.has_probed |= held >= largest.min(LARGEST_FAST_PROBE);
-                self.probe = if held >= largest {
-                    1
-                } else if self.has_probed {
-                    self.probe.max(2 * held).min(largest)
-                } else {
-                    LARGEST_FAST_PROBE.min(largest)
-                };
-            }
+            Others::Unseen => self.note_vain_probe(held, seen),
             Others::Seen {
                 idle_holds,
                 declined,
@@ -266,6 +243,32 @@ impl Sharing {
                 };
             }
         }
+    }
+
+    /// A probe found nobody. Says when the next one is sent, and how large it is: a process that needs more than one
+    /// permit at a time takes nothing of a small one.
+    fn note_vain_probe(&mut self, held: i64, seen: &Seen) {
+        let largest = seen.largest_probe();
+        let pause = if self.has_probed {
+            let pause = hold(seen.interval) * PROBE_COST;
+            let rate = u32::try_from(seen.rate.max(1)).unwrap_or(u32::MAX);
+            let pause = pause.saturating_mul(u32::try_from(held).unwrap_or(u32::MAX)) / rate;
+            pause.clamp(seen.probe_interval(), LONGEST_PROBE_PAUSE)
+        } else {
+            // If less came back than it was to leave, the next probe is sent when other permits come back.
+            let parts = if held < self.probe { 2 } else { 1 };
+            let interval = seen.interval.unwrap_or_default();
+            interval.min(LONGEST_PROBE_PAUSE) / parts
+        };
+        self.probe_at = Some(seen.sent_at + pause);
+        self.has_probed |= held >= largest.min(LARGEST_FAST_PROBE);
+        self.probe = if held >= largest {
+            1
+        } else if self.has_probed {
+            self.probe.max(2 * held).min(largest)
+        } else {
+            LARGEST_FAST_PROBE.min(largest)
+        };
     }
 
     /// How many permits others were granted since the last answer.
@@ -323,6 +326,11 @@ impl Sharing {
 }
 
 impl Seen {
+    /// The most permits that a process leaves to others it does not know of.
+    fn largest_probe(&self) -> i64 {
+        (self.rate + 1) / 2
+    }
+
     /// The shortest time between two probes: each splits what comes back together, which costs one call per window.
     fn probe_interval(&self) -> Duration {
         (5 * self.interval.unwrap_or_default()).min(LONGEST_PROBE_PAUSE)

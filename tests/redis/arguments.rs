@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, PermitsInUse, Rate, RedissonClient, Result};
+use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter, RedissonClient, Result};
 
 use crate::proxy::Proxy;
 use crate::stage::{HOUR, NAME, SECOND, Stage, ms};
@@ -14,19 +14,21 @@ fn argument<T: std::fmt::Debug>(result: Result<T>) -> &'static str {
     }
 }
 
+/// A limiter of 5 behind a proxy that has seen nothing since; 2 are taken.
+async fn in_use(stage: &Stage, proxy: &Proxy) -> RateLimiter {
+    let client = stage.builder().connect(&proxy.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
+    assert!(limiter.try_acquire(2).await.unwrap());
+    proxy.take_seen();
+    limiter
+}
+
 #[tokio::test]
 async fn zero_permits_are_refused_and_nothing_is_sent() {
     let mut stage = Stage::set().await;
     let proxy = Proxy::to(stage.server.port()).await;
-    let limiter = stage
-        .builder()
-        .connect(&proxy.url())
-        .await
-        .unwrap()
-        .rate_limiter(NAME);
-    limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
-    assert!(limiter.try_acquire(2).await.unwrap());
-    proxy.take_seen();
+    let limiter = in_use(&stage, &proxy).await;
     let before = stage.everything().await;
     assert_eq!(argument(limiter.try_acquire(0).await), "permits");
     assert_eq!(
@@ -48,15 +50,7 @@ async fn zero_permits_are_refused_and_nothing_is_sent() {
 async fn rates_that_cannot_be_stored_are_refused_and_nothing_is_sent() {
     let mut stage = Stage::set().await;
     let proxy = Proxy::to(stage.server.port()).await;
-    let limiter = stage
-        .builder()
-        .connect(&proxy.url())
-        .await
-        .unwrap()
-        .rate_limiter(NAME);
-    limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
-    assert!(limiter.try_acquire(2).await.unwrap());
-    proxy.take_seen();
+    let limiter = in_use(&stage, &proxy).await;
     let before = stage.everything().await;
     for (rate, bad) in [
         (Rate::overall(0, SECOND), "rate"),

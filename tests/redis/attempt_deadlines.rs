@@ -25,12 +25,6 @@ fn calls(proxy: &Proxy) -> Vec<Command> {
     seen
 }
 
-/// Has the server get a command once more, as where a network delivers it late.
-async fn deliver(stage: &mut Stage, command: &Command) {
-    let parts: Vec<&[u8]> = command.0.iter().map(Vec::as_slice).collect();
-    stage.run_bytes(&parts).await;
-}
-
 async fn permits_out(stage: &mut Stage) -> u32 {
     let grants = stage.grants().await;
     grants.iter().map(|(_, permits)| permits).sum()
@@ -73,7 +67,7 @@ async fn a_list_whose_first_attempt_arrives_after_its_retry_is_taken_once() {
     let first = calls(&proxy).remove(1);
     retry.let_through().await; // it may not decide yet
     assert_eq!(permits_out(&mut stage).await, 1);
-    deliver(&mut stage, &first).await;
+    stage.deliver(&first).await;
     assert_eq!(permits_out(&mut stage).await, 20);
     assert_eq!(answers(tasks).await, GRANTED);
     assert_eq!(permits_out(&mut stage).await, 20);
@@ -94,7 +88,7 @@ async fn an_attempt_that_arrives_after_the_call_was_decided_takes_nothing() {
     limiter.release(15).await.unwrap(); // so that there is something to take
     let before = stage.everything().await;
     for attempt in &attempts[1..] {
-        deliver(&mut stage, attempt).await;
+        stage.deliver(attempt).await;
     }
     assert_eq!(stage.everything().await, before);
 }
@@ -108,14 +102,14 @@ async fn a_retry_that_arrives_when_its_grant_was_found_and_refunded_takes_nothin
     proxy.next("EVALSHA", Fate::Held);
     let (decision, (_first, retry)) = tokio::join!(limiter.check(2), async {
         let first = proxy.held().await;
-        deliver(&mut stage, &first.command).await;
+        stage.deliver(&first.command).await;
         (first, proxy.held().await)
     });
     let Decision::Granted(Granted { grant, .. }) = decision.unwrap() else {
         panic!("denied");
     };
     assert_eq!(limiter.refund(grant).await.unwrap(), 2);
-    deliver(&mut stage, &retry.command).await;
+    stage.deliver(&retry.command).await;
     assert_eq!(permits_out(&mut stage).await, 0);
     assert_eq!(stage.value().await.as_deref(), Some("5"));
 }

@@ -1,13 +1,16 @@
 //! A call that reaches the server after its deadline does nothing.
 
-use redisson_rate_limiter::{Error, Rate, RateLimiter, RedissonClient};
+use std::time::Duration;
+
+use redisson_rate_limiter::{Error, Rate, RateLimiter, RedissonClient, Result};
 
 use crate::keys;
-use crate::proxy::{Fate, Proxy};
+use crate::proxy::{Fate, Held, Proxy};
 use crate::stage::{HOUR, NAME, Stage, ms};
 
-async fn behind(proxy: &Proxy) -> RateLimiter {
-    let builder = RedissonClient::builder().response_timeout(ms(150));
+/// A limiter of 10 behind a proxy; one is taken.
+async fn behind(proxy: &Proxy, response_timeout: Duration) -> RateLimiter {
+    let builder = RedissonClient::builder().response_timeout(response_timeout);
     let limiter = builder
         .connect(&proxy.url())
         .await
@@ -18,20 +21,29 @@ async fn behind(proxy: &Proxy) -> RateLimiter {
     limiter
 }
 
-#[tokio::test]
-async fn an_acquire_held_up_beyond_the_response_timeout_is_indeterminate_and_takes_nothing() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy).await;
-    let before = stage.everything().await;
-
+/// Holds the call up until its caller gives up. There is no other way to the server meanwhile.
+async fn held_up<T: std::fmt::Debug>(
+    proxy: &mut Proxy,
+    call: impl Future<Output = Result<T>>,
+) -> Held {
     proxy.next("EVALSHA", Fate::Held);
-    proxy.refuse_new(true); // there is no other way to the server
-    let (error, held) = tokio::join!(limiter.try_acquire(3), proxy.held());
+    proxy.refuse_new(true);
+    let (error, held) = tokio::join!(call, proxy.held());
     assert!(
         matches!(error, Err(Error::Indeterminate { .. })),
         "{error:?}"
     );
+    held
+}
+
+#[tokio::test]
+async fn an_acquire_held_up_beyond_the_response_timeout_is_indeterminate_and_takes_nothing() {
+    let mut stage = Stage::set().await;
+    let mut proxy = Proxy::to(stage.server.port()).await;
+    let limiter = behind(&proxy, ms(150)).await;
+    let before = stage.everything().await;
+
+    let held = held_up(&mut proxy, limiter.try_acquire(3)).await;
     held.let_through().await;
     assert_eq!(stage.everything().await, before);
     proxy.refuse_new(false);
@@ -44,15 +56,9 @@ async fn an_acquire_held_up_beyond_the_response_timeout_is_indeterminate_and_tak
 async fn the_deadline_that_a_call_carries_lies_before_the_time_at_which_its_caller_gives_up() {
     let mut stage = Stage::set().await;
     let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy).await;
+    let limiter = behind(&proxy, ms(150)).await;
     for _ in 0..5 {
-        proxy.next("EVALSHA", Fate::Held);
-        proxy.refuse_new(true); // there is no other way to the server
-        let (error, held) = tokio::join!(limiter.try_acquire(3), proxy.held());
-        assert!(
-            matches!(error, Err(Error::Indeterminate { .. })),
-            "{error:?}"
-        );
+        let held = held_up(&mut proxy, limiter.try_acquire(3)).await;
         let given_up = keys::time(&mut stage.raw).await;
         let deadline: i64 = std::str::from_utf8(held.command.script_argument(1))
             .unwrap()
@@ -69,15 +75,9 @@ async fn the_deadline_that_a_call_carries_lies_before_the_time_at_which_its_call
 async fn a_wait_whose_call_is_held_up_beyond_the_response_timeout_takes_nothing_either() {
     let mut stage = Stage::set().await;
     let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy).await;
+    let limiter = behind(&proxy, ms(150)).await;
     let before = stage.everything().await;
-    proxy.next("EVALSHA", Fate::Held);
-    proxy.refuse_new(true); // there is no other way to the server
-    let (error, held) = tokio::join!(limiter.acquire(3), proxy.held());
-    assert!(
-        matches!(error, Err(Error::Indeterminate { .. })),
-        "{error:?}"
-    );
+    let held = held_up(&mut proxy, limiter.acquire(3)).await;
     held.let_through().await;
     assert_eq!(stage.everything().await, before);
 }
@@ -88,14 +88,7 @@ async fn a_server_whose_clock_is_moved_on_is_asked_again_and_not_taken_for_late(
     // is what a moved clock looks like, and here the deadlines are moved instead.
     let mut stage = Stage::set().await;
     let mut proxy = Proxy::to(stage.server.port()).await;
-    let builder = RedissonClient::builder().response_timeout(ms(10_000));
-    let limiter = builder
-        .connect(&proxy.url())
-        .await
-        .unwrap()
-        .rate_limiter(NAME);
-    limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
-    assert!(limiter.try_acquire(1).await.unwrap());
+    let limiter = behind(&proxy, ms(10_000)).await;
     proxy.take_seen();
     proxy.next("EVALSHA", Fate::Held);
     let (answer, ()) = tokio::join!(limiter.try_acquire(3), async {
@@ -112,13 +105,12 @@ async fn a_server_whose_clock_is_moved_on_is_asked_again_and_not_taken_for_late(
 async fn a_call_whose_copy_came_in_time_takes_nothing_more_where_it_comes_late_itself() {
     let mut stage = Stage::set().await;
     let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy).await;
+    let limiter = behind(&proxy, ms(150)).await;
     let before = stage.value().await.unwrap().parse::<i64>().unwrap();
     proxy.next("EVALSHA", Fate::Held);
     let (answer, ()) = tokio::join!(limiter.try_acquire(3), async {
         let mut held = proxy.held().await;
-        let copy: Vec<&[u8]> = held.command.0.iter().map(Vec::as_slice).collect();
-        stage.run_bytes(&copy).await;
+        stage.deliver(&held.command).await;
         held.command.set_script_argument(1, b"1000");
         held.let_through().await;
     });

@@ -12,6 +12,7 @@ use redisson_rate_limiter::{
 };
 
 use crate::keys::{self, Everything};
+use crate::proxy::Command;
 use crate::support::Server;
 
 /// Where a limiter of this name has its state.
@@ -156,6 +157,12 @@ impl Stage {
             all.arg(*part);
         }
         let _: redis::Value = all.query_async(&mut self.raw).await.unwrap();
+    }
+
+    /// Has the server get a command once more, as where a network delivers it late.
+    pub async fn deliver(&mut self, command: &Command) {
+        let parts: Vec<&[u8]> = command.0.iter().map(Vec::as_slice).collect();
+        self.run_bytes(&parts).await;
     }
 
     /// Has this many grants of one permit each made at the server's time, and so many permits left.

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, Denied, Error, Granted, PenaltyTokenBucket, PolicyLimiter};
+use redisson_rate_limiter::{Decision, Denied, Granted, PenaltyTokenBucket, PolicyLimiter};
 
+use super::assert_bad_strings_are_refused;
 use crate::key_expiry::assert_lives_for;
 use crate::keys;
 use crate::stage::{HOUR, SECOND, Stage, ms};
@@ -203,42 +204,6 @@ async fn where_the_start_is_gone_the_bucket_is_full() {
 }
 
 #[tokio::test]
-async fn what_is_no_whole_number_is_refused_and_stays() {
-    for key in [BUCKET, START] {
-        for bad in ["many", "", "1.5", "1e17", "nan"] {
-            let mut stage = Stage::set().await;
-            let limiter = three_a_second(&stage).await;
-            stage.run(&["SET", key, bad]).await;
-            assert_refused(&mut stage, &limiter, &format!("{key} {bad} alone")).await;
-            stage.run(&["SETNX", BUCKET, "1"]).await;
-            stage.run(&["SETNX", START, "1000"]).await;
-            assert_refused(&mut stage, &limiter, &format!("{key} {bad}")).await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_key_of_another_type_is_refused_and_stays() {
-    for key in [BUCKET, START] {
-        let mut stage = Stage::set().await;
-        let limiter = three_a_second(&stage).await;
-        assert!(granted(&limiter, 1).await);
-        stage.run(&["DEL", key]).await;
-        stage.run(&["RPUSH", key, "1"]).await;
-        assert_refused(&mut stage, &limiter, key).await;
-    }
-}
-
-async fn assert_refused(
-    stage: &mut Stage,
-    limiter: &PolicyLimiter<PenaltyTokenBucket>,
-    case: &str,
-) {
-    let before = stage.everything().await;
-    let error = limiter.check(BUCKET, 1).await;
-    assert!(
-        matches!(&error, Err(Error::BadState { name, .. }) if name == BUCKET),
-        "{case}: {error:?}"
-    );
-    assert_eq!(stage.everything().await, before, "{case}");
+async fn what_is_no_whole_number_or_no_string_is_refused_and_stays() {
+    assert_bad_strings_are_refused(BUCKET, START, three_a_second).await;
 }

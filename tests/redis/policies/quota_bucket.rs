@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, QuotaBucket};
+use redisson_rate_limiter::{Decision, Granted, PolicyLimiter, QuotaBucket};
 
+use super::assert_refused;
 use crate::key_expiry::assert_lives_for;
 use crate::keys;
 use crate::stage::{SECOND, Stage};
@@ -202,22 +203,12 @@ async fn a_field_that_is_no_number_or_a_key_that_is_no_hash_is_refused_and_stays
         let limiter = limiter(&stage, in_a_minute(10, 10)).await;
         assert!(ask(&limiter, 1).await.is_granted());
         stage.run(&["HSET", BUCKET, field, bad]).await;
-        assert_refused(&mut stage, &limiter, &format!("{field} {bad}")).await;
+        assert_refused(&mut stage, &limiter, BUCKET, &format!("{field} {bad}")).await;
     }
     for key in [&["SET", BUCKET, "6"], &["RPUSH", BUCKET, "6"]] {
         let mut stage = Stage::set().await;
         let limiter = limiter(&stage, in_a_minute(10, 10)).await;
         stage.run(key).await;
-        assert_refused(&mut stage, &limiter, key[0]).await;
+        assert_refused(&mut stage, &limiter, BUCKET, key[0]).await;
     }
-}
-
-async fn assert_refused(stage: &mut Stage, limiter: &PolicyLimiter<QuotaBucket>, case: &str) {
-    let before = stage.everything().await;
-    let error = limiter.check(BUCKET, 1).await;
-    assert!(
-        matches!(&error, Err(Error::BadState { name, .. }) if name == BUCKET),
-        "{case}: {error:?}"
-    );
-    assert_eq!(stage.everything().await, before, "{case}");
 }
