@@ -293,6 +293,64 @@ fn where_a_runtime_shuts_down_its_calls_are_taken_over_or_given_back_and_its_wai
 }
 
 #[test]
+fn a_call_that_a_lost_runtime_made_again_after_its_grant_had_come_back_keeps_nothing() {
+    explore(|seed| {
+        let scene = Scene::new(2);
+        let (others_wait, has_come_back) = (AtomicBool::new(false), AtomicBool::new(false));
+        run(
+            seed,
+            vec![
+                Box::new(|| {
+                    let mut lost = Participant::new();
+                    let mut waiting = scene.waiting(1, None);
+                    let is_heard = Arc::new(AtomicBool::new(true));
+                    let hears = Arc::clone(&is_heard);
+                    drop(lost.spawn(std::future::poll_fn(move |context| {
+                        if hears.load(Ordering::Relaxed) {
+                            waiting.as_mut().poll(context)
+                        } else {
+                            Poll::Pending
+                        }
+                    })));
+                    lost.turn_until("the other one waits", || {
+                        others_wait.load(Ordering::Relaxed)
+                    });
+                    is_heard.store(false, Ordering::Relaxed);
+                    scene.free_all();
+                    for _ in 0..seed % 4 {
+                        lost.turn();
+                    }
+                    while !has_come_back.load(Ordering::Relaxed) {
+                        scene.store.run_a_job();
+                        let_others_run();
+                    }
+                    for _ in 0..seed / 4 % 8 {
+                        lost.turn();
+                    }
+                    lost.shut_down();
+                    scene.see_it_out(&Participant::new());
+                }),
+                Box::new(|| {
+                    // By its clock the other one's calls are overdue.
+                    let participant = Participant::new();
+                    participant.advance(Duration::from_millis(600));
+                    let stays = participant.spawn(scene.waiting(2, None));
+                    for _ in 0..8 {
+                        participant.turn();
+                    }
+                    others_wait.store(true, Ordering::Relaxed);
+                    participant.join(stays);
+                    scene.give_back();
+                    has_come_back.store(true, Ordering::Relaxed);
+                    scene.see_it_out(&participant);
+                }),
+            ],
+        );
+        scene.end();
+    });
+}
+
+#[test]
 fn a_direct_call_dropped_while_others_are_enqueued_keeps_nothing_and_they_have_their_answers() {
     explore(|seed| {
         let scene = Scene::new(3);

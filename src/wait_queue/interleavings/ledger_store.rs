@@ -20,8 +20,8 @@ use crate::rate::{Rate, ValidRate};
 use crate::store::acquire_call::Attempt;
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
 
-/// The time stands still.
-const NOW: i64 = 0;
+/// When the test begins. By the clock of the callers, time stands still.
+const START: i64 = 0;
 
 pub(super) struct LedgerStore {
     keys: Keys,
@@ -33,6 +33,8 @@ pub(super) struct LedgerStore {
 
 struct Kept {
     ledger: Ledger,
+    /// The score of the next grant: no two have the same.
+    now: i64,
     /// Calls whose attempts no longer do anything.
     ended: Vec<Random>,
 }
@@ -46,11 +48,12 @@ impl LedgerStore {
     /// All permits are taken by others.
     pub(super) fn new() -> Arc<Self> {
         let mut ledger = Ledger::new(3_600_000);
-        ledger.take_for_another(RATE as u32, NOW);
+        ledger.take_for_another(RATE as u32, START);
         Arc::new(Self {
             keys: Keys::new("limiter", "client"),
             kept: Lock::new(Kept {
                 ledger,
+                now: START,
                 ended: Vec::new(),
             }),
             jobs: Lock::default(),
@@ -130,8 +133,8 @@ impl LimiterStore for LedgerStore {
 
     async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Answer> {
         call.note_attempt(Attempt {
-            deadline: NOW,
-            from: NOW,
+            deadline: START,
+            from: START,
         })?;
         yield_now().await;
         let answer = {
@@ -139,7 +142,9 @@ impl LimiterStore for LedgerStore {
             if kept.ended.contains(&call.id) {
                 return Err(Error::Indeterminate { source: None });
             }
-            kept.ledger.execute(call, NOW)
+            kept.now += 1;
+            let now = kept.now;
+            kept.ledger.execute(call, now)
         };
         yield_now().await;
         let_others_run();
