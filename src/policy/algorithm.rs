@@ -17,6 +17,20 @@ use crate::permit::Random;
 
 /// The numbers that a limiter decides by. The policies are those of this crate; for an algorithm of your own, implement
 /// [`Limiter`](crate::Limiter).
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # fn main() -> Result<()> {
+/// fn limiter<P: Policy>(client: &RedissonClient, policy: P) -> Result<PolicyLimiter<P>> {
+///     Ok(client.limiter(policy)?.with_prefix("login:"))
+/// }
+///
+/// let client = RedissonClient::in_memory();
+/// let logins = limiter(&client, FixedWindow::new(5, Duration::from_secs(60)))?;
+/// assert_eq!(logins.prefix(), "login:");
+/// # Ok(()) }
+/// ```
 pub trait Policy: Sealed {}
 
 impl<M: Model> Policy for M {}

@@ -47,8 +47,19 @@ pub struct FixedWindow {
 }
 
 impl FixedWindow {
-    /// `limit` (at least 1) for each `window` (whole milliseconds, at least 1), which begins with the first request
-    /// after the last one.
+    /// `limit` (at least 1) in each `window` (whole milliseconds, at least 1). A window begins with the first request after
+    /// the end of the last one.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let policy = FixedWindow::new(100, minute);
+    /// assert_eq!(policy.limit(), 100);
+    /// assert_eq!(policy.window(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(limit: u32, window: Duration) -> Self {
         Self {
@@ -59,8 +70,17 @@ impl FixedWindow {
         }
     }
 
-    /// Lets a window begin at the start of the second, minute, hour or day (UTC) of its first request: of the largest of
-    /// these that the window is a whole number of. A window that is no whole number of seconds is refused.
+    /// Starts a window at the beginning of the second, minute, hour or day (UTC) of its first request: the largest of
+    /// these units that divides the window evenly. A window that is not a whole number of seconds is refused.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(FixedWindow::new(100, minute).with_natural_start().has_natural_start());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_natural_start(self) -> Self {
         Self {
@@ -70,18 +90,45 @@ impl FixedWindow {
     }
 
     /// Whether windows have [a natural start](Self::with_natural_start).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(!FixedWindow::new(100, minute).has_natural_start());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn has_natural_start(&self) -> bool {
         self.starts == Starts::Naturally
     }
 
     /// What a window grants.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(FixedWindow::new(100, minute).limit(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
     /// A window's length.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(FixedWindow::new(100, minute).window(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window

@@ -78,6 +78,18 @@ const COUNTERS_OUTLIVE: i64 = 16;
 impl SlidingWindowCounter {
     /// `limit` (at least 1) in a `window` (whole milliseconds, at least 1) of ten periods, the first of which begins with the
     /// first request.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let policy = SlidingWindowCounter::new(100, minute);
+    /// assert_eq!(policy.limit(), 100);
+    /// assert_eq!(policy.window(), minute);
+    /// assert_eq!(policy.period(), minute / 10);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(limit: u32, window: Duration) -> Self {
         Self {
@@ -89,15 +101,33 @@ impl SlidingWindowCounter {
         }
     }
 
-    /// Has the window slide by this `period` (whole milliseconds, at least 1) at a time. The window is a whole number of them,
-    /// 1 to 1000.
+    /// Makes the window slide by this `period` (whole milliseconds, at least 1) at a time. The window must be 1 to 1000
+    /// whole periods.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(SlidingWindowCounter::new(100, minute).with_period(minute / 4).period(), minute / 4);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_period(self, period: Duration) -> Self {
         Self { period, ..self }
     }
 
-    /// Lets the first period begin at the start of the second, minute, hour or day (UTC) of the first request: of the largest of
-    /// these that the window is a whole number of. A window that is no whole number of seconds is refused.
+    /// Starts the first period at the beginning of the second, minute, hour or day (UTC) of its first request: the largest of
+    /// these units that divides the window evenly. A window that is not a whole number of seconds is refused.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(SlidingWindowCounter::new(100, minute).with_natural_start().has_natural_start());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_natural_start(self) -> Self {
         Self {
@@ -107,24 +137,60 @@ impl SlidingWindowCounter {
     }
 
     /// Whether the first period has [a natural start](Self::with_natural_start).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(!SlidingWindowCounter::new(100, minute).has_natural_start());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn has_natural_start(&self) -> bool {
         self.starts == Starts::Naturally
     }
 
     /// What a window holds at most.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(SlidingWindowCounter::new(100, minute).limit(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
     /// The window's length.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(SlidingWindowCounter::new(100, minute).window(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window
     }
 
     /// By how much the window slides at a time.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(SlidingWindowCounter::new(100, minute).period(), minute / 10);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period

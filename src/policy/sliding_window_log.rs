@@ -59,18 +59,47 @@ const LARGEST_LIMIT: u32 = 1_000_000;
 
 impl SlidingWindowLog {
     /// `limit` (1 to 1,000,000) in each `window` (whole milliseconds, at least 1).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let policy = SlidingWindowLog::new(100, minute);
+    /// assert_eq!(policy.limit(), 100);
+    /// assert_eq!(policy.window(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(limit: u32, window: Duration) -> Self {
         Self { limit, window }
     }
 
     /// What any window holds at most.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(SlidingWindowLog::new(100, minute).limit(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
     /// A window's length.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(SlidingWindowLog::new(100, minute).window(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window

@@ -42,7 +42,16 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// `rate` tokens a second (at least 1), and as many at most.
+    /// Adds `rate` tokens a second (at least 1), up to a capacity of as many.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let policy = TokenBucket::per_second(100);
+    /// assert_eq!(policy.capacity(), 100);
+    /// assert_eq!(policy.rate(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn per_second(rate: u32) -> Self {
         Self {
@@ -51,19 +60,40 @@ impl TokenBucket {
         }
     }
 
-    /// The same with `capacity` (at least 1) tokens at most.
+    /// Sets the largest number of tokens, at least 1.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(TokenBucket::per_second(100).with_capacity(500).capacity(), 500);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
     }
 
     /// How many tokens there are at most.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(TokenBucket::per_second(100).capacity(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
     /// How many tokens come in a second.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(TokenBucket::per_second(100).rate(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn rate(&self) -> u32 {
         self.rate
