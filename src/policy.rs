@@ -11,15 +11,17 @@ mod counters;
 #[cfg(all(test, feature = "redis"))]
 mod differential;
 mod fixed_window;
-#[cfg(fuzzing)]
+#[cfg(all(fuzzing, feature = "redis"))]
 pub(crate) mod fuzzing;
 mod joint;
 mod keyed_rate_limiter;
+#[cfg(feature = "redis")]
 pub(crate) mod kind;
 mod leaky_bucket;
 mod penalty_token_bucket;
 mod policy_limiter;
 mod quota_bucket;
+#[cfg(feature = "redis")]
 pub(crate) mod reply;
 mod rules;
 pub(crate) mod shared_rate;

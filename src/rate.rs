@@ -30,6 +30,7 @@ pub enum RateType {
 }
 
 impl RateType {
+    #[cfg(feature = "redis")]
     pub(crate) fn other(self) -> Self {
         match self {
             Self::Overall => Self::PerClient,
@@ -38,6 +39,7 @@ impl RateType {
     }
 
     /// How the hash writes it.
+    #[cfg(feature = "redis")]
     pub(crate) fn code(self) -> i64 {
         match self {
             Self::Overall => 0,

@@ -2,6 +2,10 @@
 //! methods is one atomic step.
 
 pub(crate) mod acquire_call;
+#[cfg_attr(
+    not(any(feature = "redis", test)),
+    expect(dead_code, reason = "a store in memory is never unavailable")
+)]
 pub(crate) mod breaker;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]

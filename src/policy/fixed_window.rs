@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
@@ -250,6 +251,7 @@ impl fmt::Display for FixedWindow {
 impl Model for FixedWindow {
     type State = Counter;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::FixedWindow;
 
     fn validate(&self) -> Result<()> {
@@ -277,6 +279,7 @@ impl Model for FixedWindow {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.limit),
@@ -299,6 +302,7 @@ impl Model for FixedWindow {
         (moved, before.window)
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Counter> {
         let &[count, left] = numbers else {
             return None;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::policy_limiter::PolicyLimiter;
 use super::starts::Starts;
@@ -315,6 +316,7 @@ impl fmt::Display for LeakyBucket {
 impl Model for LeakyBucket {
     type State = Bucket;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::LeakyBucket;
 
     fn validate(&self) -> Result<()> {
@@ -346,6 +348,7 @@ impl Model for LeakyBucket {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.capacity),
@@ -355,6 +358,7 @@ impl Model for LeakyBucket {
         ]
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[value, start, is_first] = numbers else {
             return None;

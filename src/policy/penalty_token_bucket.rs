@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
@@ -265,6 +266,7 @@ impl fmt::Display for PenaltyTokenBucket {
 impl Model for PenaltyTokenBucket {
     type State = Bucket;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::PenaltyTokenBucket;
 
     const HONOURS_FOREIGN_LOCKS: bool = true;
@@ -298,6 +300,7 @@ impl Model for PenaltyTokenBucket {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.capacity),
@@ -308,6 +311,7 @@ impl Model for PenaltyTokenBucket {
         ]
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[tokens, start] = numbers else {
             return None;

@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
@@ -245,6 +246,7 @@ impl fmt::Display for QuotaBucket {
 impl Model for QuotaBucket {
     type State = Bucket;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::QuotaBucket;
 
     fn validate(&self) -> Result<()> {
@@ -282,6 +284,7 @@ impl Model for QuotaBucket {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.capacity),
@@ -290,6 +293,7 @@ impl Model for QuotaBucket {
         ]
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[remain, timestamp, fraction] = numbers else {
             return None;

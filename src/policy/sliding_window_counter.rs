@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
 use super::counters::Counters;
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
@@ -315,6 +316,7 @@ impl fmt::Display for SlidingWindowCounter {
 impl Model for SlidingWindowCounter {
     type State = Periods;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::SlidingWindowCounter;
     const HAS_OWN_KEY: bool = false;
 
@@ -350,6 +352,7 @@ impl Model for SlidingWindowCounter {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         let Lengths { window, period } = self.lengths();
         let unit = self.starts.unit(window);
@@ -368,6 +371,7 @@ impl Model for SlidingWindowCounter {
         (moved, self.window.saturating_add(before.window))
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Periods> {
         let (&start, counters) = numbers.split_first()?;
         let mut state = Periods::default();

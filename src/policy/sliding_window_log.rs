@@ -2,6 +2,7 @@
 //!
 //! Exact, and for that it keeps every request.
 
+#[cfg(feature = "redis")]
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
@@ -156,7 +158,10 @@ enum Members {
     /// All that a call wrote, one for each unit of cost.
     OfCall { random: Random, units: u32 },
     /// One that a peer wrote.
-    #[cfg_attr(not(test), expect(dead_code, reason = "in memory there is none"))]
+    #[cfg_attr(
+        not(all(test, feature = "redis")),
+        expect(dead_code, reason = "in memory there is none")
+    )]
     Other(Box<Bytes>),
 }
 
@@ -221,7 +226,9 @@ impl fmt::Display for SlidingWindowLog {
 impl Model for SlidingWindowLog {
     type State = Log;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::SlidingWindowLog;
+    #[cfg(feature = "redis")]
     const WRITES_CALL_ID: bool = true;
 
     fn validate(&self) -> Result<()> {
@@ -250,10 +257,12 @@ impl Model for SlidingWindowLog {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![i64::from(self.limit), self.window_millis()]
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Log> {
         let &[used, newest, ahead, ref last_to_go @ ..] = numbers else {
             return None;

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
@@ -173,6 +174,7 @@ impl fmt::Display for TokenBucket {
 impl Model for TokenBucket {
     type State = Bucket;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::TokenBucket;
 
     fn validate(&self) -> Result<()> {
@@ -194,10 +196,12 @@ impl Model for TokenBucket {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![i64::from(self.capacity), i64::from(self.rate)]
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[left, refilled_at, fraction] = numbers else {
             return None;

@@ -25,6 +25,7 @@ mod large_audit;
 mod limiter;
 mod multi_acquire;
 pub(crate) mod retry;
+mod script_keys;
 mod server_time;
 
 use std::sync::Arc;
