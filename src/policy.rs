@@ -2,7 +2,7 @@
 //!
 //! A policy, such as [`TokenBucket`](crate::TokenBucket), holds its numbers and stands in a file of its own, a pure model
 //! beside a script of the same name in `lua/limiters/`. A [`PolicyLimiter`](crate::PolicyLimiter) applies it to
-//! targets. The way of a request: `PolicyLimiter -> combining -> Store::decide -> lua/limiters/NAME.lua`.
+//! targets. The way of a request: `PolicyLimiter -> combining -> Store::check -> lua/limiters/NAME.lua`.
 
 pub(crate) mod algorithm;
 pub(crate) mod call;

@@ -113,10 +113,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore>;
 
     /// Decides a list of requests by limiters with other policies. Returns by `deadline`.
-    async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers>;
+    async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers>;
 
     /// Decides one request by one of them, if the store decides without waiting.
-    fn decide_now(
+    fn check_now(
         &self,
         _target: TargetRef<'_>,
         _cost: u32,

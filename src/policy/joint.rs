@@ -108,7 +108,7 @@ impl RedissonClient {
         let call = Call::new(limiters, costs);
         let asking = async {
             let deadline = store.call_deadline();
-            store.decide(&call, deadline).await?.decisions(&call)
+            store.check(&call, deadline).await?.decisions(&call)
         };
         let decisions = check_together(store, self.local_store(), &places, asking).await?;
         Ok(JointDecision::new(decisions))

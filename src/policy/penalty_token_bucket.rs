@@ -23,7 +23,7 @@ const TOKENS_LIVE_LONGER: i64 = 10;
 /// A bucket of `capacity` tokens into which `quantity` come at the end of each `unit` of time; a request takes its cost out.
 /// With a [`penalty`](crate::PolicyLimiter::with_penalty), a target that asks for more is locked out.
 ///
-/// A target that is locked out is denied also by a limiter without a penalty of its own: whoever set the lock.
+/// A limiter without a penalty also denies a target that another limiter has locked out.
 ///
 /// State, as FireflySoft's: the string `key`, the tokens left; the string `{key}-st`, the time of the last inflow (ms); the
 /// string `{key}-lock` while the target is locked out. The time of the last inflow goes away after twice the time that an

@@ -131,11 +131,11 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Cancel safety
     /// A call dropped in flight may or may not have been charged.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
-        let place = match self.decide_now(key, cost)? {
+        let place = match self.check_now(key, cost)? {
             Ok(decision) => return Ok(decision),
             Err(place) => place,
         };
-        let asking = combining::decide(&self.batcher, place.target.clone(), cost);
+        let asking = combining::check(&self.batcher, place.target.clone(), cost);
         let store = &**self.client.store();
         // In a box of its own, so that a request which is decided at once has a small future.
         Box::pin(check_target(
@@ -413,12 +413,12 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// The decision of a store that has it without waiting; of another one the request to make.
-    fn decide_now(&self, key: &str, cost: u32) -> Result<std::result::Result<Decision, Place>> {
+    fn check_now(&self, key: &str, cost: u32) -> Result<std::result::Result<Decision, Place>> {
         let key = self.mapped_name(key);
         let in_force = self.read();
         let model = in_force.algorithm();
         let target = self.checked(&**model, &key, cost)?;
-        match self.client.store().decide_now(target, cost) {
+        match self.client.store().check_now(target, cost) {
             Some(answer) => answer?.decision(&key, Grant::forgotten(cost)).map(Ok),
             None => Ok(Err(self.place(model, &key, cost))),
         }

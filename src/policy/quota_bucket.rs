@@ -17,7 +17,7 @@ use crate::permit::Random;
 use crate::rate::whole_millis;
 
 /// A bucket of `capacity` tokens into which `quota` tokens come in each `period`, evenly over it; a request takes its cost
-/// out. Its state tells its own numbers, for whoever looks at it.
+/// out. Its state contains these numbers, so that tools can read them.
 ///
 /// State: the hash `key` with `capacity`, `remain`, `period` (s), `quota`, `timestamp` (s), and `timestamp_fraction` where a
 /// token does not take a whole number of seconds. All of it is written at each grant and each denial. It lives for twice the

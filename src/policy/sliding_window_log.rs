@@ -23,7 +23,7 @@ use crate::rate::whole_millis;
 ///
 /// State: the zset `key` with a member for each unit of cost that was granted, scored with its time in ms, so that a script
 /// which counts the members counts the same. It lives for two windows after the last one: a script that sets no time to live
-/// may have added to it meanwhile. Each member counts 1, whoever wrote it.
+/// may have added to it meanwhile. Each member counts 1, including those that scripts wrote.
 ///
 /// A grant writes as many members as it costs: where that is many thousands, a
 /// [`SlidingWindowCounter`](crate::SlidingWindowCounter) costs

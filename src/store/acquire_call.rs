@@ -104,7 +104,7 @@ impl AcquireCall {
 
     /// The server got an attempt after its deadline, when its clock showed `now`. Another copy of it may have come in time.
     #[cfg(feature = "redis")]
-    pub(crate) fn note_late(&self, attempt: Attempt, now: i64) {
+    pub(crate) fn note_deadline_exceeded(&self, attempt: Attempt, now: i64) {
         let mut attempts = self.attempts();
         if let Some(late) = attempts.iter_mut().find(|other| **other == attempt) {
             late.deadline = late.deadline.min(now - 1);

@@ -214,11 +214,11 @@ impl Store for MemoryClient {
         Arc::new(MemoryLimiter::new(&self.store, &self.clock, keys))
     }
 
-    async fn decide(&self, call: &Call, _deadline: Instant) -> Result<Answers> {
+    async fn check(&self, call: &Call, _deadline: Instant) -> Result<Answers> {
         self.decide_call(call)
     }
 
-    fn decide_now(&self, target: TargetRef<'_>, cost: u32) -> Option<Result<Answer>> {
+    fn check_now(&self, target: TargetRef<'_>, cost: u32) -> Option<Result<Answer>> {
         // A grant of an RRateLimiter is named by its call.
         (!target.model.is_on_the_window()).then(|| self.decide_one(target, cost))
     }

@@ -14,7 +14,7 @@ mod audit_budget;
 mod audit_pages;
 pub(crate) mod background;
 pub(crate) mod connection;
-pub(crate) mod decide;
+pub(crate) mod check;
 #[cfg(test)]
 mod differential;
 pub(crate) mod failure;
@@ -234,8 +234,8 @@ impl Store for RedisStore {
         self.connection.is_calm()
     }
 
-    async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers> {
-        let decided = self.decide_call(call, deadline).await;
+    async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers> {
+        let decided = self.check_call(call, deadline).await;
         if let Some(target) = call.limiters.first() {
             self.note(&target.key, &decided, deadline);
         }
