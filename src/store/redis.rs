@@ -13,8 +13,8 @@ mod audit;
 mod audit_budget;
 mod audit_pages;
 pub(crate) mod background;
-pub(crate) mod connection;
 pub(crate) mod check;
+pub(crate) mod connection;
 #[cfg(test)]
 mod differential;
 pub(crate) mod failure;
