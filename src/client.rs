@@ -65,7 +65,23 @@ const SMALLEST_SWEEP: usize = 64;
 impl RedissonClient {
     /// Connects to Redis with the default settings: see [`RedissonClientBuilder::connect`].
     ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let refused = RedissonClient::connect("http://127.0.0.1:6379").await;
+    /// assert!(matches!(refused, Err(Error::InvalidArgument { .. })));
+    /// # if false {
+    /// let client = RedissonClient::connect("redis://127.0.0.1:6379").await?;
+    /// let limiter = client.rate_limiter("orders:api");
+    /// # }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
+    /// As [`RedissonClientBuilder::connect`].
+    ///
+    /// # Cancel safety
     /// As [`RedissonClientBuilder::connect`].
     #[cfg(feature = "redis")]
     #[doc(alias = "Redisson.create")]
@@ -73,26 +89,58 @@ impl RedissonClient {
         Self::builder().connect(urls).await
     }
 
-    /// A client with a store of its own in this process, without any server.
+    /// A client with a store of its own in this process, without a server. For clients that share a store, see [`MemoryStore`].
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.rate_limiter("orders:api");
+    /// assert!(limiter.try_set_rate(Rate::overall(5, Duration::from_secs(1))).await?);
+    /// assert!(RedissonClient::in_memory().rate_limiter("orders:api").config().await?.is_none());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn in_memory() -> Self {
         Self::builder().in_memory(&MemoryStore::new())
     }
 
-    /// A client with settings of its own.
+    /// Builds a client with other settings than the defaults.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let client = RedissonClient::builder().client_id("worker-7").in_memory(&MemoryStore::new());
+    /// assert_eq!(client.id(), "worker-7");
+    /// # Ok(()) }
+    /// ```
     #[doc(alias = "Config")]
     #[must_use]
     pub fn builder() -> RedissonClientBuilder {
         RedissonClientBuilder::new()
     }
 
-    /// The limiter of this name, set up or not. Sends nothing.
+    /// The limiter of this name, whether it exists or not. Sends nothing.
     ///
-    /// All handles of one name that a client hands out share one queue. A name that cannot be used is told by the
-    /// limiter's calls, as [`Error::InvalidName`](crate::Error::InvalidName).
+    /// All handles of one name that a client hands out share one queue of waiters. The calls of a limiter whose name cannot
+    /// be used fail with [`Error::InvalidName`](crate::Error::InvalidName).
     ///
-    /// The name is Redisson's, as it is. So do not build it from text that a user chose: the limiters `u{1` and `u{1:value` use
-    /// the same key in Redis. A [`KeyedRateLimiter`](crate::KeyedRateLimiter) takes any text for a key.
+    /// The name is used in Redis as it is, as Redisson does. Do not build it from text that a user chooses: the limiters
+    /// `u{1` and `u{1:value` use the same key in Redis. A [`KeyedRateLimiter`](crate::KeyedRateLimiter) accepts any text as
+    /// a key.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.rate_limiter("orders:api");
+    /// assert!(!limiter.exists().await?); // nothing was created
+    /// assert!(matches!(client.rate_limiter("").exists().await, Err(Error::InvalidName { .. })));
+    /// # Ok(()) }
+    /// ```
     #[doc(alias = "getRateLimiter")]
     pub fn rate_limiter(&self, name: &str) -> RateLimiter {
         let inner = &*self.0;
@@ -104,8 +152,22 @@ impl RedissonClient {
 
     /// A limiter that decides by `policy`, for any number of targets. Sends nothing.
     ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert!(limiter.check("user:123", 1).await?.is_granted());
+    /// assert!(!limiter.check("user:123", 1).await?.is_granted());
+    /// let no_requests = FixedWindow::new(0, Duration::from_secs(60));
+    /// assert!(matches!(client.limiter(no_requests), Err(Error::InvalidArgument { .. })));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for numbers of the policy that are out of their range.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if a number of the policy is out of its range.
     pub fn limiter<P: Policy>(&self, policy: P) -> Result<PolicyLimiter<P>> {
         PolicyLimiter::new(self.clone(), policy)
     }
@@ -118,7 +180,14 @@ impl RedissonClient {
         &self.0.local_store
     }
 
-    /// What requests get while Redis is away, where a limiter has no policy of its own.
+    /// What requests get while Redis is unavailable, unless a limiter has a policy of its own.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(RedissonClient::in_memory().failure_policy(), FailurePolicy::Error);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.0.handles.failure_policy
@@ -140,7 +209,17 @@ impl RedissonClient {
         }
     }
 
-    /// The client's id. Limiters with a rate per client tell clients apart by it.
+    /// The client's id: the one that it was [given](RedissonClientBuilder::client_id), or a UUID. A rate
+    /// [per client](crate::RateType::PerClient) tells clients apart by it.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let (a, b) = (RedissonClient::in_memory(), RedissonClient::in_memory());
+    /// assert_ne!(a.id(), b.id());
+    /// assert_eq!(a.id(), a.clone().id());
+    /// # Ok(()) }
+    /// ```
     #[doc(alias = "getId")]
     #[must_use]
     pub fn id(&self) -> &str {

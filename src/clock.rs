@@ -6,10 +6,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// The clock that decides when a permit was taken and when it is back.
+/// The clock that decides when a permit was taken and when it comes back.
 ///
-/// All processes that share a limiter should agree on the time. The default is the server's clock, which they all
-/// share.
+/// All processes that share a limiter should use clocks that agree. The default is the server's clock, which they share.
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let client = RedissonClient::builder().clock(Clock::from_fn(|| 0)).in_memory(&MemoryStore::new());
+/// let limiter = client.rate_limiter("orders");
+/// limiter.set_rate(Rate::overall(1, Duration::from_secs(1))).await?;
+/// assert!(limiter.try_acquire(1).await?);
+/// assert!(!limiter.try_acquire(1).await?);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Default)]
 pub struct Clock(Source);
 
@@ -25,22 +37,49 @@ enum Source {
 const FURTHEST: i64 = 1 << 52;
 
 impl Clock {
-    /// The clock of the store: Redis's TIME, read in the script. For an in-memory store it is tokio's, so that paused
-    /// time applies.
+    /// The clock of the store: Redis's `TIME`, read in the script. In memory it is tokio's clock, so that paused time applies.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::builder().clock(Clock::server()).in_memory(&MemoryStore::new());
+    /// let limiter = client.rate_limiter("orders");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(1))).await?;
+    /// assert!(limiter.try_acquire(1).await?);
+    /// tokio::time::advance(Duration::from_secs(1)).await; // tokio's paused time
+    /// assert!(limiter.try_acquire(1).await?);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn server() -> Self {
         Self(Source::Server)
     }
 
-    /// This machine's clock, which Redisson uses. A clock that is ahead makes its peers wait longer, and grants more
-    /// than the rate.
+    /// This machine's clock, as Redisson uses it. A client whose clock is ahead makes the others wait longer, and is granted
+    /// more than the rate.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::builder().clock(Clock::system()).in_memory(&MemoryStore::new());
+    /// let limiter = client.rate_limiter("orders");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(3600))).await?;
+    /// assert!(limiter.try_acquire(1).await?);
+    /// tokio::time::advance(Duration::from_secs(3600)).await; // the system's clock does not move
+    /// assert!(!limiter.try_acquire(1).await?);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn system() -> Self {
         Self(Source::System)
     }
 
-    /// A clock of the caller's, in milliseconds since the epoch: for tests and simulations. A time of more than 2^52 ms, or
-    /// less than -2^52, counts as that.
+    /// A clock of the caller's, in milliseconds since the epoch, for tests and simulations. Times are clamped to -2^52 to
+    /// 2^52 ms.
     ///
     /// ```
     /// use redisson_rate_limiter::{Clock, MemoryStore, Rate, RedissonClient};

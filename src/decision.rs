@@ -26,6 +26,9 @@ use crate::permit::Random;
 /// assert_eq!(denied.retry_after, Duration::from_secs(1));
 /// # Ok(()) }
 /// ```
+///
+/// It is not `#[non_exhaustive]`: a request is granted or denied, and a `match` needs no wildcard arm that would let one
+/// through or stop it. What a decision tells may grow: [`Granted`] and [`Denied`] are `#[non_exhaustive]`.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a request that was denied must not go on"]
 pub enum Decision {
@@ -37,7 +40,7 @@ pub enum Decision {
 
 /// A request that was granted.
 ///
-/// A limiter of your own makes one with [`new`](Self::new):
+/// A limiter of your own creates one with [`new`](Self::new):
 ///
 /// ```
 /// use redisson_rate_limiter::{Decision, Denied, Granted, Limiter, Result};
@@ -81,7 +84,16 @@ pub struct Granted {
     pub source: DecisionSource,
 }
 
-/// A request that was denied.
+/// A request that was denied. A limiter of your own creates one with [`new`](Self::new).
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # fn main() -> Result<()> {
+/// let denied = Decision::from(Denied::new(Duration::from_secs(60)).with_limit(100).with_remaining(3));
+/// assert_eq!(denied.to_string(), "denied: 3 of 100 left, retry after 60s");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denied {
@@ -99,6 +111,17 @@ pub struct Denied {
 }
 
 /// Who made a decision.
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+/// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+/// assert_eq!(limiter.check(1).await?.source(), DecisionSource::Store);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecisionSource {
@@ -110,6 +133,15 @@ pub enum DecisionSource {
 
 impl Granted {
     /// A grant of `cost` by a limiter of your own. Limit, remaining and times are 0 until they are set.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let granted = Granted::new(3);
+    /// assert_eq!(granted.grant.permits(), 3);
+    /// assert_eq!((granted.limit, granted.remaining), (0, 0));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(cost: u32) -> Self {
         Self {
@@ -122,25 +154,57 @@ impl Granted {
         }
     }
 
-    /// The same with this limit.
+    /// Sets the limit: the permits of one interval.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(Granted::new(1).with_limit(5).limit, 5);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_limit(self, limit: u64) -> Self {
         Self { limit, ..self }
     }
 
-    /// The same with so much left.
+    /// Sets how many permits are left.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(Granted::new(1).with_remaining(4).remaining, 4);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_remaining(self, remaining: u64) -> Self {
         Self { remaining, ..self }
     }
 
-    /// The same with this time until all is back.
+    /// Sets the time until all permits are available again.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(Granted::new(1).with_reset(second).reset, second);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_reset(self, reset: Duration) -> Self {
         Self { reset, ..self }
     }
 
-    /// The same, to go on after this time.
+    /// Sets how long the request has to wait before it goes on.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(Granted::new(1).with_delay(second).delay, second);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_delay(self, delay: Duration) -> Self {
         Self { delay, ..self }
@@ -148,7 +212,17 @@ impl Granted {
 }
 
 impl Denied {
-    /// A denial by a limiter of your own. Limit and remaining are 0, and all is back after `retry_after`, until they are set.
+    /// A denial by a limiter of your own. Limit and remaining are 0, and `reset` is `retry_after`, until they are set.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let denied = Denied::new(Duration::from_secs(1));
+    /// assert_eq!(denied.retry_after, Duration::from_secs(1));
+    /// assert_eq!(denied.reset, Duration::from_secs(1));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(retry_after: Duration) -> Self {
         Self {
@@ -160,19 +234,44 @@ impl Denied {
         }
     }
 
-    /// The same with this limit.
+    /// Sets the limit: the permits of one interval.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(Denied::new(Duration::ZERO).with_limit(5).limit, 5);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_limit(self, limit: u64) -> Self {
         Self { limit, ..self }
     }
 
-    /// The same with so much left.
+    /// Sets how many permits are left.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(Denied::new(Duration::ZERO).with_remaining(4).remaining, 4);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_remaining(self, remaining: u64) -> Self {
         Self { remaining, ..self }
     }
 
-    /// The same with this time until all is back.
+    /// Sets the time until all permits are available again.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(Denied::new(Duration::ZERO).with_reset(second).reset, second);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_reset(self, reset: Duration) -> Self {
         Self { reset, ..self }
@@ -193,12 +292,33 @@ impl From<Denied> for Decision {
 
 impl Decision {
     /// Whether the permits were taken.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
+    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
+    /// assert!(granted.is_granted());
+    /// assert!(!denied.is_granted());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_granted(&self) -> bool {
         matches!(self, Self::Granted(_))
     }
 
-    /// The permits of one interval.
+    /// The permits of one interval; for a policy, its limit or capacity.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
+    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
+    /// assert_eq!((granted.limit(), denied.limit()), (5, 5));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn limit(&self) -> u64 {
         match self {
@@ -207,7 +327,17 @@ impl Decision {
         }
     }
 
-    /// The permits left.
+    /// The permits left after the decision.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
+    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
+    /// assert_eq!((granted.remaining(), denied.remaining()), (2, 0));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> u64 {
         match self {
@@ -216,7 +346,18 @@ impl Decision {
         }
     }
 
-    /// Until the first of the permits in use are back; of the other limiters, until all is.
+    /// The time until the first of the permits in use come back; for a policy, until all its permits are available.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
+    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
+    /// assert_eq!(granted.reset(), Duration::from_secs(7));
+    /// assert_eq!(denied.reset(), Duration::from_secs(3));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn reset(&self) -> Duration {
         match self {
@@ -225,7 +366,18 @@ impl Decision {
         }
     }
 
-    /// When a denied request is worth another try; `None` for a granted one.
+    /// The time after which a denied request is worth a retry; `None` for a granted one.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
+    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
+    /// assert_eq!(granted.retry_after(), None);
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(3)));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -235,6 +387,16 @@ impl Decision {
     }
 
     /// Who decided.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
+    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
+    /// assert_eq!(granted.source(), DecisionSource::Store);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn source(&self) -> DecisionSource {
         match self {
@@ -243,13 +405,34 @@ impl Decision {
         }
     }
 
-    /// Whether the [`FailurePolicy`](crate::FailurePolicy) decided, because Redis was away.
+    /// Whether the [`FailurePolicy`](crate::FailurePolicy) decided, because Redis was unavailable.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
+    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
+    /// assert!(!granted.is_by_failure_policy());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_by_failure_policy(&self) -> bool {
         self.source() == DecisionSource::FailurePolicy
     }
 
-    /// What was taken; `None` where the request was denied.
+    /// What was taken; `None` if the request was denied.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
+    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
+    /// assert_eq!(granted.into_grant().map(|grant| grant.permits()), Some(1));
+    /// assert_eq!(denied.into_grant(), None);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn into_grant(self) -> Option<Grant> {
         match self {

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// assert_eq!(error.to_string(), "rate limiter `orders:api` is not initialized: it has no rate");
 /// # }
 /// ```
+///
+/// Later versions may add variants. The fields of a variant are complete, so that a [`Limiter`](crate::Limiter) of your own can
+/// return any of them.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -62,6 +62,16 @@ pub enum FailurePolicy {
 /// | [`Rate::per_client`](crate::Rate::per_client) | all of it: it is each client's own |
 /// | a policy, such as a [`TokenBucket`](crate::TokenBucket) | each request costs `n` times as much; nothing, where that exceeds the limit |
 ///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # fn main() -> Result<()> {
+/// let half = LocalShare::one_of(2)?;
+/// let limiter = RedissonClient::in_memory().rate_limiter("logins");
+/// let limiter = limiter.with_failure_policy(FailurePolicy::Local(half));
+/// assert_eq!(limiter.failure_policy(), FailurePolicy::Local(half));
+/// # Ok(()) }
+/// ```
+///
 /// # What it bounds
 /// `n` clients that are all without Redis grant no more than the limit together, in any window (where the rate has fewer
 /// than `n` permits, in any window of the longer interval, one each). Redis does not know what was granted without it,
@@ -98,6 +108,13 @@ impl LocalShare {
     }
 
     /// The number of clients that share the limit.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(LocalShare::one_of(4)?.clients(), 4);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn clients(self) -> u32 {
         self.clients.get()

@@ -2,9 +2,23 @@
 
 use crate::permit::Random;
 
-/// Permits that were taken. [`refund`](crate::RateLimiter::refund) gives them back, if a limiter with a
-/// [`Rate`](crate::Rate) granted them; other limiters do not know single grants. Dropping it gives nothing back: the
-/// permits count as used until their window has passed.
+/// Permits that were taken. [`refund`](crate::RateLimiter::refund) gives them back if a limiter with a [`Rate`](crate::Rate)
+/// granted them; the other limiters do not keep track of single grants. Dropping a grant gives nothing back: its permits
+/// count as used until their window has passed.
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+/// limiter.set_rate(Rate::overall(5, Duration::from_secs(60))).await?;
+/// let grant = limiter.check(3).await?.into_grant().expect("granted");
+/// assert_eq!(grant.permits(), 3);
+/// assert_eq!(limiter.refund(grant).await?, 3);
+/// assert_eq!(limiter.available_permits().await?, 5);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, PartialEq, Eq)]
 pub struct Grant {
     /// When it was made, in ms of the clock that scored it.
@@ -36,6 +50,17 @@ impl Grant {
     }
 
     /// How many permits were taken.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(60))).await?;
+    /// assert_eq!(limiter.check(3).await?.into_grant().map(|grant| grant.permits()), Some(3));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn permits(&self) -> u32 {
         self.permits

@@ -12,10 +12,6 @@
 //! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies and [`FailurePolicy`] |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(feature = "redis"),
-    allow(dead_code, reason = "what only the store in Redis uses")
-)]
 
 // The way of a request.
 mod client;

@@ -16,19 +16,39 @@ use crate::policy::call::Target;
 use crate::policy::shared_rate::SharedRate;
 use crate::store::LimiterStore;
 
-/// A rate limiter as Redisson has it: permits of a sliding window, shared by all who name the same limiter. From
+/// Redisson's rate limiter: the permits of a sliding window, shared by everyone who names the same limiter. From
 /// [`RedissonClient::rate_limiter`](crate::RedissonClient::rate_limiter); cheap to clone.
 ///
-/// Every method that asks the store can fail with [`Error::InvalidName`] (a name that cannot be used),
-/// [`Error::StoreUnavailable`], [`Error::Indeterminate`] (sent, but no answer came), [`Error::AuthenticationFailed`],
-/// [`Error::PermissionDenied`], [`Error::BadState`] (the keys hold something else) and [`Error::Redis`]; what else it can
-/// fail with stands with it.
+/// Permits are 1 to `u32::MAX`. Redisson's methods without a number, such as `acquire()`, are `acquire(1)` here: Rust has no
+/// overloads, and a second name for each method would add nothing. Durations are whole milliseconds, at least 1, unless the
+/// method says otherwise.
 ///
-/// Permits are 1 to `u32::MAX`. Redisson's forms without a number, such as `acquire()`, are `acquire(1)` here: Rust has no
-/// overloads, and a second name for each method would say no more. Durations are whole milliseconds, at least 1, where nothing else stands.
+/// A limiter in Redis and one in memory are both of this type. For a trait object, see [`RRateLimiter`](crate::RRateLimiter).
 ///
-/// A limiter of Redis and one of memory are both of this type. Where a trait object is wanted, take
-/// [`RRateLimiter`](crate::RRateLimiter).
+/// # State
+/// The hash `name` holds the rate; `{name}:value`, a string, the permits left; `{name}:permits`, a sorted set, a member for
+/// each grant. With a rate [per client](crate::RateType::PerClient), the latter two end in `:` and the [client's
+/// id](crate::RedissonClient::id). The names and contents are Redisson's.
+///
+/// # Errors
+/// Every method that calls the store can fail with [`Error::InvalidName`] (the name cannot be used),
+/// [`Error::StoreUnavailable`], [`Error::Indeterminate`] (sent, but not answered), [`Error::AuthenticationFailed`],
+/// [`Error::PermissionDenied`], [`Error::BadState`] (the keys hold something else), [`Error::NoRuntime`] and
+/// [`Error::Redis`]. Each method lists the errors that it adds.
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+/// limiter.try_set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+/// assert!(limiter.try_acquire(5).await?);
+/// assert!(!limiter.try_acquire(1).await?);
+/// limiter.acquire(1).await?; // waits until the first permits come back
+/// assert_eq!(limiter.available_permits().await?, 4);
+/// # Ok(()) }
+/// ```
 #[doc(alias = "RRateLimiter")]
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
@@ -46,13 +66,24 @@ impl RateLimiter {
     }
 
     /// The limiter's name in Redis, after the name mapper.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let client = RedissonClient::builder()
+    ///     .name_mapper(|name| format!("shop:{name}"))
+    ///     .in_memory(&MemoryStore::new());
+    /// assert_eq!(client.rate_limiter("orders").name(), "shop:orders");
+    /// # Ok(()) }
+    /// ```
     #[doc(alias = "getName")]
     #[must_use]
     pub fn name(&self) -> &str {
         &self.queue.store().keys().name
     }
 
-    /// This limiter with another [`FailurePolicy`] than its client has. Handles on it still share its queue.
+    /// This limiter with another [`FailurePolicy`] than its client has. It still shares its queue with the other handles of the
+    /// limiter.
     ///
     /// ```
     /// use redisson_rate_limiter::{FailurePolicy, RedissonClient};
@@ -68,14 +99,22 @@ impl RateLimiter {
         self
     }
 
-    /// What requests get while Redis is away.
+    /// What requests get while Redis is unavailable.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders");
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.options.failure_policy
     }
 
     /// This limiter with another setting for [remembered denials](crate::RedissonClientBuilder::remember_denials) than its
-    /// client has. Zero has every request ask Redis.
+    /// client has. With zero, every request asks Redis.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -98,8 +137,8 @@ impl RateLimiter {
         self
     }
 
-    /// This limiter with another [bound on those who wait](crate::RedissonClientBuilder::max_waiters) than its client has.
-    /// All handles on a limiter share the one line: each is refused by its own bound.
+    /// This limiter with another [bound on waiters](crate::RedissonClientBuilder::max_waiters) than its client has. All
+    /// handles of a limiter share one queue; each is refused by its own bound.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -124,7 +163,7 @@ impl RateLimiter {
         self
     }
 
-    /// This limiter with another setting for [waits that are hopeless](crate::RedissonClientBuilder::fail_fast) than its
+    /// This limiter with another setting for [waits that cannot succeed](crate::RedissonClientBuilder::fail_fast) than its
     /// client has.
     ///
     /// ```
@@ -147,8 +186,9 @@ impl RateLimiter {
         self
     }
 
-    /// How many callers in this process wait for permits: those of [`acquire`](RateLimiter::acquire) and its timed form
-    /// that have no answer yet, also where their first call is still under way.
+    /// How many callers in this process wait for permits: calls of [`acquire`](RateLimiter::acquire) and
+    /// [`try_acquire_timeout`](RateLimiter::try_acquire_timeout) without an answer, including those whose first call is in
+    /// flight.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -172,13 +212,14 @@ impl RateLimiter {
         self.queue.waiters()
     }
 
-    /// How long a caller that comes now would wait for so many permits, at the least: until the first of the permits in use
-    /// are back, and one interval more for each time that the rate is used up by those in front and the caller.
+    /// The shortest time that a caller who asks now would wait for so many permits: the time until the first of the permits
+    /// in use come back, and one more interval for each time that the waiters in front and the caller use up the rate.
+    /// `None` if unknown.
     ///
-    /// That is as if nobody in front gives up, nobody gives permits back, and nobody raises the rate. Other processes may
-    /// take permits meanwhile, so that it takes longer. It follows from the last answer of the store to one that waits, or to
-    /// any request where the store is Redis. `None` where that is older than 1.003 s, or where a change by this client may
-    /// have made it wrong. The interval counts as zero where this client has neither set nor read it.
+    /// The estimate assumes that no waiter in front gives up, no permits are given back, and the rate is not raised. Other
+    /// processes may take permits in the meantime, so that the wait gets longer. It is computed from the store's last answer
+    /// to a waiter, or, in Redis, to any request, and is `None` if that answer is older than 1.003 s or a change by this
+    /// client may have invalidated it. The interval counts as zero if this client has neither set nor read it.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -206,8 +247,26 @@ impl RateLimiter {
         Arc::ptr_eq(&self.queue, &other.queue)
     }
 
-    /// What a request for so many permits takes from this limiter where several decide together: see
+    /// A request for permits of this limiter, as one part of a decision by several limiters: an argument of
     /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let orders = client.rate_limiter("orders");
+    /// orders.set_rate(Rate::overall(2, Duration::from_secs(1))).await?;
+    /// let per_user = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    ///
+    /// let charges = [orders.charge(1)?, per_user.charge("user:123", 1)?];
+    /// assert!(client.check_all(charges).await?.is_granted());
+    /// let charges = [orders.charge(1)?, per_user.charge("user:123", 1)?];
+    /// assert!(!client.check_all(charges).await?.is_granted()); // the user has no request left
+    /// assert_eq!(orders.available_permits().await?, 1);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for 0 permits, [`Error::InvalidName`] for a name that cannot be used.

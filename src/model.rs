@@ -21,7 +21,7 @@ mod joint;
 mod pool;
 mod rates;
 mod requests;
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod retry;
 
 use std::collections::BTreeMap;
@@ -88,6 +88,7 @@ pub(crate) struct Acquire {
 }
 
 /// What a call must know whose earlier attempts may have been granted, or may still arrive.
+#[cfg(feature = "redis")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retry {
     /// The last deadline of the earlier attempts, in ms of the server's clock: none of them does anything after it.

@@ -2,7 +2,7 @@
 //!
 //! A policy, such as [`TokenBucket`](crate::TokenBucket), holds its numbers and stands in a file of its own, a pure model
 //! beside a script of the same name in `lua/limiters/`. A [`PolicyLimiter`](crate::PolicyLimiter) applies it to
-//! targets. The way of a request: `PolicyLimiter -> combining -> Store::decide -> lua/limiters/NAME.lua`.
+//! targets. The way of a request: `PolicyLimiter -> combining -> Store::check -> lua/limiters/NAME.lua`.
 
 pub(crate) mod algorithm;
 pub(crate) mod call;
@@ -11,15 +11,17 @@ mod counters;
 #[cfg(all(test, feature = "redis"))]
 mod differential;
 mod fixed_window;
-#[cfg(fuzzing)]
+#[cfg(all(fuzzing, feature = "redis"))]
 pub(crate) mod fuzzing;
 mod joint;
 mod keyed_rate_limiter;
+#[cfg(feature = "redis")]
 pub(crate) mod kind;
 mod leaky_bucket;
 mod penalty_token_bucket;
 mod policy_limiter;
 mod quota_bucket;
+#[cfg(feature = "redis")]
 pub(crate) mod reply;
 mod rules;
 pub(crate) mod shared_rate;
@@ -50,8 +52,8 @@ pub use sliding_window_counter::SlidingWindowCounter;
 pub use sliding_window_log::SlidingWindowLog;
 pub use token_bucket::TokenBucket;
 
-/// Anything that decides by a key and a cost: all limiters of this crate, and your own. The limiters of this crate have
-/// [`check`](PolicyLimiter::check) as a method of their own, so that only code for any limiter needs this trait.
+/// A limiter that decides by a key and a cost: those of this crate, and your own. The limiters of this crate have
+/// [`check`](PolicyLimiter::check) as an inherent method, so that only code for any limiter needs this trait.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient, TokenBucket};
@@ -74,19 +76,41 @@ pub use token_bucket::TokenBucket;
 /// ```
 #[async_trait]
 pub trait Limiter: fmt::Debug + Send + Sync {
-    /// Decides now one request of `cost` (at least 1) on the target `key`, and charges it where it is granted. The limiters of
-    /// this crate take any text for a key: see [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside).
+    /// Decides a request of `cost` (at least 1) for the target `key` now, and charges the target if it is granted. The
+    /// limiters of this crate accept any text as a key: see [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// #[derive(Debug)]
+    /// struct Closed;
+    ///
+    /// #[async_trait::async_trait]
+    /// impl Limiter for Closed {
+    ///     async fn check(&self, _key: &str, _cost: u32) -> Result<Decision> {
+    ///         Ok(Denied::new(Duration::from_secs(3600)).into())
+    ///     }
+    /// }
+    ///
+    /// assert!(!Closed.check("user:123", 1).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// Those of [`PolicyLimiter::check`] for the limiters of this crate.
+    /// For the limiters of this crate, those of [`PolicyLimiter::check`].
     ///
     /// # Cancel safety
-    /// A call dropped under way may or may not have been charged.
+    /// For the limiters of this crate: a call dropped in flight may or may not have been charged.
     async fn check(&self, key: &str, cost: u32) -> Result<Decision>;
 }
 
-/// A [`Limiter`] that can decide together with others: one of this crate's. The trait is sealed, so that the compiler refuses
-/// a limiter of your own where several decide together:
+/// A [`Limiter`] that can decide together with others, in one atomic step: one of this crate's.
+///
+/// The trait is sealed. A decision by several limiters is one script, in which either all of them are charged or none. A
+/// limiter of your own is asked by a call of its own, and could not take its charge back exactly when another limiter
+/// denies. So the compiler refuses it in a [`Rule`]:
 ///
 /// ```compile_fail,E0277
 /// use redisson_rate_limiter::{Decision, Limiter, Result, Rule};
@@ -103,12 +127,44 @@ pub trait Limiter: fmt::Debug + Send + Sync {
 ///
 /// let rule = Rule::new(Own, |user: &String| Some(user.clone()), |_, _| "denied");
 /// ```
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let limiters: [Box<dyn Chargeable>; 2] = [
+///     Box::new(client.limiter(TokenBucket::per_second(1))?.with_prefix("second:")),
+///     Box::new(client.limiter(FixedWindow::new(5, Duration::from_secs(60)))?.with_prefix("minute:")),
+/// ];
+/// let charges: Vec<Charge> = limiters.iter().map(|it| it.charge("alice", 1)).collect::<Result<_>>()?;
+/// assert!(client.check_all(charges).await?.is_granted());
+/// # Ok(()) }
+/// ```
 pub trait Chargeable: Limiter + sealed::Chargeable {
-    /// What a request of `cost` (at least 1) on the target `key` takes from this limiter, for
+    /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
     /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
     ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// fn one(limiter: &dyn Chargeable, key: &str) -> Result<Charge> {
+    ///     limiter.charge(key, 1)
+    /// }
+    ///
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(TokenBucket::per_second(1))?;
+    /// let all_users = client.keyed_rate_limiter("all:", Rate::overall(5, Duration::from_secs(1)))?;
+    /// let charges = [one(&per_user, "alice")?, one(&all_users, "users")?];
+    /// assert!(client.check_all(charges).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
-    /// As [`check`](Limiter::check), for what is wrong with the arguments.
+    /// Those of [`check`](Limiter::check) for invalid arguments.
     fn charge(&self, key: &str, cost: u32) -> Result<Charge>;
 }
 

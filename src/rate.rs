@@ -8,8 +8,18 @@ use crate::error::Error;
 /// The largest rate: up to here Redis's Lua counts exactly.
 pub(crate) const LARGEST_RATE: u64 = 1 << 53;
 
-/// Who shares the permits of a limiter.
+/// Who shares the permits of a limiter. Redisson may add types, so a `match` needs a wildcard arm.
+///
+/// ```
+/// use redisson_rate_limiter::{Rate, RateType};
+/// use std::time::Duration;
+///
+/// let second = Duration::from_secs(1);
+/// assert_eq!(Rate::overall(5, second).rate_type(), RateType::Overall);
+/// assert_eq!(Rate::per_client(5, second).rate_type(), RateType::PerClient);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum RateType {
     /// All clients spend from one rate.
     #[doc(alias = "OVERALL")]
@@ -20,6 +30,7 @@ pub enum RateType {
 }
 
 impl RateType {
+    #[cfg(feature = "redis")]
     pub(crate) fn other(self) -> Self {
         match self {
             Self::Overall => Self::PerClient,
@@ -28,6 +39,7 @@ impl RateType {
     }
 
     /// How the hash writes it.
+    #[cfg(feature = "redis")]
     pub(crate) fn code(self) -> i64 {
         match self {
             Self::Overall => 0,
@@ -63,6 +75,15 @@ pub struct Rate {
 
 impl Rate {
     /// A rate that all clients share: `permits` (1 to 2^53) in each `interval` (whole milliseconds, at least 1).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(Rate::overall(5, second).to_string(), "5 per 1s");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn overall(permits: u64, interval: Duration) -> Self {
         Self::new(RateType::Overall, permits, interval)
@@ -70,6 +91,15 @@ impl Rate {
 
     /// A rate that each client has for itself: `permits` (1 to 2^53) in each `interval` (whole milliseconds, at
     /// least 1).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(Rate::per_client(5, second).to_string(), "5 per 1s per client");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn per_client(permits: u64, interval: Duration) -> Self {
         Self::new(RateType::PerClient, permits, interval)
@@ -96,12 +126,25 @@ impl Rate {
         }
     }
 
-    /// Lets the limiter go away when nobody has asked it for `keep_alive` (whole milliseconds, not shorter than the
-    /// interval).
+    /// Makes the limiter expire once it had no request for `keep_alive` (whole milliseconds, not shorter than the interval).
     ///
-    /// A waiter asks in time to keep it, unless `keep_alive` is shorter than a round trip and the timer's resolution of
-    /// 1 ms: a limiter that lives for a few milliseconds may be gone between any two calls, which then fail with
-    /// [`Error::NotInitialized`](crate::Error::NotInitialized).
+    /// A waiter asks in time to keep the limiter alive, unless `keep_alive` is shorter than a round trip and the timer's
+    /// resolution of 1 ms: a limiter that lives for a few milliseconds may expire between any two calls, which then fail
+    /// with [`Error::NotInitialized`](crate::Error::NotInitialized).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// let rate = Rate::overall(5, Duration::from_secs(1)).keep_alive(Duration::from_secs(60));
+    /// limiter.set_rate(rate).await?;
+    /// limiter.acquire(1).await?;
+    /// tokio::time::advance(Duration::from_millis(60_001)).await;
+    /// assert!(!limiter.exists().await?);
+    /// # Ok(()) }
+    /// ```
     #[doc(alias = "keepAliveTime")]
     #[must_use]
     pub fn keep_alive(self, keep_alive: Duration) -> Self {
@@ -112,24 +155,62 @@ impl Rate {
     }
 
     /// Who shares the permits.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let rate = Rate::overall(5, Duration::from_secs(1));
+    /// assert_eq!(rate.rate_type(), RateType::Overall);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn rate_type(&self) -> RateType {
         self.rate_type
     }
 
-    /// How many permits one interval has.
+    /// The permits of one interval.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let rate = Rate::overall(5, Duration::from_secs(1));
+    /// assert_eq!(rate.permits(), 5);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn permits(&self) -> u64 {
         self.permits
     }
 
-    /// How long a taken permit is gone.
+    /// The time after which a permit that was taken is available again.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let rate = Rate::overall(5, Duration::from_secs(1));
+    /// assert_eq!(rate.interval(), Duration::from_secs(1));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// How long the limiter lives when nobody asks it; `None` where it does not go away.
+    /// The time without a request after which the limiter expires; `None` if it does not.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let rate = Rate::overall(5, Duration::from_secs(1));
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(rate.keep_alive_time(), None);
+    /// assert_eq!(rate.keep_alive(minute).keep_alive_time(), Some(minute));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn keep_alive_time(&self) -> Option<Duration> {
         self.keep_alive

@@ -12,10 +12,10 @@ use crate::limiter::RateLimiter;
 use crate::rate::Rate;
 use crate::store::{PermitsInUse, TimeToLive};
 
-/// The methods of a [`RateLimiter`] as an object-safe trait, for code that names no type of this crate but this one. Each does
-/// what the method of the same name there says.
+/// The methods of a [`RateLimiter`] as an object-safe trait, for code that names no other type of this crate. Each method does
+/// what the method of the same name does there.
 ///
-/// It is sealed, so that a method of a later version breaks nobody. Tests take a limiter
+/// The trait is sealed, so that a new method is no breaking change. Tests use a limiter
 /// [in memory](crate::RedissonClient::in_memory).
 ///
 /// ```

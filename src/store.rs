@@ -2,6 +2,10 @@
 //! methods is one atomic step.
 
 pub(crate) mod acquire_call;
+#[cfg_attr(
+    not(any(feature = "redis", test)),
+    expect(dead_code, reason = "a store in memory is never unavailable")
+)]
 pub(crate) mod breaker;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
@@ -26,9 +30,27 @@ use crate::policy;
 use crate::policy::call::{Answers, Call, TargetRef};
 use crate::rate::{Rate, ValidRate};
 
-/// What happens to the permits in use when the rate changes.
+/// What happens to the permits in use when the rate changes. An argument of
+/// [`set_rate_with`](crate::RateLimiter::set_rate_with) and [`update_rate`](crate::RateLimiter::update_rate).
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+/// let rate = Rate::overall(10, Duration::from_secs(60));
+/// limiter.set_rate(rate).await?;
+/// limiter.acquire(3).await?;
+/// limiter.update_rate(rate, PermitsInUse::Keep).await?;
+/// assert_eq!(limiter.available_permits().await?, 7);
+/// limiter.update_rate(rate, PermitsInUse::Reset).await?;
+/// assert_eq!(limiter.available_permits().await?, 10);
+/// # Ok(()) }
+/// ```
 #[doc(alias = "keepState")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PermitsInUse {
     /// They stay in use: the new rate leaves only the permits beyond them. A change of the type resets them.
     Keep,
@@ -36,8 +58,25 @@ pub enum PermitsInUse {
     Reset,
 }
 
-/// How long a limiter lives.
+/// How long a limiter lives. The answer of [`remain_time_to_live`](crate::RateLimiter::remain_time_to_live).
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+/// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+/// limiter.expire(Duration::from_secs(60)).await?;
+/// let left = match limiter.remain_time_to_live().await? {
+///     TimeToLive::Remaining(left) => Some(left),
+///     _ => None,
+/// };
+/// assert_eq!(left, Some(Duration::from_secs(60)));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum TimeToLive {
     /// There is no limiter of this name.
     Missing,
@@ -74,10 +113,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore>;
 
     /// Decides a list of requests by limiters with other policies. Returns by `deadline`.
-    async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers>;
+    async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers>;
 
     /// Decides one request by one of them, if the store decides without waiting.
-    fn decide_now(
+    fn check_now(
         &self,
         _target: TargetRef<'_>,
         _cost: u32,

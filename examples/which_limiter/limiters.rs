@@ -53,13 +53,13 @@ pub fn all(client: &RedissonClient) -> Result<Vec<Shown>> {
         },
         Shown {
             name: "SlidingWindowLog",
-            file: "sliding_log",
+            file: "sliding_window_log",
             rule: "10 in any 1 s",
             ..shown(client, SlidingWindowLog::new(10, SECOND))?
         },
         Shown {
             name: "SlidingWindowCounter",
-            file: "sliding_window",
+            file: "sliding_window_counter",
             rule: "10 in a window of 1 s, which slides by 250 ms",
             edges: Edges::Every(period),
             ..shown(

@@ -47,16 +47,40 @@ impl RedissonClientBuilder {
         }
     }
 
-    /// The client's id, by which limiters with a rate per client tell clients apart. A process that keeps its id over
-    /// a restart keeps its permits. The default is a new UUID.
+    /// The client's id, by which a rate [per client](crate::RateType::PerClient) tells clients apart. A process that keeps
+    /// its id over a restart keeps its permits. The default is a new UUID.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let store = MemoryStore::new();
+    /// let worker = || RedissonClient::builder().client_id("worker-7").in_memory(&store);
+    /// let limiter = worker().rate_limiter("mail");
+    /// limiter.set_rate(Rate::per_client(1, Duration::from_secs(60))).await?;
+    /// assert!(limiter.try_acquire(1).await?);
+    /// let restarted = worker().rate_limiter("mail");
+    /// assert!(!restarted.try_acquire(1).await?);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn client_id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// How the name of a limiter becomes its name in Redis, as Redisson's `NameMapper` does it. The default leaves it
-    /// as it is.
+    /// Maps the name of a limiter to its name in Redis, as Redisson's `NameMapper` does. The default leaves it as it is.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let client = RedissonClient::builder()
+    ///     .name_mapper(|name| format!("shop:{name}"))
+    ///     .in_memory(&MemoryStore::new());
+    /// assert_eq!(client.rate_limiter("orders").name(), "shop:orders");
+    /// # Ok(()) }
+    /// ```
     #[doc(alias = "setNameMapper")]
     #[must_use]
     pub fn name_mapper(mut self, map: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
@@ -64,17 +88,32 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// The clock that scores the grants. The default is the server's.
+    /// The clock that gives grants their time. The default is [the server's](Clock::server).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::builder()
+    ///     .clock(Clock::from_fn(|| 1_000)) // time stands still
+    ///     .in_memory(&MemoryStore::new());
+    /// let limiter = client.rate_limiter("orders");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_millis(1))).await?;
+    /// assert!(limiter.try_acquire(1).await?);
+    /// assert!(!limiter.try_acquire(1).await?);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// What requests get while Redis is away. The default is [`FailurePolicy::Error`].
+    /// What requests get while Redis is unavailable. The default is [`FailurePolicy::Error`].
     ///
-    /// [`connect`](Self::connect) itself needs a server, whatever the policy:
-    /// [`wait_for_server`](Self::wait_for_server) lets it wait for one.
+    /// [`connect`](Self::connect) itself needs a server, whatever the policy; [`wait_for_server`](Self::wait_for_server)
+    /// makes it wait for one.
     ///
     /// ```
     /// use redisson_rate_limiter::{FailurePolicy, MemoryStore, RedissonClient};
@@ -89,27 +128,36 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Lets a limiter remember what Redis told it: where fewer than n permits are left until some time, requests for n or
-    /// more are denied without asking again until then, for `at_most` after that answer was asked for. So a client that is
-    /// mostly denied sends one call in `at_most`, however many requests it has. The default, zero, asks for each.
+    /// Remembers denials, for `at_most` from the time that a call was sent: if Redis answered that fewer than n permits are
+    /// left until some time, requests for n or more are denied until then without another call. So a client that is mostly
+    /// denied sends one call per `at_most`, however many requests it has. The default, zero, asks Redis for each request.
     ///
-    /// What others change, by giving permits back, setting the rate or removing the limiter, is seen up to `at_most` late.
-    /// What this client changes by a method of that limiter, or with the rate of a
-    /// [`KeyedRateLimiter`](crate::KeyedRateLimiter), counts at once. Permits that come back with time are never late.
+    /// Changes by other clients (permits given back, a new rate, a deleted limiter) are seen up to `at_most` late. Changes
+    /// by this client, through a method of the limiter or the rate of a [`KeyedRateLimiter`](crate::KeyedRateLimiter), take
+    /// effect at once. Permits that come back with time are never late.
     ///
-    /// It holds for `try_acquire`, a timeout of zero, `check`. Their denial has the time until the first permits
-    /// are back, counted down, the other numbers as they were, and [`DecisionSource::Store`](crate::DecisionSource::Store).
-    /// Waiters ask as they do without it, and [`check_all`](RedissonClient::check_all) always asks. A client with more than
-    /// one tokio runtime may send one call for each of them.
+    /// It applies to `try_acquire`, a timeout of zero, and `check`. A remembered denial counts the time until the first
+    /// permits come back down, has the other numbers as they were, and is from
+    /// [`DecisionSource::Store`](crate::DecisionSource::Store). Waiters and [`check_all`](RedissonClient::check_all) ask as
+    /// they do without it. A client that is used from several tokio runtimes may send one call for each of them.
     ///
-    /// It makes no difference [in memory](RedissonClient::in_memory): there the decision itself takes no longer.
+    /// It changes nothing [in memory](RedissonClient::in_memory), where a decision takes no longer than to remember one.
     ///
     /// ```
-    /// use redisson_rate_limiter::RedissonClient;
-    /// use std::time::Duration;
-    ///
-    /// let builder = RedissonClient::builder().remember_denials(Duration::from_millis(100));
-    /// # drop(builder);
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::builder()
+    ///     .remember_denials(Duration::from_millis(100))
+    ///     .in_memory(&MemoryStore::new());
+    /// let limiter = client.rate_limiter("logins");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// assert!(limiter.try_acquire(1).await?);
+    /// assert!(!limiter.try_acquire(1).await?);
+    /// limiter.release(1).await?; // a change by this client
+    /// assert!(limiter.try_acquire(1).await?);
+    /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn remember_denials(mut self, at_most: Duration) -> Self {
@@ -117,17 +165,24 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// How many callers may wait for permits of one limiter in this process: where there are so many, `acquire` and its timed
-    /// form fail at once with [`Error::QueueFull`](crate::Error::QueueFull). The default is no bound. With 0, all of them fail.
+    /// Bounds the callers in this process that wait for permits of one limiter: once there are so many, `acquire` and its
+    /// timed form fail at once with [`Error::QueueFull`](crate::Error::QueueFull). The default is no bound; with 0, all of
+    /// them fail.
     ///
-    /// A caller counts from its call until its answer, also while its first call to Redis is under way: the bound should be
-    /// larger than the number of callers that come at once where permits are there.
+    /// A caller counts from its call until its answer, including while its first call to Redis is in flight: choose a bound
+    /// larger than the number of callers that come at once when permits are available.
     ///
     /// ```
-    /// use redisson_rate_limiter::RedissonClient;
-    ///
-    /// let builder = RedissonClient::builder().max_waiters(1_000);
-    /// # drop(builder);
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::builder().max_waiters(0).in_memory(&MemoryStore::new());
+    /// let limiter = client.rate_limiter("mail");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(1))).await?;
+    /// assert!(matches!(limiter.acquire(1).await, Err(Error::QueueFull { waiters: 0, .. })));
+    /// assert!(limiter.try_acquire(1).await?); // does not wait
+    /// # Ok(()) }
     /// ```
     #[doc(alias = "ArrayBlockingQueue")]
     #[must_use]
@@ -136,19 +191,26 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Whether the timed form of `acquire` is `false` at once where its permits certainly come later than its timeout. The
-    /// default is to wait until then.
+    /// Whether the timed form of `acquire` returns `false` at once if its permits certainly come back after its timeout. By
+    /// default it waits for the timeout.
     ///
-    /// It goes by [`RateLimiter::estimated_wait`](crate::RateLimiter::estimated_wait), without those in front who give
-    /// up before the caller does. So nobody is
-    /// refused who would have been served, unless others in front are dropped, give permits back, or raise the rate
-    /// meanwhile. Where nothing is known, the caller waits.
+    /// It uses [`RateLimiter::estimated_wait`](crate::RateLimiter::estimated_wait), without the waiters in front whose
+    /// timeouts pass first. So it refuses no caller that would have been served, unless waiters in front are dropped,
+    /// permits are given back or the rate is raised in the meantime. If nothing is known, the caller waits.
     ///
     /// ```
-    /// use redisson_rate_limiter::RedissonClient;
-    ///
-    /// let builder = RedissonClient::builder().fail_fast(true);
-    /// # drop(builder);
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::builder().fail_fast(true).in_memory(&MemoryStore::new());
+    /// let limiter = client.rate_limiter("mail");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// limiter.acquire(1).await?;
+    /// let start = tokio::time::Instant::now();
+    /// assert!(!limiter.try_acquire_timeout(1, Duration::from_secs(59)).await?);
+    /// assert_eq!(start.elapsed(), Duration::ZERO);
+    /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn fail_fast(mut self, fail_fast: bool) -> Self {
@@ -156,7 +218,20 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Keeps the limiters in memory, shared with all clients of the same store. No call fails for want of a server.
+    /// Keeps the limiters in memory, shared with all clients of the same store. Its calls need no server.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let store = MemoryStore::new();
+    /// let a = RedissonClient::builder().in_memory(&store).rate_limiter("shared");
+    /// let b = RedissonClient::builder().in_memory(&store).rate_limiter("shared");
+    /// a.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// assert_eq!(b.available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn in_memory(self, store: &MemoryStore) -> RedissonClient {
         let store = MemoryClient::new(store, self.clock.clone());

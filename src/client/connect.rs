@@ -43,8 +43,19 @@ impl fmt::Debug for RedisSettings {
 
 /// With the feature `redis`, which is on by default.
 impl RedissonClientBuilder {
-    /// How long a call waits for the server's answer, its repetitions included; also how long connecting may take.
-    /// The default is 3 s.
+    /// How long a call waits for the server's answer, including its retries, and how long connecting may take. The default
+    /// is 3 s.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let no_time = RedissonClient::builder().response_timeout(Duration::ZERO);
+    /// let refused = no_time.connect("redis://127.0.0.1:6379").await;
+    /// assert!(matches!(refused, Err(Error::InvalidArgument { argument: "response timeout", .. })));
+    /// # Ok(()) }
+    /// ```
     #[doc(alias = "setTimeout")]
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
@@ -52,10 +63,10 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Asks `provide` for the credentials of each new connection, instead of taking them from the URL. So a password or a
-    /// token may change while the client lives: the next connection logs in with the new one.
+    /// Calls `provide` for the credentials of each new connection, instead of taking them from the URL. So a password or a
+    /// token can change while the client lives: the next connection logs in with the new one.
     ///
-    /// While the credentials are refused, or `provide` fails, the client tries again in the background, and its calls
+    /// While the server refuses the credentials, or `provide` fails, the client tries again in the background, and its calls
     /// fail at their response timeout.
     ///
     /// ```
@@ -65,7 +76,8 @@ impl RedissonClientBuilder {
     ///     let password = std::fs::read_to_string("/run/secrets/redis")?;
     ///     Ok::<_, std::io::Error>(Credentials::password(password.trim()))
     /// });
-    /// # drop(builder);
+    /// // It is called when the client connects; no credentials are ever printed.
+    /// assert!(!format!("{builder:?}").contains("password"));
     /// ```
     #[doc(alias = "setCredentialsResolver")]
     #[must_use]
@@ -79,8 +91,8 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Asks `provide` for the credentials of each new connection to a Sentinel, where the Sentinels have other ones than
-    /// the servers. Without it, a Sentinel that asks for a login gets that of the servers.
+    /// Calls `provide` for the credentials of each new connection to a Sentinel, if the Sentinels have other credentials
+    /// than the servers. Without it, a Sentinel that requires a login gets the credentials of the servers.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -88,7 +100,7 @@ impl RedissonClientBuilder {
     ///
     /// let builder = RedissonClient::builder()
     ///     .sentinel_credentials(|| async { Ok::<_, Infallible>(Credentials::new("watcher", "s3cret")) });
-    /// # drop(builder);
+    /// assert!(!format!("{builder:?}").contains("s3cret"));
     /// ```
     #[doc(alias = "setSentinelUsername")]
     #[doc(alias = "setSentinelPassword")]
@@ -103,7 +115,18 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Whom `rediss://` URLs trust, and how the client shows who it is.
+    /// Which certificate authorities the client trusts on `rediss://` connections, and its own certificate. Requires the
+    /// feature `tls`.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let tls = TlsConfig::new().ca_pem("not a certificate");
+    /// let client = RedissonClient::builder().tls(tls).connect("rediss://127.0.0.1:6379").await;
+    /// assert!(matches!(client, Err(Error::InvalidArgument { .. })));
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "tls")]
     #[doc(alias = "setSslTruststore")]
     #[must_use]
@@ -112,31 +135,58 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// How long [`connect`](Self::connect) waits for a server that is not there or not ready yet. What it waits for is a
-    /// tracing event. Refused credentials end the waiting. The default is not to wait.
+    /// How long [`connect`](Self::connect) waits for a server that is not there or not ready. A tracing event says what it
+    /// waits for. Refused credentials end the wait. By default it does not wait.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let builder = RedissonClient::builder().wait_for_server(Duration::from_millis(10));
+    /// let nobody_listens = builder.connect("redis://127.0.0.1:1").await;
+    /// assert!(matches!(nobody_listens, Err(Error::StoreUnavailable { .. })));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn wait_for_server(mut self, wait: Duration) -> Self {
         self.redis.wait_for_server = wait;
         self
     }
 
-    /// Connects to one server, to the primary that Sentinels name, or to a cluster: give one URL, or several nodes of a
-    /// cluster with commas between them. That a single server is part of a cluster is noticed.
+    /// Connects to a single server, to the primary that Sentinels name, or to a cluster: pass one URL, or several nodes of a
+    /// cluster separated by commas. A single server that is part of a cluster is recognized.
     ///
     /// A URL is `redis://[user[:password]@]host[:port][/db]`, `rediss://…` for TLS (feature `tls`), `redis+unix:///path`,
-    /// or `redis-sentinel://[user:password@]host1:26379,host2:26379/primary-name[/db]`.
+    /// or `redis-sentinel://[user:password@]host1:26379,host2:26379/primary-name[/db]`. Clusters require the feature `cluster`.
     ///
-    /// Each tokio runtime that makes calls has a connection of its own to each server, so that no runtime waits for
-    /// another one to be polled. A connection that is lost, silent, or leads to a server that is no primary any more is
-    /// replaced in the background. Calls wait for the next one until their response timeout.
+    /// Each tokio runtime that makes calls has its own connection to each server, so that no runtime waits for another one
+    /// to be polled. A connection that is lost or silent, or whose server is no longer a primary, is replaced in the
+    /// background. Calls wait for the next one until their response timeout.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let refused = RedissonClient::builder().connect("http://127.0.0.1:6379").await;
+    /// assert!(matches!(refused, Err(Error::InvalidArgument { .. })));
+    /// # if false {
+    /// let client = RedissonClient::builder()
+    ///     .response_timeout(Duration::from_millis(500))
+    ///     .connect("redis://127.0.0.1:6379")
+    ///     .await?;
+    /// # }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a URL that is none or a response timeout of 0, [`Error::StoreUnavailable`] where
-    /// no server answers, [`Error::AuthenticationFailed`] where it refuses the credentials, [`Error::NoRuntime`] outside
-    /// a tokio runtime.
+    /// [`Error::InvalidArgument`] for a malformed URL, a URL that needs a feature which is not enabled, or a response
+    /// timeout of 0; [`Error::StoreUnavailable`] if no server answers; [`Error::AuthenticationFailed`] if it refuses the
+    /// credentials; [`Error::NoRuntime`] outside a tokio runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes the connections that it opened.
     #[doc(alias = "SentinelServersConfig")]
     #[doc(alias = "ClusterServersConfig")]
     pub async fn connect(self, urls: &str) -> Result<RedissonClient> {
@@ -152,14 +202,24 @@ impl RedissonClientBuilder {
         Ok(self.build(backend))
     }
 
-    /// Uses a connection of redis-rs as it is, for example one that the application has already. It is the only method with a
-    /// type of redis-rs, and so the only one that changes with a new major version of that.
+    /// Uses a connection of redis-rs, for example one that the application already has. It is the only method with a type of
+    /// redis-rs, and so the only one that changes with a new major version of redis-rs.
     ///
-    /// What that connection does by itself stays: its timeouts, and repetitions after a lost connection. Take a
-    /// `ClusterConnection` with `retries(0)` or leave connecting to [`connect`](Self::connect), so that only this crate
-    /// repeats a call. A call ends at its response timeout whatever
-    /// the connection does. All runtimes use the one connection: where it stands still because its own runtime is not
-    /// polled, so do the calls.
+    /// The connection keeps its own behaviour: its timeouts, and retries after a lost connection. Use a `ClusterConnection`
+    /// with `retries(0)`, or [`connect`](Self::connect) instead, so that only this crate retries a call. A call ends at its
+    /// response timeout whatever the connection does. All runtimes share the connection: calls stall while the runtime that
+    /// drives it is not polled.
+    ///
+    /// ```no_run
+    /// # use redisson_rate_limiter::*;
+    /// # async fn connect() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    /// let redis = redis::Client::open("redis://127.0.0.1:6379")?;
+    /// let connection = redis.get_multiplexed_async_connection().await?;
+    /// let client = RedissonClient::builder().connection(connection)?;
+    /// let limiter = client.rate_limiter("orders:api");
+    /// assert_eq!(limiter.config().await?, None);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a response timeout of 0.

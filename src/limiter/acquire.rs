@@ -13,9 +13,9 @@ use crate::model::SetUp;
 use crate::wait_queue::ReadSetUp;
 
 impl RateLimiter {
-    /// Takes permits if they are there now.
+    /// Takes permits if they are available now, and returns whether it did.
     ///
-    /// It never waits for permits, and may overtake those who do.
+    /// It never waits for permits, and may overtake callers that do.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -36,15 +36,15 @@ impl RateLimiter {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits.
     ///
     /// # Cancel safety
-    /// Dropping the future takes nothing: what a call under way is granted goes back.
+    /// Dropping the future takes nothing: permits that a call in flight is granted go back.
     #[doc(alias = "tryAcquire")]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
         let queue = self.asked_for(permits)?;
         queue.try_acquire(permits, &self.options).await
     }
 
-    /// Takes permits as soon as they are there, first come, first served; `false` when `timeout` has passed before.
-    /// A timeout of zero asks once.
+    /// Waits for permits in the order of arrival (FIFO in this process); returns `false` if `timeout` passes first. A
+    /// timeout of zero is the same as [`try_acquire`](Self::try_acquire).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -64,11 +64,11 @@ impl RateLimiter {
     /// [bound](RateLimiter::with_max_waiters).
     ///
     /// # Cancel safety
-    /// Dropping the future takes nothing: its place in line is given up, and what a call under way is granted goes to
-    /// the next in line or back.
+    /// Dropping the future takes nothing: it leaves the queue, and permits that a call in flight is granted go to the next
+    /// waiter or back to the store.
     ///
-    /// A future that is kept and not polled keeps its place, and what it is granted: the permits are the caller's from
-    /// that moment on, and count in the window of that moment, however late the future is polled.
+    /// A future that is kept but not polled keeps its place in the queue and what it is granted: the permits belong to the
+    /// caller, and count in the window, from the moment of the grant, however late the future is polled.
     #[doc(alias = "tryAcquire")]
     pub async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool> {
         if timeout.is_zero() {
@@ -77,7 +77,7 @@ impl RateLimiter {
         self.wait_set_up(permits, Some(timeout), None).await
     }
 
-    /// Takes permits as soon as they are there, first come, first served.
+    /// Waits for permits in the order of arrival (FIFO in this process).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -103,7 +103,26 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Takes permits if they are there now, and tells what a response header or a retry needs to know.
+    /// Takes permits if they are available now, and returns the numbers that a response header or a retry needs: the rate,
+    /// the permits left, the time until permits come back, and the [`Grant`] for a [`refund`](Self::refund). Does not wait
+    /// for permits.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(10))).await?;
+    /// let granted = limiter.check(4).await?;
+    /// assert!(granted.is_granted());
+    /// assert_eq!((granted.remaining(), granted.limit()), (1, 5));
+    /// tokio::time::advance(Duration::from_secs(3)).await;
+    /// let denied = limiter.check(4).await?;
+    /// assert!(!denied.is_granted());
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(7)));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire).
@@ -135,8 +154,7 @@ impl RateLimiter {
     /// [`Error::NotInitialized`](crate::Error::NotInitialized) where the limiter is gone.
     ///
     /// # Cancel safety
-    /// A call dropped under way may or may not have given the grant back; what was not given back comes back with its
-    /// window.
+    /// A call dropped in flight may or may not have given the grant back; what was not given back comes back with its window.
     pub async fn refund(&self, grant: Grant) -> Result<u32> {
         self.checked()?;
         let _changing = self.changing();
@@ -145,8 +163,9 @@ impl RateLimiter {
         answer
     }
 
-    /// Gives permits back without naming their grant. They come out of the oldest grants, so that no window ever holds
-    /// more than the rate; what would lift the permits above the rate is passed over. [`refund`](Self::refund) is exact.
+    /// Gives permits back without naming their grant. They come out of the oldest grants, so that no window ever holds more
+    /// than the rate. What would raise the permits above the rate is ignored. [`refund`](Self::refund) gives back a known
+    /// grant exactly.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -168,7 +187,7 @@ impl RateLimiter {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits.
     ///
     /// # Cancel safety
-    /// A call dropped under way may or may not have given them back.
+    /// A call dropped in flight may or may not have given them back.
     pub async fn release(&self, permits: u32) -> Result<()> {
         let queue = self.asked_for(permits)?;
         let _changing = self.changing();
@@ -177,7 +196,9 @@ impl RateLimiter {
         answer
     }
 
-    /// How many permits are there now. It changes nothing.
+    /// How many permits are available now. Changes nothing.
+    ///
+    /// For a rate [per client](crate::RateType::PerClient) these are the permits of this client.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -197,7 +218,7 @@ impl RateLimiter {
     /// [`Error::NotInitialized`](crate::Error::NotInitialized).
     ///
     /// # Cancel safety
-    /// It reads only.
+    /// Reads only: dropping the future has no effect.
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64> {
         let store = self.checked()?;

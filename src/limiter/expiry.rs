@@ -9,18 +9,35 @@ use crate::rate::millis_from_zero;
 use crate::store::TimeToLive;
 
 impl RateLimiter {
-    /// Whether the limiter has a rate.
+    /// Whether the limiter has a rate: whether its hash `name` exists.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// assert!(!limiter.exists().await?);
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// assert!(limiter.exists().await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of every call, as listed at [`RateLimiter`].
     ///
     /// # Cancel safety
-    /// It reads only.
+    /// Reads only: dropping the future has no effect.
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool> {
         let store = self.checked()?;
         store.exists().await
     }
 
-    /// Removes the limiter and its state, of other clients' own permits only what all share; tells whether there was
-    /// any.
+    /// Removes the limiter: its rate, the permits that all clients share, and those of this client. Returns whether there was
+    /// anything to remove.
+    ///
+    /// The permits that other clients of a rate [per client](crate::RateType::PerClient) have in use stay.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -35,15 +52,19 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
+    /// # Errors
+    /// Those of every call, as listed at [`RateLimiter`].
+    ///
     /// # Cancel safety
-    /// A call dropped under way may or may not have removed it.
+    /// A call dropped in flight may or may not have removed it.
     pub async fn delete(&self) -> Result<bool> {
         let store = self.checked()?;
         let _changing = self.changing();
         store.delete().await
     }
 
-    /// Lets the limiter expire after `time_to_live`; zero deletes it at once. Returns whether there was anything to expire.
+    /// Sets the time to live of the limiter's keys (whole milliseconds); zero deletes them. Returns whether there was
+    /// anything to expire.
     ///
     /// ```
     /// # use redisson_rate_limiter::{Rate, RedissonClient, TimeToLive};
@@ -64,13 +85,13 @@ impl RateLimiter {
     /// [`Error::InvalidArgument`]: the time is not whole milliseconds, or longer than 2^52 of them.
     ///
     /// # Cancel safety
-    /// A call dropped under way may or may not have had its effect.
+    /// A call dropped in flight may or may not have had its effect.
     pub async fn expire(&self, time_to_live: Duration) -> Result<bool> {
         self.expire_where(time_to_live, Condition::Always).await
     }
 
-    /// Lets the limiter expire at `time`; one that has passed deletes it at once. Returns whether there was anything to
-    /// expire.
+    /// Sets the time at which the limiter's keys expire, rounded down to milliseconds; a time in the past deletes them. Returns
+    /// whether there was anything to expire.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -105,7 +126,8 @@ impl RateLimiter {
         store.expire(expiry, Condition::Always).await
     }
 
-    /// As [`expire`](Self::expire), for each key that has a time to live. Needs Redis 7.
+    /// Does as [`expire`](Self::expire), for each key that has a time to live (`PEXPIRE … XX`). Returns whether there was one.
+    /// Requires Redis 7.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -133,7 +155,22 @@ impl RateLimiter {
         self.expire_where(time_to_live, Condition::IfSet).await
     }
 
-    /// As [`expire`](Self::expire), for each key that has no time to live. Needs Redis 7.
+    /// Does as [`expire`](Self::expire), for each key that has no time to live (`PEXPIRE … NX`). Returns whether there was one.
+    /// Requires Redis 7.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// let hour = Duration::from_secs(3600);
+    /// assert!(limiter.expire_if_not_set(hour).await?);
+    /// assert!(!limiter.expire_if_not_set(hour / 2).await?);
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Remaining(hour));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`expire`](Self::expire).
@@ -145,7 +182,24 @@ impl RateLimiter {
         self.expire_where(time_to_live, Condition::IfNotSet).await
     }
 
-    /// As [`expire`](Self::expire), for each key whose time to live is shorter. Needs Redis 7.
+    /// Does as [`expire`](Self::expire), for each key whose time to live is shorter (`PEXPIRE … GT`). Returns whether there
+    /// was one. Requires Redis 7.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// let hour = Duration::from_secs(3600);
+    /// assert!(!limiter.expire_if_greater(hour).await?); // it never expires, which is longer
+    /// limiter.expire(hour).await?;
+    /// assert!(limiter.expire_if_greater(hour * 2).await?);
+    /// assert!(!limiter.expire_if_greater(hour).await?);
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Remaining(hour * 2));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`expire`](Self::expire).
@@ -157,7 +211,23 @@ impl RateLimiter {
         self.expire_where(time_to_live, Condition::IfGreater).await
     }
 
-    /// As [`expire`](Self::expire), for each key whose time to live is longer or that has none. Needs Redis 7.
+    /// Does as [`expire`](Self::expire), for each key whose time to live is longer or that has none (`PEXPIRE … LT`).
+    /// Returns whether there was one. Requires Redis 7.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// let hour = Duration::from_secs(3600);
+    /// assert!(limiter.expire_if_less(hour).await?); // it had no time to live
+    /// assert!(!limiter.expire_if_less(hour * 2).await?);
+    /// assert!(limiter.expire_if_less(hour / 2).await?);
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Remaining(hour / 2));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`expire`](Self::expire).
@@ -169,7 +239,7 @@ impl RateLimiter {
         self.expire_where(time_to_live, Condition::IfLess).await
     }
 
-    /// Lets the limiter stay; tells whether it had a time to live.
+    /// Removes the time to live of the limiter's keys, so that they do not expire. Returns whether there was one.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -185,6 +255,9 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
+    /// # Errors
+    /// Those of every call, as listed at [`RateLimiter`].
+    ///
     /// # Cancel safety
     /// As [`expire`](Self::expire).
     #[doc(alias = "clearExpire")]
@@ -193,20 +266,28 @@ impl RateLimiter {
         store.clear_expire().await
     }
 
-    /// How long the limiter stays.
+    /// How long the limiter lives, to the millisecond.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
-    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
     /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Missing);
+    /// let minute = Duration::from_secs(60);
+    /// limiter.set_rate(Rate::overall(5, minute)).await?;
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Unlimited);
+    /// limiter.expire(minute).await?;
+    /// assert_eq!(limiter.remain_time_to_live().await?, TimeToLive::Remaining(minute));
     /// # Ok(()) }
     /// ```
     ///
+    /// # Errors
+    /// Those of every call, as listed at [`RateLimiter`].
+    ///
     /// # Cancel safety
-    /// It reads only.
+    /// Reads only: dropping the future has no effect.
     #[doc(alias = "remainTimeToLive")]
     pub async fn remain_time_to_live(&self) -> Result<TimeToLive> {
         let store = self.checked()?;

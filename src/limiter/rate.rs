@@ -6,7 +6,9 @@ use crate::rate::Rate;
 use crate::store::{IfMissing, PermitsInUse};
 
 impl RateLimiter {
-    /// Sets the rate where the limiter has none, and tells whether it did.
+    /// Sets the rate if the limiter has none, and returns whether it did.
+    ///
+    /// State: the hash `name` with `rate`, `interval` (ms), `type` and `keepAliveTime` (ms), as Redisson writes it.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -22,12 +24,11 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): the rate is not 1 to 2^53, the interval or keep alive
-    /// not whole milliseconds from 1,
-    /// or the keep alive is shorter than the interval.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the rate is not 1 to 2^53, the interval or the keep
+    /// alive is not whole milliseconds of at least 1, or the keep alive is shorter than the interval.
     ///
     /// # Cancel safety
-    /// A call dropped under way may or may not have set the rate.
+    /// A call dropped in flight may or may not have set the rate.
     #[doc(alias = "trySetRate")]
     pub async fn try_set_rate(&self, rate: Rate) -> Result<bool> {
         let store = self.checked()?;
@@ -40,8 +41,8 @@ impl RateLimiter {
         answer
     }
 
-    /// Sets the rate, whatever it was. What is in use is forgotten: for [`Rate::overall`] for all clients, for
-    /// [`Rate::per_client`] for this one.
+    /// Sets the rate, whether the limiter has one or not. Forgets the permits in use: with [`Rate::overall`] those of all
+    /// clients, with [`Rate::per_client`] those of this one.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -60,7 +61,7 @@ impl RateLimiter {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate).
     ///
     /// # Cancel safety
-    /// A call dropped under way may or may not have set the rate.
+    /// A call dropped in flight may or may not have set the rate.
     #[doc(alias = "setRate")]
     pub async fn set_rate(&self, rate: Rate) -> Result<()> {
         let store = self.checked()?;
@@ -71,8 +72,8 @@ impl RateLimiter {
         answer
     }
 
-    /// Sets the rate, whatever it was, and keeps what is in use or forgets it. A change of the type forgets it for all
-    /// clients.
+    /// Sets the rate, whether the limiter has one or not, and keeps or forgets the permits in use. A change of the
+    /// [type](crate::RateType) forgets those of all clients.
     ///
     /// ```
     /// # use redisson_rate_limiter::{Rate, RedissonClient, PermitsInUse};
@@ -92,15 +93,15 @@ impl RateLimiter {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate).
     ///
     /// # Cancel safety
-    /// A call dropped under way may or may not have set the rate.
+    /// A call dropped in flight may or may not have set the rate.
     #[doc(alias = "setRate")]
     pub async fn set_rate_with(&self, rate: Rate, in_use: PermitsInUse) -> Result<()> {
         self.update(rate, in_use, IfMissing::Create).await?;
         Ok(())
     }
 
-    /// Changes the rate of a limiter that has one, as [`set_rate_with`](Self::set_rate_with) does; `false`, and nothing
-    /// changed, where it has none.
+    /// Changes the rate as [`set_rate_with`](Self::set_rate_with) does, if the limiter has one. Returns `false`, and changes
+    /// nothing, if it has none.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -122,13 +123,13 @@ impl RateLimiter {
     /// there is no limiter.
     ///
     /// # Cancel safety
-    /// A call dropped under way may or may not have set the rate.
+    /// A call dropped in flight may or may not have set the rate.
     #[doc(alias = "updateRate")]
     pub async fn update_rate(&self, rate: Rate, in_use: PermitsInUse) -> Result<bool> {
         self.update(rate, in_use, IfMissing::DoNothing).await
     }
 
-    /// The rate, or `None` where the limiter has none.
+    /// The rate; `None` if the limiter has none.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -143,8 +144,11 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
+    /// # Errors
+    /// Those of every call, as listed at [`RateLimiter`].
+    ///
     /// # Cancel safety
-    /// It reads only.
+    /// Reads only: dropping the future has no effect.
     #[doc(alias = "getConfig")]
     pub async fn config(&self) -> Result<Option<Rate>> {
         let store = self.checked()?;

@@ -14,6 +14,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
+    #[cfg(any(feature = "redis", not(test)))]
     pub(crate) const SHIPPED: Self = Self {
         few: 32,
         summed: 100,

@@ -18,7 +18,7 @@ enum Member {
 }
 
 impl Member {
-    #[cfg(test)]
+    #[cfg(all(test, feature = "redis"))]
     fn from_wire(bytes: &[u8]) -> Self {
         match permit::decode(bytes) {
             Some((random, permits)) => Self::new(random, permits),
@@ -92,7 +92,7 @@ impl Entry {
 }
 
 /// A grant that was found.
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) score: i64,
@@ -216,7 +216,7 @@ impl Grants {
     }
 
     /// The grants with these random bytes, in their order.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "redis"))]
     pub(super) fn find(&self, random: &Random) -> impl Iterator<Item = Found> {
         let named = { self.entries.iter() }.filter(|entry| entry.member.is_named(random));
         named.map(|entry| Found {
@@ -298,7 +298,7 @@ impl Grants {
             .map(|entry| (entry.score, entry.member.to_wire()))
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "redis"))]
     pub(crate) fn insert_member(&mut self, score: i64, member: &[u8]) {
         let member = Member::from_wire(member);
         self.entries.retain(|entry| entry.member != member);

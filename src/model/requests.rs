@@ -102,6 +102,7 @@ impl Requests {
     }
 
     /// Whether it is a single request.
+    #[cfg(feature = "redis")]
     pub(crate) fn is_single(&self) -> bool {
         matches!(self.runs[..], [Run { count: 1, .. }])
     }

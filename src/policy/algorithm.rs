@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
@@ -17,6 +18,20 @@ use crate::permit::Random;
 
 /// The numbers that a limiter decides by. The policies are those of this crate; for an algorithm of your own, implement
 /// [`Limiter`](crate::Limiter).
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # fn main() -> Result<()> {
+/// fn limiter<P: Policy>(client: &RedissonClient, policy: P) -> Result<PolicyLimiter<P>> {
+///     Ok(client.limiter(policy)?.with_prefix("login:"))
+/// }
+///
+/// let client = RedissonClient::in_memory();
+/// let logins = limiter(&client, FixedWindow::new(5, Duration::from_secs(60)))?;
+/// assert_eq!(logins.prefix(), "login:");
+/// # Ok(()) }
+/// ```
 pub trait Policy: Sealed {}
 
 impl<M: Model> Policy for M {}
@@ -56,6 +71,7 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     type State: State + Default;
 
     /// Which algorithm it is, for a store that has a script for each.
+    #[cfg(feature = "redis")]
     const KIND: Kind;
 
     /// Whether it has a key with the target's own name.
@@ -65,6 +81,7 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     const ON_THE_WINDOW: bool = false;
 
     /// Whether it stores bytes that name the call.
+    #[cfg(feature = "redis")]
     const WRITES_CALL_ID: bool = false;
 
     /// Whether a foreign lock denies even if this limiter has no penalty.
@@ -83,12 +100,15 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     fn open(keys: &mut TargetKeys) -> Option<Self::State>;
 
     /// The numbers, in the script's order.
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64>;
 
     /// A state that answers like the one that the script found and returned.
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Self::State>;
 
     /// What one request of `cost` gets from the state that the script returned.
+    #[cfg(feature = "redis")]
     fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
         let state = self.state_from_reply(at, numbers)?;
         self.evaluate(&state, at, cost).ok()
@@ -220,12 +240,15 @@ pub(crate) enum Unusable {
 
 /// An algorithm as a trait object, so that one call holds several kinds.
 pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
+    #[cfg(feature = "redis")]
     fn kind(&self) -> Kind;
     fn is_on_the_window(&self) -> bool;
     fn honours_foreign_locks(&self) -> bool;
+    #[cfg(feature = "redis")]
     fn writes_call_id(&self) -> bool;
     fn limit(&self) -> Option<i64>;
     fn keys(&self, target: &str) -> Vec<String>;
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64>;
     fn has_own_key(&self) -> bool;
     fn is_of(&self, state: &dyn State) -> bool;
@@ -248,11 +271,14 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
         random: &Random,
         cost: i64,
     ) -> Result<Evaluation, Unusable>;
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>>;
+    #[cfg(feature = "redis")]
     fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation>;
 }
 
 impl<M: Model> AnyModel for M {
+    #[cfg(feature = "redis")]
     fn kind(&self) -> Kind {
         M::KIND
     }
@@ -265,6 +291,7 @@ impl<M: Model> AnyModel for M {
         M::HONOURS_FOREIGN_LOCKS
     }
 
+    #[cfg(feature = "redis")]
     fn writes_call_id(&self) -> bool {
         M::WRITES_CALL_ID
     }
@@ -277,6 +304,7 @@ impl<M: Model> AnyModel for M {
         Model::keys(self, target)
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         Model::numbers(self)
     }
@@ -343,11 +371,13 @@ impl<M: Model> AnyModel for M {
         Model::decide(self, state, at, random, cost)
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>> {
         let state: Box<dyn State> = Box::new(Model::state_from_reply(self, at, numbers)?);
         Some(state)
     }
 
+    #[cfg(feature = "redis")]
     fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
         Model::evaluate_reply(self, at, numbers, cost)
     }

@@ -30,7 +30,7 @@ pub(super) fn batcher(store: &Arc<dyn Store>) -> Arc<Batcher<TargetCalls>> {
 }
 
 /// Decides one request, together with others on the same target.
-pub(super) async fn decide(
+pub(super) async fn check(
     batcher: &Arc<Batcher<TargetCalls>>,
     target: Target,
     cost: u32,
@@ -71,7 +71,7 @@ impl Calls for TargetCalls {
     ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static {
         let store = Arc::clone(&self.store);
         async move {
-            let answers = store.decide(&call, deadline).await?;
+            let answers = store.check(&call, deadline).await?;
             let requests = 0..call.costs.len();
             Ok(requests
                 .map(|place| answers.decision(&call, place))

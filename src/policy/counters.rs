@@ -50,7 +50,7 @@ impl Counters {
         self.0.is_empty()
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "redis"))]
     pub(super) fn iter(&self) -> impl Iterator<Item = (i64, &Timed<i64>)> {
         self.0.iter().map(|counter| (counter.last, &counter.count))
     }

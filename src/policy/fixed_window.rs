@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
@@ -47,8 +48,19 @@ pub struct FixedWindow {
 }
 
 impl FixedWindow {
-    /// `limit` (at least 1) for each `window` (whole milliseconds, at least 1), which begins with the first request
-    /// after the last one.
+    /// `limit` (at least 1) in each `window` (whole milliseconds, at least 1). A window begins with the first request after
+    /// the end of the last one.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let policy = FixedWindow::new(100, minute);
+    /// assert_eq!(policy.limit(), 100);
+    /// assert_eq!(policy.window(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(limit: u32, window: Duration) -> Self {
         Self {
@@ -59,8 +71,17 @@ impl FixedWindow {
         }
     }
 
-    /// Lets a window begin at the start of the second, minute, hour or day (UTC) of its first request: of the largest of
-    /// these that the window is a whole number of. A window that is no whole number of seconds is refused.
+    /// Starts a window at the beginning of the second, minute, hour or day (UTC) of its first request: the largest of
+    /// these units that divides the window evenly. A window that is not a whole number of seconds is refused.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(FixedWindow::new(100, minute).with_natural_start().has_natural_start());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_natural_start(self) -> Self {
         Self {
@@ -70,18 +91,45 @@ impl FixedWindow {
     }
 
     /// Whether windows have [a natural start](Self::with_natural_start).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(!FixedWindow::new(100, minute).has_natural_start());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn has_natural_start(&self) -> bool {
         self.starts == Starts::Naturally
     }
 
     /// What a window grants.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(FixedWindow::new(100, minute).limit(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
     /// A window's length.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(FixedWindow::new(100, minute).window(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window
@@ -203,6 +251,7 @@ impl fmt::Display for FixedWindow {
 impl Model for FixedWindow {
     type State = Counter;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::FixedWindow;
 
     fn validate(&self) -> Result<()> {
@@ -230,6 +279,7 @@ impl Model for FixedWindow {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.limit),
@@ -252,6 +302,7 @@ impl Model for FixedWindow {
         (moved, before.window)
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Counter> {
         let &[count, left] = numbers else {
             return None;

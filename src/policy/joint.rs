@@ -11,9 +11,22 @@ use crate::fallback::{Place, check_together};
 use crate::keys::share_a_slot;
 use crate::store::Store;
 
-/// What a request takes from one of the limiters that decide it together, for [`RedissonClient::check_all`]. From
+/// A request to one of several limiters that decide together: an argument of [`RedissonClient::check_all`]. From
 /// [`PolicyLimiter::charge`](crate::PolicyLimiter::charge), [`KeyedRateLimiter::charge`](crate::KeyedRateLimiter::charge) and
 /// [`RateLimiter::charge`](crate::RateLimiter::charge).
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let per_user = client.limiter(TokenBucket::per_second(1))?;
+/// let per_address = client.limiter(FixedWindow::new(5, Duration::from_secs(60)))?;
+/// let charges = [per_user.charge("user:123", 1)?, per_address.charge("address:192.0.2.1", 1)?];
+/// assert!(client.check_all(charges).await?.is_granted());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Charge {
     store: Arc<dyn Store>,
@@ -53,21 +66,35 @@ pub struct JointDecision {
 }
 
 impl RedissonClient {
-    /// Decides one request by several limiters at once: all grant it, or none is charged. One round trip.
+    /// Decides one request by several limiters at once: either all of them grant it and are charged, or none is charged.
+    /// Takes one round trip.
     ///
-    /// [`RateLimiter`](crate::RateLimiter)s take part with [`RateLimiter::charge`](crate::RateLimiter::charge).
+    /// While Redis is unavailable, the [`FailurePolicy`](crate::FailurePolicy) of each limiter counts: the request fails if
+    /// one of them is `Error`, and is denied if one is `Deny`. Local limiters decide together too.
     ///
-    /// While Redis is away, the [`FailurePolicy`](crate::FailurePolicy) of each limiter counts: the request fails where one of
-    /// them is `Error`, and is denied where one is `Deny`. Local limiters decide together, and all are charged or none.
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(TokenBucket::per_second(1))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = |user| Ok::<_, Error>([per_user.charge(user, 1)?, all_users.charge("all", 1)?]);
+    /// assert!(client.check_all(charges("alice")?).await?.is_granted());
+    /// assert!(!client.check_all(charges("bob")?).await?.is_granted());
+    /// assert!(per_user.check("bob", 1).await?.is_granted()); // bob was not charged
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where there are no charges, two of the same name, whatever their kinds, or one of
-    /// another client;
-    /// [`Error::InvalidName`] on a cluster where the keys do not share a slot: give them one hash tag. What stands with
-    /// [`PolicyLimiter::check`](crate::PolicyLimiter::check). Then nobody was charged, unless it is [`Error::Indeterminate`].
+    /// [`Error::InvalidArgument`] if there are no charges, two have the same name, whatever their kinds, or one is of
+    /// another client; [`Error::InvalidName`] on a cluster if the keys do not share a slot: give them one hash tag; and
+    /// those of [`PolicyLimiter::check`](crate::PolicyLimiter::check). No limiter was charged, unless it is
+    /// [`Error::Indeterminate`].
     ///
     /// # Cancel safety
-    /// A call dropped under way may or may not have been charged.
+    /// A call dropped in flight may or may not have been charged.
     pub async fn check_all(
         &self,
         charges: impl IntoIterator<Item = Charge> + Send,
@@ -81,7 +108,7 @@ impl RedissonClient {
         let call = Call::new(limiters, costs);
         let asking = async {
             let deadline = store.call_deadline();
-            store.decide(&call, deadline).await?.decisions(&call)
+            store.check(&call, deadline).await?.decisions(&call)
         };
         let decisions = check_together(store, self.local_store(), &places, asking).await?;
         Ok(JointDecision::new(decisions))
@@ -145,23 +172,88 @@ impl JointDecision {
         }
     }
 
-    /// Whether all granted, and were charged.
+    /// Whether all limiters granted the request, and were charged.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
+    /// let granted = client.check_all(charges()?).await?;
+    /// let denied = client.check_all(charges()?).await?;
+    /// assert!(granted.is_granted());
+    /// assert!(!denied.is_granted());
+    /// # Ok(()) }
+    /// ```
     pub fn is_granted(&self) -> bool {
         self.decisions.iter().all(Decision::is_granted)
     }
 
-    /// Whether the [`FailurePolicy`](crate::FailurePolicy) of the limiters decided, because Redis was away.
+    /// Whether a [`FailurePolicy`](crate::FailurePolicy) decided, because Redis was unavailable.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
+    /// let granted = client.check_all(charges()?).await?;
+    /// let denied = client.check_all(charges()?).await?;
+    /// assert!(!granted.is_by_failure_policy());
+    /// # drop(denied);
+    /// # Ok(()) }
+    /// ```
     pub fn is_by_failure_policy(&self) -> bool {
         self.decisions.iter().any(Decision::is_by_failure_policy)
     }
 
-    /// Each limiter's own answer, in the order of the charges. Where the whole is denied, a limiter that had enough is
-    /// denied with a `retry_after` of zero: it was not charged.
+    /// The answer of each limiter, in the order of the charges. If the request is denied, a limiter that would have granted
+    /// it is denied with a `retry_after` of zero: it was not charged.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
+    /// let granted = client.check_all(charges()?).await?;
+    /// let denied = client.check_all(charges()?).await?;
+    /// assert_eq!(granted.decisions()[0].remaining(), 8);
+    /// assert_eq!(denied.decisions()[0].retry_after(), Some(Duration::ZERO)); // alice had enough
+    /// assert_eq!(denied.decisions()[1].retry_after(), Some(Duration::from_secs(60)));
+    /// # Ok(()) }
+    /// ```
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }
 
-    /// The same, to take the grants out.
+    /// The answers of [`decisions`](Self::decisions), by value, to take the grants out of them.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
+    /// let granted = client.check_all(charges()?).await?;
+    /// let denied = client.check_all(charges()?).await?;
+    /// assert_eq!(granted.into_decisions().len(), 2);
+    /// # drop(denied);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn into_decisions(self) -> Vec<Decision> {
         self.decisions
@@ -172,8 +264,24 @@ impl JointDecision {
         self.deciding
     }
 
-    /// The answer that decides: of a denial the one with the longest `retry_after`, of a grant the one with the longest
-    /// delay, and of these the one that leaves the least.
+    /// The strictest answer: for a denied request the one with the longest `retry_after`, for a granted one the one with the
+    /// longest delay, and among equals the one with the fewest permits left.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
+    /// let granted = client.check_all(charges()?).await?;
+    /// let denied = client.check_all(charges()?).await?;
+    /// assert_eq!(granted.into_decision().remaining(), 0);
+    /// assert_eq!(denied.into_decision().retry_after(), Some(Duration::from_secs(60)));
+    /// # Ok(()) }
+    /// ```
     pub fn into_decision(mut self) -> Decision {
         // There is at least one, and `deciding` is its place.
         self.decisions.swap_remove(self.deciding)

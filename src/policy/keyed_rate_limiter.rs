@@ -20,17 +20,17 @@ use crate::limiter::RateLimiter;
 use crate::rate::Rate;
 use crate::wait_queue::ReadSetUp;
 
-/// [`RateLimiter`](crate::RateLimiter)s by key: from [`RedissonClient::keyed_rate_limiter`]. Cheap to clone; clones share
-/// the rate.
+/// A [`RateLimiter`](crate::RateLimiter) for each key: from [`RedissonClient::keyed_rate_limiter`]. Cheap to clone; clones
+/// share the rate.
 ///
-/// The limiter of a key is the RRateLimiter of the name prefix + key, one that Redisson shares. A key may hold any text: what
-/// no name may hold is written as [`PolicyLimiter`] does. Its first request sets it
-/// up, in the same round trip. A limiter that has another rate gets this one, in the same round trip too: what is in use counts
-/// on, a change of the [type](crate::RateType) forgets it. So all who use a prefix should agree on the rate of a key.
+/// The limiter of a key is the `RRateLimiter` with the name prefix + key, which Redisson can share. A key may be any text:
+/// characters that a name cannot contain are escaped as by [`PolicyLimiter`]. The first request for a key creates its
+/// limiter, and a limiter with another rate gets this one, in the same round trip: the permits in use are kept, unless the
+/// [type](crate::RateType) changes. So all clients that use a prefix should agree on the rate of a key.
 ///
-/// Made for millions of keys: a key that nobody asks for expires after the rate's [keep alive](Rate::keep_alive), and where it
-/// has none, an interval after the last request, when all permits would be back anyway. A keep alive that the rate does not
-/// name is left as a limiter has it.
+/// It is made for millions of keys: the limiter of a key without requests expires after the rate's [keep
+/// alive](Rate::keep_alive); without one, an interval after the last request, when all permits would be back anyway. A keep
+/// alive that the rate does not set stays as the limiter has it.
 ///
 /// ```
 /// use redisson_rate_limiter::{Rate, RedissonClient};
@@ -58,8 +58,21 @@ pub struct KeyedRateLimiter {
 impl RedissonClient {
     /// A limiter for each key, with this rate: the RRateLimiters whose names are `prefix` + key. Sends nothing.
     ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert!(limiter.check("alice", 1).await?.is_granted());
+    /// assert!(limiter.check("bob", 1).await?.is_granted());
+    /// assert_eq!(client.rate_limiter("mail:alice").available_permits().await?, 0);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rate that cannot be, as for
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate, as for
     /// [`try_set_rate`](crate::RateLimiter::try_set_rate).
     pub fn keyed_rate_limiter(&self, prefix: &str, rate: Rate) -> Result<KeyedRateLimiter> {
         let client_id: Arc<str> = self.id().into();
@@ -74,8 +87,23 @@ impl RedissonClient {
 }
 
 impl KeyedRateLimiter {
-    /// The limiter of a key, for all that [`RateLimiter`](crate::RateLimiter) can do, waiting included. It is created by the
-    /// first [`check`](Self::check) or [`acquire`](Self::acquire), not by this.
+    /// The limiter of a key, with all methods of [`RateLimiter`](crate::RateLimiter). This does not create it: the first
+    /// [`check`](Self::check) or [`acquire`](Self::acquire) does.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// let alice = limiter.limiter("alice");
+    /// assert_eq!(alice.name(), "mail:alice");
+    /// assert!(!alice.exists().await?);
+    /// limiter.check("alice", 1).await?;
+    /// assert_eq!(alice.available_permits().await?, 0);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn limiter(&self, key: &str) -> RateLimiter {
         let limiter = self.client.rate_limiter(&self.limiter.name(key));
@@ -85,7 +113,7 @@ impl KeyedRateLimiter {
         })
     }
 
-    /// Sets what requests get while Redis is away, instead of the client's setting. Clones made before keep theirs.
+    /// Sets what requests get while Redis is unavailable, instead of the client's setting. Earlier clones keep theirs.
     ///
     /// ```
     /// use redisson_rate_limiter::{FailurePolicy, LocalShare, Rate, RedissonClient};
@@ -108,8 +136,8 @@ impl KeyedRateLimiter {
         }
     }
 
-    /// As [`RateLimiter::with_remember_denials`], for the limiters of all keys. The client keeps what it was told of the 1,024
-    /// keys that were denied last, so that a key under attack costs no calls.
+    /// As [`RateLimiter::with_remember_denials`], for the limiters of all keys. The client keeps the answers for the 1,024
+    /// keys that were denied last, so that a flood of requests for one key sends few calls.
     ///
     /// ```
     /// use redisson_rate_limiter::{Rate, RedissonClient};
@@ -156,20 +184,58 @@ impl KeyedRateLimiter {
     }
 
     /// As [`RateLimiter::with_fail_fast`], for the limiters of all keys.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?
+    ///     .with_fail_fast(true);
+    /// limiter.acquire("alice", 1).await?;
+    /// let start = tokio::time::Instant::now();
+    /// assert!(!limiter.try_acquire_timeout("alice", 1, Duration::from_secs(59)).await?);
+    /// assert_eq!(start.elapsed(), Duration::ZERO);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_fail_fast(mut self, fail_fast: bool) -> Self {
         self.options.fail_fast = fail_fast;
         self
     }
 
-    /// What requests get while Redis is away.
+    /// What requests get while Redis is unavailable.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.limiter.failure_policy()
     }
 
-    /// Whether the permits of a key are granted now, and what a response header or a retry needs to know. It creates the limiter
-    /// in the same call.
+    /// Takes permits of a key if they are available now, and returns the numbers that a response header or a retry needs.
+    /// Creates the limiter in the same call.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert!(limiter.check("alice", 1).await?.is_granted());
+    /// let denied = limiter.check("alice", 1).await?;
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(1)));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`PolicyLimiter::check`].
@@ -181,15 +247,32 @@ impl KeyedRateLimiter {
         self.check_by(key, cost, &self.limiter.policy()).await
     }
 
-    /// What a request on `key` takes where several limiters decide together: see [`RedissonClient::check_all`]. Sends nothing.
+    /// A request for permits of a key, as one part of a decision by several limiters: an argument of
+    /// [`RedissonClient::check_all`]. Sends nothing.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.keyed_rate_limiter("user:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// let per_address = client.keyed_rate_limiter("address:", Rate::overall(5, Duration::from_secs(1)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, per_address.charge("192.0.2.1", 1)?]);
+    /// assert!(client.check_all(charges()?).await?.is_granted());
+    /// assert!(!client.check_all(charges()?).await?.is_granted()); // alice has no permit left
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// As [`check`](Self::check), for what is wrong with the arguments.
+    /// Those of [`check`](Self::check) for invalid arguments.
     pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
         self.limiter.charge(key, cost)
     }
 
-    /// Decides as [`check`](Self::check), with a rate of the key's own, such as its user's plan.
+    /// Decides as [`check`](Self::check), with a rate for this key, such as that of its user's plan.
     ///
     /// ```
     /// # use redisson_rate_limiter::{Rate, RedissonClient};
@@ -204,7 +287,7 @@ impl KeyedRateLimiter {
     /// ```
     ///
     /// # Errors
-    /// As [`check`](Self::check), and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rate that cannot be.
+    /// As [`check`](Self::check), and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate.
     ///
     /// # Cancel safety
     /// As [`check`](Self::check).
@@ -214,9 +297,9 @@ impl KeyedRateLimiter {
         self.check_by(key, cost, &policy).await
     }
 
-    /// Waits until the permits of a key are granted, first come, first served in this process, as
-    /// [`RateLimiter::acquire`](crate::RateLimiter::acquire) does. It creates the limiter as [`check`](Self::check)
-    /// does, and again where it is lost while it waits.
+    /// Waits for permits of a key, in the order of arrival in this process, as
+    /// [`RateLimiter::acquire`](crate::RateLimiter::acquire) does. Creates the limiter as [`check`](Self::check)
+    /// does, and again if it expires or is deleted in the meantime.
     ///
     /// ```
     /// # use redisson_rate_limiter::{Rate, RedissonClient};
@@ -245,7 +328,20 @@ impl KeyedRateLimiter {
         Ok(())
     }
 
-    /// Whether the permits of a key are granted now.
+    /// Takes permits of a key if they are available now, and returns whether it did. Creates the limiter in the same call.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert!(limiter.try_acquire("alice", 1).await?);
+    /// assert!(!limiter.try_acquire("alice", 1).await?);
+    /// assert!(limiter.try_acquire("bob", 1).await?);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -257,8 +353,20 @@ impl KeyedRateLimiter {
         Ok(self.check(key, permits).await?.is_granted())
     }
 
-    /// Waits for the permits of a key as [`acquire`](Self::acquire) does, but no longer than `timeout`: `false` where they
-    /// were not granted by then.
+    /// Waits for permits of a key as [`acquire`](Self::acquire) does; returns `false` if `timeout` passes first.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert!(limiter.try_acquire_timeout("alice", 1, Duration::from_millis(300)).await?);
+    /// assert!(!limiter.try_acquire_timeout("alice", 1, Duration::from_millis(300)).await?);
+    /// assert!(limiter.try_acquire_timeout("alice", 1, Duration::from_millis(900)).await?);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -304,17 +412,40 @@ impl KeyedRateLimiter {
         Ok(limiter)
     }
 
-    /// The rate of the keys that have none of their own.
+    /// The rate of the keys without a rate of their own.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert_eq!(limiter.rate(), Some(Rate::overall(1, Duration::from_secs(1))));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {
         self.limiter.policy().rate()
     }
 
-    /// Changes the rate while requests come in, for all clones of this limiter: each key's limiter gets it with its next
-    /// request, and what is in use counts on. Waiters get it too, with their next call.
+    /// Changes the rate, for all clones of this limiter, while requests come in: each key's limiter gets it with its next
+    /// request, and keeps its permits in use. Waiters get it with their next call.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert!(limiter.try_acquire("alice", 1).await?);
+    /// limiter.set_rate(Rate::overall(3, Duration::from_secs(1)))?;
+    /// assert_eq!(limiter.check("alice", 1).await?.remaining(), 1); // one of three was in use
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rate that cannot be: then the old one stays.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate; the old one stays.
     pub fn set_rate(&self, rate: Rate) -> Result<()> {
         let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
         self.limiter.set_policy(policy)

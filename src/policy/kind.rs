@@ -15,7 +15,7 @@ pub(crate) enum Kind {
 
 #[cfg(feature = "redis")]
 impl Kind {
-    /// The name of its function in `lua/limiters/joint.lua`.
+    /// The name of its function in `lua/joint.lua`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::FixedWindow => "fixed_window",

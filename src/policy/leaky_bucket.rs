@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::policy_limiter::PolicyLimiter;
 use super::starts::Starts;
@@ -60,8 +61,20 @@ pub struct LeakyBucket {
 }
 
 impl LeakyBucket {
-    /// `quantity` requests (at least 1) in each `unit` (whole milliseconds, at least 1), and as many that may wait. A full
-    /// bucket flows out within 2^52 ms. A first unit begins with the first request.
+    /// Lets `quantity` requests (at least 1) go on in each `unit` (whole milliseconds, at least 1), while as many may wait.
+    /// A full bucket must drain within 2^52 ms. The first unit begins with the first request.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let policy = LeakyBucket::new(100, minute);
+    /// assert_eq!(policy.capacity(), 100);
+    /// assert_eq!(policy.quantity(), 100);
+    /// assert_eq!(policy.unit(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(quantity: u32, unit: Duration) -> Self {
         Self {
@@ -72,14 +85,32 @@ impl LeakyBucket {
         }
     }
 
-    /// The same with `capacity` (at least 1) requests that may wait.
+    /// Sets how many requests may wait, at least 1.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(LeakyBucket::new(100, minute).with_capacity(500).capacity(), 500);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
     }
 
-    /// Lets a first unit begin at the start of the second, minute, hour or day (UTC) of its first request: of the largest of
-    /// these that the unit is a whole number of. A unit that is no whole number of seconds is refused.
+    /// Starts the first unit at the beginning of the second, minute, hour or day (UTC) of its first request: the largest of
+    /// these units that divides the unit evenly. A unit that is not a whole number of seconds is refused.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(LeakyBucket::new(100, minute).with_natural_start().has_natural_start());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_natural_start(self) -> Self {
         Self {
@@ -89,24 +120,60 @@ impl LeakyBucket {
     }
 
     /// Whether a first unit has [a natural start](Self::with_natural_start).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(!LeakyBucket::new(100, minute).has_natural_start());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn has_natural_start(&self) -> bool {
         self.starts == Starts::Naturally
     }
 
     /// How many requests may wait.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(LeakyBucket::new(100, minute).capacity(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
     /// How many requests go on in each unit.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(LeakyBucket::new(100, minute).quantity(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn quantity(&self) -> u32 {
         self.quantity
     }
 
     /// A unit's length.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(LeakyBucket::new(100, minute).unit(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn unit(&self) -> Duration {
         self.unit
@@ -169,15 +236,29 @@ impl LeakyBucket {
 }
 
 impl PolicyLimiter<LeakyBucket> {
-    /// Decides as [`check`](Self::check), and where the request has to wait, waits: it may go on when this returns
-    /// granted. The `delay` of the decision is zero then.
+    /// Decides as [`check`](Self::check), and waits for the delay of a granted request: when this returns granted, the
+    /// request may go on. The `delay` of the returned decision is zero.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let slow = LeakyBucket::new(1, Duration::from_millis(100));
+    /// let limiter = RedissonClient::in_memory().limiter(slow)?;
+    /// let start = tokio::time::Instant::now();
+    /// assert!(limiter.check_and_wait("orders:api", 1).await?.is_granted());
+    /// assert!(limiter.check_and_wait("orders:api", 1).await?.is_granted());
+    /// assert_eq!(start.elapsed(), Duration::from_millis(100));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`check`](Self::check).
     ///
     /// # Cancel safety
-    /// A call dropped while it waits has been charged: its place in the bucket stays taken until it has flowed out. Dropped
-    /// before, it may or may not have been.
+    /// A call dropped while it waits for the delay has been charged: its place in the bucket stays taken until it has flowed
+    /// out. A call dropped before that may or may not have been charged.
     pub async fn check_and_wait(&self, key: &str, cost: u32) -> Result<Decision> {
         let mut decision = self.check(key, cost).await?;
         if let Decision::Granted(granted) = &mut decision {
@@ -235,6 +316,7 @@ impl fmt::Display for LeakyBucket {
 impl Model for LeakyBucket {
     type State = Bucket;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::LeakyBucket;
 
     fn validate(&self) -> Result<()> {
@@ -266,6 +348,7 @@ impl Model for LeakyBucket {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.capacity),
@@ -275,6 +358,7 @@ impl Model for LeakyBucket {
         ]
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[value, start, is_first] = numbers else {
             return None;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
@@ -22,7 +23,7 @@ const TOKENS_LIVE_LONGER: i64 = 10;
 /// A bucket of `capacity` tokens into which `quantity` come at the end of each `unit` of time; a request takes its cost out.
 /// With a [`penalty`](crate::PolicyLimiter::with_penalty), a target that asks for more is locked out.
 ///
-/// A target that is locked out is denied also by a limiter without a penalty of its own: whoever set the lock.
+/// A limiter without a penalty also denies a target that another limiter has locked out.
 ///
 /// State, as FireflySoft's: the string `key`, the tokens left; the string `{key}-st`, the time of the last inflow (ms); the
 /// string `{key}-lock` while the target is locked out. The time of the last inflow goes away after twice the time that an
@@ -56,8 +57,20 @@ pub struct PenaltyTokenBucket {
 }
 
 impl PenaltyTokenBucket {
-    /// `quantity` tokens (at least 1) with each `unit` (whole milliseconds, at least 1), and as many at most. An empty bucket
-    /// is full within 2^51 ms. A first unit begins with the first request.
+    /// Adds `quantity` tokens (at least 1) with each `unit` (whole milliseconds, at least 1), up to a capacity of as many.
+    /// An empty bucket must fill within 2^51 ms. The first unit begins with the first request.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let policy = PenaltyTokenBucket::new(100, minute);
+    /// assert_eq!(policy.capacity(), 100);
+    /// assert_eq!(policy.quantity(), 100);
+    /// assert_eq!(policy.unit(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(quantity: u32, unit: Duration) -> Self {
         Self {
@@ -68,14 +81,32 @@ impl PenaltyTokenBucket {
         }
     }
 
-    /// The same with `capacity` (at least 1) tokens at most.
+    /// Sets the largest number of tokens, at least 1.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(PenaltyTokenBucket::new(100, minute).with_capacity(500).capacity(), 500);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
     }
 
-    /// Lets a first unit begin at the start of the second, minute, hour or day (UTC) of its first request: of the largest of
-    /// these that the unit is a whole number of. A unit that is no whole number of seconds is refused.
+    /// Starts the first unit at the beginning of the second, minute, hour or day (UTC) of its first request: the largest of
+    /// these units that divides the unit evenly. A unit that is not a whole number of seconds is refused.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(PenaltyTokenBucket::new(100, minute).with_natural_start().has_natural_start());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_natural_start(self) -> Self {
         Self {
@@ -85,24 +116,60 @@ impl PenaltyTokenBucket {
     }
 
     /// Whether a first unit has [a natural start](Self::with_natural_start).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(!PenaltyTokenBucket::new(100, minute).has_natural_start());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn has_natural_start(&self) -> bool {
         self.starts == Starts::Naturally
     }
 
     /// How many tokens there are at most.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(PenaltyTokenBucket::new(100, minute).capacity(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
     /// How many tokens come with each unit.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(PenaltyTokenBucket::new(100, minute).quantity(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn quantity(&self) -> u32 {
         self.quantity
     }
 
     /// A unit's length.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(PenaltyTokenBucket::new(100, minute).unit(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn unit(&self) -> Duration {
         self.unit
@@ -199,6 +266,7 @@ impl fmt::Display for PenaltyTokenBucket {
 impl Model for PenaltyTokenBucket {
     type State = Bucket;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::PenaltyTokenBucket;
 
     const HONOURS_FOREIGN_LOCKS: bool = true;
@@ -232,6 +300,7 @@ impl Model for PenaltyTokenBucket {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.capacity),
@@ -242,6 +311,7 @@ impl Model for PenaltyTokenBucket {
         ]
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[tokens, start] = numbers else {
             return None;

@@ -25,9 +25,9 @@ use crate::rate::whole_millis;
 
 /// A policy, applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
 ///
-/// A target's name in the store is the [prefix](Self::with_prefix) and the key, after the name mapper. Keys that stand beside it
-/// carry its name in braces, so that a cluster keeps all in one slot; a name with a hash tag of its own stands bare: beside
-/// `{shop}:alice` stands `{shop}:alice-st`.
+/// A target's name in the store is the [prefix](Self::with_prefix) and the key, after the name mapper. Keys that stand
+/// beside it carry its name in braces, so that a cluster keeps all in one slot; a name with a hash tag of its own stands
+/// bare: beside `{shop}:alice` stands `{shop}:alice-st`.
 ///
 /// # Keys from outside
 /// A key may hold any text, such as a name that a user chose: no two keys share state, nor break each other's. Ordinary keys
@@ -104,22 +104,38 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    /// Decides now one request of `cost` (at least 1) on the target `key`, and charges it where it is granted.
+    /// Decides a request of `cost` (at least 1) for the target `key` now, and charges the target if it is granted. Writes
+    /// the keys that the policy documents.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert!(limiter.check("user:123", 1).await?.is_granted());
+    /// tokio::time::advance(Duration::from_secs(20)).await;
+    /// let denied = limiter.check("user:123", 1).await?;
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(40)));
+    /// let too_much = limiter.check("user:123", 2).await;
+    /// assert!(matches!(too_much, Err(Error::CostExceedsLimit { limit: 1, .. })));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a cost of 0, [`Error::CostExceedsLimit`] for one that could never be granted,
-    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] where the keys hold something else,
-    /// such as another
-    /// kind of limiter as far as type and fields tell, and what stands with [`RateLimiter`](crate::RateLimiter).
+    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] if the keys hold something else, such as
+    /// another kind of limiter as far as types and fields show it, and the errors that [`RateLimiter`](crate::RateLimiter)
+    /// lists.
     ///
     /// # Cancel safety
-    /// A call dropped under way may or may not have been charged.
+    /// A call dropped in flight may or may not have been charged.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
-        let place = match self.decide_now(key, cost)? {
+        let place = match self.check_now(key, cost)? {
             Ok(decision) => return Ok(decision),
             Err(place) => place,
         };
-        let asking = combining::decide(&self.batcher, place.target.clone(), cost);
+        let asking = combining::check(&self.batcher, place.target.clone(), cost);
         let store = &**self.client.store();
         // In a box of its own, so that a request which is decided at once has a small future.
         Box::pin(check_target(
@@ -131,11 +147,24 @@ impl<P: Policy> PolicyLimiter<P> {
         .await
     }
 
-    /// What a request of `cost` (at least 1) on the target `key` takes from this limiter where several decide together: see
+    /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
     /// [`RedissonClient::check_all`]. Sends nothing.
     ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(TokenBucket::per_second(1))?;
+    /// let per_address = client.limiter(FixedWindow::new(5, Duration::from_secs(60)))?;
+    /// let charges = [per_user.charge("user:123", 1)?, per_address.charge("address:192.0.2.1", 1)?];
+    /// assert!(client.check_all(charges).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
-    /// As [`check`](Self::check), for what is wrong with the arguments.
+    /// Those of [`check`](Self::check) for invalid arguments.
     pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
         let key = self.mapped_name(key);
         let in_force = self.read();
@@ -145,8 +174,8 @@ impl<P: Policy> PolicyLimiter<P> {
         Ok(Charge::new(Arc::clone(self.client.store()), place))
     }
 
-    /// Puts this in front of every key: a hash tag in it puts all targets into one slot of a cluster, and none in a key does.
-    /// Clones made before have the prefix they had.
+    /// Sets a prefix for every key. A hash tag in it puts all targets into one slot of a cluster, and braces in a key are then
+    /// escaped. Earlier clones keep theirs.
     ///
     /// ```
     /// use redisson_rate_limiter::{FixedWindow, RedissonClient};
@@ -171,13 +200,26 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
-    /// Locks a target out for this long (whole milliseconds, at least 1) once a request of it is denied: until then all
-    /// its requests are denied without a look.
+    /// Locks a target out for this time (whole milliseconds, at least 1) once one of its requests is denied: until then all
+    /// its requests are denied, whatever the policy says.
     ///
-    /// State: the string `{key}-lock`, for as long. Clones made before have the penalty they had.
+    /// State: the string `{key}-lock`, with this time to live. Earlier clones keep their penalty.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?
+    ///     .with_penalty(Duration::from_secs(600))?;
+    /// assert!(limiter.check("user:123", 1).await?.is_granted());
+    /// let denied = limiter.check("user:123", 1).await?;
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(600))); // not 60: it is locked out
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a time that is not whole milliseconds from 1.
+    /// [`Error::InvalidArgument`] for a time that is not whole milliseconds of at least 1.
     pub fn with_penalty(self, time: Duration) -> Result<Self> {
         Ok(Self {
             penalty: Some(whole_millis(time, "penalty")?),
@@ -186,7 +228,7 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    /// Sets what requests get while Redis is away, instead of the client's setting. Clones made before keep theirs.
+    /// Sets what requests get while Redis is unavailable, instead of the client's setting. Earlier clones keep theirs.
     ///
     /// ```
     /// use redisson_rate_limiter::{FailurePolicy, FixedWindow, RedissonClient};
@@ -208,36 +250,87 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
-    /// What stands in front of every key.
+    /// The prefix of every key.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert_eq!(limiter.prefix(), "");
+    /// assert_eq!(limiter.with_prefix("login:").prefix(), "login:");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// For how long a denial locks its target out; `None` where it does not.
+    /// For how long a denial locks its target out; `None` without a penalty.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(limiter.penalty(), None);
+    /// assert_eq!(limiter.with_penalty(minute)?.penalty(), Some(minute));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn penalty(&self) -> Option<Duration> {
         let millis = self.penalty?.unsigned_abs();
         Some(Duration::from_millis(millis))
     }
 
-    /// What requests get while Redis is away.
+    /// What requests get while Redis is unavailable.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.failure_policy
     }
 
     /// The policy in force.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert_eq!(limiter.policy(), FixedWindow::new(1, Duration::from_secs(60)));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn policy(&self) -> P {
         self.read().policy.clone()
     }
 
-    /// Changes the policy while requests come in, for all clones of this limiter. What the targets have used counts on, as
-    /// far as the policy says.
+    /// Changes the policy, for all clones of this limiter, while requests come in. What the targets have used still counts,
+    /// as the policy's documentation describes.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert!(limiter.check("user:123", 1).await?.is_granted());
+    /// limiter.set_policy(FixedWindow::new(3, Duration::from_secs(60)))?;
+    /// assert_eq!(limiter.check("user:123", 1).await?.remaining(), 1); // one of three was used
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for numbers that cannot be: then the policy stays.
+    /// [`Error::InvalidArgument`] if a number is out of its range; the old policy stays.
     pub fn set_policy(&self, policy: P) -> Result<()> {
         policy.validate()?;
         let now = Instant::now();
@@ -320,12 +413,12 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// The decision of a store that has it without waiting; of another one the request to make.
-    fn decide_now(&self, key: &str, cost: u32) -> Result<std::result::Result<Decision, Place>> {
+    fn check_now(&self, key: &str, cost: u32) -> Result<std::result::Result<Decision, Place>> {
         let key = self.mapped_name(key);
         let in_force = self.read();
         let model = in_force.algorithm();
         let target = self.checked(&**model, &key, cost)?;
-        match self.client.store().decide_now(target, cost) {
+        match self.client.store().check_now(target, cost) {
             Some(answer) => answer?.decision(&key, Grant::forgotten(cost)).map(Ok),
             None => Ok(Err(self.place(model, &key, cost))),
         }

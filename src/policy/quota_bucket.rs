@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
@@ -16,7 +17,7 @@ use crate::permit::Random;
 use crate::rate::whole_millis;
 
 /// A bucket of `capacity` tokens into which `quota` tokens come in each `period`, evenly over it; a request takes its cost
-/// out. Its state tells its own numbers, for whoever looks at it.
+/// out. Its state contains these numbers, so that tools can read them.
 ///
 /// State: the hash `key` with `capacity`, `remain`, `period` (s), `quota`, `timestamp` (s), and `timestamp_fraction` where a
 /// token does not take a whole number of seconds. All of it is written at each grant and each denial. It lives for twice the
@@ -53,8 +54,21 @@ pub struct QuotaBucket {
 }
 
 impl QuotaBucket {
-    /// `quota` tokens (at least 1) in each `period` (whole seconds, at least 1), and as many at most. Capacity times the
-    /// period's seconds is at most 2^52, and so are the milliseconds until an empty bucket is full.
+    /// Adds `quota` tokens (at least 1) in each `period` (whole seconds, at least 1), up to a capacity of as many. The
+    /// capacity times the seconds of the period is at most 2^52, and so is the time in milliseconds in which an empty bucket
+    /// fills.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let policy = QuotaBucket::new(100, minute);
+    /// assert_eq!(policy.capacity(), 100);
+    /// assert_eq!(policy.quota(), 100);
+    /// assert_eq!(policy.period(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(quota: u32, period: Duration) -> Self {
         Self {
@@ -64,25 +78,61 @@ impl QuotaBucket {
         }
     }
 
-    /// The same with `capacity` (at least 1) tokens at most.
+    /// Sets the largest number of tokens, at least 1.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(QuotaBucket::new(100, minute).with_capacity(500).capacity(), 500);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
     }
 
     /// How many tokens there are at most.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(QuotaBucket::new(100, minute).capacity(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
     /// How many tokens come in each period.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(QuotaBucket::new(100, minute).quota(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn quota(&self) -> u32 {
         self.quota
     }
 
     /// A period's length.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(QuotaBucket::new(100, minute).period(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period
@@ -196,6 +246,7 @@ impl fmt::Display for QuotaBucket {
 impl Model for QuotaBucket {
     type State = Bucket;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::QuotaBucket;
 
     fn validate(&self) -> Result<()> {
@@ -233,6 +284,7 @@ impl Model for QuotaBucket {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.capacity),
@@ -241,6 +293,7 @@ impl Model for QuotaBucket {
         ]
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[remain, timestamp, fraction] = numbers else {
             return None;

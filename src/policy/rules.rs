@@ -8,8 +8,25 @@ use crate::client::RedissonClient;
 use crate::decision::Decision;
 use crate::error::Result;
 
-/// A rule for requests of type `R`: a limiter, with its penalty if it has one; whom a request counts for; what it costs; and
-/// the rejection of type `E` that a denied request gets.
+/// A rule for requests of type `R`: a limiter, the target that a request counts for, what it costs, and the rejection of
+/// type `E` that a denied request gets.
+///
+/// The limiter is one of this crate's: see [`Chargeable`]. To apply a limiter of your own as well, call its
+/// [`check`](super::Limiter::check) before or after [`Rules::check`].
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+/// let rule = Rule::new(logins, |user: &&str| Some(format!("login:{user}")), |_, _| "too many logins");
+/// let rules = client.rules([rule]);
+/// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
+/// assert_eq!(rules.check(&"alice").await?, Verdict::Rejected("too many logins"));
+/// # Ok(()) }
+/// ```
 pub struct Rule<R, E> {
     limiter: Arc<dyn Chargeable>,
     targets: Vec<Target<R>>,
@@ -22,8 +39,22 @@ type Cost<R> = Box<dyn Fn(&R) -> u32 + Send + Sync>;
 type Rejection<R, E> = Box<dyn Fn(&R, &Decision) -> E + Send + Sync>;
 
 impl<R, E> Rule<R, E> {
-    /// `target` names whom a request counts for, the limiter's key: its user, address, application. The rule does not apply to
-    /// a request for which it returns `None`. `rejection` is what a request gets that this rule denied. It costs 1.
+    /// A rule by which a request counts for the target (the limiter's key) that `target` returns: its user, address or
+    /// application. The rule does not apply to a request for which `target` returns `None`. `rejection` creates the answer
+    /// to a request that the rule denied. A request costs 1, unless [`cost`](Self::cost) says otherwise.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let for_users = |user: &Option<&str>| user.map(|user| format!("login:{user}"));
+    /// let rules = client.rules([Rule::new(logins, for_users, |_, _| "too many logins")]);
+    /// assert_eq!(rules.check(&None).await?, Verdict::Granted(None)); // the rule does not apply
+    /// # Ok(()) }
+    /// ```
     pub fn new(
         limiter: impl Chargeable + 'static,
         target: impl Fn(&R) -> Option<String> + Send + Sync + 'static,
@@ -37,15 +68,46 @@ impl<R, E> Rule<R, E> {
         }
     }
 
-    /// Counts for the targets so far and this one together, for example a user at an address. The key is their names with `:`
-    /// between them; a `:` or `%` in one of several is written `%3A` or `%25`, so that no two meet.
+    /// Counts for the combination of the targets so far and this one, for example a user at an address. The key is the
+    /// targets joined by `:`; a `:` or `%` in a target is escaped as `%3A` or `%25`, so that no two combinations share a
+    /// key.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let rule = Rule::new(logins, |request: &(&str, &str)| Some(request.0.to_owned()), |_, _| "too many logins")
+    ///     .and_by(|request| Some(request.1.to_owned()));
+    /// let rules = client.rules([rule]);
+    /// assert!(matches!(rules.check(&("alice", "192.0.2.1")).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&("alice", "192.0.2.2")).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&("alice", "192.0.2.1")).await?, Verdict::Rejected(_)));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn and_by(mut self, target: impl Fn(&R) -> Option<String> + Send + Sync + 'static) -> Self {
         self.targets.push(Box::new(target));
         self
     }
 
-    /// What a request costs, at least 1.
+    /// Sets what a request costs, at least 1. The default is 1.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let traffic = client.limiter(FixedWindow::new(1_000, Duration::from_secs(60)))?;
+    /// let rule = Rule::new(traffic, |_: &u32| Some("all".to_owned()), |_, _| "too much").cost(|bytes| *bytes);
+    /// let rules = client.rules([rule]);
+    /// assert!(matches!(rules.check(&700).await?, Verdict::Granted(_)));
+    /// assert_eq!(rules.check(&700).await?, Verdict::Rejected("too much"));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn cost(self, cost: impl Fn(&R) -> u32 + Send + Sync + 'static) -> Self {
         Self {
@@ -75,7 +137,7 @@ impl<R, E> fmt::Debug for Rule<R, E> {
     }
 }
 
-/// Rules that decide a request together: all that apply grant it, or none is charged. From [`RedissonClient::rules`].
+/// Rules that decide a request together: either all that apply grant it, or none is charged. From [`RedissonClient::rules`].
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, TokenBucket, Verdict};
@@ -124,7 +186,28 @@ pub struct Rules<R, E> {
     rules: RwLock<Arc<[Rule<R, E>]>>,
 }
 
-/// What the rules say to a request.
+/// What the rules decide about a request.
+///
+/// Like [`Decision`], it is not `#[non_exhaustive]`: granted and rejected are all there is.
+///
+/// ```
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, Verdict};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let per_user = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+/// let rules = client.rules([Rule::new(per_user, |user: &&str| Some(user.to_string()), |_, _| 429)]);
+/// let status = |verdict| match verdict {
+///     Verdict::Granted(_) => 200,
+///     Verdict::Rejected(status) => status,
+/// };
+/// assert_eq!(status(rules.check(&"alice").await?), 200);
+/// assert_eq!(status(rules.check(&"alice").await?), 429);
+/// # Ok(()) }
+/// ```
+#[must_use = "a request that was rejected must not go on"]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict<E> {
     /// All rules that apply granted it: the decision of the one that leaves the least, `None` where no rule applies.
@@ -135,7 +218,20 @@ pub enum Verdict<E> {
 }
 
 impl RedissonClient {
-    /// Rules for requests of type `R` whose limiters are this client's.
+    /// [`Rules`] for requests of type `R`. Their limiters must be this client's.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)]);
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
+    /// assert_eq!(rules.check(&"alice").await?, Verdict::Rejected(429));
+    /// # Ok(()) }
+    /// ```
     pub fn rules<R, E>(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Rules<R, E> {
         Rules {
             client: self.clone(),
@@ -145,21 +241,49 @@ impl RedissonClient {
 }
 
 impl<R, E> Rules<R, E> {
-    /// Replaces the rules while requests come in. A request under way is decided by the old ones. What targets have used
-    /// stays with the keys of the limiters; to change a limiter's numbers, see
+    /// Replaces the rules while requests come in. A request in flight is decided by the old ones. What the targets have used
+    /// stays, in the keys of the limiters. To change the numbers of a limiter, see
     /// [`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)]);
+    /// let none: [Rule<&str, i32>; 0] = [];
+    /// rules.replace(none);
+    /// assert_eq!(rules.check(&"alice").await?, Verdict::Granted(None));
+    /// # Ok(()) }
+    /// ```
     pub fn replace(&self, rules: impl Into<Arc<[Rule<R, E>]>>) {
         // Nothing panics while the lock is held.
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules.into();
     }
 
-    /// Decides a request now by all rules that apply to it, in one round trip.
+    /// Decides a request by all rules that apply to it, in one round trip.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)]);
+    /// let Verdict::Granted(Some(decision)) = rules.check(&"alice").await? else { panic!() };
+    /// assert_eq!(decision.remaining(), 0);
+    /// assert_eq!(rules.check(&"alice").await?, Verdict::Rejected(429));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`RedissonClient::check_all`].
     ///
     /// # Cancel safety
-    /// A call dropped under way may or may not have been charged.
+    /// A call dropped in flight may or may not have been charged.
     pub async fn check(&self, request: &R) -> Result<Verdict<E>> {
         let rules = Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner));
         let mut applying = Vec::with_capacity(rules.len());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::algorithm::{Evaluation, Model, ShareOf, State, Unusable};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
@@ -86,6 +87,7 @@ impl From<NotInitialized> for Unusable {
 impl Model for SharedRate {
     type State = Window;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::SharedRate;
     const ON_THE_WINDOW: bool = true;
 
@@ -106,6 +108,7 @@ impl Model for SharedRate {
         Some(Window::default())
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         let Some(set_up) = self.set_up else {
             return vec![0; 5];
@@ -136,10 +139,12 @@ impl Model for SharedRate {
     }
 
     /// Only the script of a joint decision returns the state, and decides the one request itself.
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, _numbers: &[i64]) -> Option<Window> {
         None
     }
 
+    #[cfg(feature = "redis")]
     fn evaluate_reply(&self, _at: At, numbers: &[i64], _cost: i64) -> Option<Evaluation> {
         let &[limit, fits, remaining, retry_after, reset] = numbers else {
             return None;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
 use super::counters::Counters;
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
@@ -78,6 +79,18 @@ const COUNTERS_OUTLIVE: i64 = 16;
 impl SlidingWindowCounter {
     /// `limit` (at least 1) in a `window` (whole milliseconds, at least 1) of ten periods, the first of which begins with the
     /// first request.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let policy = SlidingWindowCounter::new(100, minute);
+    /// assert_eq!(policy.limit(), 100);
+    /// assert_eq!(policy.window(), minute);
+    /// assert_eq!(policy.period(), minute / 10);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(limit: u32, window: Duration) -> Self {
         Self {
@@ -89,15 +102,33 @@ impl SlidingWindowCounter {
         }
     }
 
-    /// Has the window slide by this `period` (whole milliseconds, at least 1) at a time. The window is a whole number of them,
-    /// 1 to 1000.
+    /// Makes the window slide by this `period` (whole milliseconds, at least 1) at a time. The window must be 1 to 1000
+    /// whole periods.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(SlidingWindowCounter::new(100, minute).with_period(minute / 4).period(), minute / 4);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_period(self, period: Duration) -> Self {
         Self { period, ..self }
     }
 
-    /// Lets the first period begin at the start of the second, minute, hour or day (UTC) of the first request: of the largest of
-    /// these that the window is a whole number of. A window that is no whole number of seconds is refused.
+    /// Starts the first period at the beginning of the second, minute, hour or day (UTC) of its first request: the largest of
+    /// these units that divides the window evenly. A window that is not a whole number of seconds is refused.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(SlidingWindowCounter::new(100, minute).with_natural_start().has_natural_start());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_natural_start(self) -> Self {
         Self {
@@ -107,24 +138,60 @@ impl SlidingWindowCounter {
     }
 
     /// Whether the first period has [a natural start](Self::with_natural_start).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(!SlidingWindowCounter::new(100, minute).has_natural_start());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn has_natural_start(&self) -> bool {
         self.starts == Starts::Naturally
     }
 
     /// What a window holds at most.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(SlidingWindowCounter::new(100, minute).limit(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
     /// The window's length.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(SlidingWindowCounter::new(100, minute).window(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window
     }
 
     /// By how much the window slides at a time.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(SlidingWindowCounter::new(100, minute).period(), minute / 10);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period
@@ -249,6 +316,7 @@ impl fmt::Display for SlidingWindowCounter {
 impl Model for SlidingWindowCounter {
     type State = Periods;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::SlidingWindowCounter;
     const HAS_OWN_KEY: bool = false;
 
@@ -284,6 +352,7 @@ impl Model for SlidingWindowCounter {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         let Lengths { window, period } = self.lengths();
         let unit = self.starts.unit(window);
@@ -302,6 +371,7 @@ impl Model for SlidingWindowCounter {
         (moved, self.window.saturating_add(before.window))
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Periods> {
         let (&start, counters) = numbers.split_first()?;
         let mut state = Periods::default();

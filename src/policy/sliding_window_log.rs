@@ -2,6 +2,7 @@
 //!
 //! Exact, and for that it keeps every request.
 
+#[cfg(feature = "redis")]
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
@@ -21,7 +23,7 @@ use crate::rate::whole_millis;
 ///
 /// State: the zset `key` with a member for each unit of cost that was granted, scored with its time in ms, so that a script
 /// which counts the members counts the same. It lives for two windows after the last one: a script that sets no time to live
-/// may have added to it meanwhile. Each member counts 1, also those that other clients wrote.
+/// may have added to it meanwhile. Each member counts 1, including those that scripts wrote.
 ///
 /// A grant writes as many members as it costs: where that is many thousands, a
 /// [`SlidingWindowCounter`](crate::SlidingWindowCounter) costs
@@ -59,18 +61,47 @@ const LARGEST_LIMIT: u32 = 1_000_000;
 
 impl SlidingWindowLog {
     /// `limit` (1 to 1,000,000) in each `window` (whole milliseconds, at least 1).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let policy = SlidingWindowLog::new(100, minute);
+    /// assert_eq!(policy.limit(), 100);
+    /// assert_eq!(policy.window(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(limit: u32, window: Duration) -> Self {
         Self { limit, window }
     }
 
     /// What any window holds at most.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(SlidingWindowLog::new(100, minute).limit(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
     /// A window's length.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(SlidingWindowLog::new(100, minute).window(), minute);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window
@@ -127,7 +158,10 @@ enum Members {
     /// All that a call wrote, one for each unit of cost.
     OfCall { random: Random, units: u32 },
     /// One that a peer wrote.
-    #[cfg_attr(not(test), expect(dead_code, reason = "in memory there is none"))]
+    #[cfg_attr(
+        not(all(test, feature = "redis")),
+        expect(dead_code, reason = "in memory there is none")
+    )]
     Other(Box<Bytes>),
 }
 
@@ -192,7 +226,9 @@ impl fmt::Display for SlidingWindowLog {
 impl Model for SlidingWindowLog {
     type State = Log;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::SlidingWindowLog;
+    #[cfg(feature = "redis")]
     const WRITES_CALL_ID: bool = true;
 
     fn validate(&self) -> Result<()> {
@@ -221,10 +257,12 @@ impl Model for SlidingWindowLog {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![i64::from(self.limit), self.window_millis()]
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Log> {
         let &[used, newest, ahead, ref last_to_go @ ..] = numbers else {
             return None;

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
+#[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
@@ -42,7 +43,16 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// `rate` tokens a second (at least 1), and as many at most.
+    /// Adds `rate` tokens a second (at least 1), up to a capacity of as many.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let policy = TokenBucket::per_second(100);
+    /// assert_eq!(policy.capacity(), 100);
+    /// assert_eq!(policy.rate(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn per_second(rate: u32) -> Self {
         Self {
@@ -51,19 +61,40 @@ impl TokenBucket {
         }
     }
 
-    /// The same with `capacity` (at least 1) tokens at most.
+    /// Sets the largest number of tokens, at least 1.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(TokenBucket::per_second(100).with_capacity(500).capacity(), 500);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
     }
 
     /// How many tokens there are at most.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(TokenBucket::per_second(100).capacity(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
     /// How many tokens come in a second.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(TokenBucket::per_second(100).rate(), 100);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn rate(&self) -> u32 {
         self.rate
@@ -143,6 +174,7 @@ impl fmt::Display for TokenBucket {
 impl Model for TokenBucket {
     type State = Bucket;
 
+    #[cfg(feature = "redis")]
     const KIND: Kind = Kind::TokenBucket;
 
     fn validate(&self) -> Result<()> {
@@ -164,10 +196,12 @@ impl Model for TokenBucket {
         })
     }
 
+    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![i64::from(self.capacity), i64::from(self.rate)]
     }
 
+    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[left, refilled_at, fraction] = numbers else {
             return None;

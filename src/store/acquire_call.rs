@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+#[cfg(any(feature = "redis", test))]
 use crate::error::{Error, Result};
 use crate::lock::Lock;
 use crate::model::{Requests, SetUp};
@@ -42,6 +43,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
+    #[cfg(any(feature = "redis", test))]
     fn and(self, other: Self) -> Self {
         Self {
             deadline: self.deadline.max(other.deadline),
@@ -80,6 +82,7 @@ impl AcquireCall {
     /// at the same time, all but the first wait for the deadlines of the others.
     ///
     /// Fails if the outcome is claimed: nobody would look for what the attempt takes.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn note_attempt(&self, attempt: Attempt) -> Result<Option<Attempt>> {
         let mut attempts = self.attempts();
         if self.is_claimed.load(Ordering::Relaxed) {
@@ -91,6 +94,7 @@ impl AcquireCall {
     }
 
     /// Removes an attempt that has done nothing, and can no longer do anything.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn forget_attempt(&self, attempt: Attempt) {
         let mut attempts = self.attempts();
         if let Some(place) = attempts.iter().position(|other| *other == attempt) {
@@ -99,7 +103,8 @@ impl AcquireCall {
     }
 
     /// The server got an attempt after its deadline, when its clock showed `now`. Another copy of it may have come in time.
-    pub(crate) fn note_late(&self, attempt: Attempt, now: i64) {
+    #[cfg(feature = "redis")]
+    pub(crate) fn note_deadline_exceeded(&self, attempt: Attempt, now: i64) {
         let mut attempts = self.attempts();
         if let Some(late) = attempts.iter_mut().find(|other| **other == attempt) {
             late.deadline = late.deadline.min(now - 1);
@@ -109,6 +114,7 @@ impl AcquireCall {
     /// Until when another attempt can arrive that takes permits where it does not find the grant of this call.
     ///
     /// The first one either took the permits, or its deadline had passed when another one did.
+    #[cfg(feature = "redis")]
     pub(crate) fn last_deadline_beside(&self, attempt: Attempt) -> Option<i64> {
         let attempts = self.attempts();
         let others = attempts.iter().skip(1).filter(|other| **other != attempt);
@@ -116,6 +122,7 @@ impl AcquireCall {
     }
 
     /// All attempts that may have been executed, or may still be, as one.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn attempts_made(&self) -> Option<Attempt> {
         self.attempts().iter().copied().reduce(Attempt::and)
     }

@@ -64,7 +64,16 @@ const SHARDS: usize = 32;
 const SWEPT_AT_ONCE: usize = 64;
 
 impl MemoryStore {
-    /// An empty store. Its clock is tokio's, so paused time holds in it.
+    /// An empty store. Its clock is tokio's, so that paused time applies.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::builder().in_memory(&MemoryStore::new());
+    /// assert!(!client.rate_limiter("orders").exists().await?);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         let clock = TokioClock::start();
@@ -205,11 +214,11 @@ impl Store for MemoryClient {
         Arc::new(MemoryLimiter::new(&self.store, &self.clock, keys))
     }
 
-    async fn decide(&self, call: &Call, _deadline: Instant) -> Result<Answers> {
+    async fn check(&self, call: &Call, _deadline: Instant) -> Result<Answers> {
         self.decide_call(call)
     }
 
-    fn decide_now(&self, target: TargetRef<'_>, cost: u32) -> Option<Result<Answer>> {
+    fn check_now(&self, target: TargetRef<'_>, cost: u32) -> Option<Result<Answer>> {
         // A grant of an RRateLimiter is named by its call.
         (!target.model.is_on_the_window()).then(|| self.decide_one(target, cost))
     }

@@ -13,8 +13,8 @@ mod audit;
 mod audit_budget;
 mod audit_pages;
 pub(crate) mod background;
+pub(crate) mod check;
 pub(crate) mod connection;
-pub(crate) mod decide;
 #[cfg(test)]
 mod differential;
 pub(crate) mod failure;
@@ -25,6 +25,7 @@ mod large_audit;
 mod limiter;
 mod multi_acquire;
 pub(crate) mod retry;
+mod script_keys;
 mod server_time;
 
 use std::sync::Arc;
@@ -233,8 +234,8 @@ impl Store for RedisStore {
         self.connection.is_calm()
     }
 
-    async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers> {
-        let decided = self.decide_call(call, deadline).await;
+    async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers> {
+        let decided = self.check_call(call, deadline).await;
         if let Some(target) = call.limiters.first() {
             self.note(&target.key, &decided, deadline);
         }

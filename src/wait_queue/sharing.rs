@@ -24,6 +24,8 @@
 mod releases;
 #[cfg(test)]
 mod simulated;
+#[cfg(test)]
+mod steps;
 
 use std::time::Duration;
 

@@ -90,7 +90,7 @@ pub async fn those_who_stay_in_front_count_for_the_estimate_and_those_who_give_u
     };
     let first = until(HOUR + ms(500));
     settle(&limiter).await;
-    // The first one may give up before this one does, and leave it the permit.
+    // The first waiter may give up before this one, which then gets the permit.
     let second = until(HOUR + SECOND);
     settle(&limiter).await;
     assert!(!second.is_finished());

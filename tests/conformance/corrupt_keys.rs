@@ -80,7 +80,7 @@ pub async fn a_live_grant_whose_score_is_no_time_is_refused(fixture: Fixture) {
         let mut command = redis::cmd("ZADD");
         command.arg(&in_use.permits).arg(score).arg(member);
         assert_eq!(in_use.peer.run::<u32>(&command).await, 1);
-        // The one that is a limiter's goes, so that the other one is the oldest.
+        // Without the well-formed member, the other one is the oldest.
         let oldest = ["ZREMRANGEBYRANK", &in_use.permits, "0", "0"];
         in_use.peer.tell(&oldest).await;
         in_use.peer.tell(&["SET", &in_use.value, "0"]).await;

@@ -94,7 +94,7 @@ pub async fn more_permits_than_the_rate_are_an_error_and_take_nothing(fixture: F
     assert_eq!((name.as_str(), *requested, *rate), (fixture.name(), 6, 5));
     assert_eq!(limiter.available_permits().await.unwrap(), 5);
     assert!(limiter.try_acquire(5).await.unwrap());
-    // Also where nothing is left: never is another answer than not now.
+    // Also if nothing is left: that it can never be granted is another answer than a denial.
     assert!(matches!(
         limiter.try_acquire(6).await,
         Err(Error::PermitsExceedRate { .. })

@@ -184,7 +184,7 @@ pub async fn a_bucket_of_a_quota_lives_for_twice_the_time_to_fill_so_what_a_scri
     let step = async || assert!(passed(&limiter, &key, 1).await);
     beside.peer.assert_lives_for(&key, 20 * HOUR, step).await;
     assert_eq!(beside.peers_quota(&[20, 2, 3_600, 19]).await[0], 0);
-    // What the other took counts, on both sides.
+    // Each side counts what the other took.
     assert!(beside.peer.ask::<i64>(&["PTTL", &key]).await > 10 * 3_600_000);
     assert_eq!(beside.peers_quota(&[20, 2, 3_600, 20]).await[0], 1);
     assert!(!passed(&limiter, &key, 20).await);

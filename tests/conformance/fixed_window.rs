@@ -44,7 +44,7 @@ pub async fn of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it(f
 pub async fn the_next_window_is_there_when_the_denial_said(fixture: Fixture) {
     let limiter = limiter(&fixture, FixedWindow::new(2, ms(100))).await;
     for _ in 0..2 {
-        // A slow machine may come too late for a denial: then this is the next window.
+        // On a slow machine the request may come after the end of the window, and belong to the next one.
         let retry_after = loop {
             match limiter.check(fixture.name(), 2).await.unwrap() {
                 Decision::Granted(_) => {}
@@ -156,7 +156,7 @@ pub async fn a_penalty_is_over_when_the_denial_said(fixture: Fixture) {
             sleep(retry_after).await;
             assert!(passed(&limiter, &key, 1).await);
         }
-        // A slow machine comes when it is over.
+        // On a slow machine it has ended already.
         Decision::Granted(_) => assert!(locked_at.elapsed() >= ms(99)),
     }
 }

@@ -84,7 +84,7 @@ impl Fixture {
 
     /// A client with this id.
     pub async fn client(&self, id: &str) -> RedissonClient {
-        // A busy machine may keep an answer waiting.
+        // An answer may be late on a busy machine.
         let builder = RedissonClient::builder().response_timeout(Duration::from_secs(60));
         self.build(builder.client_id(id)).await
     }

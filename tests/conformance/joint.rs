@@ -160,7 +160,7 @@ pub async fn a_grant_of_an_rratelimiter_in_it_can_be_refunded(fixture: Fixture) 
     };
     assert_eq!(three.application.refund(grant).await.unwrap(), 2);
     assert_eq!(three.application.available_permits().await.unwrap(), 5);
-    // The others do not know single grants.
+    // The other limiters do not keep track of single grants.
     let Some(Decision::Granted(Granted { grant, .. })) = decisions.pop() else {
         panic!("it was denied");
     };

@@ -117,7 +117,7 @@ pub async fn two_shares_of_one_name_are_refused_whatever_their_kinds(fixture: Fi
             }
         }
     }
-    // Nobody was charged or locked out, and all decide by themselves.
+    // No limiter was charged or locked its target out, and each still decides alone.
     assert!(!limiter.exists().await.unwrap());
     for (place, (_, kind)) in kinds.iter().enumerate() {
         let target = format!("{key}:{place}");

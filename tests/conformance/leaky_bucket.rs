@@ -75,7 +75,7 @@ pub async fn with_each_whole_unit_a_quantity_flows_out(fixture: Fixture) {
         waits(&limiter, bucket).await,
         [Some(2_000), Some(2_000), None]
     );
-    // The unit began at 4000, whenever the request came.
+    // The unit began at 4000, regardless of the time of the request.
     fixture.at(4_900);
     assert_eq!(
         waits(&limiter, bucket).await,
@@ -120,7 +120,7 @@ pub async fn after_idle_units_the_capacity_is_checked_also_for_a_large_cost(fixt
             "{error:?}"
         );
     }
-    // Nothing is left of before, and no credit was saved either.
+    // Nothing remains from before, and no credit was accumulated.
     let decision = limiter.check(bucket, 6).await.unwrap();
     assert_eq!(wait(&decision), Some(2_000));
     assert_eq!(told(&decision), (true, 0, None, 3_000));
@@ -150,7 +150,7 @@ pub async fn from_a_natural_start_the_first_unit_is_the_one_that_runs(fixture: F
 }
 
 pub async fn who_decides_and_waits_goes_on_when_it_is_its_turn(fixture: Fixture) {
-    // With so much room its keys live for 5 s, while its clock stands still.
+    // With this capacity its keys live for 5 s, while its clock does not move.
     let limiter = limiter(&fixture, LeakyBucket::new(1, ms(50)).with_capacity(100)).await;
     let bucket = fixture.name();
     for least in [0, 50, 100] {
@@ -159,7 +159,7 @@ pub async fn who_decides_and_waits_goes_on_when_it_is_its_turn(fixture: Fixture)
         assert_eq!(wait(&decision), Some(0)); // there is none left
         assert!(asked_at.elapsed() >= ms(least), "{:?}", asked_at.elapsed());
     }
-    // A denied one does not wait.
+    // A denied request does not wait.
     let denied = limiter.check_and_wait(bucket, 99).await;
     assert_eq!(told(&denied.unwrap()), (false, 98, Some(50), 150));
 }
@@ -172,7 +172,7 @@ pub async fn who_is_dropped_while_waiting_leaves_its_place_taken(fixture: Fixtur
         let (limiter, bucket) = (limiter.clone(), bucket.clone());
         async move { limiter.check_and_wait(&bucket, 2).await }
     });
-    // What never fits now tells what is left, and takes nothing.
+    // A request that does not fit under the new rule takes nothing, and returns what is left.
     let left = async || told(&limiter.check(&bucket, 5).await.unwrap()).1;
     while left().await == 4 {
         tokio::task::yield_now().await;
@@ -195,7 +195,7 @@ pub async fn what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace(f
     assert_eq!(waits(&limiter, bucket).await, [None]);
     fixture.pass(ms(1));
     assert_eq!(waits(&limiter, bucket).await, [Some(2_000), None]);
-    // And a larger one has room at once.
+    // A larger capacity has room at once.
     limiter
         .set_policy(LeakyBucket::new(1, 2 * SECOND).with_capacity(9))
         .unwrap();
@@ -210,7 +210,7 @@ pub async fn an_idle_bucket_expires_when_it_has_flowed_out(fixture: Fixture) {
         panic!("denied");
     };
     assert_eq!(reset, ms(80));
-    // Its clock stands still, so that it is as full: only the keys' times to live pass.
+    // Its clock does not move, so that its level stays the same: only the times to live of the keys pass.
     tokio::time::sleep(reset + Duration::from_millis(5)).await;
     assert!(limiter.check(bucket, 2).await.unwrap().is_granted());
 }

@@ -26,13 +26,13 @@ mod penalty_token_bucket;
 mod per_client;
 mod quota_bucket;
 mod rate;
+mod rate_window;
 mod refund;
 mod release;
 mod rules;
 mod runtimes;
-mod sliding_log;
-mod sliding_window;
 mod sliding_window_counter;
+mod sliding_window_log;
 mod stopped_time;
 mod time_to_live;
 mod timed;
@@ -79,7 +79,7 @@ on_every_store! {
             a_limiter_without_a_rate_is_an_error_for_all_that_needs_one,
             rates_up_to_2_to_the_53_count_exactly,
         }
-        sliding_window {
+        rate_window {
             a_permit_is_back_an_interval_after_it_was_taken_and_not_a_millisecond_before,
             of_two_in_five_seconds_taken_at_0_4_and_5_05_the_next_is_denied,
             ten_in_five_seconds_are_ten_again_six_seconds_after_one_was_taken,
@@ -209,7 +209,7 @@ on_every_store! {
             a_changed_limit_counts_what_the_window_has_had,
             a_penalty_is_over_when_the_denial_said,
         }
-        sliding_log {
+        sliding_window_log {
             a_request_counts_for_a_window_and_not_a_millisecond_longer,
             a_request_of_cost_n_counts_n,
             requests_of_the_same_millisecond_and_cost_each_count,

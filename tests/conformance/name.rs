@@ -37,7 +37,7 @@ pub async fn limiters_of_different_names_know_nothing_of_each_other(fixture: Fix
     let names = ["", ":value", ":permits", "{", " ü\n", ":client"];
     let limiters = names.map(|suffix| {
         let plain = fixture.name();
-        // A brace needs its counterpart on a cluster.
+        // On a cluster, each opening brace needs a closing one.
         match suffix {
             "{" => client.rate_limiter(&format!("{plain}{{tag}}")),
             suffix => client.rate_limiter(&format!("{plain}{suffix}")),

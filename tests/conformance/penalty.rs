@@ -52,7 +52,7 @@ impl<P: Policy> Used<P> {
 macro_rules! with_each_algorithm {
     ($fixture:ident, $penalty:expr, $steps:ident) => {
         let fixture = &$fixture;
-        // The server ends a fixed window by its own clock: here a larger limit makes room.
+        // The server ends a fixed window by its own clock, so a larger limit makes room here.
         let fixed = [FixedWindow::new(2, HOUR), FixedWindow::new(4, HOUR)];
         $steps(fixture, Used::all(fixture, fixed, 2, $penalty).await).await;
         let tokens = TokenBucket::per_second(1).with_capacity(7_200);
@@ -94,12 +94,12 @@ pub async fn a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back(fi
             else {
                 panic!("{}", used.key);
             };
-            // The lock's time runs, and another denial does not renew it.
+            // Another denial does not extend the lock.
             assert!(retry_after <= LONG - ms(20), "{}", used.key);
             assert!(retry_after > LONG / 2, "{}", used.key);
             assert_eq!(reset, retry_after);
         }
-        // A limiter without a penalty shows that all is back. One by this algorithm honours every lock.
+        // A limiter without a penalty shows that all permits have come back. A limiter of this algorithm honours every lock.
         if !used.key.ends_with("PenaltyTokenBucket") {
             let mild = fixture.client("client").await;
             let mild = mild.limiter(used.larger).unwrap();

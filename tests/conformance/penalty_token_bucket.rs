@@ -29,7 +29,7 @@ pub async fn a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over(fixture
         (1_999, 3, (false, 0, Some(1_001), 4_001)),
         (2_000, 1, (true, 1, None, 5_000)),
         (3_700, 3, (true, 0, None, 4_300)),
-        // The unit began at 3000, whenever the request came.
+        // The unit began at 3000, regardless of the time of the request.
         (4_000, 1, (true, 1, None, 5_000)),
         // And it never holds more than its capacity.
         (60_500, 1, (true, 9, None, 500)),
@@ -144,7 +144,7 @@ pub async fn an_idle_bucket_expires_and_is_full_then(fixture: Fixture) {
     let limiter = limiter(&fixture, PenaltyTokenBucket::new(1, ms(40))).await;
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
-    // Its clock stands still, so that nothing comes in: only the keys' times to live pass, twice the time to fill.
+    // Its clock does not move, so that no tokens are added: only the times to live of the keys pass, twice the time to fill.
     tokio::time::sleep(ms(85)).await;
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
 }
@@ -152,7 +152,7 @@ pub async fn an_idle_bucket_expires_and_is_full_then(fixture: Fixture) {
 pub async fn a_bucket_smaller_than_a_units_quantity_is_not_full_before_the_unit_is_over(
     fixture: Fixture,
 ) {
-    // Of the time to fill by the share of the quantity alone, 2 ms, twice is long over.
+    // Twice the time to fill by the quantity alone, 2 ms, has long passed.
     let limiter = limiter(
         &fixture,
         PenaltyTokenBucket::new(5_000, 10 * SECOND).with_capacity(1),

@@ -45,7 +45,7 @@ pub async fn the_time_of_a_tokens_fraction_goes_on_counting(fixture: Fixture) {
     let limiter = a_minute(&fixture, 10, 10).await;
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 10).await.unwrap().is_granted());
-    // A token takes 6 s: in 42 s there are 7, also where each 7 s one is taken.
+    // A token takes 6 s, so there are 7 in 42 s, even if one is taken every 7 s.
     for _ in 0..6 {
         fixture.pass(7 * SECOND);
         assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
@@ -92,7 +92,7 @@ pub async fn a_bucket_is_never_fuller_than_its_capacity(fixture: Fixture) {
     fixture.pass(HOUR);
     let decision = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(told(&decision), (true, 9, None, 6_000));
-    // The time that it was full gives nothing.
+    // The time during which it was full adds nothing.
     let decision = limiter.check(bucket, 10).await.unwrap();
     assert_eq!(told(&decision), (false, 9, Some(6_000), 6_000));
 }
@@ -114,7 +114,7 @@ pub async fn a_smaller_capacity_caps_what_is_left_at_once(fixture: Fixture) {
     limiter.set_policy(in_a_minute(10, 30)).unwrap();
     let decision = limiter.check(bucket, 4).await.unwrap();
     assert_eq!(told(&decision), (true, 6, None, 8_000));
-    // And what was cut off does not come back with the old capacity.
+    // The tokens above the smaller capacity do not come back with the old one.
     limiter.set_policy(in_a_minute(100, 30)).unwrap();
     let decision = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(told(&decision), (true, 5, None, 190_000));

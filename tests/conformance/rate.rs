@@ -99,7 +99,7 @@ pub async fn set_rate_with_kept_state_leaves_17_of_20_where_3_were_used(fixture:
         .unwrap();
     assert_eq!(limiter.available_permits().await.unwrap(), 17);
     assert_eq!(granted(&limiter, 18).await, 17);
-    // What was in use comes back with its own window.
+    // Permits in use come back after their own window.
     fixture.pass(SECOND);
     assert_eq!(limiter.available_permits().await.unwrap(), 20);
 }

@@ -56,7 +56,7 @@ fn others_proceed(limiter: &RateLimiter, free: u64) {
 fn connected<T>(fixture: &Fixture, connect: impl AsyncFnOnce(RedissonClient) -> T) -> (Runtime, T) {
     let first = runtime();
     let connected = first.block_on(async {
-        // The default of 3 s is short on a busy machine. What is lost in flight takes as long to be given back.
+        // The default of 3 s is short on a busy machine. Permits that are lost in flight take as long to be given back.
         let builder = RedissonClient::builder().response_timeout(Duration::from_secs(8));
         connect(fixture.connect(builder).await).await
     });
@@ -137,7 +137,7 @@ pub fn what_is_dropped_on_an_idle_runtime_is_given_back_unless_it_was_granted(fi
     let (_connected, limiter) = limiter(&fixture, 100);
     let idle = runtime();
     let granted = idle.block_on(async {
-        // The connection of this runtime is there before.
+        // This runtime is connected already.
         assert!(limiter.try_acquire(1).await.unwrap());
         let mut dropped = Box::pin(limiter.try_acquire(10));
         let plain = poll_once(&mut dropped).map_or(0, |answer| 10 * u64::from(answer.unwrap()));
@@ -150,7 +150,7 @@ pub fn what_is_dropped_on_an_idle_runtime_is_given_back_unless_it_was_granted(fi
     });
     let expected = 98 - granted;
     let given_back = elsewhere(move || async move {
-        // What was sent has been executed, and is taken back once it is sure that it is all.
+        // The call was executed, and is given back once no other attempt of it can arrive.
         while limiter.available_permits().await.unwrap() != expected {
             tokio::time::sleep(ms(10)).await;
         }

@@ -60,7 +60,7 @@ pub async fn a_time_between_two_periods_belongs_to_the_one_that_ends(fixture: Fi
     assert!(passed(&limiter, fixture.name(), 1).await);
     fixture.at(110_001);
     assert!(passed(&limiter, fixture.name(), 1).await);
-    // Two leave together.
+    // Two periods leave the window together.
     assert_eq!(denied(&limiter, fixture.name(), 2).await, (0, ms(50_000)));
     fixture.at(160_001);
     assert!(passed(&limiter, fixture.name(), 2).await);

@@ -18,7 +18,7 @@ pub struct StoppedTime {
 impl StoppedTime {
     pub(crate) fn begin() -> Self {
         let (end, ended) = mpsc::channel();
-        // Beyond the limit time moves on, and what hangs fails.
+        // After the limit, time moves on, so that a test that hangs fails.
         spawn_blocking(move || ended.recv_timeout(LIMIT));
         Self { _end: end }
     }

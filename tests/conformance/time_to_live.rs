@@ -183,7 +183,7 @@ pub async fn a_keep_alive_is_the_life_of_a_limiter_from_the_start(fixture: Fixtu
         .await
         .unwrap();
     assert_lives_for(&limiter, 2 * HOUR, since).await;
-    // As Redisson: taking the keep alive off leaves the time to live that is there.
+    // As in Redisson: removing the keep alive keeps the existing time to live.
     limiter.set_rate(Rate::overall(10, SECOND)).await.unwrap();
     assert_lives_for(&limiter, 2 * HOUR, since).await;
 }

@@ -95,7 +95,7 @@ async fn two_hundred_waiters_never_use_more_than_the_rate_of_ten_thousand_in_ten
     let mut times: Vec<Duration> = waiters.join_all().await.into_iter().flatten().collect();
     times.sort();
     assert_eq!(times.len(), 30_000);
-    // As many as the rate has at once, then 3 ms after they are back, and then at once again.
+    // As many as the rate at once, the next 3 ms after these have come back, and so on.
     for (place, time) in times.iter().enumerate() {
         assert_eq!(*time, ms(10_003) * (place as u32 / 10_000), "grant {place}");
     }

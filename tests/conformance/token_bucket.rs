@@ -39,7 +39,7 @@ pub async fn only_whole_tokens_come_in_and_a_denial_tells_when(fixture: Fixture)
     fixture.pass(ms(1));
     assert_eq!(denied(&limiter, fixture.name(), 2).await, (1, ms(333)));
     assert!(passed(&limiter, fixture.name(), 1).await);
-    // The fraction that is there already counts on: the second token is due 667 ms after the start, not 668.
+    // The fraction of a token is kept: the second token is due 667 ms after the start, not 668.
     assert_eq!(denied(&limiter, fixture.name(), 1).await, (0, ms(333)));
 }
 

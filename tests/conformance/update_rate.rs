@@ -91,7 +91,7 @@ pub async fn below_a_rate_that_was_lowered_permits_come_free_once_less_than_it_i
             .await
             .unwrap()
     );
-    // In use are 10, then 8, 5 and none.
+    // 10 are in use, then 8, 5 and none.
     for (pause, available) in [(0, 0), (800, 0), (100, 1), (100, 6)] {
         fixture.pass(ms(pause));
         assert_eq!(limiter.available_permits().await.unwrap(), available);
@@ -223,7 +223,7 @@ pub async fn updating_to_a_shorter_interval_drops_what_it_makes_old(fixture: Fix
             .unwrap()
     );
     assert_eq!(limiter.available_permits().await.unwrap(), 7);
-    // What it dropped does not come back when the old window ends.
+    // What it removed does not come back when the old window ends.
     fixture.at(3_499);
     assert_eq!(limiter.available_permits().await.unwrap(), 7);
     fixture.at(3_500);

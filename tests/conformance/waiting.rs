@@ -138,7 +138,7 @@ pub async fn permits_released_while_a_waiters_first_call_is_under_way_are_not_fo
     let limiter = used(&fixture, Rate::overall(5, HOUR), 5).await;
     let _stopped = fixture.stop_time();
     for turns in 0..20 {
-        // Its first call, the release and a plain request that is denied, at once and in any order.
+        // Its first call, the release, and a plain request that is denied: at the same time, in any order.
         let mut waiter = Box::pin(limiter.acquire(1));
         if poll_once(&mut waiter).is_none() {
             let yield_then = async |turns: usize| {
@@ -213,7 +213,7 @@ pub async fn a_queue_with_a_backlog_leaves_permits_to_another_client(fixture: Fi
     let limiter = used(&fixture, Rate::overall(10, SECOND), 10).await;
     let other = fixture.limiter_of("other").await;
     let _stopped = fixture.stop_time();
-    // In memory a queue learns of another client by its waiters.
+    // In memory, a queue notices another client by its waiters.
     let others_waiter = wait(&other, 10);
     settle(&other).await;
     let mut waiters = JoinSet::new();

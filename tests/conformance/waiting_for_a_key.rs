@@ -70,7 +70,7 @@ pub async fn a_limiter_whose_keep_alive_is_its_interval_is_kept_alive_by_who_wai
         async move { limiter.acquire(1).await }
     });
     settle(&limiter).await;
-    // From here on its time to live tells whether it was asked for again.
+    // From here on, its time to live shows whether another call was made.
     assert!(limiter.expire(HOUR).await.unwrap());
     fixture.let_pass(ms(500)).await;
     until("it has its keep alive again", async || {

@@ -136,7 +136,7 @@ impl Caller {
         let patience = Duration::from_micros(self.random.below(200_000));
         let (subject, watch) = (self.subject.clone(), self.watch.clone());
         let choice = match self.random.below(12) {
-            // So that there are permits at times.
+            // So that permits are available from time to time.
             choice @ 6..=9 if !self.leaves => 10 + choice % 2,
             choice => choice,
         };
@@ -158,7 +158,7 @@ impl Caller {
             6 => {
                 let waiting = subject.try_acquire_timeout(permits, patience);
                 let answer = watch.call(patience, waiting).await;
-                // Where its time was up, it may have left in the middle of a call.
+                // If its timeout passed, it may have left in the middle of a call.
                 let answer = Some(answer).filter(|answer| !matches!(answer, Ok(false)));
                 self.note(permits, answer);
             }

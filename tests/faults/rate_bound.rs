@@ -36,7 +36,7 @@ async fn and_all_permits_are_there_one_interval_later() {
             "{name}: {window:?}, {round}"
         );
         let kept = window.granted - window.given_back;
-        // What a caller dropped cannot be given back any more once its window has passed.
+        // A dropped grant cannot be given back after its window has passed.
         let least = ledger.held - ledger.maybe_back;
         let most = ledger.held + ledger.maybe_taken + ledger.dropped;
         assert!(
@@ -67,7 +67,7 @@ async fn round(mut round: Round) {
     for one in round.run(callers).await {
         ledger += one;
     }
-    // A call that a caller left may be granted until its attempts have passed.
+    // A call without a caller may be granted until the deadlines of its attempts have passed.
     sleep(round.watch.response_timeout * 2).await;
     let permits = format!("{{{name}}}:permits");
     let members = keys::members(&mut round.redis, &permits).await;

@@ -78,7 +78,7 @@ pub async fn rounds<F>(
         }
         let random = random.clone();
         let name = format!("round {number}, {random}");
-        // With few faults a connection is stable and the next one is there at once; with many, calls run out of time.
+        // With few faults, a connection is stable and is replaced at once; with many, calls run into their timeouts.
         let kinds = [(300, 3), (600, 3), (1_200, 6), (2_000, 12)];
         let (response_timeout, every) = kinds[number as usize % kinds.len()];
         let response_timeout = Duration::from_millis(response_timeout);

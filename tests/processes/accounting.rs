@@ -147,7 +147,7 @@ async fn processes(count: u64, way: Way) {
             sleep(Duration::from_millis(1)).await;
         }
     }
-    // Nothing is under way any more that would change it.
+    // No call is in flight any more that could change it.
     for child in children {
         child.kill().await;
     }
@@ -191,7 +191,7 @@ impl Losses {
             async move {
                 loop {
                     sleep(Duration::from_millis(random.below(400))).await;
-                    // The last loss has been met where a command has come since.
+                    // If a command has arrived since, the last lost connection has been noticed.
                     let seen = proxy.take_names();
                     let has_met = seen.iter().any(|name| name == "EVALSHA");
                     if has_met && may_lose.load(Ordering::Relaxed) {

@@ -87,7 +87,7 @@ fn child_process() {
 
 fn run(task: &Task) {
     let requests = requests();
-    // Its callers stand on two runtimes: one with threads of its own, and one that runs only as long as its callers do.
+    // Its callers run on two runtimes: one with its own threads, and one that runs only while its callers do.
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -130,7 +130,7 @@ fn run(task: &Task) {
     let words: Vec<_> = ledgers.into_iter().map(Ledger::to_words).collect();
     report(&words.join(","));
 
-    // What was cancelled last is given back in the background, until the parent ends this process.
+    // The last cancelled permits are given back in the background, until the parent ends this process.
     loop {
         thread::park();
     }
@@ -179,7 +179,7 @@ fn requests() -> mpsc::Receiver<()> {
 
 fn report(words: &str) {
     let mut stdout = io::stdout().lock();
-    // The harness may have begun a line.
+    // The test harness may have started a line.
     let written = write!(stdout, "\n{REPORT}{words}\n").and_then(|()| stdout.flush());
     written.expect("the parent listens");
 }

@@ -42,8 +42,8 @@ impl Caller {
         }
     }
 
-    /// Takes the permits that releases may give back: the oldest ones are released first, and whoever holds those is
-    /// told nothing.
+    /// Takes the permits that releases may give back: a release takes the oldest ones first, without notice to their
+    /// holder.
     pub async fn take_to_be_released(&mut self, permits: u32) {
         loop {
             match self.limiter.try_acquire(permits).await {

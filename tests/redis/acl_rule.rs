@@ -279,7 +279,7 @@ async fn a_large_limiter_is_audited_under_it() {
     let app = connect(&stage, rule).await;
     let limiter = app.rate_limiter("orders:large");
     limiter.set_rate(Rate::overall(1_000, HOUR)).await.unwrap();
-    // What a connection does without, which depends on the server. The audit's is another one.
+    // Commands that a connection can do without, which depend on the server. The audit uses another connection.
     let connecting = denied_commands(&mut stage).await;
     // A peer's retry lost 100 permits.
     let keys = ["{orders:large}:value", "{orders:large}:permits"];

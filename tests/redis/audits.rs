@@ -134,7 +134,7 @@ async fn a_value_that_an_expired_limiter_left_behind_is_not_used_under_the_next_
 
 #[tokio::test]
 async fn permits_lost_by_a_peers_retry_are_found_again() {
-    // Redisson's repetition after a lost answer: one member, but two permits off the value.
+    // Redisson's retry after a lost answer adds one member, but takes two permits off the value.
     let mut stage = Stage::set().await;
     let limiter = stage.with(Rate::overall(100, SECOND)).await;
     assert!(limiter.try_acquire(1).await.unwrap());
@@ -210,7 +210,7 @@ async fn what_a_peer_released_beyond_the_rate_is_passed_over() {
 
 #[tokio::test]
 async fn a_peers_release_that_this_client_has_not_looked_for_yet_fills_no_window_above_the_rate() {
-    // 50 of 100 are 900 ms old when this client looks; right after that a peer releases them, and they are taken.
+    // 50 of 100 are 900 ms old when this client audits; right after that a peer releases them, and they are taken again.
     let mut stage = Stage::set().await;
     let limiter = stage.with(Rate::overall(100, SECOND)).await;
     stage.add(1_000, &member(&[7; 16], 50)).await;
@@ -219,7 +219,7 @@ async fn a_peers_release_that_this_client_has_not_looked_for_yet_fills_no_window
     assert!(limiter.try_acquire(1).await.unwrap());
     stage.run(&["SET", VALUE, "99"]).await; // 50 released
     assert!(limiter.try_acquire(99).await.unwrap());
-    // 100 were taken at 1900, so nothing is there before 2900.
+    // 100 were taken at 1900, so nothing is available before 2900.
     stage.at(2_000);
     assert!(!limiter.try_acquire(1).await.unwrap());
     stage.at(2_899);

@@ -27,7 +27,7 @@ async fn a_score_ahead_of_the_server_is_warned_of_once_with_by_how_much() {
     assert!(limiter.try_acquire(1).await.unwrap());
     let after = keys::time(&mut stage.raw).await;
     for rate in 11..14 {
-        // Under another rate the grants are looked at again.
+        // A new rate makes the client audit the grants again.
         let rate = Rate::overall(rate, HOUR);
         limiter
             .set_rate_with(rate, PermitsInUse::Keep)

@@ -35,7 +35,7 @@ async fn an_acquire_whose_answer_was_lost_is_sent_again_and_granted_what_it_took
     let proxy = Proxy::to(stage.server.port()).await;
     let limiter = behind(&proxy, &stage, 5).await;
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
-    // 3 of 5: what is left then would not do for another 3.
+    // 3 of 5, so that the rest is not enough for another 3.
     let Decision::Granted(Granted {
         grant, remaining, ..
     }) = limiter.check(3).await.unwrap()
@@ -118,7 +118,7 @@ async fn a_combined_call_whose_answer_was_lost_gives_each_request_the_answer_it_
     for task in tasks {
         granted.push(task.await.unwrap());
     }
-    // From 20: 1, 7, 4 leave 8; 9 does not fit; 3, 3, 2 do, and then there is nothing.
+    // Of 20, the requests for 1, 7 and 4 leave 8; 9 does not fit; 3, 3 and 2 fit, and nothing is left.
     let expected = [
         true, true, true, false, true, true, true, false, false, false,
     ];
@@ -161,7 +161,7 @@ async fn a_refund_whose_answer_was_lost_gave_back_once() {
     let Decision::Granted(Granted { grant, .. }) = limiter.check(8).await.unwrap() else {
         panic!("it was denied");
     };
-    // Its script is not known to the server yet.
+    // The server does not have its script yet.
     proxy.next("EVAL", Fate::CutBeforeAnswer);
     let answer = limiter.refund(grant).await;
     assert!(

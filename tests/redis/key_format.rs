@@ -150,7 +150,7 @@ async fn per_client_the_id_stands_at_the_end_and_each_client_has_its_own_pair() 
         "{limiter}:value:other",
     ];
     assert_eq!(keys::names(&mut stage.raw).await, expected);
-    // Deleting leaves what belongs to other clients alone.
+    // Deleting does not affect the keys of other clients.
     assert!(limiter.delete().await.unwrap());
     let expected = ["{limiter}:permits:other", "{limiter}:value:other"];
     assert_eq!(keys::names(&mut stage.raw).await, expected);

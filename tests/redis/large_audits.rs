@@ -118,7 +118,7 @@ async fn what_clients_do_during_an_audit_is_no_drift() {
         };
         grants.push(grant);
     }
-    // So many older ones that these are not on the first page, which an audit reads again at its end.
+    // There are so many older grants that these are not on the first page, which an audit reads again at its end.
     const OLDER: u32 = 600;
     let score = keys::time(&mut stage.raw).await - 60_000;
     for i in 0..OLDER {
@@ -133,7 +133,7 @@ async fn what_clients_do_during_an_audit_is_no_drift() {
     while keys::calls(&mut stage.raw, "ltrim").await < 2 {
         sleep(Duration::from_millis(1)).await;
     }
-    // The first two pages are read, and grants of the second one come back; others are made.
+    // The first two pages are read. Then grants of the second one expire, and new ones are made.
     while let Some(grant) = grants.pop() {
         assert_eq!(limiter.refund(grant).await.unwrap(), 3);
         assert!(limiter.try_acquire(1).await.unwrap());

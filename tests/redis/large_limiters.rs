@@ -181,7 +181,7 @@ async fn a_waiter_behind_a_grant_does_not_wait_for_permits_that_are_there() {
     let mut large = Large::start().await;
     let limiter = large.stage.limiter().await;
     for _ in 0..3 {
-        // As many as a call counts, so that its answer knows of none that is left.
+        // As many as a call counts, so that its answer reports none left.
         limiter.acquire(64).await.unwrap();
     }
     large.calls().await;
@@ -227,7 +227,7 @@ async fn a_release_takes_permits_out_of_the_oldest_live_grants_in_pages() {
     let available = limiter.available_permits().await.unwrap();
     assert_eq!(available, u64::from(large.expired) + 2_500);
     let released = large.live - 2_500;
-    // More than are live: those come back, and no others.
+    // More than are live: only the live ones are given back.
     limiter.release(large.live).await.unwrap();
     assert_eq!(
         limiter.available_permits().await.unwrap(),

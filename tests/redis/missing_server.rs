@@ -68,7 +68,7 @@ async fn a_server_that_went_away_is_unavailable_to_every_call_within_the_respons
     limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
     assert!(limiter.try_acquire(1).await.unwrap());
     drop(server);
-    // The first call may find out while it is under way.
+    // The first call may notice it while it is in flight.
     let first = limiter.try_acquire(1).await;
     assert!(
         matches!(

@@ -108,7 +108,7 @@ async fn few_acquires_go_one_by_one_and_the_rest_in_one_call_of_which_each_gets_
     let seen = proxy.take_seen();
     let mut calls: Vec<usize> = script_calls(&seen).into_iter().map(keys_of).collect();
     calls.sort_unstable();
-    // The shared one twice: the server did not know its script.
+    // The shared call was sent twice, because the server did not have its script.
     assert_eq!(calls, [&[3; MANY][..], &[60, 60]].concat());
 
     let answers = all_at_once(&limiters, 1).await;
@@ -130,7 +130,7 @@ async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() 
     let left_alone = left_alone(&idle);
     proxy.take_seen();
 
-    // Of each limiter three at a time: one goes first, the others are a list behind it.
+    // Three at a time on each limiter: the first is sent alone, the others follow as a list.
     let mut asked = Vec::new();
     for (i, permits) in [(0, 1), (1, 4), (2, 1)] {
         asked.extend((0..3).map(|_| (limiters[i].clone(), permits)));
@@ -153,7 +153,7 @@ async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() 
         .map(keys_of)
         .filter(|&keys| keys > 3)
         .collect();
-    // Of each limiter one and a list, in one call, sent twice because the server did not know its script.
+    // One call with a single request and a list for each limiter, sent twice because the server did not have its script.
     assert_eq!(calls, [21, 21]);
     drop(left_alone);
 
@@ -229,7 +229,7 @@ async fn a_shared_call_whose_answer_was_lost_took_once_for_each() {
         let client = builder.connect(&proxy.url()).await.unwrap();
         let limiters = limiters(&client, &[3; 8]).await;
         let idle = idle(&client);
-        // The server gets to know the script.
+        // This loads the script into the server.
         let first = left_alone(&idle);
         assert!(all_at_once(&limiters[..1], 1).await[0].as_ref().unwrap());
         limiters[0].release(1).await.unwrap();

@@ -37,7 +37,7 @@ async fn a_user_that_may_run_no_scripts() {
     let mut stage = Stage::set().await;
     let limiter = as_user(&mut stage, &["~*", "+@all", "-eval", "-evalsha"]).await;
     assert_refused(&mut stage, &limiter).await;
-    // What needs no script goes on.
+    // Calls without a script still work.
     assert!(limiter.exists().await.unwrap());
     assert_eq!(
         limiter.config().await.unwrap(),

@@ -22,7 +22,7 @@ async fn available_permits_leaves_every_byte_and_every_time_to_live_as_it_was() 
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
     assert_eq!(stage.everything().await, used);
 
-    // Out of balance, it tells what the next acquire will find, and leaves the mending to that.
+    // If the invariant does not hold, it returns what the next acquire will find, and leaves the correction to that acquire.
     stage.run(&["DEL", VALUE]).await;
     stage.at(1_500);
     let corrupt = stage.everything().await;

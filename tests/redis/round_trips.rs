@@ -40,7 +40,7 @@ async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
         .unwrap();
     proxy.take_seen();
     assert!(limiter.try_acquire(1).await.unwrap());
-    // The server's clock, from which the call's deadline is worked out, is known from connecting.
+    // The client has learned the server's clock, which it needs for the deadline, when it connected.
     assert_eq!(proxy.take_names(), ["EVALSHA", "EVAL"]);
     assert!(limiter.try_acquire(1).await.unwrap());
     assert_eq!(proxy.take_names(), ["EVALSHA"]);
@@ -119,7 +119,7 @@ async fn a_new_handle_for_each_request_knows_what_the_last_one_knew() {
     let peer = stage.limiter().await;
     let rate = Rate::per_client(1_000_000, HOUR);
     peer.set_rate(rate).await.unwrap();
-    // So many that a client has them audited only now and then.
+    // There are so many that a client audits them only from time to time.
     let (value, permits) = ("{limiter}:value:client", "{limiter}:permits:client");
     stage.fill(value, permits, 50_000, 950_000).await;
     stage.prevent_audits().await;
@@ -145,7 +145,7 @@ async fn every_method_is_one_command() {
     let client = RedissonClient::connect(&proxy.url()).await.unwrap();
     let limiter = client.rate_limiter(NAME);
     let rate = Rate::overall(100, HOUR);
-    // The first time round the scripts become known.
+    // The first round loads the scripts into the server.
     for round in 0..2 {
         limiter.delete().await.unwrap();
         limiter.try_set_rate(rate).await.unwrap();

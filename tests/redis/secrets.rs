@@ -90,7 +90,7 @@ async fn urls_that_lead_nowhere_are_not_repeated_in_the_error() {
     let urls = [
         url("user", &closed),
         format!("{},{}", url("user", &closed), url("user", &closed)),
-        // Two URLs are a cluster, which this server is no part of.
+        // Two URLs mean a cluster, and this server is not part of one.
         format!("{},{}", url("user", &open), url("user", &open)),
         url("user", "127.0.0.1:port"),
         url("user", "127.0.0.1:1/no-database"),

@@ -21,7 +21,7 @@ async fn calls_work_again_once_the_server_is_back() {
         let port = server.port();
         drop(server);
         server = Server::start_at(port, &[]).expect("the port is free again");
-        // It came back empty.
+        // The server restarted without data.
         let answer = limiter.try_acquire(1).await;
         assert!(
             matches!(answer, Err(Error::NotInitialized { .. })),

@@ -25,7 +25,7 @@ async fn by_default_grants_are_scored_with_the_servers_time_and_no_time_is_sent(
             (before..=after).contains(&score),
             "{score} is not in {before}..={after}"
         );
-        // So this machine's clock may show what it likes.
+        // So the clock of this machine does not matter.
         assert_eq!(proxy.take_seen()[0].script_argument(5), b"");
     }
 }

@@ -64,7 +64,7 @@ impl Stage {
         RedissonClient::builder()
             .client_id("client")
             .clock(clock)
-            // A busy machine may keep an answer waiting.
+            // An answer may be late on a busy machine.
             .response_timeout(Duration::from_secs(60))
     }
 

@@ -90,7 +90,7 @@ async fn without_one_value_and_permits_get_the_time_to_live_that_the_hash_has() 
         let before = keys::time(&mut stage.raw).await;
         match step {
             "grant" => assert!(limiter.try_acquire(4).await.unwrap()),
-            // Of a client that has not audited the limiter: else a denial writes nothing.
+            // From a client that has not audited the limiter: otherwise a denial writes nothing.
             "denial" => {
                 let limiter = stage.limiter().await;
                 assert!(!limiter.try_acquire(4).await.unwrap());
@@ -106,7 +106,7 @@ async fn without_one_value_and_permits_get_the_time_to_live_that_the_hash_has() 
             );
         }
     }
-    // And where the hash has none any more, they keep what they have.
+    // Once the hash has no time to live, the other keys keep theirs.
     let [_, value, permits] = expiries(&mut stage).await;
     stage.run(&["PERSIST", NAME]).await;
     assert!(!limiter.try_acquire(5).await.unwrap());
@@ -121,7 +121,7 @@ async fn a_denial_that_finds_the_keys_as_they_should_be_writes_nothing() {
         .unwrap()
         .rate_limiter(NAME);
     limiter.set_rate(Rate::overall(50_000, HOUR)).await.unwrap();
-    // So many that a client has them audited only now and then.
+    // There are so many that a client audits them only from time to time.
     stage.fill(VALUE, PERMITS, 50_000, 0).await;
     stage.prevent_audits().await;
     assert!(limiter.expire(HOUR).await.unwrap());

@@ -97,7 +97,7 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
     limiter.expire(HOUR).await.unwrap();
     limiter.clear_expire().await.unwrap();
 
-    // More acquires in flight than are sent one by one.
+    // More acquires are in flight than are sent one by one.
     let each = (0..40).map(|i| client.rate_limiter(&format!("limiter:{i}")));
     let limiters: Vec<_> = each.collect();
     for limiter in &limiters {
@@ -113,7 +113,7 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
         assert!(acquire.await.unwrap());
     }
 
-    // So many grants that they are audited in pages.
+    // There are so many grants that they are audited in pages.
     let large = client.rate_limiter("large");
     large.set_rate(rate).await.unwrap();
     let fill = "local now = redis.call('time')[1] * 1000

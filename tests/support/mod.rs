@@ -108,7 +108,7 @@ impl Server {
     /// Another connection, to read the keys and to corrupt them.
     pub async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).unwrap();
-        // A busy machine may keep the server waiting.
+        // The server may be slow on a busy machine.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&config);
         connection.await.unwrap()

@@ -218,7 +218,7 @@ async fn pass_on(client: &mut TcpStream, shared: Arc<Shared>) {
             }
         }
         answer.clear();
-        // Whichever ends first, ends both.
+        // The first direction that ends closes both.
         tokio::select! {
             read = client.read_buf(&mut requests) => match read {
                 Ok(1..) => {}

@@ -211,7 +211,7 @@ fn decisions_on_a_server() {
         let client = builder.connect(&server.url()).await.unwrap();
         let limiter = client.rate_limiter("limiter");
         limiter.set_rate(Rate::overall(1, ms(1))).await.unwrap();
-        // The first call of a client takes more than one command, which others may overtake.
+        // The first call of a client takes more than one command, so that others may overtake it.
         assert!(limiter.try_acquire(1).await.unwrap());
         limiter
     });

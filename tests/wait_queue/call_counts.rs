@@ -68,7 +68,7 @@ async fn requests_that_arrive_while_a_call_is_under_way_share_the_next_one() {
         requests.spawn(async move { assert!(limiter.try_acquire(1).await.unwrap()) });
     }
     requests.join_all().await;
-    // The first one's own, and one for the others.
+    // One call for the first waiter, and one for the others.
     assert_eq!(keys::calls(&mut raw, "evalsha").await - before, 2);
     assert_eq!(limiter.available_permits().await.unwrap(), 499);
 }

@@ -66,7 +66,7 @@ async fn one_that_did_not_read_its_grant_passes_its_permits_to_the_next_at_once(
     let_others_work().await;
     assert!(poll_once(&mut second).expect("it has the permits").is_ok());
     assert_eq!(start.elapsed(), ms(0));
-    // What the second had no use for is back.
+    // What the second did not use has come back.
     assert_eq!(limiter.available_permits().await.unwrap(), 1);
 }
 
@@ -244,14 +244,14 @@ async fn a_grant_that_was_delivered_and_not_received_is_scored_anew_for_the_next
     tokio::task::yield_now().await; // behind it
     limiter.release(1).await.unwrap();
     while keys::left_and_used(&mut raw, VALUE, PERMITS).await != (Some(0), 2) {
-        // The line is asked for, and the first is granted what was released.
+        // The queue sends a call, and the first waiter is granted what was released.
         sleep(ms(1)).await;
     }
     let delivered = newest_score(&mut raw).await;
     drop(first);
     let served = timeout(10 * SECOND, second).await;
     served.expect("it is served").unwrap().unwrap();
-    // The permit is used from now on, and so counts from now on.
+    // The permit is taken now, and counts in the window from now on.
     assert!(newest_score(&mut raw).await > delivered);
     assert_eq!(
         keys::left_and_used(&mut raw, VALUE, PERMITS).await,

@@ -104,7 +104,7 @@ fn what_a_waiter_was_granted_that_left_is_given_back_though_another_one_waits_fo
         Box::pin(async move { limiter.acquire(permits).await.map(|()| true) })
     });
     left.wait_for_available(98);
-    // The other one has its turn when its runtime goes on.
+    // The other one is served when its runtime is polled again.
     assert!(left.idle.block_on(left.stays).unwrap());
     let limiter = left.limiter;
     let available = left

@@ -14,7 +14,7 @@ async fn a_hundred_thousand_waiters_that_leave_hold_up_nobody() {
     let mut last = wait(&limiter, 1);
     assert!(poll_once(&mut last).is_none());
     let_others_work().await;
-    // From the back, so that none of them is at the head.
+    // They leave from the back, so that none of them is at the head.
     for waiter in waiters.iter_mut().rev() {
         assert!(poll_once(&mut last).is_none());
         *waiter = None;

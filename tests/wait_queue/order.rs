@@ -54,7 +54,7 @@ async fn one_permit_a_window_goes_to_one_waiter_after_the_other_in_the_order_of_
         log.wait(&mut tasks, &limiter, who, ms(place as u64), 1);
     }
     tasks.join_all().await;
-    // Each is asked for 3 ms after the permit is back.
+    // Each call is sent 3 ms after the permit has come back.
     let expected = [("a", 0), ("b", 103), ("c", 206), ("d", 309), ("e", 412)];
     assert_eq!(log.served(), expected.map(|(who, at)| (who, ms(at))));
 }
@@ -89,13 +89,13 @@ async fn a_large_request_at_the_head_is_not_starved_by_small_ones_behind_it() {
     for who in ["small 1", "small 2", "small 3"] {
         log.wait(&mut tasks, &limiter, who, ms(1), 1);
     }
-    // At 500 there are 5 again: not enough for the head, so nobody is served before it is.
+    // At 500, 5 are available again: not enough for the head, and nobody is served before it.
     sleep(ms(998)).await;
     assert_eq!(limiter.available_permits().await.unwrap(), 5);
     assert_eq!(log.served(), []);
     tasks.join_all().await;
     let served = log.served();
-    // Asked for 3 ms after the second 5 are back, and so again.
+    // The call is sent 3 ms after the second 5 have come back, and so is the next one.
     let expected = [
         ("large", 1_003),
         ("small 1", 2_006),
@@ -132,7 +132,7 @@ async fn a_plain_request_may_overtake_those_who_wait() {
     assert!(limiter.try_acquire(4).await.unwrap());
     assert_eq!(log.served(), []);
     tasks.join_all().await;
-    // It has to wait until what overtook it is back.
+    // It has to wait until the permits of the request that overtook it come back.
     assert_eq!(log.served(), [("large", ms(1_703))]);
 }
 
@@ -147,7 +147,7 @@ async fn a_request_above_the_rate_does_not_hold_up_those_behind_it() {
     let (log, mut tasks) = (Log::start(), JoinSet::new());
     log.wait(&mut tasks, &limiter, "small", ms(1), 2);
     sleep(ms(100)).await;
-    // The rate sinks below what the head asks for.
+    // The rate is lowered below the request of the head.
     limiter.set_rate(Rate::overall(5, SECOND)).await.unwrap();
     tasks.join_all().await;
     let error = large.await.unwrap();

@@ -76,7 +76,7 @@ async fn requests_that_no_call_carried_in_time_were_not_sent() {
     let mut requests = Vec::new();
     for _ in 0..5 {
         let limiter = limiter.clone();
-        // A call carries one such request.
+        // A call contains one such request.
         requests.push(tokio::spawn(async move {
             let start = Instant::now();
             let result = limiter.try_acquire(1 << 31).await;
@@ -128,7 +128,7 @@ async fn the_first_call_to_a_server_that_stops_takes_one_response_timeout() {
     for result in requests.join_all().await {
         result.unwrap_err();
     }
-    // Not two; the time between is for a busy machine.
+    // Not two timeouts; the margin is for a busy machine.
     assert!(start.elapsed() < 6 * TIMEOUT, "{:?}", start.elapsed());
 }
 

@@ -46,7 +46,7 @@ async fn one_that_asked_first_is_served_before_one_that_came_while_its_call_was_
     tokio::task::yield_now().await; // it is in the queue
     call.let_through().await;
     proxy.held().await.let_through().await;
-    // One permit is back, and then another one.
+    // One permit comes back, and then another one.
     now.store(100, Ordering::SeqCst);
     assert_eq!(order.recv().await, Some("first"));
     now.store(200, Ordering::SeqCst);

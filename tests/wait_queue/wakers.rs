@@ -113,6 +113,6 @@ async fn a_waiter_that_is_forgotten_and_not_dropped_holds_up_nobody() {
     let_others_work().await;
     limiter.release(2).await.unwrap();
     waits.await.unwrap();
-    // As one that is never polled again, it keeps what it was granted.
+    // Like a future that is never polled again, it keeps what it was granted.
     assert_eq!(limiter.available_permits().await.unwrap(), 0);
 }

@@ -36,9 +36,9 @@ pub fn table(rows: &[(Subject, Measured)], machine: &str) -> String {
     }
     let _ = write!(
         table,
-        "\nServer: the time of the script that decides, of {TARGETS} targets with {SCARCE} requests granted and {SCARCE} denied each. \
-         Decisions a second: of callers that ask for one key again and again, all granted; the median of {ROUNDS} rounds of \
-         {} ms. {machine}\n",
+        "\nServer: the time of the script, for {TARGETS} targets with {SCARCE} granted and {SCARCE} denied requests each. \
+         Callers: decisions per second, all granted, by callers that repeat requests for one key; the median of {ROUNDS} \
+         rounds of {} ms. {machine}\n",
         ROUND.as_millis(),
     );
     table

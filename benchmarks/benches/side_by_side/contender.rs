@@ -21,8 +21,8 @@ impl fmt::Display for Contender {
         f.write_str(match self {
             Self::ThisCrate => "this crate",
             Self::ThisCrateByName => "this crate, a new handle each call",
-            Self::OurScript => "bare EVALSHA, our script",
-            Self::RedissonScript => "bare EVALSHA, Redisson's script",
+            Self::OurScript => "EVALSHA, our script",
+            Self::RedissonScript => "EVALSHA, Redisson's script",
             Self::Redisson => "Redisson 4.7.0, threads",
             Self::RedissonAsync => "Redisson 4.7.0, async",
         })

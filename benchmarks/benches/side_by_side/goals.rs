@@ -75,8 +75,7 @@ impl Results {
         );
         let ratio = sampled.of(Contender::ThisCrate).throughput / best;
         Goal {
-            text: "256 callers on one limiter: at least 10 times Redisson's decisions a second, \
-                   the better of its two APIs"
+            text: "256 callers on one limiter: at least 10 times the decisions per second of Redisson's faster API"
                 .into(),
             is_met: ratio >= 10.0,
             measured: factor(ratio),
@@ -91,8 +90,7 @@ impl Results {
             sampled.of(Contender::RedissonAsync).p99,
         );
         Goal {
-            text: "256 callers on one limiter: p99 below Redisson's, the better of its two APIs"
-                .into(),
+            text: "256 callers on one limiter: a lower p99 than Redisson's faster API".into(),
             is_met: ours < theirs,
             measured: format!("{} to {}", micros(ours), micros(theirs)),
         }
@@ -103,9 +101,9 @@ impl Results {
         let (ours, theirs) = (sampled.of(Contender::ThisCrate).p50, sampled.of(other).p50);
         let text = match other {
             Contender::OurScript => {
-                "a lone caller: p50 at most 1.15 times that of a bare EVALSHA of our script"
+                "1 caller: p50 at most 1.15 times that of EVALSHA with our script"
             }
-            _ => "a lone caller: p50 at most Redisson's",
+            _ => "1 caller: p50 at most Redisson's",
         };
         Goal {
             text: text.into(),
@@ -127,8 +125,7 @@ impl Results {
         } = denied.expect("the scripts, mostly denied");
         let ratio = ours / redissons;
         Goal {
-            text: "256 calls in flight, mostly denied: our script alone at least 1.25 times the decisions a second of \
-                   Redisson's alone"
+            text: "256 calls in flight, mostly denied: our script makes at least 1.25 times the decisions per second of Redisson's"
                 .into(),
             is_met: ratio >= 1.25,
             measured: factor(ratio),
@@ -139,8 +136,7 @@ impl Results {
         let sampled = self.of(Workload::on_one_limiter(MANY, Traffic::Denied));
         let ratio = sampled.ratio_of_throughput(Contender::ThisCrate, Contender::RedissonScript);
         Goal {
-            text: "256 callers, mostly denied: this crate at least 1.25 times the decisions a second of Redisson's \
-                   script alone"
+            text: "256 callers, mostly denied: at least 1.25 times the decisions per second of EVALSHA with Redisson's script"
                 .into(),
             is_met: ratio >= 1.25,
             measured: factor(ratio),
@@ -155,8 +151,7 @@ impl Results {
                 "10,000 limiters, 256 callers: the same with a new handle for each call"
             }
             _ => {
-                "10,000 limiters, 256 callers: at least the decisions a second of bare EVALSHA of our script on \
-                 one connection"
+                "10,000 limiters, 256 callers: at least the decisions per second of EVALSHA with our script on one connection"
             }
         };
         Goal {
@@ -172,7 +167,8 @@ impl Results {
             redisson,
         } = self.memory;
         Goal {
-            text: "256 callers: at most a twentieth of Redisson's memory in Redis".into(),
+            text: "256 callers: at most a twentieth of the memory in Redis that Redisson takes"
+                .into(),
             is_met: this_crate * 20.0 <= redisson,
             measured: format!(
                 "{} to {}: one {}th",
@@ -197,7 +193,7 @@ impl Results {
         };
         Goal {
             text: format!(
-                "1,000 waiters on 100 permits a window that come back {come_back}: at most {} script calls",
+                "1,000 waiters on 100 permits per window that come back {come_back}: at most {} script calls",
                 thousands(at_most)
             ),
             is_met: calls <= at_most,

@@ -23,19 +23,20 @@ pub fn write(
     elapsed: Duration,
 ) -> String {
     let mut page = String::from(
-        "# Side by side\n\n\
-         This crate, the real Redisson and others, in one run on one server. To run it again, and write this page:\n\n\
+        "# Benchmarks\n\n\
+         This page compares this crate with Redisson and with other rate limiters, all measured in one run on one server. \
+         It is written by\n\n\
          ```sh\ncargo bench -p benchmarks --bench side_by_side\n```\n\n\
-         ![Decisions a second](benchmarks.svg)\n\n## Goals\n\n| goal | met | measured |\n|---|---|---|\n",
+         ![Decisions per second](benchmarks.svg)\n\n## Goals\n\n| goal | met | measured |\n|---|---|---|\n",
     );
     for goal in results.goals() {
         let met = if goal.is_met { "yes" } else { "**no**" };
         line(&mut page, &[&goal.text, met, &goal.measured]);
     }
-    page += "\n## The table\n\n\
-        The ratio is that of the results: over Redis to Redisson with its sync API, of the scripts to Redisson's, in memory to \
-        governor.\n\n\
-        | workload | who | result | ratio | p50 | p99 | client CPU a decision |\n\
+    page += "\n## Results\n\n\
+        The ratio compares a result with that of Redisson's synchronous API; for scripts alone, with Redisson's script; in memory, \
+        with governor.\n\n\
+        | workload | client | result | ratio | p50 | p99 | client CPU per decision |\n\
         |---|---|--:|--:|--:|--:|--:|\n";
     for sampled in &results.sampled {
         over_redis(&mut page, sampled);
@@ -45,7 +46,7 @@ pub fn write(
     memory(&mut page, results, plan);
     in_memory(&mut page, results);
 
-    page += "\n## The machine\n\n| | |\n|---|---|\n";
+    page += "\n## Machine\n\n| | |\n|---|---|\n";
     for (what, which) in machine {
         line(&mut page, &[what, which]);
     }
@@ -178,7 +179,7 @@ fn in_memory(page: &mut String, results: &Results) {
                     Limiter::ThisCrate => name(Contender::ThisCrate),
                     other => other.to_string(),
                 },
-                &format!("{:.0} ns a decision", line_in_memory.nanos),
+                &format!("{:.0} ns per decision", line_in_memory.nanos),
                 &factor(line_in_memory.nanos / governor),
                 NONE,
                 NONE,
@@ -201,30 +202,30 @@ fn how(plan: &Plan, elapsed: Duration) -> String {
     let (taken, by_redisson) = (thousands(plan.taken), thousands(plan.taken_by_redisson));
     format!(
         "\n## How it was measured\n\n\
-         - Contenders take turns: {rounds} rounds ({close_rounds} for a lone caller and for many limiters), {measured:?} each, after a warm-up of one window. Each number is the \
-         median of the rounds. The JVM ran for {jvm:?} with each API before. The whole run took {elapsed:.0} s.\n\
-         - A caller asks for one permit, and again as soon as it has its answer: a task in Rust, a thread of Redisson's \
-         sync API, a chain of `tryAcquireAsync`. All tasks of this crate and all bare calls share one connection; \
-         Redisson has its default pool.\n\
-         - Each turn begins on an empty server. The limiter's window is {window:?}, with more permits than anybody asks \
-         for, or, mostly denied, 100.\n\
-         - Bare EVALSHA sends a client's script without the client, on the connection type of this crate. Redisson's \
-         call is taken down with MONITOR as Redisson sends it.\n\
-         - The scripts alone take turns pipeline by pipeline, {MANY} calls each, over one connection, {alone:?} in all; \
-         each number is that of the median pipeline. So the server is what limits them. One by one, as above, a call costs \
-         the client about as much as the server, on the same two cores.\n\
-         - Of many limiters each call takes one at random, after a call to each; a client's first call to a limiter \
-         costs more than the next. Redisson gets its limiter by name for each call.\n\
-         - Client CPU is what the client's process used, all threads, over the decisions made. Of Redisson that is the \
-         JVM, garbage collection included.\n\
-         - 1,000 waiters ask for one permit each of {RATE} a window of {waiting_window:?}, so ten windows serve them; \
-         script calls by `INFO commandstats`.\n\
-         - Memory is `MEMORY USAGE` of the limiter's keys. Redisson took {by_redisson} permits, whose bytes are scaled \
-         to {taken}.\n\
-         - In memory a decision's time is the time over the decisions of all threads, {in_memory:?} a turn, 1,000,000 \
-         permits in 10 ms, or, mostly denied, 100 a second. leaky-bucket has no names, so it looks up none. trypema's \
-         shortest window is a second, its buckets are 10 ms here. governor keeps no grants: it answers from one number, \
-         not from a window.\n",
+         - The clients take turns: {rounds} rounds ({close_rounds} for one caller and for many limiters) of {measured:?} each, after a \
+         warm-up of one window. Each number is the median of the rounds. Before that, each API of Redisson ran for {jvm:?} to warm up \
+         the JVM. The whole run took {elapsed:.0} s.\n\
+         - A caller requests one permit, and the next as soon as it has the answer. A caller is a task in Rust, a thread with \
+         Redisson's synchronous API, or a chain of `tryAcquireAsync`. All tasks of this crate share one connection, and so do all \
+         EVALSHA calls. Redisson has its default connection pool.\n\
+         - Each turn starts with an empty server. The limiter's window is {window:?}. It has more permits than are requested, or 100 \
+         where most requests are denied.\n\
+         - \"EVALSHA\" sends a script without the rest of its client, over the type of connection that this crate uses. Redisson's \
+         call is recorded with MONITOR and sent as Redisson sends it.\n\
+         - \"In pipelines\" measures the scripts alone: they alternate in pipelines of {MANY} calls over one connection, for \
+         {alone:?}, and the number is that of the median pipeline. The server is then the bottleneck. With single calls, \
+         as in the other rows, a call costs the client about as much as the server, on the same two cores.\n\
+         - With many limiters, each call uses a random one, after one call to each of them: the first call of a client to a limiter \
+         costs more than later ones. Redisson looks up the limiter by name for each call.\n\
+         - Client CPU is the CPU time of all threads of the client's process, divided by its decisions. For Redisson this is \
+         the JVM, including garbage collection.\n\
+         - 1,000 waiters request one permit each from a limiter with {RATE} per window of {waiting_window:?}, so that ten windows \
+         serve them. Script calls are counted with `INFO commandstats`.\n\
+         - Memory is `MEMORY USAGE` of the limiter's keys. Redisson took {by_redisson} permits; the result is scaled to {taken}.\n\
+         - In memory, the time per decision is the elapsed time divided by the decisions of all threads, for {in_memory:?} per turn, \
+         with 1,000,000 permits per 10 ms, or 100 per second where most requests are denied. The limiters differ in what they do: \
+         leaky-bucket has no names to look up; trypema's shortest window is one second, in buckets of 10 ms here; governor \
+         stores one number instead of the grants in a window.\n",
         alone = *measured * *rounds as u32,
         jvm = plan.jvm_warm_up,
         elapsed = elapsed.as_secs_f64(),

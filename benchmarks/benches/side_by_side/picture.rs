@@ -40,8 +40,8 @@ text {{ font: 12px system-ui, sans-serif; fill: #6e7781; }}
 text.ours {{ font-weight: 600; }}
 @media (prefers-color-scheme: dark) {{ text {{ fill: #b1bac4; }} }}
 </style>
-<text class="head" x="{MARGIN}" y="26">Decisions a second · p99</text>
-<text class="name" x="{right}" y="26">Grey: a bare script, sent without its client. Each panel has its own scale.</text>
+<text class="head" x="{MARGIN}" y="26">Decisions per second · p99</text>
+<text class="name" x="{right}" y="26">Grey: the script alone, sent without the rest of its client. Each panel has its own scale.</text>
 "#
     );
     for (place, sampled) in shown.into_iter().enumerate() {

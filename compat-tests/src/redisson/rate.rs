@@ -50,6 +50,7 @@ impl Rate {
             rate_type: match rate.rate_type() {
                 redisson_rate_limiter::RateType::Overall => RateType::Overall,
                 redisson_rate_limiter::RateType::PerClient => RateType::PerClient,
+                other => panic!("Redisson has no type for {other:?}"),
             },
             rate: rate.permits().try_into().expect("a Java long"),
             interval: millis(rate.interval()),

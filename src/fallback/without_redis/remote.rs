@@ -103,8 +103,8 @@ impl Store for Remote {
         self.breaker.is_calm()
     }
 
-    async fn decide(&self, call: &Call, deadline: Instant) -> Result<Answers> {
-        self.answer(self.memory.decide(call, deadline)).await
+    async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers> {
+        self.answer(self.memory.check(call, deadline)).await
     }
 
     fn call_deadline(&self) -> Instant {

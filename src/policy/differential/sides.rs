@@ -14,8 +14,8 @@ use crate::permit::Random;
 use crate::policy::algorithm::State;
 use crate::policy::call::{Answer, Call, Opened, Outcome, Target, decide};
 use crate::script;
+use crate::store::redis::check::{Reply, joint_args, read_reply, script_and_args};
 use crate::store::redis::connection::Connection;
-use crate::store::redis::decide::{Reply, joint_args, read_reply, script_and_args};
 use crate::store::redis::failure::Failure;
 use crate::store::redis::retry::Limits;
 

@@ -133,7 +133,7 @@ impl RedisLimiter {
             store.server_time.learn(server_millis);
             match answer.outcome {
                 Outcome::Decided(_) => {}
-                Outcome::Late => acquire.note_late(attempt, server_millis),
+                Outcome::DeadlineExceeded => acquire.note_deadline_exceeded(attempt, server_millis),
                 _ => acquire.forget_attempt(attempt),
             }
             match answer.outcome {
@@ -142,7 +142,7 @@ impl RedisLimiter {
                     if !answer.found {
                         self.note_audit(audited_rate, &answer);
                     }
-                    // Whoever gets the permits may return them at once.
+                    // The caller may return its permits as soon as it has the answer, and another attempt would take them again.
                     if let Some(deadline) = acquire.last_deadline_beside(attempt) {
                         let wait = u64::try_from(deadline - server_millis + 1).unwrap_or(0);
                         sleep(Duration::from_millis(wait).min(attempts.remaining())).await;
@@ -157,8 +157,8 @@ impl RedisLimiter {
                 Outcome::Again => {}
                 // The server received it after its deadline. If the call still has time, it was delayed on its way, or
                 // the server's clock was misjudged.
-                Outcome::Late if !attempts.remaining().is_zero() => {}
-                Outcome::Late => return indeterminate(),
+                Outcome::DeadlineExceeded if !attempts.remaining().is_zero() => {}
+                Outcome::DeadlineExceeded => return indeterminate(),
             }
         }
     }
@@ -253,7 +253,7 @@ impl RedisLimiter {
                 Outcome::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
                 Outcome::Early(_) => return indeterminate(),
                 Outcome::More(from) => look_from = Some(from),
-                Outcome::OtherType(_) | Outcome::Again | Outcome::Late => return Ok(0),
+                Outcome::OtherType(_) | Outcome::Again | Outcome::DeadlineExceeded => return Ok(0),
             }
         }
     }

@@ -21,7 +21,7 @@ pub(super) struct AcquireAnswer<T = Answer> {
 pub(super) enum Outcome<T> {
     Decided(T),
     /// The call arrived after its deadline, and did nothing.
-    Late,
+    DeadlineExceeded,
     /// The limiter has this type, not the one that the call was for. The call did nothing.
     OtherType(RateType),
     /// An earlier attempt may still arrive, so the call did nothing: send it again after this time.
@@ -60,7 +60,7 @@ fn split(name: &str, value: Value) -> Result<(Numbers, Word)> {
 /// The meaning of a reply that is no decision.
 fn undecided<T>(numbers: &[i64], word: &[u8]) -> Option<AcquireAnswer<T>> {
     let (server_millis, outcome) = match (numbers, word) {
-        (&[millis], b"") => (millis, Outcome::Late),
+        (&[millis], b"") => (millis, Outcome::DeadlineExceeded),
         (&[millis, 0], b"type") => (millis, Outcome::OtherType(RateType::Overall)),
         (&[millis, 1], b"type") => (millis, Outcome::OtherType(RateType::PerClient)),
         (&[millis, wait], b"early") => {
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(outcome(answer(&[9.0, 7.0], "more")), Some(Outcome::More(7)));
         let other = Outcome::OtherType(RateType::PerClient);
         assert_eq!(outcome(answer(&[9.0, 1.0], "type")), Some(other));
-        assert_eq!(outcome(answer(&[9.0], "")), Some(Outcome::Late));
+        assert_eq!(outcome(answer(&[9.0], "")), Some(Outcome::DeadlineExceeded));
         for bad in [
             answer(&[9.0, 2.0], "type"),
             answer(&[9.0, 2.0], ""),

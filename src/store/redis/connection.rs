@@ -193,7 +193,7 @@ impl Connection {
     async fn cluster(_: Vec<Server>, _: Arc<Settings>, _: &mut Wait) -> Result<Self> {
         Err(Error::InvalidArgument {
             argument: "url",
-            reason: "it leads to a cluster, for which the feature `cluster` of this crate is needed",
+            reason: "it leads to a cluster, which needs this crate's feature `cluster`",
         })
     }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::Value;
 
 use super::acquire_answer::{AcquireAnswer, Outcome};
+use super::check::{Reply, read_reply};
 use super::connection;
 pub use super::connection::fuzzing::read_url;
-use super::decide::{Reply, read_reply};
 use super::limiter::read_config;
 use crate::decision::decision_alone;
 use crate::model::Requests;

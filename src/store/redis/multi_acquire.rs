@@ -13,10 +13,13 @@
 //!
 //! On a cluster the limiters are in different slots, so there is no such call.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod batch;
+mod sender;
 
-use redis::{ErrorKind, ServerErrorKind, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis::Value;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
@@ -25,13 +28,14 @@ use super::acquire_args::{call_args, call_key, list_args};
 use super::connection::Connection;
 use super::connection::per_runtime::PerRuntime;
 use super::failure::Failure;
-use super::retry::{Limits, Repeat};
 use super::server_time::ServerTime;
 use crate::clock::Clock;
 use crate::keys::Keys;
 use crate::model::Acquire;
 use crate::rate::RateType;
-use crate::script::{self, Args};
+use crate::script::Args;
+use batch::{Batch, Entry};
+use sender::Sender;
 
 /// The next acquires share a call once this many are in flight.
 const FEW: usize = 16;
@@ -56,43 +60,6 @@ pub(super) enum Entered {
 pub(super) struct MultiAcquires {
     sender: Arc<Sender>,
     batches: PerRuntime<Batch>,
-}
-
-/// What a shared call is sent with.
-struct Sender {
-    connection: Arc<Connection>,
-    clock: Clock,
-    server_time: Arc<ServerTime>,
-    /// The limiters may be in different slots.
-    is_spread: AtomicBool,
-}
-
-/// The acquires of one runtime.
-#[derive(Default)]
-struct Batch {
-    in_flight: AtomicUsize,
-    pending: Mutex<Pending>,
-}
-
-/// Acquires that wait for the flusher.
-#[derive(Default)]
-struct Pending {
-    entries: Vec<Entry>,
-    has_flusher: bool,
-}
-
-/// One acquire in a shared call.
-struct Entry {
-    rate_type: RateType,
-    /// The keys, then the arguments.
-    words: Args,
-    keys: usize,
-    /// The runs and the options, unless there is a single plain request.
-    list: Option<Args>,
-    deadline: Instant,
-    /// The same by the server's clock.
-    server_deadline: i64,
-    answer: oneshot::Sender<Entered>,
 }
 
 /// An acquire that is in flight.
@@ -179,111 +146,6 @@ impl MultiAcquires {
             tokio::spawn(flusher.flush());
         }
         timeout_at(deadline, receiver).await.ok()?.ok()
-    }
-}
-
-impl Batch {
-    fn pending(&self) -> MutexGuard<'_, Pending> {
-        // Nothing panics while the lock is held.
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the entry needs a flusher.
-    fn push(&self, entry: Entry) -> bool {
-        let mut pending = self.pending();
-        pending.entries.push(entry);
-        !std::mem::replace(&mut pending.has_flusher, true)
-    }
-
-    /// Takes the pending batch. A later entry waits for the next flusher.
-    fn take(&self) -> Vec<Entry> {
-        std::mem::take(&mut *self.pending()).entries
-    }
-}
-
-impl Sender {
-    /// Sends one call. An entry that is dropped unanswered is sent again alone.
-    async fn send(self: Arc<Self>, mut entries: Vec<Entry>) {
-        entries.retain(|entry| !entry.answer.is_closed());
-        entries.sort_by_key(|entry| entry.rate_type == RateType::PerClient);
-        let deadlines = entries
-            .iter()
-            .map(|entry| (entry.deadline, entry.server_deadline));
-        let Some((deadline, server_deadline)) =
-            deadlines.reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)))
-        else {
-            return;
-        };
-        let now = self.clock.now();
-        let (keys, args) = keys_and_args(&entries, server_deadline, now);
-        let limits = Limits::new(deadline, Repeat::Safe).at_once();
-        let sending = script::MULTI_ACQUIRE.run(&self.connection, &keys, &args, limits);
-        match sending.await {
-            Ok(Value::Array(answers)) if answers.len() == entries.len() => {
-                for (entry, answer) in entries.into_iter().zip(answers) {
-                    entry.answer(match answer.extract_error() {
-                        Ok(answer) => Entered::Answered(Ok(Sent { answer, now })),
-                        Err(_its_own) => Entered::Refused,
-                    });
-                }
-            }
-            // It arrived too late for all entries, or is not a reply of the script.
-            Ok(answer) => {
-                for entry in entries {
-                    let answer = answer.clone();
-                    entry.answer(Entered::Answered(Ok(Sent { answer, now })));
-                }
-            }
-            // For one of them, and it does not say for which.
-            Err(Failure::Refused(error)) => {
-                if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
-                    self.is_spread.store(true, Ordering::Relaxed);
-                }
-                for entry in entries {
-                    entry.answer(Entered::Refused);
-                }
-            }
-            Err(failure) => {
-                for entry in entries {
-                    entry.answer(Entered::Answered(Err(failure.clone())));
-                }
-            }
-        }
-    }
-}
-
-fn keys_and_args(entries: &[Entry], server_deadline: i64, now: Option<i64>) -> (Vec<&[u8]>, Args) {
-    let overall = entries
-        .iter()
-        .filter(|entry| entry.rate_type == RateType::Overall);
-    let mut args = Args::new()
-        .number(server_deadline)
-        .optional(now)
-        .number(entries.len() as i64)
-        .number(overall.count() as i64);
-    let mut keys = Vec::with_capacity(entries.len() * 3);
-    for entry in entries {
-        keys.extend(entry.words.iter().take(entry.keys));
-        for arg in entry.words.iter().skip(entry.keys) {
-            args = args.bytes(arg);
-        }
-    }
-    for (place, entry) in entries.iter().enumerate() {
-        if let Some(list) = &entry.list {
-            args = args
-                .number(place as i64 + 1)
-                .number(entry.keys as i64)
-                .number(list.len() as i64)
-                .all(list);
-        }
-    }
-    (keys, args)
-}
-
-impl Entry {
-    fn answer(self, entered: Entered) {
-        // A caller that has left needs no answer.
-        let _ = self.answer.send(entered);
     }
 }
 

@@ -231,7 +231,7 @@ impl Keyspace {
             };
             let mut key = json!({ "type": kind, "value": value });
             if let Some(left) = left {
-                // What is left may be less by more than what tells two times to live apart.
+                // On a slow machine more time may have passed than `as_set` rounds up.
                 let set = recorded[name]["pttl"].as_i64();
                 let set = set.filter(|set| moment.is_left(*set, *left));
                 key["pttl"] = set.unwrap_or_else(|| as_set(*left)).into();

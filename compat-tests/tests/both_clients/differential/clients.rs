@@ -138,6 +138,7 @@ pub(super) async fn by_rust(limiter: &RateLimiter, step: &Step) -> Outcome {
             TimeToLive::Missing => lives(-2),
             TimeToLive::Unlimited => lives(-1),
             TimeToLive::Remaining(time) => lives(time.as_millis() as i64),
+            other => panic!("Redis has no answer for {other:?}"),
         }),
         Step::Pass(_) | Step::HashExpires | Step::HashIsOld => unreachable!("taken by the test"),
     };

@@ -23,7 +23,15 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// For a user of the server's ACL.
+    /// Logs in as a user of the server's ACL.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let credentials = Credentials::new("worker", "s3cret");
+    /// assert!(!format!("{credentials:?}").contains("s3cret"));
+    /// # Ok(()) }
+    /// ```
     pub fn new(username: impl Into<String>, password: impl Into<String>) -> Self {
         Self {
             username: Some(username.into()),
@@ -31,7 +39,15 @@ impl Credentials {
         }
     }
 
-    /// For the default user.
+    /// Logs in as the default user.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let credentials = Credentials::password("s3cret");
+    /// assert_eq!(format!("{credentials:?}"), "Credentials { username: None, .. }");
+    /// # Ok(()) }
+    /// ```
     pub fn password(password: impl Into<String>) -> Self {
         Self {
             username: None,

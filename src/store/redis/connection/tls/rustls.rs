@@ -15,8 +15,8 @@ use super::super::stream::Stream;
 use super::super::traffic::Counted;
 use crate::error::{Error, Result};
 
-/// Whom a client trusts, and how it shows who it is. The default trusts the certificate authorities of the operating
-/// system and shows nothing.
+/// The certificate authorities that a client trusts, and the certificate that it presents. The default trusts the certificate
+/// authorities of the operating system and presents none.
 ///
 /// ```no_run
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,20 +35,48 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// The default.
+    /// The default: trusts the operating system's certificate authorities and presents no certificate.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let debug = format!("{:?}", TlsConfig::new());
+    /// assert_eq!(debug, format!("{:?}", TlsConfig::default()));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trusts these certificate authorities, in PEM, and no other.
+    /// Trusts these certificate authorities, in PEM, and no others. The certificates are read when the client connects.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let tls = TlsConfig::new().ca_pem("not a certificate");
+    /// let client = RedissonClient::builder().tls(tls).connect("rediss://127.0.0.1:6379").await;
+    /// assert!(matches!(client, Err(Error::InvalidArgument { .. })));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn ca_pem(mut self, certificates: impl Into<Vec<u8>>) -> Self {
         self.ca = Some(certificates.into());
         self
     }
 
-    /// Shows the server this certificate, with those that lead to its authority, and proves it with the key. All in PEM.
+    /// Presents this certificate, with its chain up to the authority, and proves it with the key. All are in PEM.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let tls = TlsConfig::new().client_certificate_pem("not a certificate", "nor a key");
+    /// let client = RedissonClient::builder().tls(tls).connect("rediss://127.0.0.1:6379").await;
+    /// assert!(matches!(client, Err(Error::InvalidArgument { .. })));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn client_certificate_pem(
         mut self,

@@ -111,7 +111,7 @@ pub async fn with_eight_clients_polling_each_tenth_grant_is_a_second_after_the_t
     for (before, after) in times.iter().zip(&times[10..]) {
         assert!(after - before >= 1_000, "{before} to {after}");
     }
-    // And none was denied what was there: they ask every 13 ms.
+    // No request was denied although permits were available: requests come every 13 ms.
     assert!(times[199] - times[0] <= 19 * (1_000 + 10 * 13));
 }
 

@@ -15,7 +15,7 @@ use crate::policy::reply::{self, TargetReply};
 use crate::script::{self, Args, Script};
 
 impl RedisStore {
-    pub(super) async fn decide_call(&self, call: &Call, deadline: Instant) -> Result<Answers> {
+    pub(super) async fn check_call(&self, call: &Call, deadline: Instant) -> Result<Answers> {
         let Some(first) = call.limiters.first() else {
             return Ok(Answers {
                 score: 0,
@@ -54,8 +54,10 @@ impl RedisStore {
                 Reply::Unfinished { .. } => {}
                 // The server received it after its deadline. If the deadline has not passed here, the server's clock
                 // was misjudged.
-                Reply::Late { .. } if !attempts.remaining().is_zero() => {}
-                Reply::Late { .. } => return Err(Error::Indeterminate { source: None }),
+                Reply::DeadlineExceeded { .. } if !attempts.remaining().is_zero() => {}
+                Reply::DeadlineExceeded { .. } => {
+                    return Err(Error::Indeterminate { source: None });
+                }
             }
         }
     }
@@ -71,7 +73,7 @@ pub(crate) enum Reply {
     /// So many grants have expired that the call must be made again before anything is decided.
     Unfinished { server_millis: i64 },
     /// The call arrived after its deadline.
-    Late { server_millis: i64 },
+    DeadlineExceeded { server_millis: i64 },
 }
 
 impl Reply {
@@ -79,7 +81,7 @@ impl Reply {
         match *self {
             Self::Decided { server_millis, .. }
             | Self::Unfinished { server_millis }
-            | Self::Late { server_millis } => server_millis,
+            | Self::DeadlineExceeded { server_millis } => server_millis,
         }
     }
 }
@@ -179,7 +181,7 @@ pub(crate) fn read_reply(call: &Call, reply: &Value) -> Option<Reply> {
     };
     let server_millis = *values.first()?.first()?;
     Some(match &values[..] {
-        [only] if only.len() == 1 => Reply::Late { server_millis },
+        [only] if only.len() == 1 => Reply::DeadlineExceeded { server_millis },
         [only] if only.len() == 2 => Reply::Unfinished { server_millis },
         each => {
             let replies: Option<Vec<_>> = each

@@ -43,7 +43,7 @@ pub async fn a_request_of_cost_n_counts_n(fixture: Fixture) {
         fixture.at(at);
         assert!(passed(&limiter, fixture.name(), cost).await);
     }
-    // Two are left; of those before, as many leave as each cost needs.
+    // Two are left. A request may be tried again once enough of the earlier ones have left the window.
     for (cost, retry_after) in [(3, 40), (6, 40), (7, 50), (8, 60), (10, 60)] {
         let told = denied(&limiter, fixture.name(), cost).await;
         assert_eq!(told, (2, Duration::from_secs(retry_after)), "{cost}");

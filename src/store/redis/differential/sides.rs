@@ -1,0 +1,378 @@
+//! Takes each step on both sides, and compares the answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+use tokio::time::Instant;
+
+use super::keyspace::as_set;
+use super::steps::{Corrupt, NEVER, Step};
+use super::{CLIENTS, TTL_UNIT};
+use crate::error::{Error, Result};
+use crate::grant::{Grant, Origin};
+use crate::keys::Keys;
+use crate::model::{Acquire, At, Condition, Expiry, Requests, Retry, Run, Settings, Window};
+use crate::rate::{Rate, RateType};
+use crate::script;
+use crate::store::redis::RedisStore;
+use crate::store::redis::acquire_answer::{AcquireAnswer, Outcome};
+use crate::store::redis::acquire_args::{acquire_args, call_key, reclaim_args};
+use crate::store::redis::failure::{self, Failure};
+use crate::store::redis::limiter::RedisLimiter;
+use crate::store::redis::multi_acquire::Entered;
+use crate::store::redis::retry::Limits;
+use crate::store::{IfMissing, LimiterStore, PermitsInUse, TimeToLive};
+
+/// Both sides of the comparison, and what later steps refer to.
+pub(super) struct Sides {
+    pub(super) redis: RedisStore,
+    pub(super) connection: MultiplexedConnection,
+    pub(super) model: Window,
+    pub(super) limiters: [Arc<RedisLimiter>; 2],
+    pub(super) now: Arc<AtomicI64>,
+    pub(super) calls: u64,
+    pub(super) last_call: Option<Acquire>,
+    pub(super) first_attempt: i64,
+    pub(super) last_attempt: i64,
+    pub(super) grants: Vec<Grant>,
+    pub(super) next_ttl: i64,
+}
+
+impl Sides {
+    pub(super) fn keys(&self) -> [Keys; 2] {
+        [0, 1].map(|client| self.limiters[client].keys.clone())
+    }
+
+    /// Takes a step on both sides and compares the answers.
+    pub(super) async fn take(&mut self, step: &Step, client: usize) {
+        let limiter = Arc::clone(&self.limiters[client]);
+        let client = CLIENTS[client];
+        let at = At {
+            now: self.now.load(Ordering::Relaxed),
+            server: 0,
+        };
+        match step {
+            Step::Pass(millis) => {
+                self.now.fetch_add(*millis, Ordering::Relaxed);
+            }
+            Step::Acquire(request) => {
+                self.calls += 1;
+                // No member of a corrupting step has these bytes.
+                let mut random = [0xa5; 16];
+                // Not in ascending order, so that equal scores are ordered by what follows the length byte.
+                random[..8].copy_from_slice(&self.calls.wrapping_mul(0x9e37_79b9).to_le_bytes());
+                let runs = request.runs.iter();
+                let runs = runs.map(|&(permits, count)| Run { permits, count });
+                let requests = Requests {
+                    runs: runs.collect(),
+                    fifo: request.fifo,
+                    share: request.share,
+                };
+                let call = Acquire {
+                    random,
+                    audited_rate: request.audited_rate,
+                    requests,
+                    newer_than: request.newer_than_age.map(|age| at.now - age),
+                    set_up: request.set_up,
+                };
+                self.acquire(&limiter, at, client, call, None).await;
+            }
+            Step::SendAgain(before) => {
+                if let Some(call) = self.last_call.clone() {
+                    let retry = before.retry(self.first_attempt, self.last_attempt);
+                    self.acquire(&limiter, at, client, call, Some(retry)).await;
+                }
+            }
+            Step::Reclaim(before) => {
+                if let Some(call) = self.last_call.clone() {
+                    let made = before.retry(self.first_attempt, self.last_attempt);
+                    self.reclaim(&limiter, at, client, &call, &made).await;
+                }
+            }
+            Step::Release(permits, audited_rate) => {
+                let redis = limiter.release_audited(*permits, *audited_rate).await;
+                let model = self.model.release(at, client, *permits, *audited_rate);
+                assert_eq!(initialized(redis), model.ok().map(|_left| ()));
+            }
+            Step::Refund(which, permits, audited_rate) => {
+                let Some(last) = self.grants.len().checked_sub(which + 1) else {
+                    return;
+                };
+                let grant = Grant {
+                    permits: *permits,
+                    ..self.grants[last]
+                };
+                let redis = limiter.refund_audited(&grant, *audited_rate).await;
+                let model = self.model.refund(at, client, &grant, *audited_rate);
+                assert_eq!(initialized(redis), model.ok());
+            }
+            Step::AvailablePermits => {
+                let redis = limiter.available_permits().await;
+                assert_eq!(
+                    initialized(redis),
+                    self.model.available_permits(at, client).ok()
+                );
+            }
+            Step::TrySetRate(rate) => {
+                let redis = limiter.try_set_rate(*rate).await.unwrap();
+                assert_eq!(redis, self.model.try_set_rate(at, client, *rate));
+            }
+            Step::SetRate(rate) => {
+                limiter.set_rate(*rate).await.unwrap();
+                self.model.set_rate(at, client, *rate);
+            }
+            Step::UpdateRate(rate, state, if_missing) => {
+                let redis = limiter.update_rate(*rate, *state, *if_missing);
+                let keep = *state == PermitsInUse::Keep;
+                let only_existing = *if_missing == IfMissing::DoNothing;
+                let model = self
+                    .model
+                    .update_rate(at, client, *rate, keep, only_existing);
+                assert_eq!(redis.await.unwrap(), model);
+            }
+            Step::Config => {
+                let redis = limiter.config().await.unwrap();
+                let model = self.model.config(at.server).map(|settings| {
+                    let Settings {
+                        rate,
+                        interval,
+                        rate_type,
+                        keep_alive,
+                    } = settings;
+                    let [rate, interval, keep_alive] =
+                        [rate, interval, keep_alive].map(i64::unsigned_abs);
+                    Rate::from_stored(rate_type, rate, interval, keep_alive)
+                });
+                assert_eq!(redis, model);
+            }
+            Step::Exists => {
+                let redis = limiter.exists().await.unwrap();
+                assert_eq!(redis, self.model.exists(at.server));
+            }
+            Step::Delete => {
+                let redis = limiter.delete().await.unwrap();
+                assert_eq!(redis, self.model.delete(client, at.server));
+            }
+            Step::Expire(condition) => {
+                let expiry = Expiry::In(self.new_ttl());
+                let redis = limiter.expire(expiry, *condition).await.unwrap();
+                assert_eq!(
+                    redis,
+                    self.model.expire(client, at.server, expiry, *condition)
+                );
+            }
+            Step::ExpireAt => {
+                // A time in the past, so that the keys are removed.
+                let expiry = Expiry::At(-1);
+                let always = Condition::Always;
+                let redis = limiter.expire(Expiry::At(1), always).await.unwrap();
+                assert_eq!(redis, self.model.expire(client, at.server, expiry, always));
+            }
+            Step::ClearExpire => {
+                let redis = limiter.clear_expire().await.unwrap();
+                assert_eq!(redis, self.model.clear_expire(client, at.server));
+            }
+            Step::RemainTimeToLive => {
+                let redis = match limiter.remain_time_to_live().await.unwrap() {
+                    TimeToLive::Missing => None,
+                    TimeToLive::Unlimited => Some(None),
+                    TimeToLive::Remaining(left) => Some(as_set(left.as_millis() as i64)),
+                };
+                assert_eq!(redis, self.model.remain_time_to_live(at.server));
+            }
+            Step::Corrupt(corrupt) => self.corrupt(corrupt, &limiter.keys, at).await,
+        }
+    }
+
+    async fn acquire(
+        &mut self,
+        limiter: &RedisLimiter,
+        at: At,
+        client: &str,
+        call: Acquire,
+        retry: Option<Retry>,
+    ) {
+        let keys = &limiter.keys;
+        let of_call = call_key(keys, &call);
+        let mut sent_retry = retry;
+        let redis = loop {
+            let rate_type = limiter.rate_type_for(&call);
+            let is_plain = retry.is_none() && call.set_up.is_none();
+            let answer = match is_plain && self.calls.is_multiple_of(8) {
+                true => self.ask_in_company(keys, rate_type, &call).await,
+                false => None,
+            };
+            let answer = match answer {
+                Some(answer) => Ok(answer),
+                None => {
+                    let deadline = retry.map(|_| NEVER);
+                    let now = Some(at.now);
+                    let args = acquire_args(&call, sent_retry.as_ref(), rate_type, now, deadline);
+                    let sets_up = call.set_up.is_some();
+                    let keys = keys.of_acquire(rate_type, sets_up, of_call.as_deref());
+                    script::ACQUIRE
+                        .run(&self.redis.connection, &keys, &args, Limits::for_test())
+                        .await
+                }
+            };
+            // No copy of it arrives any more.
+            if let Some(key) = &of_call {
+                let mut delete = redis::cmd("DEL");
+                let deleting = delete.arg(key).exec_async(&mut self.connection);
+                deleting.await.unwrap();
+            }
+            let answer = match answer {
+                Ok(answer) => {
+                    AcquireAnswer::read(&keys.name, answer, Some(at.now), call.audited_rate)
+                        .unwrap()
+                }
+                Err(Failure::Refused(error)) => {
+                    break initialized(Err(failure::of_answer(&keys.name, error)));
+                }
+                Err(failure) => panic!("{failure:?}"),
+            };
+            match answer.outcome {
+                Outcome::Decided(answer) => break Some(Ok(answer)),
+                Outcome::Early(_) => break Some(Err(())),
+                Outcome::OtherType(rate_type) => limiter.learn_type(rate_type),
+                Outcome::Again => {}
+                Outcome::More(from) => sent_retry = retry.map(|retry| Retry { from, ..retry }),
+                other => panic!("{other:?}"),
+            }
+        };
+        let model = match retry {
+            Some(retry) => self.model.acquire_again(at, client, &call, &retry).ok(),
+            None => self.model.acquire(at, client, &call).ok().map(Ok),
+        };
+        let model = model.map(|answer| answer.map_err(drop));
+        assert_eq!(redis, model);
+        if let Some(Ok(answer)) = model {
+            let taken = call.requests.taken(&answer);
+            if taken > 0 {
+                self.grants.push(Grant {
+                    score: answer.score,
+                    random: call.random,
+                    permits: taken as u32,
+                    origin: Origin::Store,
+                });
+            }
+        }
+        self.last_call = Some(call);
+        self.last_attempt = at.now;
+        if retry.is_none() {
+            self.first_attempt = at.now;
+        }
+    }
+
+    async fn reclaim(
+        &mut self,
+        limiter: &RedisLimiter,
+        at: At,
+        client: &str,
+        call: &Acquire,
+        made: &Retry,
+    ) {
+        let name = &limiter.keys.name;
+        let all_keys = limiter.keys.of_refund();
+        let mut sent = *made;
+        let redis = loop {
+            let (random, requests) = (&call.random, &call.requests);
+            let now = Some(at.now);
+            let args = reclaim_args(random, requests, &sent, now, call.audited_rate, None);
+            let answer =
+                script::RECLAIM.run(&self.redis.connection, &all_keys, &args, Limits::for_test());
+            match answer.await {
+                Ok(answer) => match AcquireAnswer::read_reclaim(name, answer).unwrap().outcome {
+                    Outcome::Decided(permits) => break Some(Ok(permits)),
+                    Outcome::Early(_) => break Some(Err(())),
+                    Outcome::More(from) => sent.from = from,
+                    other => panic!("{other:?}"),
+                },
+                Err(Failure::Refused(error)) => {
+                    break initialized(Err(failure::of_answer(name, error)));
+                }
+                Err(failure) => panic!("{failure:?}"),
+            }
+        };
+        let model = self.model.reclaim(at, client, call, made).ok();
+        assert_eq!(redis, model.map(|answer| answer.map_err(drop)));
+    }
+
+    /// Sends the call with others before and after it that fail.
+    async fn ask_in_company(
+        &self,
+        keys: &Keys,
+        rate_type: RateType,
+        call: &Acquire,
+    ) -> Option<Value> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let multi_acquires = &self.redis.multi_acquires;
+        let in_flight = multi_acquires.enter().unwrap();
+        let ask = |keys| multi_acquires.acquire(&in_flight, keys, rate_type, call, deadline, NEVER);
+        let missing = Keys::new("missing", "client");
+        // In place of its settings there is another limiter's value, or nothing.
+        let wrong = Keys::new(&keys.value, "client");
+        let (before, answer, behind) = tokio::join!(ask(&missing), ask(keys), ask(&wrong));
+        assert!(matches!(before, Some(Entered::Refused)));
+        assert!(matches!(behind, Some(Entered::Refused)));
+        let Some(Entered::Answered(sent)) = answer else {
+            return None;
+        };
+        let sent = sent.expect("the call was made");
+        assert_eq!(sent.now, self.redis.clock.now());
+        Some(sent.answer)
+    }
+
+    async fn corrupt(&mut self, corrupt: &Corrupt, keys: &Keys, at: At) {
+        let connection = &mut self.connection;
+        let mut command = redis::Cmd::new();
+        match corrupt {
+            Corrupt::Value(Some(value)) => {
+                command.arg("SET").arg(&keys.value).arg(value);
+                self.model.overall.value.set(*value);
+            }
+            Corrupt::Value(None) => {
+                command.arg("DEL").arg(&keys.value);
+                self.model.overall.value.remove();
+            }
+            Corrupt::LosePermits => {
+                command.arg("DEL").arg(&keys.permits);
+                self.model.overall.grants.remove();
+            }
+            Corrupt::LoseHash => {
+                command.arg("DEL").arg(&keys.name);
+                self.model.settings.remove();
+            }
+            Corrupt::Member { age, member } => {
+                let score = at.now - age;
+                command
+                    .arg("ZADD")
+                    .arg(&keys.permits)
+                    .arg(score)
+                    .arg(member);
+                let grants = &mut self.model.overall.grants;
+                grants
+                    .get_or_set(crate::model::Grants::new)
+                    .insert_member(score, member);
+            }
+        }
+        command.exec_async(connection).await.unwrap();
+    }
+
+    fn new_ttl(&mut self) -> i64 {
+        self.next_ttl += TTL_UNIT;
+        self.next_ttl
+    }
+}
+
+/// The answer, or `None` if the limiter has no rate. Any other error is unexpected here.
+fn initialized<T>(answer: Result<T>) -> Option<T> {
+    match answer {
+        Ok(answer) => Some(answer),
+        Err(Error::NotInitialized { .. }) => None,
+        Err(error) => panic!("{error:?}"),
+    }
+}

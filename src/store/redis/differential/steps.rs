@@ -1,0 +1,191 @@
+//! The random steps.
+
+use proptest::prelude::*;
+
+use super::TTL_UNIT;
+use crate::model::{Condition, Retry, SetUp, Share};
+use crate::permit;
+use crate::rate::{LARGEST_RATE, RateType, ValidRate};
+use crate::store::{IfMissing, PermitsInUse};
+
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Pass(i64),
+    Acquire(Request),
+    /// The last acquire, sent again.
+    SendAgain(Before),
+    /// Gives back what the last acquire took.
+    Reclaim(Before),
+    Release(u32, Option<i64>),
+    /// The grant of one of the last acquires, all of it or less.
+    Refund(usize, u32, Option<i64>),
+    AvailablePermits,
+    TrySetRate(ValidRate),
+    SetRate(ValidRate),
+    UpdateRate(ValidRate, PermitsInUse, IfMissing),
+    Config,
+    Exists,
+    Delete,
+    Expire(Condition),
+    ExpireAt,
+    ClearExpire,
+    RemainTimeToLive,
+    Corrupt(Corrupt),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) runs: Vec<(u32, u32)>,
+    pub(super) fifo: bool,
+    pub(super) share: Option<Share>,
+    pub(super) newer_than_age: Option<i64>,
+    pub(super) audited_rate: Option<i64>,
+    pub(super) set_up: Option<SetUp>,
+}
+
+/// Earlier attempts: whether one may still arrive, and how far the earliest and latest times of their scores lie around
+/// the true ones.
+#[derive(Debug, Clone)]
+pub(super) struct Before {
+    may_arrive: bool,
+    earlier: i64,
+    later: i64,
+}
+
+impl Before {
+    pub(super) fn retry(&self, first: i64, last: i64) -> Retry {
+        Retry {
+            previous_deadline: if self.may_arrive { NEVER } else { -1 },
+            from: first - self.earlier,
+            to: last + self.later,
+        }
+    }
+}
+
+/// A deadline that never comes, in ms.
+pub(super) const NEVER: i64 = 1 << 52;
+
+/// What peers, evictions and operators do to the keys.
+#[derive(Debug, Clone)]
+pub(super) enum Corrupt {
+    Value(Option<i64>),
+    LosePermits,
+    LoseHash,
+    Member { age: i64, member: Vec<u8> },
+}
+
+pub(super) fn a_rate() -> impl Strategy<Value = ValidRate> {
+    (
+        prop_oneof![8 => 1..20_i64, 1 => Just(LARGEST_RATE as i64)],
+        prop_oneof![12 => 1..2000_i64, 1 => TTL_UNIT - 3..TTL_UNIT + 3],
+        prop_oneof![3 => Just(RateType::Overall), 1 => Just(RateType::PerClient)],
+        prop_oneof![3 => Just(0), 1 => (1..9_i64).prop_map(|n| n * TTL_UNIT)],
+    )
+        .prop_map(|(permits, interval, rate_type, keep_alive)| ValidRate {
+            rate_type,
+            permits,
+            interval,
+            keep_alive,
+        })
+}
+
+fn a_member() -> impl Strategy<Value = Vec<u8>> {
+    let random = prop_oneof![
+        prop::collection::vec(any::<u8>(), 16),
+        prop::collection::vec(any::<u8>(), 8)
+    ];
+    prop_oneof![
+        8 => (random, 0..6_u32).prop_map(|(random, permits)| permit::encode(&random, permits).to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..24),
+    ]
+}
+
+fn audited_rate() -> impl Strategy<Value = Option<i64>> {
+    prop::option::of(1..20_i64)
+}
+
+fn set_up() -> impl Strategy<Value = SetUp> {
+    (a_rate(), any::<bool>()).prop_map(|(rate, keep_alive_counts)| SetUp {
+        settings: rate.into(),
+        keep_alive_counts,
+    })
+}
+
+fn before() -> impl Strategy<Value = Before> {
+    let age = || prop_oneof![1 => Just(0), 1 => 0..2_000_i64];
+    (prop::bool::weighted(0.2), age(), age()).prop_map(|(may_arrive, earlier, later)| Before {
+        may_arrive,
+        earlier,
+        later,
+    })
+}
+
+fn a_request() -> impl Strategy<Value = Request> {
+    let runs = prop::collection::vec((1..8_u32, 1..5_u32), 1..4);
+    let one = (1..8_u32).prop_map(|permits| vec![(permits, 1)]);
+    let huge = Just(vec![(u32::MAX, 1)]);
+    let share = (0..=1_000_i64, -3_000..3_000_i64);
+    let share = share.prop_map(|(permille, credit)| Share { permille, credit });
+    (
+        prop_oneof![4 => one, 2 => runs, 1 => huge],
+        any::<bool>(),
+        prop::option::weighted(0.2, share),
+        prop::option::weighted(0.2, -300..1_500_i64),
+        audited_rate(),
+        prop::option::weighted(0.1, set_up()),
+    )
+        .prop_map(
+            |(runs, fifo, share, newer_than_age, audited_rate, set_up)| Request {
+                runs,
+                fifo,
+                share,
+                newer_than_age,
+                audited_rate,
+                set_up,
+            },
+        )
+}
+
+pub(super) fn a_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (1..800_i64).prop_map(Step::Pass),
+        16 => a_request().prop_map(Step::Acquire),
+        2 => before().prop_map(Step::SendAgain),
+        1 => before().prop_map(Step::Reclaim),
+        3 => (1..12_u32, audited_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed)),
+        3 => (0..4_usize, 1..12_u32, audited_rate())
+            .prop_map(|(which, permits, summed)| Step::Refund(which, permits, summed)),
+        2 => Just(Step::AvailablePermits),
+        1 => a_rate().prop_map(Step::TrySetRate),
+        1 => a_rate().prop_map(Step::SetRate),
+        2 => (
+            a_rate(),
+            prop_oneof![Just(PermitsInUse::Keep), Just(PermitsInUse::Reset)],
+            prop_oneof![Just(IfMissing::Create), Just(IfMissing::DoNothing)],
+        )
+            .prop_map(|(rate, state, if_missing)| Step::UpdateRate(rate, state, if_missing)),
+        1 => prop_oneof![
+            Just(Step::Config),
+            Just(Step::Exists),
+            Just(Step::Delete),
+            Just(Step::ExpireAt),
+            Just(Step::ClearExpire),
+            Just(Step::RemainTimeToLive),
+        ],
+        1 => prop_oneof![
+            Just(Condition::Always),
+            Just(Condition::IfNotSet),
+            Just(Condition::IfSet),
+            Just(Condition::IfGreater),
+            Just(Condition::IfLess),
+        ]
+        .prop_map(Step::Expire),
+        3 => prop_oneof![
+            2 => prop::option::of(-5..30_i64).prop_map(Corrupt::Value),
+            1 => Just(Corrupt::LosePermits),
+            1 => Just(Corrupt::LoseHash),
+            2 => (-300..1500_i64, a_member()).prop_map(|(age, member)| Corrupt::Member { age, member }),
+        ]
+        .prop_map(Step::Corrupt),
+    ]
+}

@@ -1,0 +1,65 @@
+//! The pending batch of a runtime: acquires that wait for the flusher.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Entered;
+use crate::rate::RateType;
+use crate::script::Args;
+
+/// The acquires of one runtime.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) in_flight: AtomicUsize,
+    pending: Mutex<Pending>,
+}
+
+/// Acquires that wait for the flusher.
+#[derive(Default)]
+struct Pending {
+    entries: Vec<Entry>,
+    has_flusher: bool,
+}
+
+/// One acquire in a shared call.
+pub(super) struct Entry {
+    pub(super) rate_type: RateType,
+    /// The keys, then the arguments.
+    pub(super) words: Args,
+    pub(super) keys: usize,
+    /// The runs and the options, unless there is a single plain request.
+    pub(super) list: Option<Args>,
+    pub(super) deadline: Instant,
+    /// The same by the server's clock.
+    pub(super) server_deadline: i64,
+    pub(super) answer: oneshot::Sender<Entered>,
+}
+
+impl Batch {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        // Nothing panics while the lock is held.
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the entry needs a flusher.
+    pub(super) fn push(&self, entry: Entry) -> bool {
+        let mut pending = self.pending();
+        pending.entries.push(entry);
+        !std::mem::replace(&mut pending.has_flusher, true)
+    }
+
+    /// Takes the pending batch. A later entry waits for the next flusher.
+    pub(super) fn take(&self) -> Vec<Entry> {
+        std::mem::take(&mut *self.pending()).entries
+    }
+}
+
+impl Entry {
+    pub(super) fn answer(self, entered: Entered) {
+        // A caller that has left needs no answer.
+        let _ = self.answer.send(entered);
+    }
+}

@@ -1,0 +1,40 @@
+//! A URL that needs a feature of this crate is refused with an error that names the feature. `.ci/feature-sets` runs
+//! these tests with the feature `redis` alone.
+
+#![cfg(all(feature = "redis", not(feature = "cluster"), not(feature = "tls")))]
+
+mod support;
+
+use redisson_rate_limiter::{Error, RedissonClient};
+use support::Server;
+
+async fn refusal_of(urls: &str) -> String {
+    let error = RedissonClient::connect(urls).await.unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn several_nodes_of_a_cluster_without_the_feature_cluster() {
+    let error = refusal_of("redis://127.0.0.1:7000,redis://127.0.0.1:7001").await;
+    assert!(error.contains("feature `cluster`"), "{error}");
+}
+
+#[tokio::test]
+async fn one_node_of_a_cluster_without_the_feature_cluster() {
+    let node = Server::start_with(&["--cluster-enabled", "yes"]);
+    let error = refusal_of(&node.url()).await;
+    assert!(error.contains("feature `cluster`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_tls_url_without_the_feature_tls() {
+    for url in [
+        "rediss://localhost",
+        "rediss-sentinel://localhost/orders",
+        "rediss://localhost:7000,rediss://localhost:7001",
+    ] {
+        let error = refusal_of(url).await;
+        assert!(error.contains("feature `tls`"), "{error}");
+    }
+}
