@@ -26,6 +26,8 @@ mod limiter;
 mod multi_acquire;
 pub(crate) mod retry;
 mod server_time;
+#[cfg(test)]
+mod unsent_acquires;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
