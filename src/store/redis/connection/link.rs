@@ -89,12 +89,16 @@ impl Link {
         &self.breaker
     }
 
-    /// Waits until a command can be sent.
-    pub(super) async fn ready(&self, deadline: Instant, patience: Patience) -> Result<(), Failure> {
+    /// Waits until a command can be sent. Returns after how long a silent connection is replaced.
+    pub(super) async fn ready(
+        &self,
+        deadline: Instant,
+        patience: Patience,
+    ) -> Result<Duration, Failure> {
         if self.usable().is_none() {
             self.connected(deadline, patience).await?;
         }
-        Ok(())
+        Ok(self.round_trip.silence_limit())
     }
 
     /// Sends a command once there is a connection, and waits for its answer until the deadline.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A server that forks or runs another client's slow command is silent for up to this long, too.
 const SHORTEST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_millis(500);
+pub(super) const LONGEST: Duration = Duration::from_millis(500);
 
 /// The smoothed round-trip time.
 #[derive(Debug, Default)]
