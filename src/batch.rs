@@ -1,9 +1,11 @@
-//! Requests that share calls: at most one call per key is in flight, and requests that arrive in the meantime share the
-//! next.
+//! Requests that share calls: one call per key is in flight, and requests that arrive in the meantime share the next.
 //!
 //! A request that finds no other on its key makes its own call, a *direct call*, at no extra cost. Requests that arrive
 //! while a call is in flight are enqueued. A task, the flusher, sends all that are pending as the next call, in the
 //! order of arrival. So a key with many requests costs few calls.
+//!
+//! **Silence.** A call that was sent and is not answered for a while holds up no other: its answer may be lost, and only
+//! its own. The next call is made beside it, and no later request depends on what becomes of it.
 //!
 //! **Runtimes.** Requests share calls only with requests of the same tokio runtime: a key has a [`Flight`] per runtime,
 //! and the flusher runs on it. So no request waits for a runtime that is not polled. A request that is polled on
@@ -114,10 +116,11 @@ struct Flight<C: Calls> {
     pending: VecDeque<Entry<C>>,
     /// The number of the next request to be enqueued.
     next_number: u64,
-    in_flight: Option<InFlight<C>>,
+    /// The flusher's call, and those that were not answered for too long.
+    in_flight: SmallVec<[InFlight<C>; 1]>,
 }
 
-/// The flusher's call.
+/// A flusher's call.
 struct InFlight<C: Calls> {
     call: C::Call,
     /// The number of its first request.
@@ -128,6 +131,8 @@ struct InFlight<C: Calls> {
     live: usize,
     /// Whether it is abandoned once it is overdue.
     is_watched: bool,
+    /// Whether it is not answered for so long that it holds up no other call.
+    is_silent: bool,
 }
 
 /// What remains to be done for a request whose caller is gone.
@@ -184,7 +189,7 @@ impl<C: Calls> Default for Flight<C> {
             has_flusher: false,
             pending: VecDeque::new(),
             next_number: 0,
-            in_flight: None,
+            in_flight: SmallVec::new(),
         }
     }
 }
@@ -262,7 +267,7 @@ impl<C: Calls> Batcher<C> {
         let flight = flights.entry(flight_key.clone()).or_default();
         let is_alone = C::may_go_alone(request)
             && !flight.has_direct_call
-            && flight.in_flight.is_none()
+            && flight.in_flight.iter().all(|it| it.is_silent)
             && flight.pending.is_empty();
         if is_alone {
             flight.has_direct_call = true;
@@ -287,7 +292,7 @@ impl<C: Calls> Batcher<C> {
         let start_flusher = !std::mem::replace(&mut flight.has_flusher, true);
         drop(flights);
         if start_flusher {
-            runtime.spawn(Flusher::new(Arc::clone(self), flight_key.clone()).flush());
+            Flusher::spawn(&runtime, Arc::clone(self), flight_key.clone());
         }
         Ok(Entered::Pending(Ticket {
             batcher: Arc::clone(self),
@@ -312,7 +317,7 @@ impl<C: Calls> Batcher<C> {
         let mut flights = self.flights();
         let flight = flights.get_mut(key)?;
         let answer = change(flight);
-        if !flight.has_direct_call && !flight.has_flusher {
+        if !flight.has_direct_call && !flight.has_flusher && flight.in_flight.is_empty() {
             flights.remove(key);
         }
         Some(answer)
@@ -326,9 +331,15 @@ impl<C: Calls> InFlight<C> {
 }
 
 impl<C: Calls> Flight<C> {
+    /// Removes the call that carries a request.
+    fn take_in_flight(&mut self, number: u64) -> Option<InFlight<C>> {
+        let place = self.in_flight.iter().position(|it| it.carries(number))?;
+        Some(self.in_flight.remove(place))
+    }
+
     /// Whether a request without an answer may have been executed.
     fn may_have_run(&self, number: u64) -> bool {
-        if let Some(in_flight) = self.in_flight.as_ref().filter(|it| it.carries(number)) {
+        if let Some(in_flight) = self.in_flight.iter().find(|it| it.carries(number)) {
             return C::may_have_run(&in_flight.call);
         }
         let first_pending = self.pending.front();
@@ -337,12 +348,9 @@ impl<C: Calls> Flight<C> {
 
     /// Notes that the caller of a request is gone.
     fn leave(&mut self, number: u64) -> Left<C> {
-        let Some(in_flight) = &mut self.in_flight else {
+        let Some(in_flight) = self.in_flight.iter_mut().find(|it| it.carries(number)) else {
             return Left::Nothing;
         };
-        if !in_flight.carries(number) {
-            return Left::Nothing;
-        }
         in_flight.live -= 1;
         if in_flight.live == 0 {
             Left::Abandoned(in_flight.call.clone())

@@ -2,17 +2,27 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Answers, Batcher, Calls, Entry, Flight, FlightKey, InFlight, unanswered};
 use crate::error::{Error, Result};
+
+/// A call that was sent and is not answered for so long holds up no other. A connection that is silent for so long is
+/// replaced, so the next call has its answer sooner.
+pub(super) const LONGEST_HOLD_UP: Duration = Duration::from_millis(500);
 
 /// Makes calls while requests are pending. If its runtime shuts down, dropping it lets the callers make their requests
 /// again.
 pub(super) struct Flusher<C: Calls> {
     batcher: Arc<Batcher<C>>,
     flight_key: FlightKey<C>,
+    /// The number of the first request in flight.
+    in_flight: Option<u64>,
+    /// Whether its call is silent. Then it makes no other, and another flusher may.
+    is_silent: bool,
     is_done: bool,
 }
 
@@ -27,16 +37,22 @@ struct Batch<C: Calls> {
 }
 
 impl<C: Calls> Flusher<C> {
-    pub(super) fn new(batcher: Arc<Batcher<C>>, flight_key: FlightKey<C>) -> Self {
-        Self {
+    /// The caller has marked the flight.
+    pub(super) fn spawn(runtime: &Handle, batcher: Arc<Batcher<C>>, flight_key: FlightKey<C>) {
+        let flusher = Self {
             batcher,
             flight_key,
+            in_flight: None,
+            is_silent: false,
             is_done: false,
-        }
+        };
+        runtime.spawn(flusher.flush());
     }
 
-    pub(super) async fn flush(mut self) {
-        while let Some(mut batch) = self.next_batch() {
+    async fn flush(mut self) {
+        while !self.is_silent
+            && let Some(mut batch) = self.next_batch()
+        {
             let result = self.run(&mut batch).await;
             self.deliver(batch, result);
         }
@@ -44,7 +60,7 @@ impl<C: Calls> Flusher<C> {
     }
 
     /// The next call's requests; `None` if no request is pending.
-    fn next_batch(&self) -> Option<Batch<C>> {
+    fn next_batch(&mut self) -> Option<Batch<C>> {
         let (batch, overdue, _gone) = self.batcher.change(&self.flight_key, |flight| {
             let overdue = flight.take_overdue(Instant::now());
             let (entries, gone) = flight.take_pending();
@@ -52,6 +68,7 @@ impl<C: Calls> Flusher<C> {
             (self.compose(flight, entries), overdue, gone)
         })?;
         fail_unsent(overdue);
+        self.in_flight = batch.as_ref().and_then(Batch::first_number);
         batch
     }
 
@@ -61,13 +78,14 @@ impl<C: Calls> Flusher<C> {
         let call = self.batcher.calls.call(requests);
         let deadlines = entries.iter().map(|entry| entry.deadline);
         let deadline = deadlines.max().unwrap_or_else(Instant::now);
-        flight.in_flight = Some(InFlight {
+        flight.in_flight.push(InFlight {
             call: call.clone(),
             first_number: first.number,
             end_number: last.number + 1,
             deadline,
             live: entries.len(),
             is_watched: false,
+            is_silent: false,
         });
         Some(Batch {
             call,
@@ -78,16 +96,19 @@ impl<C: Calls> Flusher<C> {
     }
 
     /// The call's answer; in the meantime requests whose time is up are answered.
-    async fn run(&self, batch: &mut Batch<C>) -> Result<Answers<C>> {
+    async fn run(&mut self, batch: &mut Batch<C>) -> Result<Answers<C>> {
         let running = self.batcher.calls.run(batch.call.clone(), batch.deadline);
         let mut running = pin!(running);
+        let mut looked_at = Instant::now();
         loop {
-            let pending = self.batcher.change(&self.flight_key, |flight| {
-                flight.pending.front().map(|entry| entry.deadline)
-            });
             let in_flight = batch.entries.get(batch.expired);
-            let deadlines = in_flight.map(|entry| entry.deadline).into_iter();
-            let Some(next) = deadlines.chain(pending.flatten()).min() else {
+            let in_flight = in_flight.map(|entry| entry.deadline);
+            let (pending, look) = match self.is_silent {
+                true => (None, None),
+                false => (self.first_deadline(), Some(looked_at + LONGEST_HOLD_UP)),
+            };
+            let deadlines = [in_flight, pending, look].into_iter().flatten();
+            let Some(next) = deadlines.min() else {
                 return running.await;
             };
             tokio::select! {
@@ -95,6 +116,37 @@ impl<C: Calls> Flusher<C> {
                 result = &mut running => return result,
                 () = sleep_until(next) => self.expire(batch),
             }
+            if look.is_some_and(|look| look <= next) {
+                looked_at = next;
+                // What was not sent has no connection, nor would another call.
+                if C::may_have_run(&batch.call) {
+                    self.step_aside();
+                }
+            }
+        }
+    }
+
+    /// The deadline of the first pending request.
+    fn first_deadline(&self) -> Option<Instant> {
+        let first = |flight: &mut Flight<C>| flight.pending.front().map(|entry| entry.deadline);
+        self.batcher.change(&self.flight_key, first).flatten()
+    }
+
+    /// Leaves the pending requests, and those to come, to another flusher.
+    fn step_aside(&mut self) {
+        self.is_silent = true;
+        let number = self.in_flight;
+        let is_followed = self.batcher.change(&self.flight_key, |flight| {
+            let own = flight.in_flight.iter_mut();
+            for own in own.filter(|it| number.is_some_and(|number| it.carries(number))) {
+                own.is_silent = true;
+            }
+            flight.has_flusher = !flight.pending.is_empty();
+            flight.has_flusher
+        });
+        if is_followed == Some(true) {
+            let (batcher, flight_key) = (Arc::clone(&self.batcher), self.flight_key.clone());
+            Self::spawn(&Handle::current(), batcher, flight_key);
         }
     }
 
@@ -112,9 +164,11 @@ impl<C: Calls> Flusher<C> {
         }
     }
 
-    fn deliver(&self, mut batch: Batch<C>, result: Result<Answers<C>>) {
-        self.batcher
-            .change(&self.flight_key, |flight| flight.in_flight = None);
+    fn deliver(&mut self, mut batch: Batch<C>, result: Result<Answers<C>>) {
+        if let Some(number) = self.in_flight.take() {
+            self.batcher
+                .change(&self.flight_key, |flight| flight.take_in_flight(number));
+        }
         let mut unclaimed = Vec::new();
         match result {
             Ok(answers) => {
@@ -175,6 +229,12 @@ fn fail_unsent<C: Calls>(overdue: impl IntoIterator<Item = Entry<C>>) {
     }
 }
 
+impl<C: Calls> Batch<C> {
+    fn first_number(&self) -> Option<u64> {
+        Some(self.entries.first()?.number)
+    }
+}
+
 impl<C: Calls> Drop for Batch<C> {
     fn drop(&mut self) {
         if C::IS_REPEATABLE {
@@ -193,9 +253,13 @@ impl<C: Calls> Drop for Flusher<C> {
         }
         // The runtime shuts down. The callers learn of it when their entries are dropped.
         let left = self.batcher.change(&self.flight_key, |flight| {
+            let in_flight = self.in_flight;
+            let in_flight = in_flight.and_then(|number| flight.take_in_flight(number));
+            if self.is_silent {
+                return (Default::default(), in_flight);
+            }
             flight.has_flusher = false;
-            let pending = std::mem::take(&mut flight.pending);
-            (pending, flight.in_flight.take())
+            (std::mem::take(&mut flight.pending), in_flight)
         });
         if let Some((_pending, Some(in_flight))) = left {
             self.batcher.calls.abandon(&in_flight.call);

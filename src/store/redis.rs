@@ -27,6 +27,8 @@ mod multi_acquire;
 pub(crate) mod retry;
 mod script_keys;
 mod server_time;
+#[cfg(test)]
+mod unsent_acquires;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

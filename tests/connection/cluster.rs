@@ -234,3 +234,25 @@ async fn one_node_leads_to_all_and_a_stopped_node_holds_up_no_other() {
     signal("CONT");
     assert!(waiting.await.unwrap().unwrap());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_no_node_serves_for_a_while_costs_no_acquire() {
+    let cluster = RedisCluster::new(RedisClusterConfiguration::default());
+    let mut nodes = nodes_of(&cluster).await;
+    let client = patient_client(&url(&nodes)).await;
+    let limiter = ample(&client, "limiter").await;
+    let load = Load::on(&limiter);
+    load.until_granted(20).await;
+    for node in &mut nodes {
+        if node.serves("limiter").await {
+            let slot = node.run("CLUSTER KEYSLOT limiter").await.unwrap();
+            let slot: u16 = redis::from_redis_value(slot).unwrap();
+            node.run(&format!("CLUSTER DELSLOTS {slot}")).await.unwrap();
+            sleep(ms(500)).await; // for so long nobody serves it
+            node.run(&format!("CLUSTER ADDSLOTS {slot}")).await.unwrap();
+            break;
+        }
+    }
+    load.until_granted(20).await;
+    load.end_without_errors().await;
+}

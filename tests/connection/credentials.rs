@@ -66,6 +66,30 @@ async fn a_password_that_changes_and_is_put_right_costs_no_patient_call() {
 }
 
 #[tokio::test]
+async fn a_user_that_is_deleted_and_set_again_costs_no_patient_call() {
+    let server = Server::start();
+    let mut raw = server.connection().await;
+    let set = ["ACL", "SETUSER", "app", "on", ">first", "~*", "+@all"];
+    run(&mut raw, &set).await;
+    let known = Arc::new(Mutex::new("first".to_owned()));
+    let patient = builder(&known).response_timeout(PATIENT);
+    let patient = patient.connect(&server.url()).await.unwrap();
+    let limiter = ample(&patient, "limiter").await;
+    let load = Load::on(&limiter);
+    load.until_granted(20).await;
+    run(&mut raw, &["ACL", "DELUSER", "app"]).await; // closes its connections
+    let impatient = builder(&known).response_timeout(ms(500));
+    let refused = impatient.connect(&server.url()).await.unwrap_err();
+    assert!(
+        matches!(refused, Error::AuthenticationFailed { .. }),
+        "{refused:?}"
+    );
+    run(&mut raw, &set).await;
+    load.until_granted(20).await;
+    load.end_without_errors().await;
+}
+
+#[tokio::test]
 async fn a_provider_that_fails_is_asked_again_and_its_error_is_the_cause() {
     let server = Server::start();
     let works = Arc::new(Mutex::new(true));

@@ -1,7 +1,9 @@
 //! A connection that stays open but transfers nothing.
 
-use crate::load::{Load, ample, patient_client};
-use crate::proxy::Proxy;
+use redisson_rate_limiter::FixedWindow;
+
+use crate::load::{HOUR, Load, ample, patient_client};
+use crate::proxy::{Fate, Proxy};
 use crate::support::Server;
 
 #[tokio::test]
@@ -44,7 +46,7 @@ async fn a_call_that_cannot_be_repeated_waits_for_a_slow_server() {
     let client = patient_client(&proxy.url()).await;
     let limiter = ample(&client, "limiter").await;
     limiter.release(1).await.unwrap(); // the server knows the script
-    proxy.next("EVALSHA", crate::proxy::Fate::Held);
+    proxy.next("EVALSHA", Fate::Held);
     let (released, ()) = tokio::join!(limiter.release(1), async {
         let held = proxy.held().await;
         // Others on the same connection leave it while it is silent.
@@ -52,4 +54,27 @@ async fn a_call_that_cannot_be_repeated_waits_for_a_slow_server() {
         held.let_through().await;
     });
     released.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_is_lost_with_its_connection_holds_up_no_later_one_on_its_key() {
+    let server = Server::start();
+    let mut proxy = Proxy::to(server.port()).await;
+    let client = patient_client(&proxy.url()).await;
+    let policy = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
+    assert!(policy.check("key", 1).await.unwrap().is_granted());
+    let ask = || {
+        let policy = policy.clone();
+        tokio::spawn(async move { policy.check("key", 1).await })
+    };
+    proxy.next("EVALSHA", Fate::Held);
+    // The second one cannot be sent with the first, and goes after it on the same connection.
+    let lost = [ask(), ask()];
+    let _held = proxy.held().await;
+    let later = ask();
+    assert!(later.await.unwrap().unwrap().is_granted());
+    for lost in lost {
+        assert!(!lost.is_finished());
+        lost.abort();
+    }
 }

@@ -3,6 +3,7 @@
 use tokio::time::sleep;
 
 use crate::load::{Load, ample, ms, patient_client};
+use crate::proxy::{Fate, Proxy};
 use crate::support::Server;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,4 +49,21 @@ async fn a_server_that_is_killed_and_starts_again_costs_no_acquire() {
         load.until_granted(20).await;
     }
     load.end_without_errors().await;
+}
+
+#[tokio::test]
+async fn answers_that_are_none_of_redis_cost_no_acquire() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port()).await;
+    let client = patient_client(&proxy.url()).await;
+    let limiter = ample(&client, "limiter").await;
+    let load = Load::on(&limiter);
+    for _ in 0..5 {
+        load.until_granted(20).await;
+        proxy.next("EVALSHA", Fate::Garbled);
+    }
+    load.until_granted(20).await;
+    let granted = load.end_without_errors().await;
+    let left = limiter.available_permits().await.unwrap();
+    assert_eq!(left, 1_000_000_000 - 1 - granted);
 }

@@ -32,6 +32,7 @@ mod runtimes;
 mod scripts;
 mod sentinel;
 mod sentinel_login;
+mod slow_connecting;
 mod stopped_server;
 mod thousand_callers;
 mod timeouts;

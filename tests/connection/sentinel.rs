@@ -54,6 +54,23 @@ async fn a_failover_by_hand_costs_no_acquire() {
 }
 
 #[tokio::test]
+async fn while_no_sentinel_answers_the_last_primary_is_used_also_over_new_connections() {
+    let primary = Server::start();
+    let sentinel = Sentinel::of(&primary).await;
+    let client = patient_client(&sentinel.url()).await;
+    let limiter = ample(&client, "limiter").await;
+    let load = Load::on(&limiter);
+    load.until_granted(20).await;
+    drop(sentinel);
+    let mut raw = primary.connection().await;
+    let mut kill = redis::cmd("CLIENT");
+    kill.arg("KILL").arg("TYPE").arg("normal");
+    let _: i64 = kill.query_async(&mut raw).await.unwrap();
+    load.until_granted(20).await;
+    load.end_without_errors().await;
+}
+
+#[tokio::test]
 async fn a_name_that_no_sentinel_knows_is_an_error() {
     let primary = Server::start();
     let sentinel = Sentinel::of(&primary).await;

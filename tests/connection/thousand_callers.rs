@@ -1,13 +1,14 @@
 //! A thousand callers while a Sentinel's primary is killed and its replica takes over.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redisson_rate_limiter::{Error, Rate, RateLimiter, RedissonClient};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::captured_events::Events;
 use crate::load::{HOUR, PATIENT, ms};
 use crate::sentinels::{Sentinel, acknowledged_by_replica, replica_of};
 use crate::support::Server;
@@ -35,25 +36,15 @@ struct Outcomes {
     indeterminate: AtomicU64,
     /// When calls began and ended that could not be told from executed ones.
     indeterminate_times: Mutex<Vec<[Instant; 2]>>,
-    /// When the first call ended that was not sent: there was no connection then.
-    disconnected: OnceLock<Instant>,
     shall_end: AtomicBool,
 }
 
 impl Outcomes {
     fn count(&self, outcome: Result<bool, Error>, began: Instant) {
         let ended = Instant::now();
-        match outcome {
-            Err(Error::StoreUnavailable { .. }) => {
-                self.disconnected.get_or_init(|| ended);
-            }
-            Err(Error::Indeterminate { .. }) => {
-                self.indeterminate_times
-                    .lock()
-                    .unwrap()
-                    .push([began, ended]);
-            }
-            _ => {}
+        if let Err(Error::Indeterminate { .. }) = outcome {
+            let mut times = self.indeterminate_times.lock().unwrap();
+            times.push([began, ended]);
         }
         let counter = match outcome {
             Ok(true) => &self.granted,
@@ -117,32 +108,44 @@ impl Callers {
     }
 }
 
+/// What became of the callers, and of the connection.
+struct Failover {
+    plain: Arc<Outcomes>,
+    waiting: Arc<Outcomes>,
+    /// From then on the client knew that its connection was lost, where that was waited for.
+    disconnected: Option<Instant>,
+    /// Until then there was no new primary.
+    promoted: Instant,
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_outlast_the_failover_end_with_a_grant() {
-    let (plain, waiting, _) = through_a_failover(PATIENT).await;
+    let Failover { plain, waiting, .. } = through_a_failover(PATIENT, None).await;
     for outcomes in [plain, waiting] {
         assert_eq!(outcomes.unavailable.load(Ordering::SeqCst), 0);
         assert_eq!(outcomes.indeterminate.load(Ordering::SeqCst), 0);
     }
 }
 
-/// Calls that began before the first one ended that was not sent are not counted: the previous primary may have got them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// Calls that began before the client knew that its connection was lost are not counted: the previous primary may have
+/// got them. The events are those of this thread, so the client runs on it.
+#[tokio::test]
 async fn all_that_do_not_outlast_the_failover_learn_whether_they_may_have_been_executed() {
-    let (plain, waiting, promoted) = through_a_failover(ms(200)).await;
-    for outcomes in [plain, waiting] {
-        let disconnected = *outcomes.disconnected.get().expect("some were not sent");
+    let events = Events::start();
+    let failover = through_a_failover(ms(200), Some(&events)).await;
+    let disconnected = failover.disconnected.unwrap();
+    for outcomes in [failover.plain, failover.waiting] {
         let times = outcomes.indeterminate_times.lock().unwrap();
         let unreached = times
             .iter()
-            .filter(|[began, ended]| *began > disconnected && *ended < promoted);
+            .filter(|[began, ended]| *began > disconnected && *ended < failover.promoted);
         assert_eq!(unreached.count(), 0, "no server was there for them");
     }
 }
 
-/// No caller hangs, and no permit is lost but those that the failover loses. Returns what became of the plain callers
-/// and of the waiting ones, and a time before which there was no new primary.
-async fn through_a_failover(response_timeout: Duration) -> (Arc<Outcomes>, Arc<Outcomes>, Instant) {
+/// No caller hangs, and no permit is lost but those that the failover loses. With `events` it takes longer than the
+/// response timeout.
+async fn through_a_failover(response_timeout: Duration, events: Option<&Events>) -> Failover {
     let primary = Server::start();
     let replica = replica_of(&primary).await;
     let sentinel = Sentinel::of(&primary).await;
@@ -163,7 +166,7 @@ async fn through_a_failover(response_timeout: Duration) -> (Arc<Outcomes>, Arc<O
     let kept = plain.granted();
     acknowledged_by_replica(&primary).await;
     let down_after = ["SENTINEL", "SET", "orders", "down-after-milliseconds"];
-    if response_timeout < PATIENT {
+    if events.is_some() {
         // It fails over once enough calls have had no server.
         sentinel
             .ask(&[&down_after[..], &["600000"]].concat())
@@ -171,7 +174,13 @@ async fn through_a_failover(response_timeout: Duration) -> (Arc<Outcomes>, Arc<O
             .unwrap();
     }
     primary.signal("KILL");
-    if response_timeout < PATIENT {
+    let mut disconnected = None;
+    if let Some(events) = events {
+        let is_lost = |event: &String| event.contains("replacing the connection");
+        while !events.take().iter().any(is_lost) {
+            sleep(ms(1)).await;
+        }
+        disconnected = Some(Instant::now());
         for callers in [&plain, &waiting] {
             callers.until_unavailable(3 * CALLERS as u64).await;
         }
@@ -219,7 +228,12 @@ async fn through_a_failover(response_timeout: Duration) -> (Arc<Outcomes>, Arc<O
     while scarce.available_permits().await.unwrap() < 100 {
         sleep(ms(10)).await;
     }
-    (plain, waiting, promoted)
+    Failover {
+        plain,
+        waiting,
+        disconnected,
+        promoted,
+    }
 }
 
 /// Waits until the replica is promoted. Returns a time at which it was not.

@@ -3,7 +3,7 @@
 use redisson_rate_limiter::{Error, TlsConfig};
 
 use crate::load::{Load, ample, ms};
-use crate::tls_server::{Authority, TlsServer, assert_certificate_refused, connect};
+use crate::tls_server::{Authority, Identity, TlsServer, assert_certificate_refused, connect};
 
 #[tokio::test]
 async fn a_connection_by_tls_works_and_comes_back() {
@@ -27,6 +27,29 @@ async fn a_connection_by_tls_works_and_comes_back() {
         let _: i64 = kill.query_async(&mut raw).await.unwrap();
         limiter.release(1).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_certificate_that_expires_and_is_renewed_costs_no_acquire() {
+    let server = TlsServer::start("127.0.0.1", "no");
+    let authority = &server.authority;
+    let client = connect(&server.url(), server.trust()).await.unwrap();
+    let limiter = ample(&client, "limiter").await;
+    let load = Load::on(&limiter);
+    load.until_granted(20).await;
+    let expired = Identity::with(authority.expired_certificate("127.0.0.1"), &[authority]);
+    server.show(&expired).await;
+    // The connections that there are go on.
+    load.until_granted(20).await;
+    let mut raw = server.server.connection().await;
+    let mut kill = redis::cmd("CLIENT");
+    kill.arg("KILL").arg("TYPE").arg("normal");
+    let _: i64 = kill.query_async(&mut raw).await.unwrap();
+    assert_refused(&server, server.trust()).await;
+    let renewed = Identity::new(authority, "127.0.0.1", &[authority]);
+    server.show(&renewed).await;
+    load.until_granted(20).await;
+    load.end_without_errors().await;
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Servers that accept TLS connections, and their certificate authorities.
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use redis_test::utils::get_random_available_port;
 use redisson_rate_limiter::{Error, RedissonClient, Result, TlsConfig};
 use tempfile::TempDir;
@@ -37,6 +37,16 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
+    /// As [`certificate`](Self::certificate), but its time is over.
+    pub fn expired_certificate(&self, name: &str) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2021, 1, 1);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
     pub fn trust(&self) -> TlsConfig {
         TlsConfig::new().ca_pem(self.pem.clone())
     }
@@ -50,8 +60,12 @@ pub struct Identity {
 impl Identity {
     /// For a server of this name, which trusts clients and peers by any of the authorities.
     pub fn new(authority: &Authority, name: &str, trusted: &[&Authority]) -> Self {
+        Self::with(authority.certificate(name), trusted)
+    }
+
+    /// With this certificate and its key.
+    pub fn with((certificate, key): (String, String), trusted: &[&Authority]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (certificate, key) = authority.certificate(name);
         let trusted: String = trusted.iter().map(|other| other.pem.as_str()).collect();
         for (name, text) in [
             ("server.pem", certificate),
@@ -102,6 +116,17 @@ impl TlsServer {
 
     pub fn trust(&self) -> TlsConfig {
         self.authority.trust()
+    }
+
+    /// Shows this identity from now on.
+    pub async fn show(&self, identity: &Identity) {
+        let mut set = redis::cmd("CONFIG");
+        set.arg("SET");
+        for (name, value) in identity.settings(self.port) {
+            set.arg(name).arg(value);
+        }
+        let mut raw = self.server.connection().await;
+        let _: () = set.query_async(&mut raw).await.unwrap();
     }
 }
 

@@ -1,64 +1,122 @@
 //! A cluster with a node that goes down: each node has its own breaker.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis::{Client, RedisResult, Value};
-use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
-use redisson_rate_limiter::{Decision, FailurePolicy, Rate, RateLimiter};
+use redis::{RedisResult, Value};
+use redisson_rate_limiter::{Decision, FailurePolicy, Rate, RateLimiter, RedissonClient};
+use tempfile::TempDir;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::fixture::{HOUR, client, ms, policies, until_by_policy, until_by_redis};
+use crate::support::Server;
 
+/// A node of a cluster that goes on without those of its nodes that are away, and never replaces them.
 struct Node {
-    url: String,
-    pid: u32,
+    /// `None` while it is away.
+    server: Option<Server>,
+    port: u16,
+    folder: TempDir,
     /// The name of a limiter whose keys it has.
     name: String,
 }
 
+fn arguments(folder: &TempDir) -> [&str; 12] {
+    let folder = folder.path().to_str().unwrap();
+    [
+        "--dir",
+        folder,
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--cluster-enabled",
+        "yes",
+        "--cluster-require-full-coverage",
+        "no",
+        "--cluster-node-timeout",
+        "600000",
+    ]
+}
+
 impl Node {
+    /// Starts a node that serves these slots.
+    async fn serving(slots: [u16; 2]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start_with(&arguments(&folder));
+        let node = Self {
+            port: server.port(),
+            server: Some(server),
+            folder,
+            name: String::new(),
+        };
+        let [first, last] = slots.map(|slot| slot.to_string());
+        let slots = ["CLUSTER", "ADDSLOTSRANGE", &first, &last];
+        node.run(&slots).await.unwrap();
+        node
+    }
+
+    async fn run(&self, command: &[&str]) -> RedisResult<Value> {
+        let mut raw = self.server.as_ref().unwrap().connection().await;
+        redis::Cmd::new().arg(command).query_async(&mut raw).await
+    }
+
+    async fn finds_a_name(&mut self) {
+        for number in 0.. {
+            let name = format!("limiter-{number}");
+            if self.run(&["EXISTS", &name]).await.is_ok() {
+                self.name = name;
+                return;
+            }
+        }
+    }
+
     fn signal(&self, signal: &str) {
-        let pid = self.pid.to_string();
-        let sent = Command::new("kill").args(["-s", signal, &pid]).status();
-        assert!(sent.unwrap().success());
+        self.server.as_ref().unwrap().signal(signal);
+    }
+
+    fn kill(&mut self) {
+        self.signal("KILL"); // at once, so that nothing more is answered
+        self.server = None;
+    }
+
+    /// Starts it again with what it had.
+    fn restart(&mut self) {
+        let server = Server::start_at(self.port, &arguments(&self.folder));
+        self.server = Some(server.expect("the port is free again"));
     }
 }
 
-/// The nodes of a cluster that goes on without those of its nodes that are away, and never replaces them.
-async fn nodes_of(cluster: &RedisCluster) -> Vec<Node> {
-    let mut nodes = Vec::new();
-    for server in cluster.iter_servers() {
-        let (host, port) = server.host_and_port().unwrap();
-        let url = format!("redis://{host}:{port}");
-        let node = Client::open(url.as_str()).unwrap();
-        let mut raw = node.get_multiplexed_async_connection().await.unwrap();
-        for (name, value) in [
-            ("cluster-require-full-coverage", "no"),
-            ("cluster-node-timeout", "600000"),
-        ] {
-            let mut set = redis::cmd("CONFIG");
-            set.arg("SET").arg(name).arg(value);
-            let _: () = set.query_async(&mut raw).await.unwrap();
-        }
-        let mut name = None;
-        for number in 0.. {
-            let candidate = format!("limiter-{number}");
-            let mut exists = redis::cmd("EXISTS");
-            let answer: RedisResult<Value> = exists.arg(&candidate).query_async(&mut raw).await;
-            if answer.is_ok() {
-                name = Some(candidate);
+async fn cluster() -> [Node; 2] {
+    let mut nodes = [
+        Node::serving([0, 8_191]).await,
+        Node::serving([8_192, 16_383]).await,
+    ];
+    let other = nodes[1].port.to_string();
+    let meet = ["CLUSTER", "MEET", "127.0.0.1", &other];
+    nodes[0].run(&meet).await.unwrap();
+    for node in &mut nodes {
+        loop {
+            let slots = node.run(&["CLUSTER", "SLOTS"]).await.unwrap();
+            let info = node.run(&["CLUSTER", "INFO"]).await.unwrap();
+            let is_up = format!("{info:?}").contains("cluster_state:ok");
+            if is_up && matches!(slots, Value::Array(ranges) if ranges.len() == 2) {
                 break;
             }
+            sleep(ms(10)).await;
         }
-        nodes.push(Node {
-            url,
-            pid: server.process.id(),
-            name: name.unwrap(),
-        });
+        node.finds_a_name().await;
     }
     nodes
+}
+
+async fn limiter_on(node: &Node, client: &RedissonClient) -> RateLimiter {
+    let limiter = client.rate_limiter(&node.name);
+    let rate = Rate::overall(1_000_000, HOUR);
+    limiter.try_set_rate(rate).await.unwrap();
+    assert!(is_by_redis(&limiter.check(1).await.unwrap()));
+    limiter
 }
 
 /// Asks a limiter whose node is there, until it is told to end. Redis decides each time.
@@ -66,7 +124,7 @@ async fn is_decided_by_redis(limiter: RateLimiter, is_over: Arc<AtomicBool>) {
     while !is_over.load(Ordering::Relaxed) {
         let decision = limiter.check(1).await.unwrap();
         assert!(is_by_redis(&decision), "{}", limiter.name());
-        tokio::time::sleep(ms(2)).await;
+        sleep(ms(2)).await;
     }
 }
 
@@ -74,38 +132,25 @@ fn is_by_redis(decision: &Decision) -> bool {
     decision.is_granted() && !decision.is_by_failure_policy()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_the_keys_of_a_node_that_is_away_are_left_to_the_policy_and_not_after_it_is_back() {
-    let cluster = RedisCluster::new(RedisClusterConfiguration::default());
-    let nodes = nodes_of(&cluster).await;
-    let urls: Vec<_> = nodes.iter().map(|node| node.url.as_str()).collect();
-    let (away, there) = nodes.split_first().unwrap();
-    let urls = urls.join(",");
+/// Only the keys of the node that `leaves` are left to the failure policy, and not any more once it `comes_back`.
+async fn while_one_is_away(leaves: fn(&mut Node), comes_back: fn(&mut Node)) {
+    let [mut away, there] = cluster().await;
+    let urls = [&away, &there].map(|node| format!("redis://127.0.0.1:{}", node.port));
     for policy in policies() {
-        let client = client(&urls, policy).await;
-        let limiter_on = async |node: &Node| {
-            let limiter = client.rate_limiter(&node.name);
-            let rate = Rate::overall(1_000_000, HOUR);
-            limiter.try_set_rate(rate).await.unwrap();
-            assert!(is_by_redis(&limiter.check(1).await.unwrap()));
-            limiter
-        };
-        let limiter = limiter_on(away).await;
+        let client = client(&urls.join(","), policy).await;
+        let limiter = limiter_on(&away, &client).await;
+        let other = limiter_on(&there, &client).await;
         let is_over = Arc::<AtomicBool>::default();
-        let mut others = JoinSet::new();
-        for node in there {
-            let limiter = limiter_on(node).await;
-            others.spawn(is_decided_by_redis(limiter, Arc::clone(&is_over)));
-        }
+        let other = tokio::spawn(is_decided_by_redis(other, Arc::clone(&is_over)));
 
-        away.signal("STOP");
+        leaves(&mut away);
         let _ = until_by_policy(&limiter).await;
         for _ in 0..100 {
             let decision = limiter.check(1).await.unwrap();
             assert!(decision.is_by_failure_policy());
             assert_eq!(decision.is_granted(), policy != FailurePolicy::Deny);
         }
-        away.signal("CONT");
+        comes_back(&mut away);
         let _ = until_by_redis(&limiter).await;
         // Its breaker is closed: not only one call at a time goes out.
         let mut together = JoinSet::new();
@@ -117,6 +162,16 @@ async fn only_the_keys_of_a_node_that_is_away_are_left_to_the_policy_and_not_aft
             assert!(is_by_redis(&decision));
         }
         is_over.store(true, Ordering::Relaxed);
-        others.join_all().await;
+        other.await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_keys_of_a_node_that_is_away_are_left_to_the_policy_and_not_after_it_is_back() {
+    while_one_is_away(|node| node.signal("STOP"), |node| node.signal("CONT")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_keys_of_a_node_that_is_killed_are_left_to_the_policy_and_not_after_its_restart() {
+    while_one_is_away(Node::kill, Node::restart).await;
 }

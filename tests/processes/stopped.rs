@@ -28,7 +28,7 @@ async fn what_it_holds_is_what_is_gone() {
     let task = |number| Task {
         url: server.url(),
         number,
-        // An attempt takes up to 500 ms: some calls are sent again after a stop.
+        // An attempt takes 250 to 500 ms: some calls are sent again after a stop.
         response_timeout: Duration::from_secs(60),
         limiters: vec![PATIENT.into(), "plenty".into()],
         steps: scaled(2_000),

@@ -28,6 +28,8 @@ pub enum Fate {
     CutBeforeServer,
     /// The server runs it; its answer gets lost, and the connection with it.
     CutBeforeAnswer,
+    /// The server runs it; what comes back is no answer of a Redis server.
+    Garbled,
     /// It waits, and all behind it, until the test lets it through.
     Held,
 }
@@ -194,7 +196,7 @@ async fn pass_on(client: &mut TcpStream, shared: Arc<Shared>) {
                     Some((command, tell)) => (command, Some(tell)),
                     None => return, // nobody will let it through
                 },
-                Some(Fate::CutBeforeAnswer) | None => (command, None),
+                Some(Fate::CutBeforeAnswer | Fate::Garbled) | None => (command, None),
             };
             if server.write_all(&command.wire_form()).await.is_err() {
                 return;
@@ -208,6 +210,9 @@ async fn pass_on(client: &mut TcpStream, shared: Arc<Shared>) {
             }
             if fate == Some(Fate::CutBeforeAnswer) {
                 return;
+            }
+            if fate == Some(Fate::Garbled) {
+                answer = b"HTTP/1.1 503 Service Unavailable\r\n\r\n".to_vec();
             }
             let passed_on = client.write_all(&answer).await;
             if let Some(tell) = tell {

@@ -15,7 +15,8 @@ pub(super) const CAPACITY: usize = 3;
 
 /// A store that answers each request with its cost.
 pub(super) struct Echo<const IS_REPEATABLE: bool> {
-    takes: Duration,
+    /// How long a call takes that is made now.
+    pub(super) takes: Mutex<Duration>,
     /// Nothing is sent before.
     pub(super) is_reachable: watch::Sender<bool>,
     made: Mutex<Vec<Vec<u32>>>,
@@ -58,7 +59,7 @@ impl<const IS_REPEATABLE: bool> Calls for Echo<IS_REPEATABLE> {
         call: Arc<EchoCall>,
         deadline: Instant,
     ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static {
-        let takes = self.takes;
+        let takes = *self.takes.lock().unwrap();
         let mut is_reachable = self.is_reachable.subscribe();
         async move {
             let sending = async {
@@ -115,7 +116,7 @@ impl Requests<false> {
 impl<const IS_REPEATABLE: bool> Requests<IS_REPEATABLE> {
     fn over(takes: Duration) -> Self {
         Self(Arc::new(Batcher::new(Echo {
-            takes,
+            takes: Mutex::new(takes),
             is_reachable: watch::Sender::new(true),
             made: Mutex::default(),
             abandoned: Mutex::default(),

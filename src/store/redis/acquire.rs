@@ -34,12 +34,14 @@ use crate::store::acquire_call::Attempt;
 const CLOCK_STEP: i64 = 1_000;
 
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
-const LONGEST_FIRST_ATTEMPT: Duration = Duration::from_millis(500);
 
-/// How long an attempt may take after `too_long` attempts that took too long.
-fn attempt_time(response_timeout: Duration, too_long: u32) -> Duration {
-    let first = (response_timeout / 4).clamp(SHORTEST_ATTEMPT, LONGEST_FIRST_ATTEMPT);
-    first.saturating_mul(1 << too_long.min(16))
+/// How long an attempt may take after `too_long` attempts that took too long: at first as long as its connection may be
+/// silent. One that is lost holds up the next one for no longer.
+fn attempt_time(silence_limit: Duration, response_timeout: Duration, too_long: u32) -> Duration {
+    let first = silence_limit.min(response_timeout / 4);
+    first
+        .max(SHORTEST_ATTEMPT)
+        .saturating_mul(1 << too_long.min(16))
 }
 
 fn indeterminate<T>() -> Result<T> {
@@ -68,14 +70,17 @@ impl RedisLimiter {
         // Where a search for earlier grants goes on.
         let mut look_from = None;
         loop {
-            if let Err(failure) = store.connection.ready(name, deadline).await {
-                // Another runtime may have made an attempt in the meantime.
-                attempts.sent_before |= acquire.may_have_run();
-                attempts.after::<Sent>(name, Err(failure)).await?;
-                continue;
-            }
+            let silence_limit = match store.connection.ready(name, deadline).await {
+                Ok(silence_limit) => silence_limit,
+                Err(failure) => {
+                    // Another runtime may have made an attempt in the meantime.
+                    attempts.sent_before |= acquire.may_have_run();
+                    attempts.after::<Sent>(name, Err(failure)).await?;
+                    continue;
+                }
+            };
             let server_now = store.server_now(name, &mut attempts).await?;
-            let time = attempt_time(store.response_timeout, too_long);
+            let time = attempt_time(silence_limit, store.response_timeout, too_long);
             let time = time.min(attempts.remaining());
             let started = Instant::now();
             let ends = started + time;
@@ -274,15 +279,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_attempt_takes_a_quarter_of_the_calls_time_and_after_each_that_took_too_long_twice_that()
+    fn the_first_attempt_takes_a_quarter_of_the_calls_time_at_most_and_after_each_that_took_too_long_twice_that()
      {
-        let times = |response_timeout| {
-            let response_timeout = Duration::from_millis(response_timeout);
-            [0, 1, 2].map(|too_long| attempt_time(response_timeout, too_long).as_millis())
+        let times = |silence_limit, response_timeout| {
+            let [silence_limit, response_timeout] =
+                [silence_limit, response_timeout].map(Duration::from_millis);
+            [0, 1, 2]
+                .map(|too_long| attempt_time(silence_limit, response_timeout, too_long).as_millis())
         };
-        assert_eq!(times(1_200), [300, 600, 1_200]);
-        assert_eq!(times(150), [100, 200, 400]);
-        assert_eq!(times(60_000), [500, 1_000, 2_000]);
-        assert!(attempt_time(Duration::MAX, u32::MAX) > Duration::from_secs(3600));
+        assert_eq!(times(250, 3_000), [250, 500, 1_000]);
+        assert_eq!(times(500, 1_200), [300, 600, 1_200]);
+        assert_eq!(times(500, 150), [100, 200, 400]);
+        assert_eq!(times(1_500, 60_000), [1_500, 3_000, 6_000]);
+        let endless = attempt_time(Duration::MAX, Duration::MAX, u32::MAX);
+        assert!(endless > Duration::from_secs(3600));
     }
 }

@@ -57,8 +57,8 @@ impl Cluster {
         }))
     }
 
-    /// Waits for a connection to the node that holds a key.
-    pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<(), Failure> {
+    /// Waits for a connection to the node that holds a key. Returns after how long a silent one is replaced.
+    pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<Duration, Failure> {
         let nodes = self.0.nodes.current(Nodes::default)?;
         let node = self.node_for(&nodes, Some(slots::slot_of_key(key.as_bytes())))?;
         let link = self.0.link(&nodes, &node);

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use redis::{RedisError, Value};
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, yield_now};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::task::{AbortHandle, JoinSet, yield_now};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+use super::address::Endpoint;
 use super::backoff::Backoff;
 pub(super) use super::open::Request;
 use super::open::{Open, Retired};
@@ -21,9 +22,12 @@ use crate::store::breaker::Breaker;
 use crate::store::redis::failure::{Failure, closed, of_connecting, timed_out};
 use crate::store::redis::retry::Limits;
 
-/// How long a step of the first attempt to connect may be silent. Doubles after each silent attempt.
+/// How long a step of the first attempt to connect may be silent. Doubles with each attempt.
 const FIRST_STEP: Duration = Duration::from_millis(500);
-const LONGEST_STEP: Duration = Duration::from_secs(5);
+const LONGEST_STEP: Duration = Duration::from_secs(3);
+/// While an attempt to connect is silent for this long, the next one starts beside it. So a server that is slow has the
+/// time to answer, and one that answers again, over a network that lost what was sent, is found soon.
+const STAGGER: Duration = FIRST_STEP;
 /// A connection that lasted less than this is replaced after a pause.
 const STABLE: Duration = Duration::from_secs(1);
 
@@ -85,12 +89,16 @@ impl Link {
         &self.breaker
     }
 
-    /// Waits until a command can be sent.
-    pub(super) async fn ready(&self, deadline: Instant, patience: Patience) -> Result<(), Failure> {
+    /// Waits until a command can be sent. Returns after how long a silent connection is replaced.
+    pub(super) async fn ready(
+        &self,
+        deadline: Instant,
+        patience: Patience,
+    ) -> Result<Duration, Failure> {
         if self.usable().is_none() {
             self.connected(deadline, patience).await?;
         }
-        Ok(())
+        Ok(self.round_trip.silence_limit())
     }
 
     /// Sends a command once there is a connection, and waits for its answer until the deadline.
@@ -187,59 +195,88 @@ struct Keeper {
 
 impl Keeper {
     async fn run(self) {
-        let mut after_failures = Backoff::after_failures();
         let mut after_losses = Backoff::after_losses();
-        let mut step = FIRST_STEP;
-        let mut last_failure: Option<RedisError> = None;
         let mut wants_primary = false;
         loop {
-            let opened = self
-                .resolver
-                .open(&self.settings, &self.round_trip, step, wants_primary)
-                .await;
-            match opened {
-                Ok((open, endpoint)) => {
-                    tracing::info!(server = %endpoint, "connected");
-                    self.breaker.connected();
-                    last_failure = None;
-                    step = FIRST_STEP;
-                    after_failures.reset();
-                    let since = Instant::now();
-                    let open = Arc::new(open);
-                    self.state.send_replace(State::Open(Arc::clone(&open)));
-                    let cause = open.retirement().await;
-                    wants_primary = matches!(cause, Retired::Refused(_));
-                    self.state.send_replace(State::Connecting(None));
-                    tracing::warn!(server = %endpoint, %cause, "replacing the connection");
-                    if since.elapsed() >= STABLE {
-                        after_losses.reset();
-                    } else {
-                        sleep(after_losses.next_pause()).await;
+            let (open, endpoint) = self.connect(wants_primary).await;
+            tracing::info!(server = %endpoint, "connected");
+            self.breaker.connected();
+            let since = Instant::now();
+            let open = Arc::new(open);
+            self.state.send_replace(State::Open(Arc::clone(&open)));
+            let cause = open.retirement().await;
+            wants_primary = matches!(cause, Retired::Refused(_));
+            self.state.send_replace(State::Connecting(None));
+            tracing::warn!(server = %endpoint, %cause, "replacing the connection");
+            if since.elapsed() >= STABLE {
+                after_losses.reset();
+            } else {
+                sleep(after_losses.next_pause()).await;
+            }
+        }
+    }
+
+    /// Attempts to connect until one succeeds.
+    async fn connect(&self, wants_primary: bool) -> (Open, Endpoint) {
+        let mut attempts = JoinSet::new();
+        let mut after_failures = Backoff::after_failures();
+        let mut step = FIRST_STEP;
+        let mut last_failure = None;
+        let mut next = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                Some(attempt) = attempts.join_next() => match attempt {
+                    Ok(Ok(opened)) => return opened,
+                    Ok(Err(error)) => {
+                        if !is_silence(&error) {
+                            next = Instant::now() + after_failures.next_pause();
+                        }
+                        self.note_failure(error, &mut last_failure);
                     }
-                }
-                Err(error) => {
-                    let error = match &last_failure {
-                        Some(last) if follows(&error, last) => last.clone(),
-                        _ => error,
-                    };
-                    let cause = error.to_string();
-                    if last_failure.is_none_or(|last| last.to_string() != cause) {
-                        tracing::warn!(server = %self.resolver, %cause, "cannot connect, trying again");
+                    // It panicked, which has been reported, or its runtime is shutting down.
+                    Err(_) => {}
+                },
+                () = sleep_until(next) => {
+                    if !attempts.is_empty() {
+                        self.note_failure(timed_out(), &mut last_failure);
                     }
-                    last_failure = Some(error.clone());
-                    self.breaker.disconnected(&of_connecting(error.clone()));
-                    if is_silence(&error) {
-                        step = (step * 2).min(self.longest_step());
-                    }
-                    self.state.send_replace(State::Connecting(Some(error)));
-                    sleep(after_failures.next_pause()).await;
+                    attempts.spawn(self.attempt(step, wants_primary));
+                    step = (step * 2).min(LONGEST_STEP);
+                    next = Instant::now() + STAGGER;
                 }
             }
         }
     }
 
-    /// A caller that waits for its whole response timeout sees at least two attempts.
-    fn longest_step(&self) -> Duration {
-        (self.settings.response_timeout / 2).clamp(FIRST_STEP, LONGEST_STEP)
+    fn attempt(
+        &self,
+        step: Duration,
+        wants_primary: bool,
+    ) -> impl Future<Output = Result<(Open, Endpoint), RedisError>> + Send + use<> {
+        let (resolver, settings) = (Arc::clone(&self.resolver), Arc::clone(&self.settings));
+        let round_trip = Arc::clone(&self.round_trip);
+        async move {
+            resolver
+                .open(&settings, &round_trip, step, wants_primary)
+                .await
+        }
+    }
+
+    fn note_failure(&self, error: RedisError, last_failure: &mut Option<RedisError>) {
+        let error = match last_failure {
+            Some(last) if follows(&error, last) => last.clone(),
+            _ => error,
+        };
+        let cause = error.to_string();
+        if last_failure
+            .as_ref()
+            .is_none_or(|last| last.to_string() != cause)
+        {
+            tracing::warn!(server = %self.resolver, %cause, "cannot connect, trying again");
+        }
+        *last_failure = Some(error.clone());
+        self.breaker.disconnected(&of_connecting(error.clone()));
+        self.state.send_replace(State::Connecting(Some(error)));
     }
 }

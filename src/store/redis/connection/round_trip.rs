@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A server that forks or runs another client's slow command is silent for up to this long, too.
 const SHORTEST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_millis(500);
+pub(super) const LONGEST: Duration = Duration::from_millis(500);
 
 /// The smoothed round-trip time.
 #[derive(Debug, Default)]
@@ -24,6 +24,13 @@ impl RoundTrip {
             smoothed => smoothed - smoothed / 8 + took / 8,
         };
         self.smoothed.store(smoothed.max(1), Ordering::Relaxed);
+    }
+
+    /// Learns how long the first answer over a new connection took. What was known before may be of another path or
+    /// another load: from now on an answer may take at least twice as long.
+    pub(super) fn learn_anew(&self, took: Duration) {
+        let half = u64::try_from(took.as_micros() / 2).unwrap_or(u64::MAX);
+        self.smoothed.fetch_max(half.max(1), Ordering::Relaxed);
     }
 
     /// A connection is replaced if calls wait and nothing arrives for this long: 8 round trips, at least 250 ms and at
@@ -60,6 +67,16 @@ mod tests {
         assert_eq!(limit_after(&[ms(100)]), ms(500));
         // A connection that is always slow is not a silent one.
         assert!(limit_after(&[ms(900); 100]) > ms(900));
+    }
+
+    #[test]
+    fn a_connection_that_is_slow_from_the_start_may_take_twice_as_long_at_once() {
+        let ms = Duration::from_millis;
+        let round_trip = RoundTrip::default();
+        round_trip.learn_anew(ms(1));
+        assert_eq!(round_trip.silence_limit(), ms(250));
+        round_trip.learn_anew(ms(600));
+        assert_eq!(round_trip.silence_limit(), ms(1_200));
     }
 
     #[test]

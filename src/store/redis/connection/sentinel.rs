@@ -1,10 +1,12 @@
 //! The primary that Sentinels name.
 //!
 //! The Sentinels are asked in turn, starting with the one that answered last. The server that one names must confirm
-//! that it is a primary: during a failover a Sentinel may still name the old one.
+//! that it is a primary: during a failover a Sentinel may still name the old one. Where no Sentinel answers, the primary
+//! that was found last is used while it is one, as it is over a connection that was not lost.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, Value, cmd, from_redis_value};
@@ -25,6 +27,8 @@ pub(super) struct Sentinels {
     set: SentinelSet,
     /// The index of the Sentinel that is asked first.
     first: AtomicUsize,
+    /// The primary that was found last.
+    last_primary: Mutex<Option<Endpoint>>,
 }
 
 impl fmt::Display for Sentinels {
@@ -38,6 +42,7 @@ impl Sentinels {
         Self {
             set,
             first: AtomicUsize::new(0),
+            last_primary: Mutex::default(),
         }
     }
 
@@ -49,13 +54,25 @@ impl Sentinels {
     ) -> Result<(Open, Endpoint), RedisError> {
         let count = self.set.sentinels.len();
         let first = self.first.load(Ordering::Relaxed);
-        let mut last_error = None;
+        let (mut last_error, mut is_answered) = (None, false);
         for index in (first..first + count).map(|index| index % count) {
             let sentinel = &self.set.sentinels[index];
-            match self.open_by(sentinel, settings, round_trip, step).await {
-                Ok(opened) => {
+            let opened = match self.primary(sentinel, settings, step).await {
+                Ok(primary) => {
+                    is_answered = true;
+                    self.open_named(sentinel, primary, settings, round_trip, step)
+                        .await
+                }
+                Err(error) => {
+                    is_answered |= !error.is_io_error();
+                    Err(error)
+                }
+            };
+            match opened {
+                Ok((open, primary)) => {
                     self.first.store(index, Ordering::Relaxed);
-                    return Ok(opened);
+                    *self.last_primary() = Some(primary.clone());
+                    return Ok((open, primary));
                 }
                 Err(error) => {
                     tracing::debug!(%sentinel, %error, "the Sentinel leads to no primary");
@@ -63,29 +80,52 @@ impl Sentinels {
                 }
             }
         }
+        let last_primary = self.last_primary().clone().filter(|_| !is_answered);
+        if let Some(primary) = last_primary
+            && let Ok(open) = self
+                .open_primary(&primary, settings, round_trip, step)
+                .await
+        {
+            return Ok((open, primary));
+        }
         Err(last_error.unwrap_or_else(timed_out))
     }
 
-    async fn open_by(
+    fn last_primary(&self) -> MutexGuard<'_, Option<Endpoint>> {
+        // It is replaced as a whole.
+        self.last_primary
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn open_primary(
+        &self,
+        primary: &Endpoint,
+        settings: &Settings,
+        round_trip: &RoundTrip,
+        step: Duration,
+    ) -> Result<Open, RedisError> {
+        let server = Server {
+            endpoint: primary.clone(),
+            options: self.set.options.clone(),
+        };
+        let open = setup::open(&server, settings, round_trip, step).await?;
+        setup::expect_primary(&open, step).await?;
+        Ok(open)
+    }
+
+    /// Opens a connection to the primary that a Sentinel named.
+    async fn open_named(
         &self,
         sentinel: &Endpoint,
+        primary: Endpoint,
         settings: &Settings,
         round_trip: &RoundTrip,
         step: Duration,
     ) -> Result<(Open, Endpoint), RedisError> {
-        let endpoint = self.primary(sentinel, settings, step).await?;
-        let server = Server {
-            endpoint,
-            options: self.set.options.clone(),
-        };
-        let connecting = async {
-            let open = setup::open(&server, settings, round_trip, step).await?;
-            setup::expect_primary(&open, step).await?;
-            Ok::<Open, RedisError>(open)
-        };
         tokio::select! {
-            opened = connecting => Ok((opened?, server.endpoint.clone())),
-            () = self.names_another(sentinel, &server.endpoint, settings, step) => {
+            opened = self.open_primary(&primary, settings, round_trip, step) => Ok((opened?, primary.clone())),
+            () = self.names_another(sentinel, &primary, settings, step) => {
                 Err((ErrorKind::Io, "another server has become the primary").into())
             }
         }

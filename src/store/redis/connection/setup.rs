@@ -35,7 +35,7 @@ pub(super) async fn open(
     let open = Open::start(transport, Arc::clone(&traffic)).await?;
     let handshake = shake_hands(&open, &server.options, credentials.as_ref());
     let done = unless_silent(&traffic, step, handshake).await?;
-    round_trip.learn(done.took);
+    round_trip.learn_anew(done.took);
     if let Some(server_millis) = done.server_millis {
         settings.server_time.learn(server_millis);
     }

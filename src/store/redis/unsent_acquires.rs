@@ -1,0 +1,50 @@
+//! Acquires that wait for a connection are not noted as ones that may have run.
+
+use std::task::{Context, Waker};
+
+use tokio::task::yield_now;
+
+use super::connection::TlsConfig;
+use super::limiter::RedisLimiter;
+use super::*;
+use crate::model::Requests;
+use crate::store::AcquireCall;
+use crate::support::Server;
+
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+async fn store_on(server: &Server) -> RedisStore {
+    let connecting = Connecting {
+        credentials: None,
+        sentinel_credentials: None,
+        response_timeout: RESPONSE_TIMEOUT,
+        tls: TlsConfig::default(),
+        wait: Duration::ZERO,
+    };
+    let connected = RedisStore::connect(&server.url(), connecting, Clock::server()).await;
+    connected.unwrap()
+}
+
+#[tokio::test]
+async fn acquires_that_wait_for_a_connection_are_not_among_those_that_may_have_run() {
+    let server = Server::start();
+    let store = store_on(&server).await;
+    drop(server);
+    let connection = &store.connection;
+    // Until the client knows that the connection is lost.
+    while connection.ready("l", Instant::now()).await.is_ok() {
+        yield_now().await;
+    }
+    let limiter = RedisLimiter::new(store.clone(), Keys::new("l", "client"));
+    let deadline = Instant::now() + RESPONSE_TIMEOUT;
+    // So many that the last ones would share a call.
+    let calls: [_; 32] = std::array::from_fn(|_| AcquireCall::new(Requests::one(1)));
+    let mut acquires = calls
+        .each_ref()
+        .map(|call| Box::pin(limiter.acquire_call(call, deadline)));
+    let mut context = Context::from_waker(Waker::noop());
+    for (call, acquire) in calls.iter().zip(&mut acquires) {
+        assert!(acquire.as_mut().poll(&mut context).is_pending());
+        assert!(!call.may_have_run());
+    }
+}
