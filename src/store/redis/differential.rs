@@ -338,7 +338,7 @@ struct Sides {
 
 impl Sides {
     fn keys(&self) -> [Keys; 2] {
-        [0, 1].map(|client| self.limiters[client].keys.clone())
+        [0, 1].map(|client| Keys::clone(&self.limiters[client].keys))
     }
 
     /// Takes a step on both sides and compares the answers.
@@ -728,7 +728,12 @@ async fn compare_case(
         move || now.load(Ordering::Relaxed)
     });
     let redis = RedisStore::over(connection.clone(), clock, Duration::from_secs(30));
-    let limiter = |client| Arc::new(RedisLimiter::new(redis.clone(), Keys::new(name, client)));
+    let limiter = |client| {
+        Arc::new(RedisLimiter::new(
+            redis.clone(),
+            Arc::new(Keys::new(name, client)),
+        ))
+    };
     let mut sides = Sides {
         limiters: CLIENTS.map(limiter),
         redis,
