@@ -39,7 +39,7 @@ use crate::store::memory::{MemoryClient, MemoryStore};
 #[derive(Clone)]
 pub struct RedissonClient(Arc<Inner>);
 
-type NameMapper = Box<dyn Fn(&str) -> String + Send + Sync>;
+pub(crate) type NameMapper = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 struct Inner {
     store: Arc<dyn Store>,
@@ -143,8 +143,12 @@ impl RedissonClient {
     /// ```
     #[doc(alias = "getRateLimiter")]
     pub fn rate_limiter(&self, name: &str) -> RateLimiter {
+        self.limiter_of_mapped(self.mapped_name(name).into_owned())
+    }
+
+    /// The limiter of a name that the name mapper has mapped already.
+    pub(crate) fn limiter_of_mapped(&self, mapped: String) -> RateLimiter {
         let inner = &*self.0;
-        let mapped = self.mapped_name(name).into_owned();
         // The map stays whole whatever panics elsewhere.
         let mut queues = inner.queues.lock().unwrap_or_else(PoisonError::into_inner);
         RateLimiter::new(queues.get(mapped, inner), inner.handles)
@@ -202,6 +206,10 @@ impl RedissonClient {
         &self.0.recent
     }
 
+    pub(crate) fn name_mapper(&self) -> Option<&NameMapper> {
+        self.0.name_mapper.as_ref()
+    }
+
     pub(crate) fn mapped_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
         match &self.0.name_mapper {
             Some(map) => Cow::Owned(map(name)),
@@ -236,7 +244,7 @@ impl Queues {
             self.by_name.retain(|_, queue| queue.strong_count() > 0);
             self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
         }
-        let keys = Keys::new(&name, &client.id);
+        let keys = Arc::new(Keys::new(&name, &client.id));
         let (store, local) = (Arc::clone(&client.store), Arc::clone(&client.local_store));
         let queue = Arc::new(GuardedQueue::new(store, local, keys));
         self.by_name.insert(name, Arc::downgrade(&queue));

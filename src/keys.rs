@@ -26,8 +26,8 @@ impl Keys {
         Self {
             client_id: client_id.to_owned(),
             name: name.to_owned(),
-            client_value: format!("{value}:{client_id}"),
-            client_permits: format!("{permits}:{client_id}"),
+            client_value: [&value, ":", client_id].concat(),
+            client_permits: [&permits, ":", client_id].concat(),
             #[cfg(feature = "redis")]
             audit: sibling(name, ":audit"),
             value,
@@ -49,17 +49,12 @@ impl Keys {
     /// Refuses a name that no server accepts, and on a cluster a name whose keys would be in different slots.
     #[inline]
     pub(crate) fn check(&self, is_cluster: bool) -> Result<(), Error> {
-        let refuse = |reason| {
-            Err(Error::InvalidName {
-                name: self.name.clone(),
-                reason,
-            })
-        };
-        if self.name.is_empty() {
-            return refuse("it is empty");
-        }
+        check_not_empty(&self.name)?;
         if is_cluster && !self.share_a_slot() {
-            return refuse("its braces would spread its keys over several slots of the cluster");
+            return Err(Error::InvalidName {
+                name: self.name.clone(),
+                reason: "its braces would spread its keys over several slots of the cluster",
+            });
         }
         Ok(())
     }
@@ -77,12 +72,24 @@ pub(crate) const ENDS: [&str; 5] = ["-st", "-lock", "-window", ":audit", ":call"
 /// or with `-` and the time in ms at which a period ends. Times since 2001 have at least this many digits.
 pub(crate) const FEWEST_DIGITS: usize = 13;
 
+/// Refuses the name that no server accepts.
+#[inline]
+pub(crate) fn check_not_empty(name: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        return Err(Error::InvalidName {
+            name: String::new(),
+            reason: "it is empty",
+        });
+    }
+    Ok(())
+}
+
 /// The name of a sibling key of `name`: in braces, or bare if it contains a brace.
 pub(crate) fn sibling(name: &str, suffix: &str) -> String {
     if name.contains('{') {
-        format!("{name}{suffix}")
+        [name, suffix].concat()
     } else {
-        format!("{{{name}}}{suffix}")
+        ["{", name, "}", suffix].concat()
     }
 }
 

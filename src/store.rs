@@ -110,7 +110,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// The limiter with these keys, whether it exists or not. Sends nothing.
-    fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore>;
+    fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore>;
 
     /// Decides a list of requests by limiters with other policies. Returns by `deadline`.
     async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers>;
@@ -121,6 +121,18 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         _target: TargetRef<'_>,
         _cost: u32,
     ) -> Option<Result<policy::call::Answer>> {
+        None
+    }
+
+    /// Decides one request by the RRateLimiter of this name without a handle on it, if the store decides without waiting
+    /// and nobody waits for its permits: returns the call's id and the answer.
+    fn acquire_now(
+        &self,
+        _name: &str,
+        _client_id: &str,
+        _permits: u32,
+        _set_up: Option<SetUp>,
+    ) -> Option<Result<(Random, Answer)>> {
         None
     }
 

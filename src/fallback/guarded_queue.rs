@@ -53,10 +53,10 @@ impl GuardedQueue {
     pub(crate) fn new(
         client_store: Arc<dyn Store>,
         local_store: Arc<MemoryClient>,
-        keys: Keys,
+        keys: Arc<Keys>,
     ) -> Self {
         Self {
-            queue: WaitQueue::new(client_store.limiter(keys.clone())),
+            queue: WaitQueue::new(client_store.limiter(Arc::clone(&keys))),
             client_store,
             local: LocalLimiter::new(local_store, keys),
             is_kept: AtomicBool::new(false),

@@ -23,7 +23,7 @@ const FRESH: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct LocalLimiter {
     store: Arc<MemoryClient>,
-    keys: Keys,
+    keys: Arc<Keys>,
     known: Mutex<Known>,
     recent: Mutex<RecentGrants>,
     /// Made when it is first needed.
@@ -39,7 +39,7 @@ struct Known {
 }
 
 impl LocalLimiter {
-    pub(super) fn new(store: Arc<MemoryClient>, keys: Keys) -> Self {
+    pub(super) fn new(store: Arc<MemoryClient>, keys: Arc<Keys>) -> Self {
         Self {
             store,
             keys,
@@ -180,7 +180,7 @@ impl LocalLimiter {
     }
 
     fn queue(&self) -> &WaitQueue {
-        let new = || WaitQueue::new(self.store.limiter(self.keys.clone()));
+        let new = || WaitQueue::new(self.store.limiter(Arc::clone(&self.keys)));
         self.queue.get_or_init(new)
     }
 }

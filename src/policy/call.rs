@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::decision::{Decision, DecisionSource, Denied, Granted};
 use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
-use crate::keys::{share_a_slot, sibling};
+use crate::keys::{check_not_empty, share_a_slot, sibling};
 use crate::model::{At, BOUNDS, Timed};
 use crate::permit::{Random, new_random};
 
@@ -154,6 +154,7 @@ impl Answers {
 
 impl Answer {
     /// The decision on the request that this answers; a granted one contains `grant`.
+    #[inline]
     pub(crate) fn decision(&self, key: &str, grant: Grant) -> Result<Decision> {
         let (limit, remaining) = (self.limit.unsigned_abs(), self.remaining.unsigned_abs());
         let (retry_after, reset) = (millis(self.retry_after), millis(self.reset));
@@ -203,18 +204,14 @@ impl Target {
 
 impl TargetRef<'_> {
     /// Refuses a key that no server accepts, and on a cluster a key whose state would be in different slots.
+    #[inline]
     pub(crate) fn check(&self, is_cluster: bool) -> Result<()> {
-        let refuse = |reason| {
-            Err(Error::InvalidName {
-                name: self.key.to_owned(),
-                reason,
-            })
-        };
-        if self.key.is_empty() {
-            return refuse("it is empty");
-        }
+        check_not_empty(self.key)?;
         if is_cluster && !share_a_slot(&self.all_keys()) {
-            return refuse("its braces would spread its keys over several slots of the cluster");
+            return Err(Error::InvalidName {
+                name: self.key.to_owned(),
+                reason: "its braces would spread its keys over several slots of the cluster",
+            });
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::keys::Keys;
 
 /// No two keys after one prefix share a key in Redis.
 pub fn name_keys(prefix: &str, one: &str, other: &str) {
-    let names = [one, other].map(|key| target_name(prefix, key, |name| name.contains('{')));
+    let names = [one, other].map(|key| target_name(prefix, key, None::<fn(&str) -> bool>));
     if one == other || names.iter().any(|name| name.is_empty()) {
         return;
     }

@@ -1,5 +1,6 @@
 //! A limiter for each key: RRateLimiters of one prefix, set up by their first request.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +13,13 @@ use super::policy_limiter::check_cost;
 use super::shared_rate::SharedRate;
 use super::{Chargeable, Limiter, PolicyLimiter};
 use crate::client::RedissonClient;
-use crate::decision::Decision;
+use crate::decision::{Decision, decision_alone};
 use crate::error::Result;
 use crate::failure_policy::FailurePolicy;
 use crate::handle_options::HandleOptions;
+use crate::keys::check_not_empty;
 use crate::limiter::RateLimiter;
+use crate::model::SetUp;
 use crate::rate::Rate;
 use crate::wait_queue::ReadSetUp;
 
@@ -106,7 +109,11 @@ impl KeyedRateLimiter {
     /// ```
     #[must_use]
     pub fn limiter(&self, key: &str) -> RateLimiter {
-        let limiter = self.client.rate_limiter(&self.limiter.name(key));
+        self.limiter_of_mapped(self.limiter.mapped_name(key))
+    }
+
+    fn limiter_of_mapped(&self, name: Cow<'_, str>) -> RateLimiter {
+        let limiter = self.client.limiter_of_mapped(name.into_owned());
         limiter.with_options(HandleOptions {
             failure_policy: self.limiter.failure_policy(),
             ..self.options
@@ -244,7 +251,8 @@ impl KeyedRateLimiter {
     /// Dropping the future keeps no permit.
     #[doc(alias = "tryAcquire")]
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
-        self.check_by(key, cost, &self.limiter.policy()).await
+        let set_up = self.limiter.of_policy(SharedRate::set_up);
+        self.check_by(key, cost, set_up).await
     }
 
     /// A request for permits of a key, as one part of a decision by several limiters: an argument of
@@ -294,7 +302,7 @@ impl KeyedRateLimiter {
     #[doc(alias = "tryAcquire")]
     pub async fn check_with_rate(&self, key: &str, cost: u32, rate: Rate) -> Result<Decision> {
         let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
-        self.check_by(key, cost, &policy).await
+        self.check_by(key, cost, policy.set_up()).await
     }
 
     /// Waits for permits of a key, in the order of arrival in this process, as
@@ -321,8 +329,7 @@ impl KeyedRateLimiter {
     /// # Cancel safety
     /// Dropping the future keeps no permit.
     pub async fn acquire(&self, key: &str, permits: u32) -> Result<()> {
-        let policy = self.limiter.policy();
-        let limiter = self.checked(key, permits, &policy)?;
+        let limiter = self.checked(key, permits)?;
         let set_up = self.set_up_in_force();
         limiter.wait_set_up(permits, None, Some(set_up)).await?;
         Ok(())
@@ -383,17 +390,29 @@ impl KeyedRateLimiter {
         if timeout.is_zero() {
             return self.try_acquire(key, permits).await;
         }
-        let policy = self.limiter.policy();
-        let limiter = self.checked(key, permits, &policy)?;
+        let limiter = self.checked(key, permits)?;
         let set_up = self.set_up_in_force();
         limiter
             .wait_set_up(permits, Some(timeout), Some(set_up))
             .await
     }
 
-    async fn check_by(&self, key: &str, cost: u32, policy: &SharedRate) -> Result<Decision> {
-        let limiter = self.checked(key, cost, policy)?;
-        let decision = limiter.check_set_up(cost, policy.set_up()).await?;
+    async fn check_by(&self, key: &str, cost: u32, set_up: Option<SetUp>) -> Result<Decision> {
+        let name = self.limiter.mapped_name(key);
+        check_cost(cost, set_up.map(|it| it.settings.rate), &name)?;
+        check_not_empty(&name)?;
+        // Where a store decides at once, a queue for each request would cost more than the decision.
+        let store = self.client.store();
+        if let Some(decided) = store.acquire_now(&name, &self.client_id, cost, set_up) {
+            let (id, answer) = decided?;
+            return decision_alone(&name, id, cost, &answer);
+        }
+        Box::pin(self.ask(name, cost, set_up)).await
+    }
+
+    async fn ask(&self, name: Cow<'_, str>, cost: u32, set_up: Option<SetUp>) -> Result<Decision> {
+        let limiter = self.limiter_of_mapped(name);
+        let decision = limiter.check_set_up(cost, set_up).await?;
         if !decision.is_granted() {
             limiter.keep_denial(self.client.recent_denials());
         }
@@ -406,10 +425,10 @@ impl KeyedRateLimiter {
     }
 
     /// The limiter of a key, once the cost is found good.
-    fn checked(&self, key: &str, cost: u32, policy: &SharedRate) -> Result<RateLimiter> {
-        let limiter = self.limiter(key);
-        check_cost(cost, policy.limit(), limiter.name())?;
-        Ok(limiter)
+    fn checked(&self, key: &str, cost: u32) -> Result<RateLimiter> {
+        let name = self.limiter.mapped_name(key);
+        check_cost(cost, self.limiter.of_policy(Model::limit), &name)?;
+        Ok(self.limiter_of_mapped(name))
     }
 
     /// The rate of the keys without a rate of their own.

@@ -359,6 +359,11 @@ impl<P: Policy> PolicyLimiter<P> {
         Ok(())
     }
 
+    /// What `read` takes from the policy in force.
+    pub(super) fn of_policy<T>(&self, read: impl FnOnce(&P) -> T) -> T {
+        read(&self.read().policy)
+    }
+
     /// Reads the policy whenever it is called.
     pub(super) fn policy_in_force(&self) -> impl Fn() -> P + Send + Sync + use<P> {
         let in_force = Arc::clone(&self.in_force);
@@ -371,12 +376,12 @@ impl<P: Policy> PolicyLimiter<P> {
 
     /// A key's name, before the name mapper.
     pub(super) fn name<'a>(&self, key: &'a str) -> Cow<'a, str> {
-        target_name(&self.prefix, key, |name| {
-            self.client.mapped_name(name).contains('{')
-        })
+        let mapper = self.client.name_mapper();
+        let maps_to_tag = mapper.map(|map| |name: &str| map(name).contains('{'));
+        target_name(&self.prefix, key, maps_to_tag)
     }
 
-    fn mapped_name<'a>(&self, key: &'a str) -> Cow<'a, str> {
+    pub(super) fn mapped_name<'a>(&self, key: &'a str) -> Cow<'a, str> {
         match self.name(key) {
             Cow::Borrowed(name) => self.client.mapped_name(name),
             Cow::Owned(name) => Cow::Owned(self.client.mapped_name(&name).into_owned()),
@@ -431,6 +436,7 @@ fn read<P>(in_force: &RwLock<InForce<P>>) -> RwLockReadGuard<'_, InForce<P>> {
 }
 
 /// Refuses a cost that no limiter of this limit ever grants.
+#[inline]
 pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()> {
     if cost == 0 {
         return Err(Error::InvalidArgument {

@@ -177,7 +177,13 @@ impl Members {
 impl Requests {
     /// How many entries are over.
     fn over(&self, horizon: i64) -> usize {
-        self.entries.partition_point(|entry| entry.score <= horizon)
+        // Mostly none is: a search would look at entries all over a large log.
+        match self.entries.front() {
+            Some(oldest) if oldest.score <= horizon => {
+                self.entries.partition_point(|entry| entry.score <= horizon)
+            }
+            _ => 0,
+        }
     }
 
     fn insert(&mut self, score: i64, members: Members) {
@@ -185,8 +191,14 @@ impl Requests {
         if self.entries.capacity() == 0 {
             self.entries.reserve_exact(1); // a limiter for each of millions of keys seldom has more
         }
-        let place = self.entries.partition_point(|other| other.score <= score);
-        self.entries.insert(place, Entry { score, members });
+        let entry = Entry { score, members };
+        match self.entries.back() {
+            Some(newest) if newest.score > score => {
+                let place = self.entries.partition_point(|other| other.score <= score);
+                self.entries.insert(place, entry);
+            }
+            _ => self.entries.push_back(entry),
+        }
     }
 
     /// Adds members to those of this call.

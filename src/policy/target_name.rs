@@ -14,11 +14,24 @@ use std::borrow::Cow;
 
 use crate::keys::{ENDS, FEWEST_DIGITS, SEGMENTS};
 
-/// Writes the key after the prefix. `maps_to_tag` says whether the name mapper makes a name with a `{` of this one.
+/// Writes the key after the prefix. `maps_to_tag` says whether the name mapper makes a name with a `{` of this one; `None`
+/// if there is no mapper.
+#[inline]
 pub(super) fn target_name<'a>(
     prefix: &str,
     key: &'a str,
-    maps_to_tag: impl FnOnce(&str) -> bool,
+    maps_to_tag: Option<impl FnOnce(&str) -> bool>,
+) -> Cow<'a, str> {
+    if prefix.is_empty() && maps_to_tag.is_none() && !has_special(key) {
+        return Cow::Borrowed(key);
+    }
+    written(prefix, key, maps_to_tag)
+}
+
+fn written<'a>(
+    prefix: &str,
+    key: &'a str,
+    maps_to_tag: Option<impl FnOnce(&str) -> bool>,
 ) -> Cow<'a, str> {
     let (tag, rest) = if prefix.is_empty() {
         split_hash_tag(key)
@@ -34,7 +47,12 @@ pub(super) fn target_name<'a>(
         Cow::Borrowed(_) if prefix.is_empty() => Cow::Borrowed(key),
         rest => Cow::Owned([prefix, tag, rest].concat()),
     };
-    if tag.is_empty() && !maps_to_tag(&name) {
+    let has_tag = !tag.is_empty()
+        || match maps_to_tag {
+            Some(maps_to_tag) => maps_to_tag(&name),
+            None => prefix.contains('{'), // the rest of the name has no brace
+        };
+    if !has_tag {
         return name;
     }
     match without_suffixes(&rest) {
@@ -57,7 +75,7 @@ fn split_hash_tag(key: &str) -> (&str, &str) {
 
 /// The key with each brace percent-encoded.
 fn without_braces(key: &str) -> Cow<'_, str> {
-    if !key.bytes().any(|byte| matches!(byte, b'{' | b'}' | b'%')) {
+    if !has_special(key) {
         return Cow::Borrowed(key);
     }
     let mut written = String::with_capacity(key.len() + 8);
@@ -70,6 +88,14 @@ fn without_braces(key: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(written)
+}
+
+/// Whether a key has a character that is not always written as it is.
+fn has_special(key: &str) -> bool {
+    // Without an early end, so that several bytes are compared at once.
+    key.bytes().fold(false, |found, byte| {
+        found | matches!(byte, b'{' | b'}' | b'%')
+    })
 }
 
 /// Whether what follows a `%` reads like an encoded brace, or one that was encoded again.
@@ -134,8 +160,10 @@ mod tests {
     use super::*;
     use crate::keys::sibling;
 
+    const NO_MAPPER: Option<fn(&str) -> bool> = None;
+
     fn name(prefix: &str, key: &str) -> String {
-        target_name(prefix, key, |name| name.contains('{')).into_owned()
+        target_name(prefix, key, NO_MAPPER).into_owned()
     }
 
     #[test]
@@ -207,7 +235,7 @@ mod tests {
             assert_eq!(name("{s}:", key), format!("{{s}}:{expected}"));
             assert_eq!(name("", &format!("{{s}}{key}")), format!("{{s}}{expected}"));
         }
-        let mapped = target_name("", "u:value", |_| true);
+        let mapped = target_name("", "u:value", Some(|_: &str| true));
         assert_eq!(mapped, "u:value%");
     }
 

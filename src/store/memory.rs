@@ -14,6 +14,8 @@ mod shard;
 mod sweep;
 mod targets;
 
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -29,7 +31,8 @@ use crate::clock::{Clock, TokioClock};
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
-use crate::model::{At, SetUp};
+use crate::model::{self, At, SetUp};
+use crate::permit::Random;
 use crate::policy::call::{Answer, Answers, Call, TargetRef};
 
 /// Limiters in memory. Clones share them, so several clients can.
@@ -54,6 +57,8 @@ pub struct MemoryStore(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     clock: TokioClock,
+    /// With a key of its own, so that nobody can choose names that meet in one place.
+    hasher: RandomState,
     /// A limiter is in the shard that the hash of its name selects, so that threads seldom wait for each other.
     shards: [Mutex<Shard>; SHARDS],
     sweep: Sweep,
@@ -79,6 +84,7 @@ impl MemoryStore {
         let clock = TokioClock::start();
         Self(Arc::new(Shared {
             sweep: Sweep::new(clock.now()),
+            hasher: RandomState::new(),
             shards: Default::default(),
             clock,
         }))
@@ -115,8 +121,10 @@ impl MemoryStore {
         self.limiter_at(name, self.0.clock.now())
     }
 
+    #[inline]
     fn limiter_at(&self, name: &str, now: i64) -> Arc<Limiter> {
-        self.0.shard(shard_of(name)).limiter(name, now)
+        let hash = self.0.hasher.hash_one(name);
+        self.0.shard(shard_of(hash)).limiter(name, hash, now)
     }
 }
 
@@ -155,12 +163,9 @@ impl Shared {
     }
 }
 
-/// FNV-1a, and the high bits of a product, which depend on all of its bits.
-fn shard_of(name: &str) -> usize {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SHARDS
+/// By bits of the hash that a map of any size in memory does not use: it takes the lowest ones and the highest seven.
+fn shard_of(hash: u64) -> usize {
+    (hash >> 48) as usize % SHARDS
 }
 
 impl Default for MemoryStore {
@@ -210,7 +215,7 @@ impl Store for MemoryClient {
         false
     }
 
-    fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore> {
+    fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore> {
         Arc::new(MemoryLimiter::new(&self.store, &self.clock, keys))
     }
 
@@ -221,6 +226,26 @@ impl Store for MemoryClient {
     fn check_now(&self, target: TargetRef<'_>, cost: u32) -> Option<Result<Answer>> {
         // A grant of an RRateLimiter is named by its call.
         (!target.model.is_on_the_window()).then(|| self.decide_one(target, cost))
+    }
+
+    fn acquire_now(
+        &self,
+        name: &str,
+        client_id: &str,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Option<Result<(Random, model::Answer)>> {
+        let passed = self.clock.now();
+        let read = self.store.0.clock.now();
+        self.store.0.sweep(read);
+        let limiter = self.store.limiter_at(name, read);
+        // Those who wait learn from their queue what else this process takes.
+        if limiter.drivers.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        Some(limiter.with(name, passed, read, |held, at| {
+            held.decide_one(at, name, client_id, permits, set_up)
+        }))
     }
 
     fn call_deadline(&self) -> Instant {
@@ -338,7 +363,7 @@ mod tests {
             if i % 100 == 0 {
                 tokio::time::advance(Duration::from_secs(1)).await;
             }
-            let keys = Keys::new(&i.to_string(), "id");
+            let keys = Arc::new(Keys::new(&i.to_string(), "id"));
             client
                 .limiter(keys)
                 .try_set_rate(rate.validate().unwrap())
@@ -354,8 +379,8 @@ mod tests {
         let store = MemoryStore::new();
         let client = MemoryClient::new(&store, Clock::server());
         let rate = Rate::overall(1, Duration::from_secs(1)).validate().unwrap();
-        let keys = Keys::new("kept", "id");
-        let kept = client.limiter(keys.clone());
+        let keys = Arc::new(Keys::new("kept", "id"));
+        let kept = client.limiter(Arc::clone(&keys));
         let other = client.limiter(keys);
         for i in 0..2_000 {
             store.limiter(&i.to_string());

@@ -224,7 +224,7 @@ impl Store for RedisStore {
         self.connection.is_cluster()
     }
 
-    fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore> {
+    fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore> {
         Arc::new(RedisLimiter::new(self.clone(), keys))
     }
 

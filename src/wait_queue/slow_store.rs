@@ -36,7 +36,7 @@ impl SlowStore {
     fn new() -> Arc<Self> {
         let memory = MemoryClient::new(&MemoryStore::new(), Clock::server());
         Arc::new(Self {
-            memory: memory.limiter(Keys::new("limiter", "client")),
+            memory: memory.limiter(Arc::new(Keys::new("limiter", "client"))),
             calls: AtomicUsize::new(0),
             is_away: AtomicBool::new(false),
         })

@@ -1,12 +1,13 @@
 //! What an operation costs the server as a limiter's grants grow in number: the longest call, ours and Redisson's in one run.
 //!
 //! `cargo bench -p benchmarks --bench growth` writes `docs/growth.md` and its picture; with `-- --quick` it takes fewer grants
-//! and leaves the page in the target directory.
+//! and leaves the page in the target directory. With a part of an operation's name it measures that one and writes no page.
 
 mod operation;
 mod page;
 mod picture;
 mod stage;
+mod together;
 
 use std::{env, fs, path::Path};
 
@@ -23,13 +24,26 @@ async fn main() {
     };
     let mut stage = Stage::start().await;
     let mut rows = Vec::new();
+    let only = env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with('-'));
     for operation in OPERATIONS {
+        if !only
+            .as_ref()
+            .is_none_or(|only| operation.name.contains(only))
+        {
+            continue;
+        }
         eprintln!("growth: {}", operation.name);
         let mut costs = Vec::new();
         for &grants in sizes {
             costs.push(stage.measure(&operation, grants).await);
         }
         rows.push((operation.name, costs));
+    }
+    if only.is_some() {
+        print!("{}", page::table(sizes, &rows));
+        return;
     }
     let mut memory = Vec::new();
     for &grants in sizes {

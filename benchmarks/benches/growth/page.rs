@@ -15,6 +15,25 @@ fn millis(cost: Cost) -> String {
     }
 }
 
+pub fn table(sizes: &[u32], rows: &[(&str, Vec<Costs>)]) -> String {
+    let grants: Vec<_> = sizes
+        .iter()
+        .map(|&size| thousands(u64::from(size)))
+        .collect();
+    let mut table = format!("| grants | | {} |\n", grants.join(" | "));
+    let _ = writeln!(table, "|---|---|{}", "--:|".repeat(sizes.len()));
+    for (name, costs) in rows {
+        let ours: Vec<_> = costs.iter().map(|costs| millis(costs.ours)).collect();
+        let redissons = costs
+            .iter()
+            .map(|costs| costs.redissons.map_or_else(|| "–".to_owned(), millis));
+        let redissons: Vec<_> = redissons.collect();
+        let _ = writeln!(table, "| {name} | this crate | {} |", ours.join(" | "));
+        let _ = writeln!(table, "| | Redisson | {} |", redissons.join(" | "));
+    }
+    table
+}
+
 pub fn write(
     sizes: &[u32],
     rows: &[(&str, Vec<Costs>)],
@@ -24,28 +43,19 @@ pub fn write(
     let mut page = String::from(
         "# How costs grow with the grants of a limiter
 
-A limiter keeps a member for each grant of the interval. A Java client makes one for each acquire, this crate one for all
-that a call grants. While a script runs, Redis does nothing else, so what counts for others is the longest call.
+A limiter stores each grant of the last interval as a member of a sorted set. A Java client adds a member for each acquire. This
+crate adds one for each call, which may serve many requests. While a script runs, the server runs nothing else. So the
+longest call of an operation is what other users of the server notice.
 
 ![The longest call by the number of grants](growth.svg)
 
-The longest call of an operation, in ms of the server's time, on a limiter whose grants hold one permit each, and how many
-calls the operation took where it is more than one.
+The table shows the longest call of each operation in ms of the server's time, and in parentheses the number of calls if the
+operation took more than one. Each grant holds one permit. \"–\" stands where Redisson has no such operation: there each caller
+makes a call of its own. The 64 limiters share the number of grants among them.
 
 ",
     );
-    let grants: Vec<_> = sizes
-        .iter()
-        .map(|&size| thousands(u64::from(size)))
-        .collect();
-    let _ = writeln!(page, "| grants | | {} |", grants.join(" | "));
-    let _ = writeln!(page, "|---|---|{}", "--:|".repeat(sizes.len()));
-    for (name, costs) in rows {
-        let ours: Vec<_> = costs.iter().map(|costs| millis(costs.ours)).collect();
-        let redissons: Vec<_> = costs.iter().map(|costs| millis(costs.redissons)).collect();
-        let _ = writeln!(page, "| {name} | this crate | {} |", ours.join(" | "));
-        let _ = writeln!(page, "| | Redisson | {} |", redissons.join(" | "));
-    }
+    page += &table(sizes, rows);
     let memory: Vec<_> = { memory.iter() }
         .map(|bytes| thousands(bytes.div_ceil(1_000)))
         .collect();
@@ -53,20 +63,24 @@ calls the operation took where it is more than one.
     let _ = write!(
         page,
         "
-{clients} clients of this crate on a limiter with {grants} grants, each of which calls for the first time: audits take
-{share:.2} % of the server's time, {longest:.2} ms in the longest call.
+Audits: {clients} clients of this crate make their first calls on a limiter with {grants} grants. The audits take
+{share:.2} % of the server's time, and {longest:.2} ms in the longest call.
 
-## What follows from it
+## What this means
 
-- An acquire removes up to 64 expired grants that it does not need, and up to 500 where it needs their permits. A request for
-  more than these hold takes several calls, within its response timeout.
-- A Java client that calls after all grants have expired, or `updateRate` with kept state, holds the server as long as the table
-  says. This crate's calls do not, whoever made the grants.
-- Rates to avoid: a Redisson client beside this crate with more than about 10,000 acquires an interval, where others on the
-  server mind 20 ms. For this crate alone the memory is the limit, some 100 bytes a grant. `acquire(n)` makes one grant, however
-  many permits it is for, and so do all requests of a process that share a call.
+- **A call of this crate does a bounded amount of work.** It removes up to 64 expired grants that it does not need, and up to 500
+  if a request needs their permits. A request that needs more takes several calls, within its response timeout.
+- **A call of Redisson may do work for every grant.** The first acquire after many grants have expired removes all of them, and
+  `updateRate` with kept state sums all that are live. The table shows how long the server is busy with that. It makes no
+  difference which client made the grants.
+- **Rates to avoid.** If Redisson clients use the limiter too, keep the number of grants in an interval low enough for the
+  longest call in the table: 10,000 grants take Redisson roughly a tenth of the time of 100,000. If only this crate uses it, memory
+  is the limit: some 120 bytes for each grant.
+- **How to get by with fewer grants.** `acquire(n)` makes one grant for any number of permits, and so do all requests of a
+  process that share a call.
 
-Redis 7.0, Redisson 4.7.0; the median of three runs, taken in turns, and one run with a million grants. `cargo bench -p benchmarks --bench growth` writes this page.
+Redis 7.0, Redisson 4.7.0. The median of three runs in turns; one run with a million grants. `cargo bench -p benchmarks --bench growth`
+writes this page.
 ",
         clients = audits.clients,
         grants = thousands(u64::from(audits.grants)),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use benchmarks::thousands;
 
-use crate::stage::Costs;
+use crate::stage::{Cost, Costs};
 
 const WIDTH: f64 = 880.0;
 const HEAD: f64 = 56.0;
@@ -69,14 +69,18 @@ fn panel(svg: &mut String, sizes: &[u32], name: &str, costs: &[Costs], x: f64, y
             thousands(u64::from(size)),
         );
     }
-    let of_ours: fn(&Costs) -> f64 = |costs| costs.ours.longest.as_secs_f64();
-    let of_redisson: fn(&Costs) -> f64 = |costs| costs.redissons.longest.as_secs_f64();
-    for (class, seconds) in [("redisson", of_redisson), ("ours", of_ours)] {
-        let points = costs.iter().enumerate().map(|(place, costs)| {
+    let of_ours: fn(&Costs) -> Option<Cost> = |costs| Some(costs.ours);
+    let of_redisson: fn(&Costs) -> Option<Cost> = |costs| costs.redissons;
+    for (class, cost) in [("redisson", of_redisson), ("ours", of_ours)] {
+        let points = costs.iter().enumerate().filter_map(|(place, costs)| {
             let across = x + place as f64 * step;
-            format!("{across:.1},{:.1}", height(seconds(costs) * 1_000.0))
+            let millis = cost(costs)?.longest.as_secs_f64() * 1_000.0;
+            Some(format!("{across:.1},{:.1}", height(millis)))
         });
         let points: Vec<_> = points.collect();
+        if points.is_empty() {
+            continue;
+        }
         let _ = writeln!(
             svg,
             r#"<polyline class="{class}" points="{}"/>"#,

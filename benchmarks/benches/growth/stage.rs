@@ -1,5 +1,6 @@
 //! A server with a limiter whose grants hold one permit each, as Java clients leave them, and what its calls cost.
 
+use std::sync::{Arc, atomic::AtomicBool};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use compat_tests::{
@@ -7,12 +8,19 @@ use compat_tests::{
     redisson::{Client, Version},
 };
 use redis::{Value, aio::MultiplexedConnection, from_redis_value};
-use redisson_rate_limiter::RedissonClient;
+use redisson_rate_limiter::{RateLimiter, RedissonClient};
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::operation::{Age, INTERVAL, Operation};
+use crate::operation::{Age, Call, INTERVAL, Operation};
+use crate::together::Losing;
 
 const NAME: &str = "growth";
+/// One limiter with live grants.
+const LIVE: Operation = Operation {
+    name: "",
+    age: Age::Live,
+    call: Call::Acquire,
+};
 /// To fill a larger limiter takes seconds.
 const LARGE: u32 = 1_000_000;
 
@@ -26,7 +34,8 @@ pub struct Cost {
 /// What the same operation costs.
 pub struct Costs {
     pub ours: Cost,
-    pub redissons: Cost,
+    /// `None` where Redisson has no such operation.
+    pub redissons: Option<Cost>,
 }
 
 /// What audits cost while many clients are on a limiter.
@@ -50,6 +59,21 @@ struct Entry {
     words: Vec<Vec<u8>>,
 }
 
+/// The name of each script and the hash that the server knows it by.
+const HASHES: &str = include_str!("../../../lua/sha1.txt");
+/// How a script that the server does not know yet begins.
+const AUDIT_SOURCES: [&str; 2] = [
+    include_str!("../../../lua/audit_read.lua"),
+    include_str!("../../../lua/audit_reconcile.lua"),
+];
+/// SLOWLOG shows at most the first 128 bytes of a word, with a remark on how many follow.
+const LOGGED: usize = 60;
+
+fn audit_hashes() -> impl Iterator<Item = &'static str> {
+    let scripts = HASHES.lines().filter_map(|line| line.split_once("  "));
+    scripts.filter_map(|(hash, name)| name.starts_with("audit_").then_some(hash))
+}
+
 impl Entry {
     fn is_script(&self) -> bool {
         self.words
@@ -57,10 +81,16 @@ impl Entry {
             .is_some_and(|word| word.to_ascii_uppercase().starts_with(b"EVAL"))
     }
 
+    /// Whether it is a call of one of the two scripts of an audit.
     fn is_of_an_audit(&self) -> bool {
-        let key = format!("{{{NAME}}}:audit");
-        let keys = self.words.iter().skip(3).take(4);
-        self.is_script() && keys.clone().any(|word| word == key.as_bytes()) && self.words.len() < 14
+        let Some(script) = self.words.get(1) else {
+            return false;
+        };
+        self.is_script()
+            && (audit_hashes().any(|hash| script == hash.as_bytes())
+                || AUDIT_SOURCES
+                    .iter()
+                    .any(|source| script.starts_with(&source.as_bytes()[..LOGGED])))
     }
 }
 
@@ -86,11 +116,28 @@ impl Stage {
             .expect("the server's answer")
     }
 
-    /// The limiter, with one permit left.
-    async fn fill(&mut self, grants: u32, age: Age) {
-        const CHUNK: u32 = 10_000;
+    /// The limiters of an operation, each with one permit left, and no others.
+    async fn fill(&mut self, grants: u32, operation: &Operation) {
         self.log_from("-1").await;
         self.run(&["FLUSHALL"]).await;
+        for name in names(operation.call) {
+            let grants = grants / operation.call.limiters();
+            self.fill_one(&name, grants, operation.age).await;
+            if !operation.call.has_settings() {
+                self.run(&["DEL", &name]).await;
+            }
+        }
+        self.log_anew().await;
+    }
+
+    /// Empties the log, and has the server log what comes.
+    async fn log_anew(&mut self) {
+        self.run(&["SLOWLOG", "RESET"]).await;
+        self.log_from("10").await;
+    }
+
+    async fn fill_one(&mut self, name: &str, grants: u32, age: Age) {
+        const CHUNK: u32 = 10_000;
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .expect("a time of this era");
@@ -99,7 +146,7 @@ impl Stage {
             redis.call('zadd', KEYS[1], string.format('%d', ARGV[1] + i),
               struct.pack('Bc0I', 16, string.format('%08d%08d', math.random(10000000), ARGV[3] + i), 1))
         end";
-        let permits = format!("{{{NAME}}}:permits");
+        let permits = format!("{{{name}}}:permits");
         for first in (0..grants).step_by(CHUNK as usize) {
             let is_expired = match age {
                 Age::Live => false,
@@ -128,7 +175,7 @@ impl Stage {
         let (rate, interval) = ((grants + 1).to_string(), hour.to_string());
         self.run(&[
             "HSET",
-            NAME,
+            name,
             "rate",
             &rate,
             "interval",
@@ -139,9 +186,7 @@ impl Stage {
             "0",
         ])
         .await;
-        self.run(&["SET", &format!("{{{NAME}}}:value"), "1"]).await;
-        self.run(&["SLOWLOG", "RESET"]).await;
-        self.log_from("10").await;
+        self.run(&["SET", &format!("{{{name}}}:value"), "1"]).await;
     }
 
     /// Has the server log what takes so many microseconds; -1 for nothing.
@@ -181,32 +226,45 @@ impl Stage {
         // The first calls load the scripts.
         let runs = if grants < LARGE { 4 } else { 1 };
         for _ in 0..runs {
-            self.fill(grants, operation.age).await;
-            let client = RedissonClient::connect(&self.server.url())
-                .await
-                .expect("our client");
-            operation
-                .call
-                .ours(&client.rate_limiter(NAME), grants)
-                .await;
+            self.fill(grants, operation).await;
+            let call = operation.call;
+            let client = self.client(call).await;
+            let limiters: Vec<RateLimiter> =
+                names(call).map(|name| client.rate_limiter(&name)).collect();
+            let prepared = call.prepare(&limiters[0]).await;
+            if prepared.is_some() {
+                self.log_anew().await;
+            }
+            call.ours(&client, &limiters, prepared, grants).await;
             ours.push(self.cost().await);
-            drop(client);
-            self.fill(grants, operation.age).await;
-            operation
-                .call
-                .redissons(&self.java.limiter(NAME), grants)
-                .await;
-            redissons.push(self.cost().await);
+            drop((limiters, client));
+            if call.is_redissons() {
+                self.fill(grants, operation).await;
+                call.redissons(&self.java.limiter(NAME), grants).await;
+                redissons.push(self.cost().await);
+            }
         }
         Costs {
-            ours: median(ours),
+            ours: median(ours).expect("a run"),
             redissons: median(redissons),
         }
     }
 
+    /// A client that has not called before.
+    async fn client(&self, call: Call) -> RedissonClient {
+        let client = if call.loses_answer() {
+            let redis = self.redis.clone();
+            let next = Arc::new(AtomicBool::new(true));
+            RedissonClient::builder().connection(Losing { redis, next })
+        } else {
+            RedissonClient::connect(&self.server.url()).await
+        };
+        client.expect("our client")
+    }
+
     /// Bytes that the grants take.
     pub async fn memory(&mut self, grants: u32) -> u64 {
-        self.fill(grants, Age::Live).await;
+        self.fill(grants, &LIVE).await;
         let bytes = self
             .run(&[
                 "MEMORY",
@@ -221,7 +279,7 @@ impl Stage {
 
     /// So many clients on a limiter, each of which it is the first time for, for as long as two audits take.
     pub async fn audits(&mut self, clients: usize, grants: u32) -> Audits {
-        self.fill(grants, Age::Live).await;
+        self.fill(grants, &LIVE).await;
         let started = Instant::now();
         let ends = started + Duration::from_micros(100) * grants * 2 + Duration::from_secs(2);
         let mut callers = JoinSet::new();
@@ -257,11 +315,19 @@ impl Stage {
     }
 }
 
+/// The limiters that a call is made on.
+fn names(call: Call) -> impl Iterator<Item = String> {
+    (0..call.limiters()).map(|place| match place {
+        0 => NAME.to_owned(),
+        place => format!("{NAME}:{place}"),
+    })
+}
+
 /// Of all runs but the first, where there are more.
-fn median(mut costs: Vec<Cost>) -> Cost {
+fn median(mut costs: Vec<Cost>) -> Option<Cost> {
     if costs.len() > 1 {
         costs.remove(0);
     }
     costs.sort_by_key(|cost| cost.longest);
-    costs[costs.len() / 2]
+    costs.get(costs.len() / 2).copied()
 }

@@ -1,8 +1,10 @@
 //! What a decision of each limiter costs, and what a target takes in Redis: a table, printed and written into
 //! `docs/which-limiter.md`.
 //!
-//! `cargo bench -p benchmarks --bench limiters`. It starts a `redis-server` of its own.
+//! `cargo bench -p benchmarks --bench limiters`. It starts a `redis-server` of its own. With `-- --goal` it only prints how a
+//! keyed limiter does beside an RRateLimiter.
 
+mod goal;
 mod measure;
 mod page;
 mod subject;
@@ -13,6 +15,10 @@ use compat_tests::Server;
 #[tokio::main]
 async fn main() {
     let server = Server::start();
+    goal::print(&server).await;
+    if std::env::args().any(|argument| argument == "--goal") {
+        return;
+    }
     let mut rows = Vec::new();
     for subject in Subject::all() {
         eprintln!("limiters: {}", subject.name);

@@ -161,7 +161,7 @@ async fn decisions_a_second(callers: Vec<Arc<dyn Limiter>>) -> f64 {
     rounds[ROUNDS / 2]
 }
 
-async fn round(callers: &[Arc<dyn Limiter>], length: Duration) -> f64 {
+pub async fn round(callers: &[Arc<dyn Limiter>], length: Duration) -> f64 {
     let start = Instant::now();
     let mut asking = JoinSet::new();
     for limiter in callers {

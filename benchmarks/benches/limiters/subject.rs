@@ -103,7 +103,7 @@ impl Subject {
 
 /// An RRateLimiter, by its name.
 #[derive(Debug)]
-struct Named(RateLimiter);
+pub struct Named(pub RateLimiter);
 
 impl Named {
     async fn set_up(client: &RedissonClient, rule: Rule, name: &str) -> Result<Arc<dyn Limiter>> {

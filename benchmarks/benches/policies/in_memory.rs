@@ -1,74 +1,130 @@
-//! One decision without a server, compared with governor's keyed limiter, on one key and on each of 10,000 in turn.
+//! One decision without a server, compared with governor's keyed limiter, on one key and on each of 10,000 in turn. Rounds
+//! of both alternate, and the times are ratios of two rounds next to each other: another process on the machine changes both.
 
-use std::{hint::black_box, num::NonZero};
+use std::{hint::black_box, num::NonZero, time::Duration};
 
-use governor::{Quota, RateLimiter as Governor};
-use redisson_rate_limiter::RedissonClient;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter as Governor};
+use redisson_rate_limiter::{
+    FixedWindow, KeyedRateLimiter, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
+    QuotaBucket, Rate, RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
+};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{median, subject::Subject};
+use crate::median;
 
-const ROUNDS: usize = 7;
-const DECISIONS: usize = 200_000;
+const ROUNDS: usize = 8;
+const DECISIONS: usize = 100_000;
 const LIMIT: u32 = 1_000_000_000;
-pub const MANY: usize = 10_000;
+/// A log keeps each request. This is as many as it may have, and more than are asked for.
+const LOG_LIMIT: u32 = 1_000_000;
+const MANY: usize = 10_000;
+const MINUTE: Duration = Duration::from_secs(60);
 
-/// Nanoseconds of a decision on one key, and on one of many.
-pub struct Nanos {
-    pub one: f64,
-    pub many: f64,
-}
-
-pub async fn ours(subject: &Subject) -> Nanos {
-    let client = RedissonClient::in_memory();
-    // A log keeps each request.
-    let limit = if subject.name == "SlidingWindowLog" {
-        1_000_000
-    } else {
-        LIMIT
-    };
-    let limiter = subject.limiter(&client, limit);
-    let keys = keys();
-    let mut nanos = [Vec::new(), Vec::new()];
-    for _ in 0..ROUNDS {
-        for (keys, nanos) in [&keys[..1], &keys[..]].into_iter().zip(&mut nanos) {
-            let start = cpu_nanos();
-            for key in keys.iter().cycle().take(DECISIONS) {
-                let _ = black_box(limiter.check(key, 1).await.expect("a decision"));
+pub async fn print_table(only: Option<&str>) {
+    println!(
+        "| in memory | one key | governor | times | one of {MANY} | governor | times |\n\
+         |---|--:|--:|--:|--:|--:|--:|"
+    );
+    let is_wanted = |name: &str| only.is_none_or(|only| name.contains(only));
+    macro_rules! row {
+        ($name:literal, |$client:ident| $limiter:expr) => {
+            if is_wanted($name) {
+                // Its own store, so that the limiters of others are not in the way.
+                let $client = RedissonClient::in_memory();
+                print_row($name, $limiter.expect("numbers in their ranges")).await;
             }
-            nanos.push((cpu_nanos() - start) as f64 / DECISIONS as f64);
-        }
+        };
     }
-    let [mut one, mut many] = nanos;
-    Nanos {
-        one: median(&mut one),
-        many: median(&mut many),
+    row!("FixedWindow", |client| client
+        .limiter(FixedWindow::new(LIMIT, MINUTE)));
+    row!("SlidingWindowLog", |client| client
+        .limiter(SlidingWindowLog::new(LOG_LIMIT, MINUTE)));
+    let counter = SlidingWindowCounter::new(LIMIT, MINUTE).with_period(MINUTE / 10);
+    row!("SlidingWindowCounter, 10 periods", |client| client
+        .limiter(counter));
+    let tokens = TokenBucket::per_second(1).with_capacity(LIMIT);
+    row!("TokenBucket", |client| client.limiter(tokens));
+    let quota = QuotaBucket::new(1, MINUTE).with_capacity(LIMIT);
+    row!("QuotaBucket", |client| client.limiter(quota));
+    let leaky = LeakyBucket::new(1, MINUTE).with_capacity(LIMIT - 1);
+    row!("LeakyBucket", |client| client.limiter(leaky));
+    let penalty = PenaltyTokenBucket::new(1, MINUTE).with_capacity(LIMIT);
+    row!("PenaltyTokenBucket", |client| client
+        .limiter(penalty)
+        .and_then(|limiter| limiter.with_penalty(MINUTE)));
+    // Its own window: what was granted goes again, as with governor.
+    let rate = Rate::overall(LIMIT.into(), Duration::from_secs(1));
+    row!("KeyedRateLimiter", |client| client
+        .keyed_rate_limiter("", rate));
+    println!();
+}
+
+/// A limiter as its callers call it: governor's is not behind a trait object either.
+trait Ask {
+    async fn ask(&self, key: &str);
+}
+
+impl<P: Policy> Ask for PolicyLimiter<P> {
+    async fn ask(&self, key: &str) {
+        let decision = self.check(key, 1).await.expect("a decision");
+        assert!(black_box(decision).is_granted());
     }
 }
 
-pub fn governors() -> Nanos {
+impl Ask for KeyedRateLimiter {
+    async fn ask(&self, key: &str) {
+        let decision = self.check(key, 1).await.expect("a decision");
+        assert!(black_box(decision).is_granted());
+    }
+}
+
+async fn print_row(name: &str, limiter: impl Ask) {
     let burst = NonZero::new(LIMIT).expect("more than 0");
-    let limiter = Governor::keyed(Quota::per_second(burst));
-    let keys = keys();
-    let mut nanos = [Vec::new(), Vec::new()];
-    for _ in 0..ROUNDS {
-        for (keys, nanos) in [&keys[..1], &keys[..]].into_iter().zip(&mut nanos) {
-            let start = cpu_nanos();
-            for key in keys.iter().cycle().take(DECISIONS) {
-                black_box(limiter.check_key(key).is_ok());
-            }
-            nanos.push((cpu_nanos() - start) as f64 / DECISIONS as f64);
-        }
-    }
-    let [mut one, mut many] = nanos;
-    Nanos {
-        one: median(&mut one),
-        many: median(&mut many),
-    }
+    let governor = Governor::keyed(Quota::per_second(burst));
+    let keys: Vec<String> = (0..MANY).map(|key| format!("user:{key}")).collect();
+    let one = compare(&limiter, &governor, &keys[..1]).await;
+    let many = compare(&limiter, &governor, &keys).await;
+    println!(
+        "| {name} | {:.0} ns | {:.0} ns | {:.2} | {:.0} ns | {:.0} ns | {:.2} |",
+        one.ours, one.governors, one.times, many.ours, many.governors, many.times
+    );
 }
 
-fn keys() -> Vec<String> {
-    (0..MANY).map(|key| format!("user:{key}")).collect()
+/// Nanoseconds of a decision, and the ratio: each the median of all rounds.
+struct Compared {
+    ours: f64,
+    governors: f64,
+    times: f64,
+}
+
+async fn compare(
+    limiter: &impl Ask,
+    governor: &DefaultKeyedRateLimiter<String>,
+    keys: &[String],
+) -> Compared {
+    let (mut ours, mut governors, mut times) = (Vec::new(), Vec::new(), Vec::new());
+    // The first round creates the limiters.
+    for round in 0..=ROUNDS {
+        let start = cpu_nanos();
+        for key in keys.iter().cycle().take(DECISIONS) {
+            limiter.ask(key).await;
+        }
+        let between = cpu_nanos();
+        for key in keys.iter().cycle().take(DECISIONS) {
+            assert!(black_box(governor.check_key(key)).is_ok());
+        }
+        let [our, governor] = [between - start, cpu_nanos() - between];
+        if round > 0 {
+            ours.push(our as f64 / DECISIONS as f64);
+            governors.push(governor as f64 / DECISIONS as f64);
+            times.push(our as f64 / governor as f64);
+        }
+    }
+    Compared {
+        ours: median(&mut ours),
+        governors: median(&mut governors),
+        times: median(&mut times),
+    }
 }
 
 /// What this thread has had of a processor: another process on the machine does not change it much.

@@ -1,7 +1,8 @@
 //! What each policy costs compared with the least that keeps the same promise: a minimal script by hand on the same state, bare
-//! calls of it, and in memory governor's keyed limiter. Prints a table.
+//! calls of it, and in memory governor's keyed limiter. Prints a table of each.
 //!
-//! `cargo bench -p benchmarks --bench policies`. It starts a `redis-server` of its own.
+//! `cargo bench -p benchmarks --bench policies`. It starts a `redis-server` of its own, unless it gets `-- --in-memory`; with
+//! the name of a policy it measures that one.
 
 mod callers;
 mod in_memory;
@@ -21,6 +22,13 @@ async fn main() {
     let only = std::env::args()
         .skip(1)
         .find(|argument| !argument.starts_with('-'));
+    in_memory::print_table(only.as_deref()).await;
+    if !std::env::args().any(|argument| argument == "--in-memory") {
+        in_redis(only.as_deref()).await;
+    }
+}
+
+async fn in_redis(only: Option<&str>) {
     let server = Server::start();
     let mut redis = server.connection().await;
     let client = RedissonClient::builder()
@@ -29,18 +37,12 @@ async fn main() {
         .await
         .expect("a client");
     println!(
-        "| limiter | server, granted | by hand | times | server, denied | by hand | times | {} callers | bare calls | times | \
-         in memory, one key | times governor | one of {} keys | times governor |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| limiter | server, granted | by hand | times | server, denied | by hand | times | {} callers | bare calls | times |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
         callers::CALLERS,
-        in_memory::MANY,
     );
-    let governor = in_memory::governors();
     for subject in subject::all() {
-        if only
-            .as_ref()
-            .is_some_and(|only| !subject.name.contains(only.as_str()))
-        {
+        if only.is_some_and(|only| !subject.name.contains(only)) {
             continue;
         }
         let script = subject.script();
@@ -49,9 +51,8 @@ async fn main() {
         let scripts::Scripts { granted, denied } =
             scripts::measure(&mut redis, &client, &subject).await;
         let callers = callers::measure(&redis, &client, &subject).await;
-        let ours = in_memory::ours(&subject).await;
         println!(
-            "| {} | {:.1} µs | {:.1} µs | {:.2} | {:.1} µs | {:.1} µs | {:.2} | {:.0}/s | {:.0}/s | {:.1} | {:.0} ns | {:.1} | {:.0} ns | {:.1} |",
+            "| {} | {:.1} µs | {:.1} µs | {:.2} | {:.1} µs | {:.1} µs | {:.2} | {:.0}/s | {:.0}/s | {:.1} |",
             subject.name,
             granted.ours,
             granted.by_hand,
@@ -62,18 +63,8 @@ async fn main() {
             callers.ours,
             callers.bare,
             callers.ours / callers.bare,
-            ours.one,
-            ours.one / governor.one,
-            ours.many,
-            ours.many / governor.many,
         );
     }
-    println!(
-        "\ngovernor, keyed: {:.0} ns on one key, {:.0} ns on one of {}",
-        governor.one,
-        governor.many,
-        in_memory::MANY
-    );
 }
 
 fn median(numbers: &mut [f64]) -> f64 {

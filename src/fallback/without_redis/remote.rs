@@ -92,7 +92,7 @@ impl Store for Remote {
         Some(Arc::clone(&self.breaker))
     }
 
-    fn limiter(&self, keys: Keys) -> Arc<dyn LimiterStore> {
+    fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore> {
         Arc::new(RemoteLimiter {
             remote: self.clone(),
             memory: self.memory.limiter(keys),

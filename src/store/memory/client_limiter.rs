@@ -24,13 +24,13 @@ pub(super) struct MemoryLimiter {
     store: MemoryStore,
     clock: Clock,
     limiter: Arc<Limiter>,
-    keys: Keys,
+    keys: Arc<Keys>,
     /// The drivers of this client.
     drivers: AtomicUsize,
 }
 
 impl MemoryLimiter {
-    pub(super) fn new(store: &MemoryStore, clock: &Clock, keys: Keys) -> Self {
+    pub(super) fn new(store: &MemoryStore, clock: &Clock, keys: Arc<Keys>) -> Self {
         Self {
             limiter: store.limiter(&keys.name),
             store: store.clone(),
@@ -47,17 +47,7 @@ impl MemoryLimiter {
         // Before the lock, which is then held for a shorter time.
         let read = self.store.0.clock.now();
         self.store.0.sweep(read);
-        let mut held = self.limiter.held();
-        let server = held.time(read);
-        let now = passed.unwrap_or(server);
-        if held.other.is_some() || held.closed.is_some() {
-            held.check_kind(&self.keys.name, server)?;
-        }
-        let answer = step(&mut held, At { now, server });
-        if let Some(reserved) = held.reserved {
-            self.limiter.fast_path.open(reserved);
-        }
-        answer
+        self.limiter.with(&self.keys.name, passed, read, step)
     }
 
     fn step<T>(&self, step: impl FnOnce(&mut Window, At) -> T) -> Result<T> {
@@ -70,7 +60,7 @@ impl MemoryLimiter {
             let back = held
                 .window
                 .refund(at, &self.keys.client_id, grant, audited_rate);
-            back.map_err(|NotInitialized| not_initialized(&self.keys))
+            back.map_err(|NotInitialized| not_initialized(&self.keys.name))
         })
     }
 
@@ -79,7 +69,7 @@ impl MemoryLimiter {
         step: impl FnOnce(&mut Window, At) -> Result<T, NotInitialized>,
     ) -> Result<T> {
         self.step(step)?
-            .map_err(|NotInitialized| not_initialized(&self.keys))
+            .map_err(|NotInitialized| not_initialized(&self.keys.name))
     }
 }
 
@@ -125,12 +115,15 @@ impl LimiterStore for MemoryLimiter {
     async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Answer> {
         self.with(|held, at| {
             let answer = held.decide_call(at, &self.keys.client_id, call);
-            answer.map_err(|NotInitialized| not_initialized(&self.keys))
+            answer.map_err(|NotInitialized| not_initialized(&self.keys.name))
         })
     }
 
     fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<(Random, Answer)>> {
-        Some(self.with(|held, at| held.decide_one(at, &self.keys, permits, set_up)))
+        let Keys {
+            name, client_id, ..
+        } = &*self.keys;
+        Some(self.with(|held, at| held.decide_one(at, name, client_id, permits, set_up)))
     }
 
     fn try_acquire_now(&self, permits: u32) -> Option<Result<bool>> {
@@ -143,12 +136,15 @@ impl LimiterStore for MemoryLimiter {
                 return Some(Ok(is_granted));
             }
         }
+        let Keys {
+            name, client_id, ..
+        } = &*self.keys;
         let answer = self.with(|held, at| {
-            let (_, answer) = held.decide_one(at, &self.keys, permits, None)?;
+            let (_, answer) = held.decide_one(at, name, client_id, permits, None)?;
             held.reserve(at, permits, &answer);
             Ok(answer)
         });
-        Some(answer.and_then(|answer| is_granted(&self.keys.name, permits, &answer)))
+        Some(answer.and_then(|answer| is_granted(name, permits, &answer)))
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
@@ -177,7 +173,7 @@ impl LimiterStore for MemoryLimiter {
                 .window
                 .release(at, &self.keys.client_id, permits, audited_rate);
             left.map(drop)
-                .map_err(|NotInitialized| not_initialized(&self.keys))
+                .map_err(|NotInitialized| not_initialized(&self.keys.name))
         })
     }
 

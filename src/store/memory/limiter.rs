@@ -10,7 +10,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::fast_path::{FastPath, Reserved};
 use super::lock::lock;
 use crate::error::{Error, Result};
-use crate::keys::Keys;
 use crate::model::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed, Window};
 use crate::permit::{Names, Random};
 use crate::policy::algorithm::State;
@@ -91,6 +90,29 @@ impl Limiter {
         held.state_client_rate();
         held
     }
+
+    /// Runs one step of an RRateLimiter of this name under the lock. `passed` is the time by the client's clock if it
+    /// has its own, `read` by the store's.
+    #[inline]
+    pub(super) fn with<T>(
+        &self,
+        name: &str,
+        passed: Option<i64>,
+        read: i64,
+        step: impl FnOnce(&mut Held, At) -> Result<T>,
+    ) -> Result<T> {
+        let mut held = self.held();
+        let server = held.time(read);
+        let now = passed.unwrap_or(server);
+        if held.other.is_some() || held.closed.is_some() {
+            held.check_kind(name, server)?;
+        }
+        let answer = step(&mut held, At { now, server });
+        if let Some(reserved) = held.reserved {
+            self.fast_path.open(reserved);
+        }
+        answer
+    }
 }
 
 impl Held {
@@ -170,14 +192,15 @@ impl Held {
     pub(super) fn decide_one(
         &mut self,
         at: At,
-        keys: &Keys,
+        name: &str,
+        client: &str,
         permits: u32,
         set_up: Option<SetUp>,
     ) -> Result<(Random, Answer)> {
         let random = self.names.next();
         let requests = Requests::one(permits);
-        let answer = self.decide(at, &keys.client_id, random, requests, set_up);
-        let answer = answer.map_err(|NotInitialized| not_initialized(keys))?;
+        let answer = self.decide(at, client, random, requests, set_up);
+        let answer = answer.map_err(|NotInitialized| not_initialized(name))?;
         Ok((random, answer))
     }
 
@@ -217,9 +240,9 @@ impl Held {
     }
 }
 
-pub(super) fn not_initialized(keys: &Keys) -> Error {
+pub(super) fn not_initialized(name: &str) -> Error {
     Error::NotInitialized {
-        name: keys.name.clone(),
+        name: name.to_owned(),
     }
 }
 

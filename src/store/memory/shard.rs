@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use indexmap::map::raw_entry_v1::{RawEntryApiV1, RawEntryMut};
 
 use super::limiter::Limiter;
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    /// Each limiter has an index, so that a sweep can stop and go on later.
-    by_name: IndexMap<Box<str>, Arc<Limiter>>,
+    /// Each limiter has an index, so that a sweep can stop and go on later. The store hashes the names: the hash also
+    /// selects the shard.
+    by_name: IndexMap<Box<str>, Arc<Limiter>, ()>,
     /// The indexes from here on have been swept in this round.
     swept_from: usize,
 }
@@ -22,17 +24,27 @@ const LITTLE_ROOM: usize = 64;
 const SWEPT_FOR_A_NEW_ONE: usize = 2;
 
 impl Shard {
-    /// The limiter of this name, which is created if it is missing.
-    pub(super) fn limiter(&mut self, name: &str, server: i64) -> Arc<Limiter> {
-        if let Some(limiter) = self.by_name.get(name) {
-            return Arc::clone(limiter);
+    /// The limiter of this name, which has this hash. It is created if it is missing.
+    #[inline]
+    pub(super) fn limiter(&mut self, name: &str, hash: u64, server: i64) -> Arc<Limiter> {
+        let found = self.by_name.raw_entry_v1();
+        match found.from_hash(hash, |other| **other == *name) {
+            Some((_, limiter)) => Arc::clone(limiter),
+            None => self.create(name, hash, server),
         }
+    }
+
+    #[cold]
+    fn create(&mut self, name: &str, hash: u64, server: i64) -> Arc<Limiter> {
         self.sweep(SWEPT_FOR_A_NEW_ONE, server);
         if self.is_round_over() {
             self.start_round();
         }
         let limiter = Arc::new(Limiter::new());
-        self.by_name.insert(name.into(), Arc::clone(&limiter));
+        let entry = self.by_name.raw_entry_mut_v1();
+        if let RawEntryMut::Vacant(place) = entry.from_hash(hash, |_| false) {
+            place.insert_hashed_nocheck(hash, name.into(), Arc::clone(&limiter));
+        }
         limiter
     }
 

@@ -48,7 +48,7 @@ impl OnServer {
         Self {
             _server: server,
             raw,
-            limiter: Arc::new(RedisLimiter::new(store, Keys::new("l", "client"))),
+            limiter: Arc::new(RedisLimiter::new(store, Arc::new(Keys::new("l", "client")))),
         }
     }
 

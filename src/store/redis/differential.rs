@@ -91,7 +91,12 @@ async fn compare_case(
         move || now.load(Ordering::Relaxed)
     });
     let redis = RedisStore::over(connection.clone(), clock, Duration::from_secs(30));
-    let limiter = |client| Arc::new(RedisLimiter::new(redis.clone(), Keys::new(name, client)));
+    let limiter = |client| {
+        Arc::new(RedisLimiter::new(
+            redis.clone(),
+            Arc::new(Keys::new(name, client)),
+        ))
+    };
     let mut sides = Sides {
         limiters: CLIENTS.map(limiter),
         redis,

@@ -22,7 +22,7 @@ use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, T
 
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
-    pub(super) keys: Keys,
+    pub(super) keys: Arc<Keys>,
     /// The limiter's type when it was last seen, or overall. It decides which keys an acquire names; a wrong guess
     /// costs a round trip.
     is_per_client: AtomicBool,
@@ -33,7 +33,7 @@ pub(super) struct RedisLimiter {
 }
 
 impl RedisLimiter {
-    pub(super) fn new(store: RedisStore, keys: Keys) -> Self {
+    pub(super) fn new(store: RedisStore, keys: Arc<Keys>) -> Self {
         let hint = store.hints.take(&keys.name);
         Self {
             is_per_client: AtomicBool::new(

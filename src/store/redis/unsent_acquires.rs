@@ -35,7 +35,7 @@ async fn acquires_that_wait_for_a_connection_are_not_among_those_that_may_have_r
     while connection.ready("l", Instant::now()).await.is_ok() {
         yield_now().await;
     }
-    let limiter = RedisLimiter::new(store.clone(), Keys::new("l", "client"));
+    let limiter = RedisLimiter::new(store.clone(), Arc::new(Keys::new("l", "client")));
     let deadline = Instant::now() + RESPONSE_TIMEOUT;
     // So many that the last ones would share a call.
     let calls: [_; 32] = std::array::from_fn(|_| AcquireCall::new(Requests::one(1)));

@@ -43,7 +43,7 @@ pub(super) struct Sides {
 
 impl Sides {
     pub(super) fn keys(&self) -> [Keys; 2] {
-        [0, 1].map(|client| self.limiters[client].keys.clone())
+        [0, 1].map(|client| Keys::clone(&self.limiters[client].keys))
     }
 
     /// Takes a step on both sides and compares the answers.
