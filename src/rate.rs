@@ -48,9 +48,9 @@ impl RateType {
     }
 }
 
-/// A rate: so many permits in any window of the length of the interval.
+/// A number of permits in any time span of the length of the interval.
 ///
-/// A permit taken at time T can be taken again at T + interval. A `Rate` is checked when it is given to a limiter.
+/// A permit that is taken at time T is available again at T + interval. A `Rate` is validated when a limiter gets it.
 ///
 /// ```
 /// use redisson_rate_limiter::{Rate, RateType};

@@ -17,10 +17,11 @@ use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
 
-/// So many requests in each window; the windows stand side by side.
+/// Grants up to `limit` in each window. Windows do not overlap.
 ///
-/// State: the string `key`, a counter that lives as long as its window. Up to twice the limit can pass within the length
-/// of a window, across the edge between two: where that matters, take a [`SlidingWindowCounter`](crate::SlidingWindowCounter).
+/// State: the string `key`, a counter that expires with its window. Around the boundary of two windows, up to twice the
+/// limit can be granted within the length of a window; to prevent that, use a
+/// [`SlidingWindowCounter`](crate::SlidingWindowCounter).
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient};

@@ -19,19 +19,19 @@ use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
 
-/// Requests go on at a constant pace, `quantity` in each `unit` of time; `capacity` more may wait for their turn, and
-/// what goes beyond is denied.
+/// Requests proceed at a constant pace, `quantity` in each `unit` of time. Up to `capacity` more may wait for their turn, and
+/// requests beyond that are denied.
 ///
-/// A request that has to wait is granted with a [`delay`](crate::Granted::delay):
-/// [`check_and_wait`](PolicyLimiter::check_and_wait) waits it. Whatever the cost, a target's first request goes on at
-/// once. The largest cost that can be granted is `capacity + quantity`.
+/// A request that has to wait is granted with a [`delay`](crate::Granted::delay);
+/// [`check_and_wait`](PolicyLimiter::check_and_wait) waits for it. The first request of a target proceeds at once, whatever
+/// its cost. The largest cost that can be granted is `capacity + quantity`.
 ///
 /// State, as FireflySoft's: the string `key`, the requests in the bucket, and the string `{key}-st`, the time of the last
-/// outflow (ms). They go away after `capacity / quantity`, rounded up, and one more units.
+/// outflow (ms). They expire after `capacity / quantity` units, rounded up, and one more unit.
 ///
-/// Where the rule is changed ([`PolicyLimiter::set_policy`]), what is in the bucket flows out at the new pace, and nothing more
-/// is granted until it fits the new capacity; a delay that was told stays as it is. A bucket of which nothing is
-/// granted for as long as the old rule gave it is empty.
+/// After a change of the policy ([`PolicyLimiter::set_policy`]), the content of the bucket drains at the new pace, and
+/// nothing more is granted until it fits the new capacity; delays that were returned do not change. A bucket that grants
+/// nothing for as long as the old policy kept its state is then empty.
 ///
 /// ```
 /// use redisson_rate_limiter::{Decision, LeakyBucket, RedissonClient};

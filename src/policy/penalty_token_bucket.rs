@@ -20,19 +20,18 @@ use crate::rate::whole_millis;
 /// How much longer the tokens live than the time of their last inflow, in ms.
 const TOKENS_LIVE_LONGER: i64 = 10;
 
-/// A bucket of `capacity` tokens into which `quantity` come at the end of each `unit` of time; a request takes its cost out.
-/// With a [`penalty`](crate::PolicyLimiter::with_penalty), a target that asks for more is locked out.
+/// A bucket of `capacity` tokens to which `quantity` tokens are added at the end of each `unit` of time. A request removes
+/// its cost. With a [`penalty`](crate::PolicyLimiter::with_penalty), a denied request locks its target out.
 ///
 /// A limiter without a penalty also denies a target that another limiter has locked out.
 ///
-/// State, as FireflySoft's: the string `key`, the tokens left; the string `{key}-st`, the time of the last inflow (ms); the
-/// string `{key}-lock` while the target is locked out. The time of the last inflow goes away after twice the time that an
-/// empty bucket takes to fill, and not before a unit is over; the tokens 10 ms later. A denial writes nothing but the lock.
+/// State, as FireflySoft's: the string `key`, the tokens left; the string `{key}-st`, the time of the last refill (ms); the
+/// string `{key}-lock` while the target is locked out. The time of the last refill expires after twice the time that an
+/// empty bucket takes to fill, but not before a unit is over; the tokens 10 ms later. A denial writes nothing but the lock.
 ///
-/// Where the rule is changed ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the tokens left stay, up
-/// to the new
-/// capacity, and since the last inflow the new units count. A bucket of which nothing is granted for as long as the
-/// old rule gave it is full. A lock stays.
+/// After a change of the policy ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the tokens left stay, up
+/// to the new capacity, and the new units count from the last refill on. A bucket that grants nothing for as long as the old
+/// policy kept its state is then full. A lock stays.
 ///
 /// ```
 /// use redisson_rate_limiter::{PenaltyTokenBucket, RedissonClient};

@@ -23,20 +23,20 @@ use crate::fallback::{Place, check_target};
 use crate::grant::Grant;
 use crate::rate::whole_millis;
 
-/// A policy, applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
+/// A policy applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
 ///
-/// A target's name in the store is the [prefix](Self::with_prefix) and the key, after the name mapper. Keys that stand
-/// beside it carry its name in braces, so that a cluster keeps all in one slot; a name with a hash tag of its own stands
-/// bare: beside `{shop}:alice` stands `{shop}:alice-st`.
+/// The name of a target in the store is the [prefix](Self::with_prefix) followed by the key, after the name mapper. Further
+/// keys of a target contain its name in braces, so that a cluster keeps them in one slot: `{alice}-st` belongs to `alice`.
+/// If the name contains a brace itself, it is used without further braces: `{shop}:alice-st` belongs to `{shop}:alice`.
 ///
 /// # Keys from outside
-/// A key may hold any text, such as a name that a user chose: no two keys share state, nor break each other's. Ordinary keys
-/// stand in the store as they are. A brace is written `%7B` or `%7D`, and `%7B` itself `%257B`. In a name with a hash tag,
-/// a part of the key that reads like what stands beside others gets a `%` behind it: `:value` and `:permits` before a `:` or
-/// at the end, and `-st`, `-lock`, `-window` and `-` with 13 or more digits at the end.
+/// A key may be any text, such as a name that a user chose: no two keys share state or can damage each other's. Ordinary
+/// keys are used in the store as they are. A brace is escaped as `%7B` or `%7D`, and `%7B` itself as `%257B`. In a name with
+/// a hash tag, a part of the key that looks like the suffix of a further key is followed by a `%`: `:value` and `:permits`
+/// before a `:` or at the end, and `-st`, `-lock`, `-window` and `-` with 13 or more digits at the end.
 ///
-/// One hash tag stays: the one that a key begins with where the limiter has no prefix, as in `{shop}:alice`. So a key
-/// whose first character is a user's chooses its own slot on a cluster; give the limiter a prefix there.
+/// One hash tag is not escaped: the one at the start of a key of a limiter without a prefix, as in `{shop}:alice`. If users
+/// choose the first character of a key, they choose its slot on a cluster; use a prefix in that case.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient};

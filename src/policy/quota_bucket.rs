@@ -16,17 +16,18 @@ use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
 
-/// A bucket of `capacity` tokens into which `quota` tokens come in each `period`, evenly over it; a request takes its cost
-/// out. Its state contains these numbers, so that tools can read them.
+/// A bucket of `capacity` tokens to which `quota` tokens are added in each `period`, evenly over the period. A request
+/// removes its cost. The state contains these numbers, so that tools can read them.
 ///
-/// State: the hash `key` with `capacity`, `remain`, `period` (s), `quota`, `timestamp` (s), and `timestamp_fraction` where a
-/// token does not take a whole number of seconds. All of it is written at each grant and each denial. It lives for twice the
-/// time that an empty bucket takes to fill: a script that sets no time to live may have taken tokens meanwhile.
+/// State: the hash `key` with `capacity`, `remain`, `period` (s), `quota`, `timestamp` (s), and `timestamp_fraction` if a
+/// token does not take a whole number of seconds. Each grant and each denial writes all of it. It expires after twice the
+/// time that an empty bucket takes to fill: a script on the same key that sets no time to live may have taken tokens in the
+/// meantime.
 ///
-/// The bucket keeps to whole seconds: what comes in during a second is there when the second is over.
+/// The bucket counts in whole seconds: the tokens of a second are added when the second is over.
 ///
-/// Another capacity, quota or period ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)) counts from the next
-/// request on, also for the time since the last refill. A smaller capacity caps what is left at once.
+/// A new capacity, quota or period ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)) applies from the next
+/// request on, including to the time since the last refill. A smaller capacity limits the remaining tokens at once.
 ///
 /// ```
 /// use redisson_rate_limiter::{QuotaBucket, RedissonClient};

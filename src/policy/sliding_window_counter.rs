@@ -18,22 +18,22 @@ use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
 
-/// At most `limit` in a window of several periods, which slides by a period at a time: nearly what a
-/// [`SlidingWindowLog`](crate::SlidingWindowLog) does, for a counter a period instead of a member a request.
+/// Grants up to `limit` in a window that consists of several periods and slides by one period at a time. It approximates a
+/// [`SlidingWindowLog`](crate::SlidingWindowLog) with a counter per period instead of a member per request.
 ///
-/// Whatever a period counted leaves at once. So no time of `window - period` holds more than the limit; one of `window` can
-/// hold up to twice as much, at the end of a period and at the start of the one that replaces it. The shorter the period,
-/// the rarer that is. Each decision reads the counters of all periods.
+/// All that a period counted leaves the window at once. So no time span of `window - period` contains more than the limit;
+/// one of `window` can contain up to twice as much, at the end of a period and the start of the one that replaces it. The
+/// shorter the period, the rarer this is. Each decision reads the counters of all periods.
 ///
-/// State: the string `{key}-st`, the start of the first period in ms, and for each period in which requests were granted
-/// the string `{key}-E`, where `E` is its last millisecond. They live for two windows, the counters 16 ms more, and the
-/// start as much from each new counter on. The counters' names follow from the stored start, so the script cannot declare
-/// them; they have its hash tag.
+/// State: the string `{key}-st`, the start of the first period in ms, and for each period with granted requests the string
+/// `{key}-E`, where `E` is its last millisecond. The counters live for two windows and 16 ms, and each new counter renews
+/// the start for two windows. The names of the counters follow from the stored start, so the script cannot declare them;
+/// they have the key's hash tag.
 ///
-/// A [`set_policy`](crate::PolicyLimiter::set_policy) of the limit or of the window acts at once on the periods that are
-/// still there.
-/// After one of the period, what was counted in periods of the length before goes on to count, each until its last
-/// millisecond leaves the window; after a second one that of the first change does not. The start stays.
+/// A [`set_policy`](crate::PolicyLimiter::set_policy) with a new limit or window applies at once to the periods that are
+/// still stored. After a change of the period, what was counted in periods of the old length still counts, until the last
+/// millisecond of each period leaves the window; after a second change, what was counted before the first one does not. The
+/// start does not change.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, SlidingWindowCounter};

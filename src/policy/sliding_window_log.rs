@@ -19,19 +19,18 @@ use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::rate::whole_millis;
 
-/// No more than `limit` in any time of `window`'s length: exactly, at whatever moment it begins.
+/// Grants no more than `limit` in any time span of the length of `window`, exactly.
 ///
-/// State: the zset `key` with a member for each unit of cost that was granted, scored with its time in ms, so that a script
-/// which counts the members counts the same. It lives for two windows after the last one: a script that sets no time to live
-/// may have added to it meanwhile. Each member counts 1, including those that scripts wrote.
+/// State: the sorted set `key`, with a member for each unit of cost that was granted. Its score is the time of the grant in
+/// ms, so that a script that counts members computes the same. The set expires two windows after its last grant: a script on
+/// the same key that sets no time to live may have added to it in the meantime. Each member counts 1, including those that
+/// scripts wrote.
 ///
-/// A grant writes as many members as it costs: where that is many thousands, a
-/// [`SlidingWindowCounter`](crate::SlidingWindowCounter) costs
-/// less.
+/// A grant writes as many members as it costs. For limits of many thousands a
+/// [`SlidingWindowCounter`](crate::SlidingWindowCounter) is cheaper.
 ///
-/// A [`set_policy`](crate::PolicyLimiter::set_policy) acts at once on what the log holds: a shorter window forgets what
-/// it makes old;
-/// a longer one counts what the shorter one has not dropped yet.
+/// A [`set_policy`](crate::PolicyLimiter::set_policy) applies at once to the stored requests: a shorter window removes those
+/// that are older than it; a longer one counts those that the shorter one has not removed.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, SlidingWindowLog};

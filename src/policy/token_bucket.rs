@@ -14,11 +14,11 @@ use crate::error::Result;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 
-/// A bucket of `capacity` tokens into which `rate` tokens a second come; a request takes its cost out, so that bursts up to
-/// the capacity pass and the long run keeps to the rate.
+/// A bucket of `capacity` tokens to which `rate` tokens are added per second. A request removes its cost, so that bursts up
+/// to the capacity are granted and the long-term rate is kept.
 ///
-/// State: the hash `key` with `tokens` and `last_refill_timestamp` (ms), and `last_refill_fraction` where a token does not take
-/// a whole number of milliseconds. It goes away after twice the time that an empty bucket takes to fill.
+/// State: the hash `key` with `tokens` and `last_refill_timestamp` (ms), and `last_refill_fraction` if a token does not take
+/// a whole number of milliseconds. It expires after twice the time that an empty bucket takes to fill.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, TokenBucket};

@@ -1,0 +1,104 @@
+//! A request that was denied.
+
+use std::time::Duration;
+
+use super::{Decision, DecisionSource};
+
+/// A request that was denied. A limiter of your own creates one with [`new`](Self::new).
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # fn main() -> Result<()> {
+/// let denied = Decision::from(Denied::new(Duration::from_secs(60)).with_limit(100).with_remaining(3));
+/// assert_eq!(denied.to_string(), "denied: 3 of 100 left, retry after 60s");
+/// # Ok(()) }
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Denied {
+    /// When it is worth asking again: once the first of the permits in use are back. A large request may have to ask
+    /// more than once.
+    pub retry_after: Duration,
+    /// The permits of one interval.
+    pub limit: u64,
+    /// The permits left.
+    pub remaining: u64,
+    /// Until the first of the permits in use are back; of the other limiters, until all is.
+    pub reset: Duration,
+    /// Who decided.
+    pub source: DecisionSource,
+}
+
+impl Denied {
+    /// A denial by a limiter of your own. Limit and remaining are 0, and `reset` is `retry_after`, until they are set.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let denied = Denied::new(Duration::from_secs(1));
+    /// assert_eq!(denied.retry_after, Duration::from_secs(1));
+    /// assert_eq!(denied.reset, Duration::from_secs(1));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn new(retry_after: Duration) -> Self {
+        Self {
+            retry_after,
+            limit: 0,
+            remaining: 0,
+            reset: retry_after,
+            source: DecisionSource::Store,
+        }
+    }
+
+    /// Sets the limit: the permits of one interval.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(Denied::new(Duration::ZERO).with_limit(5).limit, 5);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_limit(self, limit: u64) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// Sets how many permits are left.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(Denied::new(Duration::ZERO).with_remaining(4).remaining, 4);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_remaining(self, remaining: u64) -> Self {
+        Self { remaining, ..self }
+    }
+
+    /// Sets the time until all permits are available again.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(Denied::new(Duration::ZERO).with_reset(second).reset, second);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_reset(self, reset: Duration) -> Self {
+        Self { reset, ..self }
+    }
+}
+
+impl From<Denied> for Decision {
+    fn from(denied: Denied) -> Self {
+        Self::Denied(denied)
+    }
+}

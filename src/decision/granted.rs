@@ -1,0 +1,138 @@
+//! A request that was granted.
+
+use std::time::Duration;
+
+use super::{Decision, DecisionSource};
+use crate::grant::Grant;
+
+/// A request that was granted.
+///
+/// A limiter of your own creates one with [`new`](Self::new):
+///
+/// ```
+/// use redisson_rate_limiter::{Decision, Denied, Granted, Limiter, Result};
+/// use std::time::Duration;
+///
+/// #[derive(Debug)]
+/// struct Weekdays;
+///
+/// # fn is_weekend() -> bool { true }
+/// #[async_trait::async_trait]
+/// impl Limiter for Weekdays {
+///     async fn check(&self, _key: &str, cost: u32) -> Result<Decision> {
+///         if is_weekend() {
+///             return Ok(Denied::new(Duration::from_secs(3600)).into());
+///         }
+///         Ok(Granted::new(cost).with_limit(1_000).with_remaining(999).into())
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<()> {
+/// let decision = Weekdays.check("user:123", 1).await?;
+/// assert_eq!(decision.retry_after(), Some(Duration::from_secs(3600)));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Granted {
+    /// What was taken; [`refund`](crate::RateLimiter::refund) gives it back.
+    pub grant: Grant,
+    /// The permits of one interval.
+    pub limit: u64,
+    /// The permits left after this grant. There may be more where hundreds of an RRateLimiter's grants have expired at
+    /// once: a call counts only as many of them as it needs.
+    pub remaining: u64,
+    /// Until the first of the permits in use are back; of the other limiters, until all is.
+    pub reset: Duration,
+    /// How long the request has to wait before it goes on: zero but from a [`LeakyBucket`](crate::LeakyBucket).
+    pub delay: Duration,
+    /// Who decided.
+    pub source: DecisionSource,
+}
+
+impl Granted {
+    /// A grant of `cost` by a limiter of your own. Limit, remaining and times are 0 until they are set.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let granted = Granted::new(3);
+    /// assert_eq!(granted.grant.permits(), 3);
+    /// assert_eq!((granted.limit, granted.remaining), (0, 0));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn new(cost: u32) -> Self {
+        Self {
+            grant: Grant::forgotten(cost),
+            limit: 0,
+            remaining: 0,
+            reset: Duration::ZERO,
+            delay: Duration::ZERO,
+            source: DecisionSource::Store,
+        }
+    }
+
+    /// Sets the limit: the permits of one interval.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(Granted::new(1).with_limit(5).limit, 5);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_limit(self, limit: u64) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// Sets how many permits are left.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(Granted::new(1).with_remaining(4).remaining, 4);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_remaining(self, remaining: u64) -> Self {
+        Self { remaining, ..self }
+    }
+
+    /// Sets the time until all permits are available again.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(Granted::new(1).with_reset(second).reset, second);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_reset(self, reset: Duration) -> Self {
+        Self { reset, ..self }
+    }
+
+    /// Sets how long the request has to wait before it goes on.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(Granted::new(1).with_delay(second).delay, second);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_delay(self, delay: Duration) -> Self {
+        Self { delay, ..self }
+    }
+}
+
+impl From<Granted> for Decision {
+    fn from(granted: Granted) -> Self {
+        Self::Granted(granted)
+    }
+}

@@ -1,0 +1,90 @@
+//! The decision that a store's answer means for a request.
+
+use std::time::Duration;
+
+use super::{Decision, DecisionSource, Denied, Granted};
+use crate::error::{Error, Result};
+use crate::grant::{Grant, Origin};
+use crate::model::{Answer, Requests};
+use crate::permit::Random;
+
+/// Whether a request that was the only one of its call was granted.
+#[inline]
+pub(crate) fn is_granted(name: &str, permits: u32, answer: &Answer) -> Result<bool> {
+    if !answer.found {
+        check_fits(name, permits, answer.rate)?;
+    }
+    Ok(Requests::one(permits).taken(answer) > 0)
+}
+
+/// Refuses permits that exceed the rate.
+pub(crate) fn check_fits(name: &str, permits: u32, rate: i64) -> Result<()> {
+    if i64::from(permits) > rate {
+        return Err(Error::PermitsExceedRate {
+            name: name.to_owned(),
+            requested: permits,
+            rate: rate as u64,
+        });
+    }
+    Ok(())
+}
+
+/// The decision on a request that was the only one of its call.
+pub(crate) fn decision_alone(
+    name: &str,
+    id: Random,
+    permits: u32,
+    answer: &Answer,
+) -> Result<Decision> {
+    let is_granted = is_granted(name, permits, answer)?;
+    let taken = if is_granted { i64::from(permits) } else { 0 };
+    decision(
+        name,
+        id,
+        permits,
+        is_granted,
+        answer.available - taken,
+        answer,
+    )
+}
+
+/// The decision on one request of a call, where `left` permits remain after it.
+pub(crate) fn decision(
+    name: &str,
+    id: Random,
+    permits: u32,
+    is_granted: bool,
+    left: i64,
+    answer: &Answer,
+) -> Result<Decision> {
+    if !is_granted {
+        check_fits(name, permits, answer.rate)?;
+    }
+    let limit = answer.rate as u64;
+    let remaining = left.max(0) as u64;
+    let reset = answer.reset();
+    Ok(if is_granted {
+        let grant = Grant {
+            score: answer.score,
+            random: id,
+            permits,
+            origin: Origin::Store,
+        };
+        Decision::Granted(Granted {
+            grant,
+            limit,
+            remaining,
+            reset,
+            delay: Duration::ZERO,
+            source: DecisionSource::Store,
+        })
+    } else {
+        Decision::Denied(Denied {
+            retry_after: answer.retry_after(),
+            limit,
+            remaining,
+            reset,
+            source: DecisionSource::Store,
+        })
+    })
+}
