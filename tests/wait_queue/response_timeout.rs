@@ -76,7 +76,7 @@ async fn requests_that_no_call_carried_in_time_were_not_sent() {
     let mut requests = Vec::new();
     for _ in 0..5 {
         let limiter = limiter.clone();
-        // A call contains one such request.
+        // A call contains one such request. Half a second after the second one, which is not answered, the third is made.
         requests.push(tokio::spawn(async move {
             let start = Instant::now();
             let result = limiter.try_acquire(1 << 31).await;
@@ -88,7 +88,7 @@ async fn requests_that_no_call_carried_in_time_were_not_sent() {
         let (result, took) = request.await.unwrap();
         assert_eq!(took, TIMEOUT, "{place}: {result:?}");
         let is_right = match place {
-            0 | 1 => matches!(result, Err(Error::Indeterminate { .. })),
+            0..=2 => matches!(result, Err(Error::Indeterminate { .. })),
             _ => matches!(result, Err(Error::StoreUnavailable { .. })),
         };
         assert!(is_right, "{place}: {result:?}");
