@@ -56,7 +56,7 @@ impl MemoryLimiter {
 
     fn refund_now(&self, grant: &Grant) -> Result<u32> {
         self.with(|held, at| {
-            let audited_rate = held.audited_rate;
+            let audited_rate = held.audited_rate();
             let back = held
                 .window
                 .refund(at, &self.keys.client_id, grant, audited_rate);
@@ -168,7 +168,7 @@ impl LimiterStore for MemoryLimiter {
 
     async fn release(&self, permits: u32) -> Result<()> {
         self.with(|held, at| {
-            let audited_rate = held.audited_rate;
+            let audited_rate = held.audited_rate();
             let left = held
                 .window
                 .release(at, &self.keys.client_id, permits, audited_rate);

@@ -30,10 +30,11 @@ pub(super) struct Limiter {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) window: Window,
-    /// The rate at which the grants were summed. Only this crate changes the state, so once per rate is enough.
-    pub(super) audited_rate: Option<i64>,
-    /// The rate of each client for which the permits left are stated.
-    stated_rate: Option<i64>,
+    /// The rate at which the grants were summed, 0 for none. Only this crate changes the state, so once per rate is
+    /// enough.
+    audited_rate: i64,
+    /// The rate of each client for which the permits left are stated, 0 for none.
+    stated_rate: i64,
     names: Names,
     /// The state of the other kind of limiter that was last used under this name.
     pub(super) other: Option<Box<dyn State>>,
@@ -58,8 +59,8 @@ impl Limiter {
             drivers: AtomicUsize::new(0),
             held: Mutex::new(Held {
                 window: Window::default(),
-                audited_rate: None,
-                stated_rate: None,
+                audited_rate: 0,
+                stated_rate: 0,
                 names: Names::new(),
                 other: None,
                 closed: None,
@@ -138,7 +139,7 @@ impl Held {
             client,
             Acquire {
                 random,
-                audited_rate: self.audited_rate,
+                audited_rate: self.audited_rate(),
                 requests,
                 newer_than: None,
                 set_up,
@@ -157,12 +158,17 @@ impl Held {
             client,
             Acquire {
                 random: call.id,
-                audited_rate: self.audited_rate,
+                audited_rate: self.audited_rate(),
                 requests: call.requests.clone(),
                 newer_than: call.newer_than,
                 set_up: call.set_up,
             },
         )
+    }
+
+    #[inline]
+    pub(super) fn audited_rate(&self) -> Option<i64> {
+        Some(self.audited_rate).filter(|&rate| rate > 0)
     }
 
     /// Restates the permits left of each client after another one has changed the rate. Here all of them are known; in
@@ -173,9 +179,9 @@ impl Held {
             return;
         };
         let rate = settings.rate;
-        if settings.rate_type == RateType::PerClient && self.stated_rate != Some(rate) {
+        if settings.rate_type == RateType::PerClient && self.stated_rate != rate {
             self.window.state_client_rate(rate);
-            self.stated_rate = Some(rate);
+            self.stated_rate = rate;
         }
     }
 
@@ -183,7 +189,7 @@ impl Held {
     fn acquire(&mut self, at: At, client: &str, call: Acquire) -> Result<Answer, NotInitialized> {
         let answer = self.window.acquire(at, client, &call)?;
         if answer.counted > 0 || answer.audit_due {
-            self.audited_rate = Some(answer.rate);
+            self.audited_rate = answer.rate;
         }
         Ok(answer)
     }
