@@ -22,6 +22,7 @@ use crate::failure_policy::FailurePolicy;
 use crate::fallback::{Place, check_target};
 use crate::grant::Grant;
 use crate::rate::whole_millis;
+use crate::store::memory::MemoryClient;
 
 /// A policy, applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
 ///
@@ -115,20 +116,19 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Cancel safety
     /// A call dropped under way may or may not have been charged.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
-        let place = match self.decide_now(key, cost)? {
-            Ok(decision) => return Ok(decision),
-            Err(place) => place,
-        };
+        let store = self.client.store();
+        if let Some(memory) = store.in_memory() {
+            return self.decide_now(memory, key, cost);
+        }
+        // In a box of its own, so that a request which is decided at once has a small future.
+        Box::pin(self.ask(key, cost)).await
+    }
+
+    async fn ask(&self, key: &str, cost: u32) -> Result<Decision> {
+        let place = self.checked_place(key, cost)?;
         let asking = combining::decide(&self.batcher, place.target.clone(), cost);
         let store = &**self.client.store();
-        // In a box of its own, so that a request which is decided at once has a small future.
-        Box::pin(check_target(
-            store,
-            self.client.local_store(),
-            place,
-            asking,
-        ))
-        .await
+        check_target(store, self.client.local_store(), place, asking).await
     }
 
     /// What a request of `cost` (at least 1) on the target `key` takes from this limiter where several decide together: see
@@ -137,11 +137,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Errors
     /// As [`check`](Self::check), for what is wrong with the arguments.
     pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
-        let key = self.mapped_name(key);
-        let in_force = self.read();
-        let model = in_force.algorithm();
-        self.checked(&**model, &key, cost)?;
-        let place = self.place(model, &key, cost);
+        let place = self.checked_place(key, cost)?;
         Ok(Charge::new(Arc::clone(self.client.store()), place))
     }
 
@@ -312,28 +308,29 @@ impl<P: Policy> PolicyLimiter<P> {
         Ok(target)
     }
 
-    fn place(&self, model: &Arc<dyn AnyModel>, key: &str, cost: u32) -> Place {
-        Place {
+    /// The request to make, once it is found good.
+    fn checked_place(&self, key: &str, cost: u32) -> Result<Place> {
+        let key = self.mapped_name(key);
+        let in_force = self.read();
+        let model = in_force.algorithm();
+        self.checked(&**model, &key, cost)?;
+        Ok(Place {
             target: Target {
                 model: Arc::clone(model),
-                key: key.into(),
+                key: (&*key).into(),
                 penalty: self.penalty,
             },
             cost,
             policy: self.failure_policy,
-        }
+        })
     }
 
-    /// The decision of a store that has it without waiting; of another one the request to make.
-    fn decide_now(&self, key: &str, cost: u32) -> Result<std::result::Result<Decision, Place>> {
+    fn decide_now(&self, memory: &MemoryClient, key: &str, cost: u32) -> Result<Decision> {
         let key = self.mapped_name(key);
         let in_force = self.read();
-        let model = in_force.algorithm();
-        let target = self.checked(&**model, &key, cost)?;
-        match self.client.store().decide_now(target, cost) {
-            Some(answer) => answer?.decision(&key, Grant::forgotten(cost)).map(Ok),
-            None => Ok(Err(self.place(model, &key, cost))),
-        }
+        let target = self.checked(&**in_force.algorithm(), &key, cost)?;
+        let answer = memory.decide_one(target, cost)?;
+        answer.decision(&key, Grant::forgotten(cost))
     }
 }
 
