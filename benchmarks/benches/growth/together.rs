@@ -22,7 +22,8 @@ pub async fn many_callers(limiter: &RateLimiter, callers: usize) -> Result<()> {
 
 pub async fn each_of_many(limiters: &[RateLimiter]) -> Result<()> {
     let mut asking = JoinSet::new();
-    for limiter in limiters.iter().cloned() {
+    for limiter in limiters {
+        let limiter = limiter.clone();
         asking.spawn(async move { limiter.try_acquire(1).await });
     }
     let answers = asking.join_all().await;
