@@ -20,14 +20,14 @@ use tokio::time::Instant;
 
 pub(crate) use acquire_call::AcquireCall;
 use breaker::Breaker;
+use memory::MemoryClient;
 
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry, SetUp};
 use crate::permit::Random;
-use crate::policy;
-use crate::policy::call::{Answers, Call, TargetRef};
+use crate::policy::call::{Answers, Call};
 use crate::rate::{Rate, ValidRate};
 
 /// What happens to the permits in use when the rate changes. An argument of
@@ -115,24 +115,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Decides a list of requests by limiters with other policies. Returns by `deadline`.
     async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers>;
 
-    /// Decides one request by one of them, if the store decides without waiting.
-    fn check_now(
-        &self,
-        _target: TargetRef<'_>,
-        _cost: u32,
-    ) -> Option<Result<policy::call::Answer>> {
-        None
-    }
-
-    /// Decides one request by the RRateLimiter of this name without a handle on it, if the store decides without waiting
-    /// and nobody waits for its permits: returns the call's id and the answer.
-    fn acquire_now(
-        &self,
-        _name: &str,
-        _client_id: &str,
-        _permits: u32,
-        _set_up: Option<SetUp>,
-    ) -> Option<Result<(Random, Answer)>> {
+    /// The store itself, if it is in memory: then it decides without waiting.
+    fn in_memory(&self) -> Option<&MemoryClient> {
         None
     }
 

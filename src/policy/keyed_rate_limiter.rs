@@ -402,8 +402,10 @@ impl KeyedRateLimiter {
         check_cost(cost, set_up.map(|it| it.settings.rate), &name)?;
         check_not_empty(&name)?;
         // Where a store decides at once, a queue for each request would cost more than the decision.
-        let store = self.client.store();
-        if let Some(decided) = store.acquire_now(&name, &self.client_id, cost, set_up) {
+        let memory = self.client.store().in_memory();
+        if let Some(decided) =
+            memory.and_then(|it| it.acquire_now(&name, &self.client_id, cost, set_up))
+        {
             let (id, answer) = decided?;
             return decision_alone(&name, id, cost, &answer);
         }

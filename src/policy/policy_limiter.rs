@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,6 +22,7 @@ use crate::failure_policy::FailurePolicy;
 use crate::fallback::{Place, check_target};
 use crate::grant::Grant;
 use crate::rate::whole_millis;
+use crate::store::memory::MemoryClient;
 
 /// A policy applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
 ///
@@ -57,14 +58,22 @@ use crate::rate::whole_millis;
 /// ```
 pub struct PolicyLimiter<P> {
     client: RedissonClient,
-    in_force: Arc<RwLock<InForce<P>>>,
+    policies: Arc<Policies<P>>,
     batcher: Arc<Batcher<TargetCalls>>,
     prefix: Arc<str>,
     penalty: Option<i64>,
     failure_policy: FailurePolicy,
 }
 
+/// The policy that a limiter was made with, and the one that replaced it. Few are ever replaced, so that reading the first
+/// takes no lock.
+struct Policies<P> {
+    first: InForce<P>,
+    later: OnceLock<RwLock<InForce<P>>>,
+}
+
 /// The policy in force.
+#[derive(Clone)]
 struct InForce<P> {
     policy: P,
     algorithm: Arc<dyn AnyModel>,
@@ -72,6 +81,7 @@ struct InForce<P> {
     moved: Option<Moved<P>>,
 }
 
+#[derive(Clone)]
 struct Moved<P> {
     policy: P,
     algorithm: Arc<dyn AnyModel>,
@@ -87,6 +97,17 @@ impl<P> InForce<P> {
     }
 }
 
+impl<P> Policies<P> {
+    #[inline]
+    fn read<T>(&self, read: impl FnOnce(&InForce<P>) -> T) -> T {
+        match self.later.get() {
+            None => read(&self.first),
+            // A panic leaves the policy whole.
+            Some(later) => read(&later.read().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+}
+
 impl<P: Policy> PolicyLimiter<P> {
     pub(crate) fn new(client: RedissonClient, policy: P) -> Result<Self> {
         policy.validate()?;
@@ -94,11 +115,14 @@ impl<P: Policy> PolicyLimiter<P> {
             batcher: combining::batcher(client.store()),
             failure_policy: client.failure_policy(),
             client,
-            in_force: Arc::new(RwLock::new(InForce {
-                algorithm: policy.algorithm().0,
-                policy,
-                moved: None,
-            })),
+            policies: Arc::new(Policies {
+                first: InForce {
+                    algorithm: policy.algorithm().0,
+                    policy,
+                    moved: None,
+                },
+                later: OnceLock::new(),
+            }),
             prefix: "".into(),
             penalty: None,
         })
@@ -131,20 +155,19 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Cancel safety
     /// A call dropped in flight may or may not have been charged.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
-        let place = match self.check_now(key, cost)? {
-            Ok(decision) => return Ok(decision),
-            Err(place) => place,
-        };
+        let store = self.client.store();
+        if let Some(memory) = store.in_memory() {
+            return self.check_now(memory, key, cost);
+        }
+        // In a box of its own, so that a request which is decided at once has a small future.
+        Box::pin(self.ask(key, cost)).await
+    }
+
+    async fn ask(&self, key: &str, cost: u32) -> Result<Decision> {
+        let place = self.checked_place(key, cost)?;
         let asking = combining::check(&self.batcher, place.target.clone(), cost);
         let store = &**self.client.store();
-        // In a box of its own, so that a request which is decided at once has a small future.
-        Box::pin(check_target(
-            store,
-            self.client.local_store(),
-            place,
-            asking,
-        ))
-        .await
+        check_target(store, self.client.local_store(), place, asking).await
     }
 
     /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
@@ -166,11 +189,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Errors
     /// Those of [`check`](Self::check) for invalid arguments.
     pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
-        let key = self.mapped_name(key);
-        let in_force = self.read();
-        let model = in_force.algorithm();
-        self.checked(&**model, &key, cost)?;
-        let place = self.place(model, &key, cost);
+        let place = self.checked_place(key, cost)?;
         Ok(Charge::new(Arc::clone(self.client.store()), place))
     }
 
@@ -311,7 +330,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// ```
     #[must_use]
     pub fn policy(&self) -> P {
-        self.read().policy.clone()
+        self.of_policy(P::clone)
     }
 
     /// Changes the policy, for all clones of this limiter, while requests come in. What the targets have used still counts,
@@ -334,10 +353,9 @@ impl<P: Policy> PolicyLimiter<P> {
     pub fn set_policy(&self, policy: P) -> Result<()> {
         policy.validate()?;
         let now = Instant::now();
-        let mut in_force = self
-            .in_force
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let Policies { first, later } = &*self.policies;
+        let later = later.get_or_init(|| RwLock::new(first.clone()));
+        let mut in_force = later.write().unwrap_or_else(PoisonError::into_inner);
         let before = match &in_force.moved {
             Some(moved) if now < moved.until => &moved.policy,
             _ => &in_force.policy,
@@ -361,17 +379,13 @@ impl<P: Policy> PolicyLimiter<P> {
 
     /// What `read` takes from the policy in force.
     pub(super) fn of_policy<T>(&self, read: impl FnOnce(&P) -> T) -> T {
-        read(&self.read().policy)
+        self.policies.read(|in_force| read(&in_force.policy))
     }
 
     /// Reads the policy whenever it is called.
     pub(super) fn policy_in_force(&self) -> impl Fn() -> P + Send + Sync + use<P> {
-        let in_force = Arc::clone(&self.in_force);
-        move || read(&in_force).policy.clone()
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, InForce<P>> {
-        read(&self.in_force)
+        let policies = Arc::clone(&self.policies);
+        move || policies.read(|in_force| in_force.policy.clone())
     }
 
     /// A key's name, before the name mapper.
@@ -405,34 +419,30 @@ impl<P: Policy> PolicyLimiter<P> {
         Ok(target)
     }
 
-    fn place(&self, model: &Arc<dyn AnyModel>, key: &str, cost: u32) -> Place {
-        Place {
+    /// The request to make, once it is found good.
+    fn checked_place(&self, key: &str, cost: u32) -> Result<Place> {
+        let key = self.mapped_name(key);
+        let model = self.policies.read(|it| Arc::clone(it.algorithm()));
+        self.checked(&*model, &key, cost)?;
+        Ok(Place {
             target: Target {
-                model: Arc::clone(model),
-                key: key.into(),
+                model,
+                key: (&*key).into(),
                 penalty: self.penalty,
             },
             cost,
             policy: self.failure_policy,
-        }
+        })
     }
 
-    /// The decision of a store that has it without waiting; of another one the request to make.
-    fn check_now(&self, key: &str, cost: u32) -> Result<std::result::Result<Decision, Place>> {
+    fn check_now(&self, memory: &MemoryClient, key: &str, cost: u32) -> Result<Decision> {
         let key = self.mapped_name(key);
-        let in_force = self.read();
-        let model = in_force.algorithm();
-        let target = self.checked(&**model, &key, cost)?;
-        match self.client.store().check_now(target, cost) {
-            Some(answer) => answer?.decision(&key, Grant::forgotten(cost)).map(Ok),
-            None => Ok(Err(self.place(model, &key, cost))),
-        }
+        self.policies.read(|in_force| {
+            let target = self.checked(&**in_force.algorithm(), &key, cost)?;
+            let answer = memory.decide_one(target, cost)?;
+            answer.decision(&key, Grant::forgotten(cost))
+        })
     }
-}
-
-fn read<P>(in_force: &RwLock<InForce<P>>) -> RwLockReadGuard<'_, InForce<P>> {
-    // Nothing panics while the lock is held.
-    in_force.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Refuses a cost that no limiter of this limit ever grants.
@@ -471,7 +481,7 @@ impl<P> Clone for PolicyLimiter<P> {
     fn clone(&self) -> Self {
         Self {
             client: self.client.clone(),
-            in_force: Arc::clone(&self.in_force),
+            policies: Arc::clone(&self.policies),
             batcher: Arc::clone(&self.batcher),
             prefix: Arc::clone(&self.prefix),
             penalty: self.penalty,

@@ -31,9 +31,9 @@ use crate::clock::{Clock, TokioClock};
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
-use crate::model::{self, At, SetUp};
+use crate::model::{Answer, At, SetUp};
 use crate::permit::Random;
-use crate::policy::call::{Answer, Answers, Call, TargetRef};
+use crate::policy::call::{Answers, Call};
 
 /// Limiters in memory. Clones share them, so several clients can.
 ///
@@ -194,6 +194,28 @@ impl MemoryClient {
         self.clock.now().unwrap_or_else(|| self.store.0.clock.now())
     }
 
+    /// Decides one request by the RRateLimiter of this name without a handle on it: returns the call's id and the answer.
+    /// `None` if somebody waits for its permits.
+    pub(crate) fn acquire_now(
+        &self,
+        name: &str,
+        client_id: &str,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Option<Result<(Random, Answer)>> {
+        let passed = self.clock.now();
+        let read = self.store.0.clock.now();
+        self.store.0.sweep(read);
+        let limiter = self.store.limiter_at(name, read);
+        // Those who wait learn from their queue what else this process takes.
+        if limiter.drivers.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        Some(limiter.with(name, passed, read, |held, at| {
+            held.decide_one(at, name, client_id, permits, set_up)
+        }))
+    }
+
     /// Charges a limiter for what was granted elsewhere, even if it has less.
     pub(crate) fn charge(&self, keys: &Keys, set_up: SetUp, grant: &Grant) {
         let server = self.store.0.clock.now();
@@ -223,29 +245,8 @@ impl Store for MemoryClient {
         self.decide_call(call)
     }
 
-    fn check_now(&self, target: TargetRef<'_>, cost: u32) -> Option<Result<Answer>> {
-        // A grant of an RRateLimiter is named by its call.
-        (!target.model.is_on_the_window()).then(|| self.decide_one(target, cost))
-    }
-
-    fn acquire_now(
-        &self,
-        name: &str,
-        client_id: &str,
-        permits: u32,
-        set_up: Option<SetUp>,
-    ) -> Option<Result<(Random, model::Answer)>> {
-        let passed = self.clock.now();
-        let read = self.store.0.clock.now();
-        self.store.0.sweep(read);
-        let limiter = self.store.limiter_at(name, read);
-        // Those who wait learn from their queue what else this process takes.
-        if limiter.drivers.load(Ordering::Relaxed) > 0 {
-            return None;
-        }
-        Some(limiter.with(name, passed, read, |held, at| {
-            held.decide_one(at, name, client_id, permits, set_up)
-        }))
+    fn in_memory(&self) -> Option<&MemoryClient> {
+        Some(self)
     }
 
     fn call_deadline(&self) -> Instant {

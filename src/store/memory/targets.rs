@@ -11,8 +11,9 @@ use crate::policy::call::{self, Answer, Answers, Call, Opened, TargetRef};
 use crate::policy::target_keys::TargetKeys;
 
 impl MemoryClient {
-    /// Decides one request by one limiter: one look-up in the map, and then one lock.
-    pub(super) fn decide_one(&self, target: TargetRef<'_>, cost: u32) -> Result<Answer> {
+    /// Decides one request by one limiter that is no RRateLimiter, whose grants are named by their calls: one look-up in
+    /// the map, and then one lock.
+    pub(crate) fn decide_one(&self, target: TargetRef<'_>, cost: u32) -> Result<Answer> {
         // Before the lock, which is then held for a shorter time.
         let read = self.store.0.clock.now();
         self.store.0.sweep(read);
