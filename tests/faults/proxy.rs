@@ -75,102 +75,131 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 struct Expected {
     fault: Option<Fault>,
     /// Until the server has run it.
-    _held: Option<Held>,
+    _held: Held,
 }
 
-/// Ends when the connection does.
-async fn pass_on(mut client: TcpStream, shared: Arc<Shared>) -> Option<()> {
-    let mut server = shared.connect().await?;
-    let (mut requests, mut answers) = (Vec::new(), Vec::new());
-    let mut expected = VecDeque::new();
-    loop {
-        while let Some((command, length)) = parse(&requests) {
-            let request: Vec<u8> = requests.drain(..length).collect();
-            let fault = shared.plan.fault_of(&command);
-            let mut held = None;
-            match fault {
-                Some(Fault::ResetBeforeServer) => return reset(&client),
-                Some(Fault::FrozenBeforeServer) => {
-                    run_out(server, answers, expected).await;
-                    return frozen(client).await;
-                }
-                Some(Fault::RequestLate(time)) => {
-                    shared.deliver_later(request, time);
-                    return None;
-                }
-                Some(Fault::ReplayedLate(time)) => shared.deliver_later(request.clone(), time),
-                Some(Fault::ReplayedAtOnce) => shared.deliver(&request).await,
-                Some(Fault::RequestDelayed(time)) => {
-                    held = Some(shared.hold());
-                    sleep(time).await;
-                }
-                _ => {}
-            }
-            server.write_all(&request).await.ok()?;
-            expected.push_back(Expected { fault, _held: held });
-        }
-        while let Some(end) = answer_end(&answers, 0).filter(|_| !answers.is_empty()) {
-            let answer: Vec<u8> = answers.drain(..end).collect();
-            let Expected { fault, .. } = expected.pop_front().expect("an answer to a request");
-            match fault {
-                Some(Fault::AnswerDropped) => return None,
-                Some(Fault::ResetAfterServer) => return reset(&client),
-                Some(Fault::FrozenAfterServer) => {
-                    run_out(server, answers, expected).await;
-                    return frozen(client).await;
-                }
-                Some(Fault::AnswerDelayed(time)) => sleep(time).await,
-                Some(Fault::AnswerTorn) => {
-                    client.write_all(&answer[..end / 2]).await.ok()?;
-                    return None;
-                }
-                Some(Fault::AnswerTornDelayed(time)) => {
-                    client.write_all(&answer[..end / 2]).await.ok()?;
-                    sleep(time).await;
-                    client.write_all(&answer[end / 2..]).await.ok()?;
-                    continue;
-                }
-                _ => {}
-            }
-            client.write_all(&answer).await.ok()?;
-        }
-        tokio::select! {
-                   read = client.read_buf(&mut requests) => if !matches!(read, Ok(1..)) {
-                       run_out(server, answers, expected).await;
-        return None;
-                   },
-                   read = server.read_buf(&mut answers) => {
-                       read.ok().filter(|&length| length > 0)?;
-                   }
-               }
-    }
+/// What becomes of the client's connection.
+enum End {
+    Closed,
+    /// Its next read fails instead of finding the end.
+    Reset,
+    /// It stays open.
+    Frozen,
 }
 
-/// Nothing passes any more; the server runs what it has been sent all the same.
-async fn run_out(
-    mut server: TcpStream,
-    mut answers: Vec<u8>,
-    mut expected: VecDeque<Expected>,
-) -> Option<()> {
-    loop {
-        while let Some(end) = answer_end(&answers, 0).filter(|_| !answers.is_empty()) {
-            answers.drain(..end);
-            expected.pop_front();
+/// Ends when the connection does, and the server has run all that it was sent.
+async fn pass_on(mut client: TcpStream, shared: Arc<Shared>) {
+    let Some(mut server) = shared.connect().await else {
+        return;
+    };
+    let mut state = Passing::default();
+    match state.relay(&mut client, &mut server, &shared).await {
+        End::Closed => drop(client),
+        End::Reset => {
+            let _ = client.set_zero_linger();
+            drop(client);
         }
-        if expected.is_empty() || server.read_buf(&mut answers).await.ok()? == 0 {
-            return None;
+        End::Frozen => {
+            state.run_out(server).await;
+            pending::<()>().await;
+            return;
         }
     }
+    state.run_out(server).await;
 }
 
-/// The client's end stays open.
-async fn frozen(_client: TcpStream) -> Option<()> {
-    pending().await
+/// What has come in over a connection and is not passed on yet.
+#[derive(Default)]
+struct Passing {
+    requests: Vec<u8>,
+    answers: Vec<u8>,
+    expected: VecDeque<Expected>,
 }
 
-/// The client's next read fails instead of finding the end.
-fn reset(client: &TcpStream) -> Option<()> {
-    client.set_zero_linger().ok()
+impl Passing {
+    async fn relay(
+        &mut self,
+        client: &mut TcpStream,
+        server: &mut TcpStream,
+        shared: &Arc<Shared>,
+    ) -> End {
+        loop {
+            while let Some((command, length)) = parse(&self.requests) {
+                let request: Vec<u8> = self.requests.drain(..length).collect();
+                let fault = shared.plan.fault_of(&command);
+                let held = shared.hold();
+                match fault {
+                    Some(Fault::ResetBeforeServer) => return End::Reset,
+                    Some(Fault::FrozenBeforeServer) => return End::Frozen,
+                    Some(Fault::RequestLate(time)) => {
+                        shared.deliver_later(request, time);
+                        return End::Closed;
+                    }
+                    Some(Fault::ReplayedLate(time)) => shared.deliver_later(request.clone(), time),
+                    Some(Fault::ReplayedAtOnce) => shared.deliver(&request).await,
+                    Some(Fault::RequestDelayed(time)) => sleep(time).await,
+                    _ => {}
+                }
+                if server.write_all(&request).await.is_err() {
+                    return End::Closed;
+                }
+                self.expected.push_back(Expected { fault, _held: held });
+            }
+            while let Some((answer, fault)) = self.next_answer() {
+                let half = answer.len() / 2;
+                let passed_on = match fault {
+                    Some(Fault::AnswerDropped) => return End::Closed,
+                    Some(Fault::ResetAfterServer) => return End::Reset,
+                    Some(Fault::FrozenAfterServer) => return End::Frozen,
+                    Some(Fault::AnswerTorn) => {
+                        let _ = client.write_all(&answer[..half]).await;
+                        return End::Closed;
+                    }
+                    Some(Fault::AnswerTornDelayed(time)) => {
+                        match client.write_all(&answer[..half]).await {
+                            Ok(()) => {
+                                sleep(time).await;
+                                client.write_all(&answer[half..]).await
+                            }
+                            failed => failed,
+                        }
+                    }
+                    Some(Fault::AnswerDelayed(time)) => {
+                        sleep(time).await;
+                        client.write_all(&answer).await
+                    }
+                    _ => client.write_all(&answer).await,
+                };
+                if passed_on.is_err() {
+                    return End::Closed;
+                }
+            }
+            let read = tokio::select! {
+                read = client.read_buf(&mut self.requests) => read,
+                read = server.read_buf(&mut self.answers) => read,
+            };
+            if !matches!(read, Ok(1..)) {
+                return End::Closed;
+            }
+        }
+    }
+
+    fn next_answer(&mut self) -> Option<(Vec<u8>, Option<Fault>)> {
+        let end = answer_end(&self.answers, 0).filter(|_| !self.answers.is_empty())?;
+        let expected = self.expected.pop_front().expect("an answer to a request");
+        Some((self.answers.drain(..end).collect(), expected.fault))
+    }
+
+    /// Nothing is passed on any more; the server runs what it has been sent all the same.
+    async fn run_out(mut self, mut server: TcpStream) {
+        while !self.expected.is_empty() {
+            if self.next_answer().is_none()
+                && !matches!(server.read_buf(&mut self.answers).await, Ok(1..))
+            {
+                return;
+            }
+        }
+    }
 }
 
 impl Shared {
