@@ -191,6 +191,19 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_that_came_late_may_have_run_by_a_copy_but_holds_up_none_behind_it() {
+        let call = AcquireCall::new(Requests::one(1));
+        call.note_attempt(attempt(10, 3)).unwrap();
+        call.note_attempt(attempt(90, 5)).unwrap();
+        call.note_late(attempt(90, 5), 20);
+        assert!(call.may_have_run());
+        assert_eq!(call.attempts_made(), Some(attempt(19, 3)));
+        assert_eq!(call.last_deadline_beside(attempt(10, 3)), Some(19));
+        call.note_late(attempt(10, 3), 20);
+        assert_eq!(call.attempts_made(), Some(attempt(19, 3)));
+    }
+
+    #[test]
     fn no_attempt_is_made_of_a_call_whose_outcome_is_claimed() {
         let call = AcquireCall::new(Requests::one(1));
         call.note_attempt(attempt(10, 3)).unwrap();

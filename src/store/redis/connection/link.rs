@@ -222,29 +222,29 @@ impl Keeper {
         let mut after_failures = Backoff::after_failures();
         let mut step = FIRST_STEP;
         let mut last_failure = None;
-        let mut next = Instant::now();
         loop {
-            tokio::select! {
-                biased;
-                Some(attempt) = attempts.join_next() => match attempt {
-                    Ok(Ok(opened)) => return opened,
-                    Ok(Err(error)) => {
-                        if !is_silence(&error) {
-                            next = Instant::now() + after_failures.next_pause();
+            attempts.spawn(self.attempt(step, wants_primary));
+            step = (step * 2).min(LONGEST_STEP);
+            let mut next = Instant::now() + STAGGER;
+            loop {
+                tokio::select! {
+                    biased;
+                    Some(attempt) = attempts.join_next() => match attempt {
+                        Ok(Ok(opened)) => return opened,
+                        Ok(Err(error)) => {
+                            if !is_silence(&error) {
+                                next = Instant::now() + after_failures.next_pause();
+                            }
+                            self.note_failure(error, &mut last_failure);
                         }
-                        self.note_failure(error, &mut last_failure);
-                    }
-                    // It panicked, which has been reported, or its runtime is shutting down.
-                    Err(_) => {}
-                },
-                () = sleep_until(next) => {
-                    if !attempts.is_empty() {
-                        self.note_failure(timed_out(), &mut last_failure);
-                    }
-                    attempts.spawn(self.attempt(step, wants_primary));
-                    step = (step * 2).min(LONGEST_STEP);
-                    next = Instant::now() + STAGGER;
+                        // It panicked, which has been reported, or its runtime is shutting down.
+                        Err(_) => {}
+                    },
+                    () = sleep_until(next) => break,
                 }
+            }
+            if !attempts.is_empty() {
+                self.note_failure(timed_out(), &mut last_failure);
             }
         }
     }
