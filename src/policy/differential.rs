@@ -30,7 +30,7 @@ use crate::support::Server;
 pub(super) use keyspace::{
     Content, Keyspace, START, TTL_UNIT, as_set, show_key, timed, times_to_live,
 };
-use sides::{Form, Sides, Stage};
+use sides::{Fixture, Form, Sides};
 
 /// On average.
 const STEPS_PER_CASE: usize = 40;
@@ -97,7 +97,7 @@ pub(super) fn compare<M: Compared>() {
         cases(),
         &case,
         async |connection, (mut policy, penalty, steps)| {
-            let mut stage = Stage {
+            let mut fixture = Fixture {
                 connection,
                 now: START,
                 calls: 0,
@@ -107,14 +107,14 @@ pub(super) fn compare<M: Compared>() {
                 let [side] = &mut sides;
                 let before = side.shown();
                 match step {
-                    Step::Pass(millis) => stage.now += millis,
+                    Step::Pass(millis) => fixture.now += millis,
                     // The script of RRateLimiter's limiters decides single requests.
                     Step::Ask(costs) if M::ON_THE_WINDOW => {
-                        stage.ask(&mut sides, Form::Alone, &costs[..1]).await;
+                        fixture.ask(&mut sides, Form::Alone, &costs[..1]).await;
                     }
-                    Step::Ask(costs) => stage.ask(&mut sides, Form::Alone, &costs).await,
+                    Step::Ask(costs) => fixture.ask(&mut sides, Form::Alone, &costs).await,
                     Step::AskJointly(cost) => {
-                        stage.ask(&mut sides, Form::Joint, &[cost]).await;
+                        fixture.ask(&mut sides, Form::Joint, &[cost]).await;
                     }
                     Step::ChangePolicy(to) => {
                         policy = to.after(&policy).0;
@@ -122,20 +122,20 @@ pub(super) fn compare<M: Compared>() {
                     }
                     Step::Put(state) => {
                         side.state = Box::new(state);
-                        stage.put(side, before).await;
+                        fixture.put(side, before).await;
                     }
                     Step::PutLock(lock) => {
                         side.lock = lock
                             .map_or_else(Timed::default, |time_to_live| timed((), time_to_live));
-                        stage.put(side, before).await;
+                        fixture.put(side, before).await;
                     }
                 }
-                stage.compare(&sides).await;
+                fixture.compare(&sides).await;
             }
             let all = sides[0].shown();
             sides[0].state = Box::new(M::State::default());
             sides[0].lock.remove();
-            stage.put(&sides[0], all).await;
+            fixture.put(&sides[0], all).await;
         },
     );
 }
@@ -202,16 +202,16 @@ fn several_limiters_decide_together_as_their_models_do() {
         .prop_map(|(pause, costs)| JointStep { pause, costs });
     let case = prop::collection::vec(step, 1..2 * STEPS_PER_CASE);
     run(cases(), &case, async |connection, steps| {
-        let mut stage = Stage {
+        let mut fixture = Fixture {
             connection,
             now: START,
             calls: 0,
         };
         let mut sides = joint_sides();
         for JointStep { pause, costs } in steps {
-            stage.now += pause;
-            stage.ask(&mut sides, Form::Joint, &costs).await;
-            stage.compare(&sides).await;
+            fixture.now += pause;
+            fixture.ask(&mut sides, Form::Joint, &costs).await;
+            fixture.compare(&sides).await;
         }
     });
 }

@@ -195,11 +195,11 @@ mod tests {
         let call = AcquireCall::new(Requests::one(1));
         call.note_attempt(attempt(10, 3)).unwrap();
         call.note_attempt(attempt(90, 5)).unwrap();
-        call.note_late(attempt(90, 5), 20);
+        call.note_deadline_exceeded(attempt(90, 5), 20);
         assert!(call.may_have_run());
         assert_eq!(call.attempts_made(), Some(attempt(19, 3)));
         assert_eq!(call.last_deadline_beside(attempt(10, 3)), Some(19));
-        call.note_late(attempt(10, 3), 20);
+        call.note_deadline_exceeded(attempt(10, 3), 20);
         assert_eq!(call.attempts_made(), Some(attempt(19, 3)));
     }
 

@@ -10,8 +10,8 @@ use redisson_rate_limiter::{
 };
 
 use crate::every_method;
+use crate::fixture::{Fixture, HOUR, ms};
 use crate::keys;
-use crate::stage::{HOUR, Stage, ms};
 
 const README: &str = include_str!("../../README.md");
 
@@ -31,19 +31,21 @@ fn rules() -> Vec<Vec<String>> {
         .collect()
 }
 
-async fn set_user(stage: &mut Stage, rule: &[String]) {
+async fn set_user(fixture: &mut Fixture, rule: &[String]) {
     let mut command = vec!["ACL", "SETUSER"];
     command.extend(rule.iter().map(String::as_str));
-    stage.run(&command).await;
+    fixture.run(&command).await;
 }
 
 /// What an operation came to, with its name.
 type Outcome = (String, Result<()>);
 
 /// Each operation of the library, on limiters that the operator has set up.
-async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
-    stage.run(&["FLUSHALL"]).await;
-    let operator = RedissonClient::connect(&stage.server.url()).await.unwrap();
+async fn operations(fixture: &mut Fixture, app: &RedissonClient) -> Vec<Outcome> {
+    fixture.run(&["FLUSHALL"]).await;
+    let operator = RedissonClient::connect(&fixture.server.url())
+        .await
+        .unwrap();
     let mut outcomes = Vec::new();
     for (name, rate) in [
         ("overall", Rate::overall(10, HOUR)),
@@ -81,7 +83,7 @@ async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
     ));
     outcomes.push((
         "keys that are lost".to_owned(),
-        lost_keys(stage, &operator, app).await,
+        lost_keys(fixture, &operator, app).await,
     ));
     let keyed = app
         .keyed_rate_limiter("orders:", Rate::overall(2, HOUR))
@@ -116,7 +118,10 @@ async fn operations(stage: &mut Stage, app: &RedissonClient) -> Vec<Outcome> {
         "PenaltyTokenBucket".to_owned(),
         by_policy(app, penalty).await,
     ));
-    outcomes.push(("a whole token".to_owned(), a_whole_token(stage, app).await));
+    outcomes.push((
+        "a whole token".to_owned(),
+        a_whole_token(fixture, app).await,
+    ));
     let window = app.limiter(FixedWindow::new(2, HOUR)).unwrap();
     for i in 0..2 {
         let charges = [
@@ -145,11 +150,11 @@ async fn by_policy<P: Policy + Clone>(app: &RedissonClient, policy: P) -> Result
 }
 
 /// A bucket that held a part of a token, and holds whole ones by its new rule.
-async fn a_whole_token(stage: &mut Stage, app: &RedissonClient) -> Result<()> {
-    let now = keys::time(&mut stage.raw).await.to_string();
+async fn a_whole_token(fixture: &mut Fixture, app: &RedissonClient) -> Result<()> {
+    let now = keys::time(&mut fixture.raw).await.to_string();
     let mut command = vec!["HSET", "orders:whole", "tokens", "1"];
     command.extend(["last_refill_timestamp", &now, "last_refill_fraction", "1"]);
-    stage.run(&command).await;
+    fixture.run(&command).await;
     let limiter = app.limiter(TokenBucket::per_second(1).with_capacity(2))?;
     limiter.check("orders:whole", 1).await.map(drop)
 }
@@ -175,7 +180,7 @@ async fn a_window_passes(operator: &RedissonClient, app: &RedissonClient) -> Res
 
 /// What an operator or an eviction has left broken.
 async fn lost_keys(
-    stage: &mut Stage,
+    fixture: &mut Fixture,
     operator: &RedissonClient,
     app: &RedissonClient,
 ) -> Result<()> {
@@ -187,7 +192,7 @@ async fn lost_keys(
         let prepared = operator.rate_limiter(name);
         prepared.set_rate(rate).await.unwrap();
         assert!(prepared.try_acquire(4).await.unwrap());
-        stage.run(&["DEL", &format!("{{{name}}}:{lost}")]).await;
+        fixture.run(&["DEL", &format!("{{{name}}}:{lost}")]).await;
         let limiter = app.rate_limiter(name);
         limiter.try_acquire(1).await?;
         limiter.release(1).await?;
@@ -196,12 +201,12 @@ async fn lost_keys(
     Ok(())
 }
 
-async fn connect(stage: &Stage, rule: &[String]) -> RedissonClient {
+async fn connect(fixture: &Fixture, rule: &[String]) -> RedissonClient {
     let password = rule.iter().find_map(|part| part.strip_prefix('>')).unwrap();
     let url = format!(
         "redis://{}:{password}@127.0.0.1:{}",
         rule[0],
-        stage.server.port()
+        fixture.server.port()
     );
     RedissonClient::connect(&url).await.unwrap()
 }
@@ -215,33 +220,33 @@ fn permissions(rule: &[String]) -> Vec<String> {
 
 #[tokio::test]
 async fn every_operation_works_under_it() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::start().await;
     let rule = &rules()[0];
-    set_user(&mut stage, rule).await;
-    let app = connect(&stage, rule).await;
-    stage.run(&["SCRIPT", "FLUSH"]).await;
-    for (operation, result) in operations(&mut stage, &app).await {
+    set_user(&mut fixture, rule).await;
+    let app = connect(&fixture, rule).await;
+    fixture.run(&["SCRIPT", "FLUSH"]).await;
+    for (operation, result) in operations(&mut fixture, &app).await {
         result.unwrap_or_else(|error| panic!("{operation}: {error:?}"));
     }
-    let denied = keys::errors(&mut stage.raw, "NOPERM").await;
+    let denied = keys::errors(&mut fixture.raw, "NOPERM").await;
     // The name of the library, where the server knows such a command.
     assert!(denied <= 1, "{denied}");
 }
 
 #[tokio::test]
 async fn without_one_of_its_permissions_operations_are_denied_and_no_other_way() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::start().await;
     let rule = &rules()[0];
     let mut needless = BTreeSet::new();
     for permission in permissions(rule) {
-        set_user(&mut stage, rule).await;
-        stage
+        set_user(&mut fixture, rule).await;
+        fixture
             .run(&["ACL", "SETUSER", "app", &format!("-{permission}")])
             .await;
-        let app = connect(&stage, rule).await;
-        stage.run(&["SCRIPT", "FLUSH"]).await;
+        let app = connect(&fixture, rule).await;
+        fixture.run(&["SCRIPT", "FLUSH"]).await;
         let mut denied = 0;
-        for (operation, result) in operations(&mut stage, &app).await {
+        for (operation, result) in operations(&mut fixture, &app).await {
             match result {
                 Ok(()) => {}
                 Err(Error::PermissionDenied { .. }) => denied += 1,
@@ -261,10 +266,10 @@ async fn without_one_of_its_permissions_operations_are_denied_and_no_other_way()
 }
 
 /// The commands and keys that the server has denied.
-async fn denied_commands(stage: &mut Stage) -> BTreeSet<String> {
+async fn denied_commands(fixture: &mut Fixture) -> BTreeSet<String> {
     let mut log = redis::cmd("ACL");
     let log: Vec<HashMap<String, redis::Value>> =
-        log.arg("LOG").query_async(&mut stage.raw).await.unwrap();
+        log.arg("LOG").query_async(&mut fixture.raw).await.unwrap();
     let object = |mut entry: HashMap<String, redis::Value>| {
         redis::from_redis_value(entry.remove("object").unwrap()).unwrap()
     };
@@ -273,38 +278,38 @@ async fn denied_commands(stage: &mut Stage) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn a_large_limiter_is_audited_under_it() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::start().await;
     let rule = &rules()[0];
-    set_user(&mut stage, rule).await;
-    let app = connect(&stage, rule).await;
+    set_user(&mut fixture, rule).await;
+    let app = connect(&fixture, rule).await;
     let limiter = app.rate_limiter("orders:large");
     limiter.set_rate(Rate::overall(1_000, HOUR)).await.unwrap();
     // Commands that a connection can do without, which depend on the server. The audit uses another connection.
-    let connecting = denied_commands(&mut stage).await;
+    let connecting = denied_commands(&mut fixture).await;
     // A peer's retry lost 100 permits.
     let keys = ["{orders:large}:value", "{orders:large}:permits"];
-    stage.fill(keys[0], keys[1], 600, 300).await;
+    fixture.fill(keys[0], keys[1], 600, 300).await;
     assert!(limiter.try_acquire(1).await.unwrap());
     while limiter.available_permits().await.unwrap() != 399 {
         tokio::time::sleep(ms(5)).await;
     }
-    assert_eq!(denied_commands(&mut stage).await, connecting);
+    assert_eq!(denied_commands(&mut fixture).await, connecting);
 }
 
 #[tokio::test]
 async fn without_one_of_its_key_patterns_operations_are_denied_and_no_other_way() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::start().await;
     let rule = &rules()[0];
     let patterns: Vec<_> = rule.iter().filter(|part| part.starts_with('~')).collect();
     assert_eq!(patterns.len(), 2);
     for pattern in patterns {
-        set_user(&mut stage, rule).await;
-        stage
+        set_user(&mut fixture, rule).await;
+        fixture
             .run(&["ACL", "SETUSER", "app", "resetkeys", pattern])
             .await;
-        let app = connect(&stage, rule).await;
+        let app = connect(&fixture, rule).await;
         let mut denied = 0;
-        for (operation, result) in operations(&mut stage, &app).await {
+        for (operation, result) in operations(&mut fixture, &app).await {
             match result {
                 Ok(()) => {}
                 Err(Error::PermissionDenied { .. }) => denied += 1,
@@ -317,7 +322,7 @@ async fn without_one_of_its_key_patterns_operations_are_denied_and_no_other_way(
 
 /// A node with all slots but one that moves to another node, whose commands are answered with a redirection there.
 struct MovingSlot {
-    nodes: [Stage; 2],
+    nodes: [Fixture; 2],
     _files: [TempDir; 2],
 }
 
@@ -329,11 +334,16 @@ impl MovingSlot {
             let file = folder.path().join("nodes.conf");
             let file = file.to_str().unwrap();
             nodes.push(
-                Stage::with_arguments(&["--cluster-enabled", "yes", "--cluster-config-file", file])
-                    .await,
+                Fixture::with_arguments(&[
+                    "--cluster-enabled",
+                    "yes",
+                    "--cluster-config-file",
+                    file,
+                ])
+                .await,
             );
         }
-        let Ok(mut nodes) = <[Stage; 2]>::try_from(nodes) else {
+        let Ok(mut nodes) = <[Fixture; 2]>::try_from(nodes) else {
             unreachable!("two were started");
         };
         let [from, to] = &mut nodes;

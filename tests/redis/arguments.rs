@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter, RedissonClient, Result};
 
+use crate::fixture::{Fixture, HOUR, NAME, SECOND, ms};
 use crate::proxy::Proxy;
-use crate::stage::{HOUR, NAME, SECOND, Stage, ms};
 
 fn argument<T: std::fmt::Debug>(result: Result<T>) -> &'static str {
     match result {
@@ -15,8 +15,8 @@ fn argument<T: std::fmt::Debug>(result: Result<T>) -> &'static str {
 }
 
 /// A limiter of 5 behind a proxy that has seen nothing since; 2 are taken.
-async fn in_use(stage: &Stage, proxy: &Proxy) -> RateLimiter {
-    let client = stage.builder().connect(&proxy.url()).await.unwrap();
+async fn in_use(fixture: &Fixture, proxy: &Proxy) -> RateLimiter {
+    let client = fixture.builder().connect(&proxy.url()).await.unwrap();
     let limiter = client.rate_limiter(NAME);
     limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
     assert!(limiter.try_acquire(2).await.unwrap());
@@ -26,10 +26,10 @@ async fn in_use(stage: &Stage, proxy: &Proxy) -> RateLimiter {
 
 #[tokio::test]
 async fn zero_permits_are_refused_and_nothing_is_sent() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let limiter = in_use(&stage, &proxy).await;
-    let before = stage.everything().await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = in_use(&fixture, &proxy).await;
+    let before = fixture.everything().await;
     assert_eq!(argument(limiter.try_acquire(0).await), "permits");
     assert_eq!(
         argument(limiter.try_acquire_timeout(0, SECOND).await),
@@ -43,15 +43,15 @@ async fn zero_permits_are_refused_and_nothing_is_sent() {
     assert_eq!(argument(limiter.check(0).await), "permits");
     assert_eq!(argument(limiter.release(0).await), "permits");
     assert_eq!(proxy.take_names(), Vec::<String>::new());
-    assert_eq!(stage.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
 }
 
 #[tokio::test]
 async fn rates_that_cannot_be_stored_are_refused_and_nothing_is_sent() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let limiter = in_use(&stage, &proxy).await;
-    let before = stage.everything().await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = in_use(&fixture, &proxy).await;
+    let before = fixture.everything().await;
     for (rate, bad) in [
         (Rate::overall(0, SECOND), "rate"),
         (Rate::per_client(0, SECOND), "rate"),
@@ -87,14 +87,14 @@ async fn rates_that_cannot_be_stored_are_refused_and_nothing_is_sent() {
         }
     }
     assert_eq!(proxy.take_names(), Vec::<String>::new());
-    assert_eq!(stage.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
 }
 
 #[tokio::test]
 async fn the_empty_name_is_refused_by_every_method_and_nothing_is_sent() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let client = stage.builder().connect(&proxy.url()).await.unwrap();
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let client = fixture.builder().connect(&proxy.url()).await.unwrap();
     proxy.take_seen();
     for error in crate::every_method::errors(&client.rate_limiter("")).await {
         assert!(
@@ -103,13 +103,13 @@ async fn the_empty_name_is_refused_by_every_method_and_nothing_is_sent() {
         );
     }
     assert_eq!(proxy.take_names(), Vec::<String>::new());
-    assert!(stage.everything().await.is_empty());
+    assert!(fixture.everything().await.is_empty());
 }
 
 #[tokio::test]
 async fn permits_above_the_rate_and_a_missing_rate_change_nothing() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.limiter().await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.limiter().await;
     assert!(matches!(
         limiter.try_acquire(1).await,
         Err(Error::NotInitialized { .. })
@@ -133,15 +133,15 @@ async fn permits_above_the_rate_and_a_missing_rate_change_nothing() {
             .await
             .unwrap()
     );
-    assert!(stage.everything().await.is_empty());
+    assert!(fixture.everything().await.is_empty());
 
     limiter
         .set_rate(Rate::overall(5, SECOND).keep_alive(HOUR))
         .await
         .unwrap();
     assert!(limiter.try_acquire(2).await.unwrap());
-    let before = stage.everything().await;
-    stage.at(2_000); // also where there would be something to clean up
+    let before = fixture.everything().await;
+    fixture.at(2_000); // also where there would be something to clean up
     for permits in [6, u32::MAX] {
         let error = limiter.try_acquire(permits).await;
         assert!(
@@ -154,7 +154,7 @@ async fn permits_above_the_rate_and_a_missing_rate_change_nothing() {
             "{error:?}"
         );
     }
-    assert_eq!(stage.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
 }
 
 #[tokio::test]

@@ -3,12 +3,12 @@
 
 use redisson_rate_limiter::{Decision, Granted, Rate, RateLimiter};
 
+use crate::fixture::{Fixture, HOUR, NAME, ms};
 use crate::proxy::{Command, Fate, Proxy};
-use crate::stage::{HOUR, NAME, Stage, ms};
 
 /// A limiter behind a proxy, whose client has made its first calls.
-async fn behind(proxy: &Proxy, stage: &Stage, rate: u64) -> RateLimiter {
-    let builder = stage.builder().response_timeout(ms(4_000));
+async fn behind(proxy: &Proxy, fixture: &Fixture, rate: u64) -> RateLimiter {
+    let builder = fixture.builder().response_timeout(ms(4_000));
     let client = builder.connect(&proxy.url()).await.unwrap();
     let limiter = client.rate_limiter(NAME);
     limiter.set_rate(Rate::overall(rate, HOUR)).await.unwrap();
@@ -25,8 +25,8 @@ fn calls(proxy: &Proxy) -> Vec<Command> {
     seen
 }
 
-async fn permits_out(stage: &mut Stage) -> u32 {
-    let grants = stage.grants().await;
+async fn permits_out(fixture: &mut Fixture) -> u32 {
+    let grants = fixture.grants().await;
     grants.iter().map(|(_, permits)| permits).sum()
 }
 
@@ -55,9 +55,9 @@ async fn answers(tasks: Vec<tokio::task::JoinHandle<bool>>) -> Vec<bool> {
 
 #[tokio::test]
 async fn a_list_whose_first_attempt_arrives_after_its_retry_is_taken_once() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 20).await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 20).await;
     proxy.next("EVALSHA", Fate::Held); // the first one's own call
     proxy.next("EVALSHA", Fate::CutBeforeServer);
     proxy.next("EVALSHA", Fate::Held);
@@ -66,19 +66,19 @@ async fn a_list_whose_first_attempt_arrives_after_its_retry_is_taken_once() {
     let retry = proxy.held().await;
     let first = calls(&proxy).remove(1);
     retry.let_through().await; // it may not decide yet
-    assert_eq!(permits_out(&mut stage).await, 1);
-    stage.deliver(&first).await;
-    assert_eq!(permits_out(&mut stage).await, 20);
+    assert_eq!(permits_out(&mut fixture).await, 1);
+    fixture.deliver(&first).await;
+    assert_eq!(permits_out(&mut fixture).await, 20);
     assert_eq!(answers(tasks).await, GRANTED);
-    assert_eq!(permits_out(&mut stage).await, 20);
-    assert_eq!(stage.value().await.as_deref(), Some("0"));
+    assert_eq!(permits_out(&mut fixture).await, 20);
+    assert_eq!(fixture.value().await.as_deref(), Some("0"));
 }
 
 #[tokio::test]
 async fn an_attempt_that_arrives_after_the_call_was_decided_takes_nothing() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 20).await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 20).await;
     proxy.next("EVALSHA", Fate::Held);
     proxy.next("EVALSHA", Fate::CutBeforeServer);
     let tasks = ask(&limiter);
@@ -86,40 +86,40 @@ async fn an_attempt_that_arrives_after_the_call_was_decided_takes_nothing() {
     assert_eq!(answers(tasks).await, GRANTED);
     let attempts = calls(&proxy);
     limiter.release(15).await.unwrap(); // so that there is something to take
-    let before = stage.everything().await;
+    let before = fixture.everything().await;
     for attempt in &attempts[1..] {
-        stage.deliver(attempt).await;
+        fixture.deliver(attempt).await;
     }
-    assert_eq!(stage.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
 }
 
 #[tokio::test]
 async fn a_retry_that_arrives_when_its_grant_was_found_and_refunded_takes_nothing() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 5).await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 5).await;
     proxy.next("EVALSHA", Fate::Held);
     proxy.next("EVALSHA", Fate::Held);
     let (decision, (_first, retry)) = tokio::join!(limiter.check(2), async {
         let first = proxy.held().await;
-        stage.deliver(&first.command).await;
+        fixture.deliver(&first.command).await;
         (first, proxy.held().await)
     });
     let Decision::Granted(Granted { grant, .. }) = decision.unwrap() else {
         panic!("denied");
     };
     assert_eq!(limiter.refund(grant).await.unwrap(), 2);
-    stage.deliver(&retry.command).await;
-    assert_eq!(permits_out(&mut stage).await, 0);
-    assert_eq!(stage.value().await.as_deref(), Some("5"));
+    fixture.deliver(&retry.command).await;
+    assert_eq!(permits_out(&mut fixture).await, 0);
+    assert_eq!(fixture.value().await.as_deref(), Some("5"));
 }
 
 #[tokio::test]
 async fn a_request_whose_grant_a_release_shrank_before_its_answer_came_is_granted() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 5).await;
-    let peer = stage.limiter().await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 5).await;
+    let peer = fixture.limiter().await;
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
     proxy.next("EVALSHA", Fate::Held);
     let (decision, ()) = tokio::join!(limiter.check(5), async {
@@ -130,17 +130,17 @@ async fn a_request_whose_grant_a_release_shrank_before_its_answer_came_is_grante
     let Decision::Granted(Granted { grant, .. }) = decision.unwrap() else {
         panic!("it was denied, and holds permits");
     };
-    assert_eq!(stage.grants().await, [(1_000, 3)]);
+    assert_eq!(fixture.grants().await, [(1_000, 3)]);
     assert_eq!(limiter.refund(grant).await.unwrap(), 3);
-    assert_eq!(stage.value().await.as_deref(), Some("5"));
+    assert_eq!(fixture.value().await.as_deref(), Some("5"));
 }
 
 #[tokio::test]
 async fn the_requests_of_a_list_whose_grant_a_release_shrank_hold_all_that_it_still_holds() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 20).await;
-    let peer = stage.limiter().await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 20).await;
+    let peer = fixture.limiter().await;
     proxy.next("EVALSHA", Fate::Held);
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
     proxy.next("EVALSHA", Fate::Held);
@@ -148,7 +148,7 @@ async fn the_requests_of_a_list_whose_grant_a_release_shrank_hold_all_that_it_st
     proxy.held().await.let_through().await;
     let retry = proxy.held().await;
     peer.release(3).await.unwrap(); // the first one's 1, and 2 of the list's 19
-    assert_eq!(permits_out(&mut stage).await, 17);
+    assert_eq!(permits_out(&mut fixture).await, 17);
     retry.let_through().await;
     let granted = answers(tasks).await;
     let held: u32 = { granted.iter().zip(ASKED) }
@@ -163,9 +163,9 @@ async fn the_requests_of_a_list_whose_grant_a_release_shrank_hold_all_that_it_st
 
 #[tokio::test]
 async fn an_answer_that_takes_longer_than_an_attempt_may_costs_no_permit() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 5).await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 5).await;
     proxy.next("EVALSHA", Fate::Held);
     let (answer, ()) = tokio::join!(limiter.try_acquire(3), async {
         let held = proxy.held().await;
@@ -173,6 +173,6 @@ async fn an_answer_that_takes_longer_than_an_attempt_may_costs_no_permit() {
         held.let_through().await;
     });
     assert!(answer.unwrap());
-    assert_eq!(stage.grants().await, [(1_000, 3)]);
-    assert_eq!(stage.value().await.as_deref(), Some("2"));
+    assert_eq!(fixture.grants().await, [(1_000, 3)]);
+    assert_eq!(fixture.value().await.as_deref(), Some("2"));
 }

@@ -3,35 +3,35 @@
 
 use redisson_rate_limiter::Rate;
 
+use crate::fixture::{Fixture, NAME, PERMITS, SECOND, VALUE};
 use crate::keys::member;
-use crate::stage::{NAME, PERMITS, SECOND, Stage, VALUE};
 
 #[tokio::test]
 async fn lost_grants_are_back_at_once() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(9).await.unwrap());
-    stage.run(&["DEL", PERMITS]).await;
+    fixture.run(&["DEL", PERMITS]).await;
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
     assert!(limiter.try_acquire(4).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("6"));
-    assert_eq!(stage.grants().await, [(1_000, 4)]);
+    assert_eq!(fixture.value().await.as_deref(), Some("6"));
+    assert_eq!(fixture.grants().await, [(1_000, 4)]);
 }
 
 #[tokio::test]
 async fn a_lost_value_is_the_rate_less_what_is_in_use() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(4).await.unwrap());
-    stage.run(&["DEL", VALUE]).await;
+    fixture.run(&["DEL", VALUE]).await;
     assert_eq!(limiter.available_permits().await.unwrap(), 6);
     assert!(!limiter.try_acquire(7).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("6"));
-    stage.run(&["DEL", VALUE]).await;
+    assert_eq!(fixture.value().await.as_deref(), Some("6"));
+    fixture.run(&["DEL", VALUE]).await;
     assert!(limiter.try_acquire(6).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("0"));
+    assert_eq!(fixture.value().await.as_deref(), Some("0"));
     assert_eq!(
-        stage
+        fixture
             .grants()
             .await
             .iter()
@@ -43,29 +43,29 @@ async fn a_lost_value_is_the_rate_less_what_is_in_use() {
 
 #[tokio::test]
 async fn a_lost_value_counts_only_what_is_live() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(4).await.unwrap());
-    stage.at(1_500);
+    fixture.at(1_500);
     assert!(limiter.try_acquire(3).await.unwrap());
-    stage.run(&["DEL", VALUE]).await;
-    stage.at(2_000);
+    fixture.run(&["DEL", VALUE]).await;
+    fixture.at(2_000);
     assert!(limiter.try_acquire(1).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("6"));
-    assert_eq!(stage.grants().await, [(1_500, 3), (2_000, 1)]);
+    assert_eq!(fixture.value().await.as_deref(), Some("6"));
+    assert_eq!(fixture.grants().await, [(1_500, 3), (2_000, 1)]);
 }
 
 #[tokio::test]
 async fn a_refund_after_the_value_was_lost_loses_nothing() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     let redisson_rate_limiter::Decision::Granted(redisson_rate_limiter::Granted { grant, .. }) =
         limiter.check(4).await.unwrap()
     else {
         panic!("it was denied");
     };
     assert!(limiter.try_acquire(3).await.unwrap());
-    stage.run(&["DEL", VALUE]).await;
+    fixture.run(&["DEL", VALUE]).await;
     assert_eq!(limiter.refund(grant).await.unwrap(), 4);
     assert_eq!(limiter.available_permits().await.unwrap(), 7);
     assert!(limiter.try_acquire(7).await.unwrap());
@@ -74,55 +74,55 @@ async fn a_refund_after_the_value_was_lost_loses_nothing() {
 
 #[tokio::test]
 async fn a_value_above_the_rate_is_the_rate() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
-    stage.run(&["SET", VALUE, "25"]).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
+    fixture.run(&["SET", VALUE, "25"]).await;
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
     assert!(limiter.try_acquire(10).await.unwrap());
     assert!(!limiter.try_acquire(1).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("0"));
+    assert_eq!(fixture.value().await.as_deref(), Some("0"));
 }
 
 #[tokio::test]
 async fn a_value_above_the_rate_beside_live_grants_is_the_rate_and_those_grants_are_over() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(4).await.unwrap());
-    stage.run(&["SET", VALUE, "25"]).await;
+    fixture.run(&["SET", VALUE, "25"]).await;
     let limiter = {
         drop(limiter);
-        stage.limiter().await
+        fixture.limiter().await
     };
-    stage.at(1_100);
+    fixture.at(1_100);
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
     assert!(limiter.try_acquire(10).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("0"));
-    assert_eq!(stage.grants().await, [(1_100, 10)]);
+    assert_eq!(fixture.value().await.as_deref(), Some("0"));
+    assert_eq!(fixture.grants().await, [(1_100, 10)]);
 }
 
 #[tokio::test]
 async fn a_negative_value_is_corrected_from_the_grants() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(4).await.unwrap());
-    stage.run(&["SET", VALUE, "-7"]).await;
+    fixture.run(&["SET", VALUE, "-7"]).await;
     let limiter = {
         drop(limiter);
-        stage.limiter().await
+        fixture.limiter().await
     };
     assert_eq!(limiter.available_permits().await.unwrap(), 6);
     assert!(limiter.try_acquire(6).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("0"));
+    assert_eq!(fixture.value().await.as_deref(), Some("0"));
 }
 
 #[tokio::test]
 async fn a_value_that_an_expired_limiter_left_behind_is_not_used_under_the_next_rate() {
-    let mut stage = Stage::set().await;
-    stage.run(&["SET", VALUE, "2"]).await;
-    stage.run(&["SET", "{limiter}:value:client", "1"]).await;
-    stage.add(999, &member(&[7; 16], 3)).await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
-    assert_eq!(crate::keys::names(&mut stage.raw).await, [NAME]);
+    let mut fixture = Fixture::start().await;
+    fixture.run(&["SET", VALUE, "2"]).await;
+    fixture.run(&["SET", "{limiter}:value:client", "1"]).await;
+    fixture.add(999, &member(&[7; 16], 3)).await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
+    assert_eq!(crate::keys::names(&mut fixture.raw).await, [NAME]);
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
     assert!(limiter.try_acquire(10).await.unwrap());
     limiter
@@ -135,75 +135,75 @@ async fn a_value_that_an_expired_limiter_left_behind_is_not_used_under_the_next_
 #[tokio::test]
 async fn permits_lost_by_a_peers_retry_are_found_again() {
     // Redisson's retry after a lost answer adds one member, but takes two permits off the value.
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(100, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(100, SECOND)).await;
     assert!(limiter.try_acquire(1).await.unwrap());
-    stage.run(&["DECRBY", VALUE, "1"]).await;
-    assert_eq!(stage.value().await.as_deref(), Some("98"));
+    fixture.run(&["DECRBY", VALUE, "1"]).await;
+    assert_eq!(fixture.value().await.as_deref(), Some("98"));
     let limiter = {
         drop(limiter);
-        stage.limiter().await
+        fixture.limiter().await
     };
     assert_eq!(limiter.available_permits().await.unwrap(), 99);
     assert!(limiter.try_acquire(1).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("98"));
-    assert_eq!(stage.grants().await, [(1_000, 1), (1_000, 1)]);
+    assert_eq!(fixture.value().await.as_deref(), Some("98"));
+    assert_eq!(fixture.grants().await, [(1_000, 1), (1_000, 1)]);
     assert!(limiter.try_acquire(98).await.unwrap());
     assert!(!limiter.try_acquire(1).await.unwrap());
 }
 
 #[tokio::test]
 async fn permits_lost_by_a_peers_retry_are_found_again_once_nothing_is_out() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(100, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(100, SECOND)).await;
     assert!(limiter.try_acquire(1).await.unwrap());
-    stage.run(&["DECRBY", VALUE, "50"]).await;
-    stage.at(2_000);
+    fixture.run(&["DECRBY", VALUE, "50"]).await;
+    fixture.at(2_000);
     assert!(limiter.try_acquire(100).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("0"));
+    assert_eq!(fixture.value().await.as_deref(), Some("0"));
 }
 
 #[tokio::test]
 async fn what_a_peer_released_can_be_taken_and_is_not_there_again_when_its_window_has_passed() {
     // Redisson's release raises the value and leaves the grants as they are.
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(4).await.unwrap());
-    stage.at(1_300);
+    fixture.at(1_300);
     assert!(limiter.try_acquire(3).await.unwrap());
-    stage.run(&["SET", VALUE, "8"]).await; // 5 released
+    fixture.run(&["SET", VALUE, "8"]).await; // 5 released
     let limiter = {
         drop(limiter);
-        stage.limiter().await
+        fixture.limiter().await
     };
-    stage.at(1_500);
+    fixture.at(1_500);
     assert_eq!(limiter.available_permits().await.unwrap(), 8);
     assert!(limiter.try_acquire(1).await.unwrap());
     // The 5 came out of the oldest.
-    assert_eq!(stage.value().await.as_deref(), Some("7"));
-    assert_eq!(stage.grants().await, [(1_300, 2), (1_500, 1)]);
-    stage.at(2_000);
+    assert_eq!(fixture.value().await.as_deref(), Some("7"));
+    assert_eq!(fixture.grants().await, [(1_300, 2), (1_500, 1)]);
+    fixture.at(2_000);
     assert_eq!(limiter.available_permits().await.unwrap(), 7);
-    stage.at(2_300);
+    fixture.at(2_300);
     assert_eq!(limiter.available_permits().await.unwrap(), 9);
-    stage.at(2_500);
+    fixture.at(2_500);
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
 }
 
 #[tokio::test]
 async fn what_a_peer_released_beyond_the_rate_is_passed_over() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(3).await.unwrap());
-    stage.run(&["SET", VALUE, "13"]).await;
+    fixture.run(&["SET", VALUE, "13"]).await;
     let limiter = {
         drop(limiter);
-        stage.limiter().await
+        fixture.limiter().await
     };
-    stage.at(1_999);
+    fixture.at(1_999);
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
     assert!(limiter.try_acquire(10).await.unwrap());
-    stage.at(2_000);
+    fixture.at(2_000);
     assert_eq!(limiter.available_permits().await.unwrap(), 0);
     assert!(!limiter.try_acquire(1).await.unwrap());
 }
@@ -211,45 +211,45 @@ async fn what_a_peer_released_beyond_the_rate_is_passed_over() {
 #[tokio::test]
 async fn a_peers_release_that_this_client_has_not_looked_for_yet_fills_no_window_above_the_rate() {
     // 50 of 100 are 900 ms old when this client audits; right after that a peer releases them, and they are taken again.
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(100, SECOND)).await;
-    stage.add(1_000, &member(&[7; 16], 50)).await;
-    stage.run(&["SET", VALUE, "50"]).await;
-    stage.at(1_900);
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(100, SECOND)).await;
+    fixture.add(1_000, &member(&[7; 16], 50)).await;
+    fixture.run(&["SET", VALUE, "50"]).await;
+    fixture.at(1_900);
     assert!(limiter.try_acquire(1).await.unwrap());
-    stage.run(&["SET", VALUE, "99"]).await; // 50 released
+    fixture.run(&["SET", VALUE, "99"]).await; // 50 released
     assert!(limiter.try_acquire(99).await.unwrap());
     // 100 were taken at 1900, so nothing is available before 2900.
-    stage.at(2_000);
+    fixture.at(2_000);
     assert!(!limiter.try_acquire(1).await.unwrap());
-    stage.at(2_899);
+    fixture.at(2_899);
     assert!(!limiter.try_acquire(1).await.unwrap());
-    stage.at(2_900);
+    fixture.at(2_900);
     assert!(limiter.try_acquire(100).await.unwrap());
 }
 
 #[tokio::test]
 async fn members_with_8_random_bytes_count_as_those_with_16() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
-    stage.add(1_000, &member(&[1; 8], 3)).await;
-    stage.add(1_500, &member(&[2; 16], 2)).await;
-    stage.run(&["SET", VALUE, "5"]).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
+    fixture.add(1_000, &member(&[1; 8], 3)).await;
+    fixture.add(1_500, &member(&[2; 16], 2)).await;
+    fixture.run(&["SET", VALUE, "5"]).await;
     assert_eq!(limiter.available_permits().await.unwrap(), 5);
-    stage.at(2_000);
+    fixture.at(2_000);
     assert!(limiter.try_acquire(8).await.unwrap());
     assert!(!limiter.try_acquire(1).await.unwrap());
-    assert_eq!(stage.grants().await, [(1_500, 2), (2_000, 8)]);
+    assert_eq!(fixture.grants().await, [(1_500, 2), (2_000, 8)]);
 }
 
 #[tokio::test]
 async fn a_member_with_8_random_bytes_shrinks_into_one_with_the_same_8() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
-    stage.add(1_000, &member(&[1; 8], 3)).await;
-    stage.run(&["SET", VALUE, "7"]).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
+    fixture.add(1_000, &member(&[1; 8], 3)).await;
+    fixture.run(&["SET", VALUE, "7"]).await;
     limiter.release(1).await.unwrap();
-    let members = crate::keys::members(&mut stage.raw, PERMITS).await;
+    let members = crate::keys::members(&mut fixture.raw, PERMITS).await;
     assert_eq!(members.len(), 1);
     assert_eq!((members[0].score, members[0].permits), (1_000, 2));
     assert_eq!(members[0].random, [1; 8]);
@@ -268,10 +268,10 @@ async fn malformed_members_count_nothing_while_live_and_go_when_their_window_has
         before_3_17,
         before_3_16,
     ] {
-        let mut stage = Stage::set().await;
-        let limiter = stage.with(Rate::overall(10, SECOND)).await;
-        stage.add(1_000, malformed).await;
-        stage.at(1_200);
+        let mut fixture = Fixture::start().await;
+        let limiter = fixture.with(Rate::overall(10, SECOND)).await;
+        fixture.add(1_000, malformed).await;
+        fixture.at(1_200);
         assert_eq!(
             limiter.available_permits().await.unwrap(),
             10,
@@ -281,40 +281,40 @@ async fn malformed_members_count_nothing_while_live_and_go_when_their_window_has
         assert_eq!(limiter.available_permits().await.unwrap(), 6);
         limiter.release(1).await.unwrap();
         assert_eq!(limiter.available_permits().await.unwrap(), 7);
-        stage.at(2_000);
+        fixture.at(2_000);
         assert!(limiter.try_acquire(1).await.unwrap());
         assert_eq!(
-            stage.grants().await,
+            fixture.grants().await,
             [(1_200, 3), (2_000, 1)],
             "{malformed:?}"
         );
-        assert_eq!(stage.value().await.as_deref(), Some("6"));
-        stage.at(2_200);
+        assert_eq!(fixture.value().await.as_deref(), Some("6"));
+        fixture.at(2_200);
         assert_eq!(limiter.available_permits().await.unwrap(), 9);
     }
 }
 
 #[tokio::test]
 async fn members_without_permits_as_redissons_try_acquire_0_leaves_them_go_too() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     for i in 0..20 {
-        stage.add(1_000, &member(&[i; 16], 0)).await;
+        fixture.add(1_000, &member(&[i; 16], 0)).await;
     }
     assert!(limiter.try_acquire(10).await.unwrap());
     assert!(!limiter.try_acquire(1).await.unwrap());
-    stage.at(2_000);
+    fixture.at(2_000);
     assert!(limiter.try_acquire(10).await.unwrap());
-    assert_eq!(stage.grants().await, [(2_000, 10)]);
+    assert_eq!(fixture.grants().await, [(2_000, 10)]);
 }
 
 #[tokio::test]
 async fn a_rate_that_a_peer_lowered_in_the_hash_holds_from_the_next_call() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(2).await.unwrap());
-    stage.run(&["HSET", NAME, "rate", "3"]).await;
+    fixture.run(&["HSET", NAME, "rate", "3"]).await;
     assert!(limiter.try_acquire(3).await.unwrap());
     assert!(!limiter.try_acquire(1).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("0"));
+    assert_eq!(fixture.value().await.as_deref(), Some("0"));
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redisson_rate_limiter::{Error, Rate, RateLimiter, RedissonClient, Result};
 
+use crate::fixture::{Fixture, HOUR, NAME, ms};
 use crate::keys;
 use crate::proxy::{Fate, Held, Proxy};
-use crate::stage::{HOUR, NAME, Stage, ms};
 
 /// A limiter of 10 behind a proxy; one is taken.
 async fn behind(proxy: &Proxy, response_timeout: Duration) -> RateLimiter {
@@ -38,14 +38,14 @@ async fn held_up<T: std::fmt::Debug>(
 
 #[tokio::test]
 async fn an_acquire_held_up_beyond_the_response_timeout_is_indeterminate_and_takes_nothing() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, ms(150)).await;
-    let before = stage.everything().await;
+    let before = fixture.everything().await;
 
     let held = held_up(&mut proxy, limiter.try_acquire(3)).await;
     held.let_through().await;
-    assert_eq!(stage.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
     proxy.refuse_new(false);
     while limiter.exists().await.is_err() {}
     assert_eq!(limiter.available_permits().await.unwrap(), 9);
@@ -54,12 +54,12 @@ async fn an_acquire_held_up_beyond_the_response_timeout_is_indeterminate_and_tak
 
 #[tokio::test]
 async fn the_deadline_that_a_call_carries_lies_before_the_time_at_which_its_caller_gives_up() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, ms(150)).await;
     for _ in 0..5 {
         let held = held_up(&mut proxy, limiter.try_acquire(3)).await;
-        let given_up = keys::time(&mut stage.raw).await;
+        let given_up = keys::time(&mut fixture.raw).await;
         let deadline: i64 = std::str::from_utf8(held.command.script_argument(1))
             .unwrap()
             .parse()
@@ -73,21 +73,21 @@ async fn the_deadline_that_a_call_carries_lies_before_the_time_at_which_its_call
 
 #[tokio::test]
 async fn a_wait_whose_call_is_held_up_beyond_the_response_timeout_takes_nothing_either() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, ms(150)).await;
-    let before = stage.everything().await;
+    let before = fixture.everything().await;
     let held = held_up(&mut proxy, limiter.acquire(3)).await;
     held.let_through().await;
-    assert_eq!(stage.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
 }
 
 #[tokio::test]
 async fn a_server_whose_clock_is_moved_on_is_asked_again_and_not_taken_for_late() {
     // The client believes that the server's clock stands where it stood: each deadline it sends is long past. That
     // is what a moved clock looks like, and here the deadlines are moved instead.
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, ms(10_000)).await;
     proxy.take_seen();
     proxy.next("EVALSHA", Fate::Held);
@@ -98,22 +98,22 @@ async fn a_server_whose_clock_is_moved_on_is_asked_again_and_not_taken_for_late(
     });
     assert!(answer.unwrap());
     assert_eq!(proxy.take_names(), ["EVALSHA", "EVALSHA"]);
-    assert_eq!(stage.value().await.as_deref(), Some("6"));
+    assert_eq!(fixture.value().await.as_deref(), Some("6"));
 }
 
 #[tokio::test]
 async fn a_call_whose_copy_came_in_time_takes_nothing_more_where_it_comes_late_itself() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, ms(150)).await;
-    let before = stage.value().await.unwrap().parse::<i64>().unwrap();
+    let before = fixture.value().await.unwrap().parse::<i64>().unwrap();
     proxy.next("EVALSHA", Fate::Held);
     let (answer, ()) = tokio::join!(limiter.try_acquire(3), async {
         let mut held = proxy.held().await;
-        stage.deliver(&held.command).await;
+        fixture.deliver(&held.command).await;
         held.command.set_script_argument(1, b"1000");
         held.let_through().await;
     });
     assert!(answer.unwrap());
-    assert_eq!(stage.value().await, Some((before - 3).to_string()));
+    assert_eq!(fixture.value().await, Some((before - 3).to_string()));
 }

@@ -3,8 +3,8 @@
 use redisson_rate_limiter::{PermitsInUse, Rate, RedissonClient};
 
 use crate::events::Events;
+use crate::fixture::{Fixture, HOUR, NAME};
 use crate::keys::{self, member};
-use crate::stage::{HOUR, NAME, Stage};
 
 /// The warnings among the events.
 fn warnings(events: &Events) -> Vec<String> {
@@ -16,16 +16,18 @@ fn warnings(events: &Events) -> Vec<String> {
 #[tokio::test]
 async fn a_score_ahead_of_the_server_is_warned_of_once_with_by_how_much() {
     let events = Events::start();
-    let mut stage = Stage::set().await;
-    let client = RedissonClient::connect(&stage.server.url()).await.unwrap();
+    let mut fixture = Fixture::start().await;
+    let client = RedissonClient::connect(&fixture.server.url())
+        .await
+        .unwrap();
     let limiter = client.rate_limiter(NAME);
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
 
-    let minute_ahead = keys::time(&mut stage.raw).await + 60_000;
-    stage.add(minute_ahead, &member(&[7; 16], 1)).await;
-    let before = keys::time(&mut stage.raw).await;
+    let minute_ahead = keys::time(&mut fixture.raw).await + 60_000;
+    fixture.add(minute_ahead, &member(&[7; 16], 1)).await;
+    let before = keys::time(&mut fixture.raw).await;
     assert!(limiter.try_acquire(1).await.unwrap());
-    let after = keys::time(&mut stage.raw).await;
+    let after = keys::time(&mut fixture.raw).await;
     for rate in 11..14 {
         // A new rate makes the client audit the grants again.
         let rate = Rate::overall(rate, HOUR);
@@ -53,8 +55,10 @@ async fn a_score_ahead_of_the_server_is_warned_of_once_with_by_how_much() {
 #[tokio::test]
 async fn grants_of_this_client_are_not_warned_of() {
     let events = Events::start();
-    let stage = Stage::set().await;
-    let client = RedissonClient::connect(&stage.server.url()).await.unwrap();
+    let fixture = Fixture::start().await;
+    let client = RedissonClient::connect(&fixture.server.url())
+        .await
+        .unwrap();
     let limiter = client.rate_limiter(NAME);
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
     for _ in 0..11 {

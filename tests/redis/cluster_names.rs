@@ -2,8 +2,8 @@
 
 use redisson_rate_limiter::{Error, Rate, RedissonClient};
 
+use crate::fixture::SECOND;
 use crate::keys;
-use crate::stage::SECOND;
 use crate::support::Server;
 
 #[tokio::test]

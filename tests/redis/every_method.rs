@@ -6,7 +6,7 @@ use redisson_rate_limiter::{
     Decision, Error, Granted, PermitsInUse, Rate, RateLimiter, RedissonClient, Result,
 };
 
-use crate::stage::{HOUR, SECOND};
+use crate::fixture::{HOUR, SECOND};
 
 /// The error of each method, all of which must fail.
 pub async fn errors(limiter: &RateLimiter) -> Vec<Error> {

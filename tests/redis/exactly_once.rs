@@ -4,13 +4,13 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, Value};
 use redisson_rate_limiter::{Decision, Error, Granted, Rate, RateLimiter, RedissonClient};
 
+use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 use crate::keys;
 use crate::proxy::{Fate, Proxy};
-use crate::stage::{HOUR, NAME, PERMITS, SECOND, Stage, VALUE, ms};
 
 /// A limiter behind a proxy, whose client has made its first calls.
-async fn behind(proxy: &Proxy, stage: &Stage, rate: u64) -> RateLimiter {
-    let builder = stage.builder().response_timeout(ms(10_000));
+async fn behind(proxy: &Proxy, fixture: &Fixture, rate: u64) -> RateLimiter {
+    let builder = fixture.builder().response_timeout(ms(10_000));
     let limiter = builder
         .connect(&proxy.url())
         .await
@@ -31,9 +31,9 @@ fn scripts_run(proxy: &Proxy) -> usize {
 
 #[tokio::test]
 async fn an_acquire_whose_answer_was_lost_is_sent_again_and_granted_what_it_took() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 5).await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 5).await;
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
     // 3 of 5, so that the rest is not enough for another 3.
     let Decision::Granted(Granted {
@@ -43,8 +43,8 @@ async fn an_acquire_whose_answer_was_lost_is_sent_again_and_granted_what_it_took
         panic!("it was denied");
     };
     assert_eq!((grant.permits(), remaining), (3, 0));
-    assert_eq!(stage.value().await.as_deref(), Some("2"));
-    assert_eq!(stage.grants().await, [(1_000, 3)]);
+    assert_eq!(fixture.value().await.as_deref(), Some("2"));
+    assert_eq!(fixture.grants().await, [(1_000, 3)]);
     let sent = proxy.take_seen();
     let acquires: Vec<_> = sent.iter().filter(|c| c.name() == "EVALSHA").collect();
     assert_eq!(acquires.len(), 2);
@@ -54,58 +54,58 @@ async fn an_acquire_whose_answer_was_lost_is_sent_again_and_granted_what_it_took
     );
     // And the grant is that one.
     assert_eq!(limiter.refund(grant).await.unwrap(), 3);
-    assert_eq!(stage.value().await.as_deref(), Some("5"));
-    assert_eq!(stage.grants().await, []);
+    assert_eq!(fixture.value().await.as_deref(), Some("5"));
+    assert_eq!(fixture.grants().await, []);
 }
 
 #[tokio::test]
 async fn an_acquire_whose_answer_was_lost_while_the_clock_moved_on_keeps_its_first_score() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 5).await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 5).await;
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
     proxy.next("EVALSHA", Fate::Held);
     let (answer, ()) = tokio::join!(limiter.try_acquire(2), async {
         let held = proxy.held().await;
-        stage.at(1_700);
+        fixture.at(1_700);
         held.let_through().await;
     });
     assert!(answer.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("3"));
-    assert_eq!(stage.grants().await, [(1_000, 2)]);
+    assert_eq!(fixture.value().await.as_deref(), Some("3"));
+    assert_eq!(fixture.grants().await, [(1_000, 2)]);
 }
 
 #[tokio::test]
 async fn an_acquire_that_did_not_reach_the_server_is_sent_again() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 5).await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 5).await;
     for _ in 0..3 {
         proxy.next("EVALSHA", Fate::CutBeforeServer);
     }
     assert!(limiter.try_acquire(3).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("2"));
-    assert_eq!(stage.grants().await, [(1_000, 3)]);
+    assert_eq!(fixture.value().await.as_deref(), Some("2"));
+    assert_eq!(fixture.grants().await, [(1_000, 3)]);
 }
 
 #[tokio::test]
 async fn a_denial_whose_answer_was_lost_is_a_denial_again() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 5).await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 5).await;
     assert!(limiter.try_acquire(3).await.unwrap());
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
     assert!(!limiter.try_acquire(3).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("2"));
-    assert_eq!(stage.grants().await, [(1_000, 3)]);
+    assert_eq!(fixture.value().await.as_deref(), Some("2"));
+    assert_eq!(fixture.grants().await, [(1_000, 3)]);
 }
 
 #[tokio::test]
 async fn a_combined_call_whose_answer_was_lost_gives_each_request_the_answer_it_had() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 20).await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 20).await;
     proxy.next("EVALSHA", Fate::Held); // the first one's own call: the others come together behind it
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
     let asked = [1, 7, 4, 9, 3, 3, 2, 8, 1, 1];
@@ -123,9 +123,9 @@ async fn a_combined_call_whose_answer_was_lost_gives_each_request_the_answer_it_
         true, true, true, false, true, true, true, false, false, false,
     ];
     assert_eq!(granted, expected);
-    assert_eq!(stage.value().await.as_deref(), Some("0"));
+    assert_eq!(fixture.value().await.as_deref(), Some("0"));
     assert_eq!(
-        stage
+        fixture
             .grants()
             .await
             .iter()
@@ -138,9 +138,9 @@ async fn a_combined_call_whose_answer_was_lost_gives_each_request_the_answer_it_
 
 #[tokio::test]
 async fn a_release_whose_answer_was_lost_is_not_sent_again() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 10).await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 10).await;
     assert!(limiter.try_acquire(8).await.unwrap());
     proxy.take_seen();
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
@@ -149,15 +149,15 @@ async fn a_release_whose_answer_was_lost_is_not_sent_again() {
         matches!(error, Err(Error::Indeterminate { .. })),
         "{error:?}"
     );
-    assert_eq!(stage.value().await.as_deref(), Some("4"));
+    assert_eq!(fixture.value().await.as_deref(), Some("4"));
     assert_eq!(scripts_run(&proxy), 1);
 }
 
 #[tokio::test]
 async fn a_refund_whose_answer_was_lost_gave_back_once() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 10).await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 10).await;
     let Decision::Granted(Granted { grant, .. }) = limiter.check(8).await.unwrap() else {
         panic!("it was denied");
     };
@@ -168,15 +168,15 @@ async fn a_refund_whose_answer_was_lost_gave_back_once() {
         matches!(answer, Ok(8) | Err(Error::Indeterminate { .. })),
         "{answer:?}"
     );
-    assert_eq!(stage.value().await.as_deref(), Some("10"));
-    assert_eq!(stage.grants().await, []);
+    assert_eq!(fixture.value().await.as_deref(), Some("10"));
+    assert_eq!(fixture.grants().await, []);
 }
 
 #[tokio::test]
 async fn a_rate_that_was_set_without_an_answer_is_not_set_twice() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 10).await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 10).await;
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
     let error = limiter.set_rate(Rate::overall(7, SECOND)).await;
     assert!(
@@ -188,14 +188,14 @@ async fn a_rate_that_was_set_without_an_answer_is_not_set_twice() {
         limiter.config().await.unwrap(),
         Some(Rate::overall(7, SECOND))
     );
-    assert_eq!(stage.value().await, None);
+    assert_eq!(fixture.value().await, None);
 }
 
 #[tokio::test]
 async fn what_only_reads_is_sent_until_it_is_answered() {
-    let stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let limiter = behind(&proxy, &stage, 10).await;
+    let fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 10).await;
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
@@ -233,8 +233,8 @@ impl ConnectionLike for Twice {
 
 #[tokio::test]
 async fn an_acquire_that_the_connection_itself_sends_twice_takes_once() {
-    let mut stage = Stage::set().await;
-    let connection = Twice(stage.server.connection().await);
+    let mut fixture = Fixture::start().await;
+    let connection = Twice(fixture.server.connection().await);
     let limiter = RedissonClient::builder()
         .connection(connection)
         .unwrap()
@@ -244,7 +244,7 @@ async fn an_acquire_that_the_connection_itself_sends_twice_takes_once() {
     for permits in [1, 2, 1] {
         assert!(limiter.try_acquire(permits).await.unwrap());
         taken += i64::from(permits);
-        let left_and_used = keys::left_and_used(&mut stage.raw, VALUE, PERMITS).await;
+        let left_and_used = keys::left_and_used(&mut fixture.raw, VALUE, PERMITS).await;
         assert_eq!(left_and_used, (Some(10 - taken), taken));
     }
 }

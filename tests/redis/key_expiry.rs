@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use redis::AsyncCommands;
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
 /// A write of the key after `since` gave it this time to live, in ms.
-pub async fn assert_lives_for(stage: &mut Stage, key: &str, millis: i64, since: Instant) {
-    let left: i64 = stage.raw.pttl(key).await.unwrap();
+pub async fn assert_lives_for(fixture: &mut Fixture, key: &str, millis: i64, since: Instant) {
+    let left: i64 = fixture.raw.pttl(key).await.unwrap();
     let passed = since.elapsed().as_millis() as i64 + 1;
     assert!(
         (millis - passed..=millis).contains(&left),

@@ -3,22 +3,22 @@
 use redis::AsyncCommands;
 use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate, RedissonClient};
 
+use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 use crate::keys;
-use crate::stage::{HOUR, NAME, PERMITS, SECOND, Stage, VALUE, ms};
 
 #[tokio::test]
 async fn setting_a_rate_makes_one_key_a_hash_of_four_numbers() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::start().await;
     let rate = Rate::per_client(1 << 53, ms(1_500)).keep_alive(HOUR);
     for rate_first in [true, false] {
-        let limiter = stage.limiter().await;
+        let limiter = fixture.limiter().await;
         if rate_first {
             assert!(limiter.try_set_rate(rate).await.unwrap());
         } else {
             limiter.set_rate(rate).await.unwrap();
         }
-        assert_eq!(keys::names(&mut stage.raw).await, [NAME]);
-        let mut fields: Vec<(String, String)> = stage.raw.hgetall(NAME).await.unwrap();
+        assert_eq!(keys::names(&mut fixture.raw).await, [NAME]);
+        let mut fields: Vec<(String, String)> = fixture.raw.hgetall(NAME).await.unwrap();
         fields.sort();
         let expected = [
             ("interval", "1500"),
@@ -28,10 +28,10 @@ async fn setting_a_rate_makes_one_key_a_hash_of_four_numbers() {
         ];
         assert_eq!(fields, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
         assert!(limiter.delete().await.unwrap());
-        assert_eq!(keys::names(&mut stage.raw).await, Vec::<String>::new());
+        assert_eq!(keys::names(&mut fixture.raw).await, Vec::<String>::new());
     }
-    stage.with(Rate::overall(5, SECOND)).await;
-    let fields: Vec<String> = stage
+    fixture.with(Rate::overall(5, SECOND)).await;
+    let fields: Vec<String> = fixture
         .raw
         .hmget(NAME, &["type", "keepAliveTime"])
         .await
@@ -41,14 +41,14 @@ async fn setting_a_rate_makes_one_key_a_hash_of_four_numbers() {
 
 #[tokio::test]
 async fn a_grant_is_a_member_of_a_length_16_random_bytes_and_the_permits() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(1_000, SECOND)).await;
-    stage.at(1_700_000_000_123);
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(1_000, SECOND)).await;
+    fixture.at(1_700_000_000_123);
     assert!(limiter.try_acquire(3).await.unwrap());
     assert!(limiter.try_acquire(258).await.unwrap());
-    assert_eq!(keys::names(&mut stage.raw).await, [NAME, PERMITS, VALUE]);
-    assert_eq!(stage.value().await.as_deref(), Some("739"));
-    let stored: Vec<(Vec<u8>, i64)> = stage.raw.zrange_withscores(PERMITS, 0, -1).await.unwrap();
+    assert_eq!(keys::names(&mut fixture.raw).await, [NAME, PERMITS, VALUE]);
+    assert_eq!(fixture.value().await.as_deref(), Some("739"));
+    let stored: Vec<(Vec<u8>, i64)> = fixture.raw.zrange_withscores(PERMITS, 0, -1).await.unwrap();
     let mut ends: Vec<&[u8]> = stored.iter().map(|(bytes, _)| &bytes[17..]).collect();
     ends.sort();
     assert_eq!(ends, [&[2, 1, 0, 0][..], &[3, 0, 0, 0]]);
@@ -61,7 +61,7 @@ async fn a_grant_is_a_member_of_a_length_16_random_bytes_and_the_permits() {
         .arg(VALUE)
         .cmd("TYPE")
         .arg(PERMITS)
-        .query_async(&mut stage.raw)
+        .query_async(&mut fixture.raw)
         .await
         .unwrap();
     assert_eq!(types, ("string".to_owned(), "zset".to_owned()));
@@ -69,53 +69,53 @@ async fn a_grant_is_a_member_of_a_length_16_random_bytes_and_the_permits() {
 
 #[tokio::test]
 async fn each_step_leaves_the_value_and_the_members_that_the_invariant_demands() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(5, SECOND)).await;
-    assert_eq!(stage.value().await, None);
-    stage.at(1_000);
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(5, SECOND)).await;
+    assert_eq!(fixture.value().await, None);
+    fixture.at(1_000);
     assert!(limiter.try_acquire(1).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("4"));
-    assert_eq!(stage.grants().await, [(1_000, 1)]);
-    stage.at(1_100);
+    assert_eq!(fixture.value().await.as_deref(), Some("4"));
+    assert_eq!(fixture.grants().await, [(1_000, 1)]);
+    fixture.at(1_100);
     assert!(limiter.try_acquire(2).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("2"));
-    stage.at(1_200);
+    assert_eq!(fixture.value().await.as_deref(), Some("2"));
+    fixture.at(1_200);
     assert!(!limiter.try_acquire(3).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("2"));
-    assert_eq!(stage.grants().await, [(1_000, 1), (1_100, 2)]);
+    assert_eq!(fixture.value().await.as_deref(), Some("2"));
+    assert_eq!(fixture.grants().await, [(1_000, 1), (1_100, 2)]);
     // A denial, too, restores the invariant.
-    stage.at(2_000);
+    fixture.at(2_000);
     assert!(!limiter.try_acquire(4).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("3"));
-    assert_eq!(stage.grants().await, [(1_100, 2)]);
-    stage.at(2_100);
+    assert_eq!(fixture.value().await.as_deref(), Some("3"));
+    assert_eq!(fixture.grants().await, [(1_100, 2)]);
+    fixture.at(2_100);
     assert!(limiter.try_acquire(1).await.unwrap());
-    assert_eq!(stage.value().await.as_deref(), Some("4"));
-    assert_eq!(stage.grants().await, [(2_100, 1)]);
+    assert_eq!(fixture.value().await.as_deref(), Some("4"));
+    assert_eq!(fixture.grants().await, [(2_100, 1)]);
     limiter.release(1).await.unwrap();
-    assert_eq!(stage.value().await.as_deref(), Some("5"));
-    assert_eq!(stage.grants().await, []);
+    assert_eq!(fixture.value().await.as_deref(), Some("5"));
+    assert_eq!(fixture.grants().await, []);
 }
 
 #[tokio::test]
 async fn a_partly_released_grant_keeps_its_score_and_its_random_bytes() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(5).await.unwrap());
-    let before = keys::members(&mut stage.raw, PERMITS).await;
-    stage.at(1_500);
+    let before = keys::members(&mut fixture.raw, PERMITS).await;
+    fixture.at(1_500);
     limiter.release(2).await.unwrap();
-    let after = keys::members(&mut stage.raw, PERMITS).await;
+    let after = keys::members(&mut fixture.raw, PERMITS).await;
     assert_eq!(after.len(), 1);
     assert_eq!((after[0].score, after[0].permits), (1_000, 3));
     assert_eq!(after[0].random, before[0].random);
-    assert_eq!(stage.value().await.as_deref(), Some("7"));
+    assert_eq!(fixture.value().await.as_deref(), Some("7"));
 }
 
 #[tokio::test]
 async fn where_the_rate_is_lowered_below_what_is_in_use_the_value_is_below_zero_until_it_is_back() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     let Decision::Granted(Granted { grant, .. }) = limiter.check(8).await.unwrap() else {
         panic!("it was denied");
     };
@@ -124,21 +124,21 @@ async fn where_the_rate_is_lowered_below_what_is_in_use_the_value_is_below_zero_
         .set_rate_with(lower, PermitsInUse::Keep)
         .await
         .unwrap();
-    assert_eq!(stage.value().await.as_deref(), Some("-3"));
+    assert_eq!(fixture.value().await.as_deref(), Some("-3"));
     assert_eq!(limiter.refund(grant).await.unwrap(), 8);
-    assert_eq!(stage.value().await.as_deref(), Some("5"));
-    assert_eq!(stage.grants().await, []);
+    assert_eq!(fixture.value().await.as_deref(), Some("5"));
+    assert_eq!(fixture.grants().await, []);
 }
 
 #[tokio::test]
 async fn per_client_the_id_stands_at_the_end_and_each_client_has_its_own_pair() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::per_client(5, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::per_client(5, SECOND)).await;
     assert!(limiter.try_acquire(2).await.unwrap());
-    let other = stage
+    let other = fixture
         .builder()
         .client_id("other")
-        .connect(&stage.server.url())
+        .connect(&fixture.server.url())
         .await
         .unwrap();
     assert!(other.rate_limiter(NAME).try_acquire(3).await.unwrap());
@@ -149,17 +149,21 @@ async fn per_client_the_id_stands_at_the_end_and_each_client_has_its_own_pair() 
         "{limiter}:value:client",
         "{limiter}:value:other",
     ];
-    assert_eq!(keys::names(&mut stage.raw).await, expected);
+    assert_eq!(keys::names(&mut fixture.raw).await, expected);
     // Deleting does not affect the keys of other clients.
     assert!(limiter.delete().await.unwrap());
     let expected = ["{limiter}:permits:other", "{limiter}:value:other"];
-    assert_eq!(keys::names(&mut stage.raw).await, expected);
+    assert_eq!(keys::names(&mut fixture.raw).await, expected);
 }
 
 #[tokio::test]
 async fn a_name_with_a_brace_stays_bare_and_any_other_is_put_in_braces() {
-    let mut stage = Stage::set().await;
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let mut fixture = Fixture::start().await;
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     for (name, value) in [
         ("a{b", "a{b:value"),
         ("{}", "{}:value"),
@@ -174,43 +178,43 @@ async fn a_name_with_a_brace_stays_bare_and_any_other_is_put_in_braces() {
             .await
             .unwrap();
         assert!(limiter.try_acquire(2).await.unwrap());
-        let stored: Option<String> = stage.raw.get(value).await.unwrap();
+        let stored: Option<String> = fixture.raw.get(value).await.unwrap();
         assert_eq!(stored.as_deref(), Some("3"), "{name}");
         assert!(limiter.delete().await.unwrap());
-        assert_eq!(keys::names(&mut stage.raw).await, Vec::<String>::new());
+        assert_eq!(keys::names(&mut fixture.raw).await, Vec::<String>::new());
     }
 }
 
 #[tokio::test]
 async fn a_change_of_the_type_leaves_no_key_of_the_old_one() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(5, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(5, SECOND)).await;
     for (rate, state) in [
         (Rate::per_client(5, SECOND), PermitsInUse::Keep),
         (Rate::overall(5, SECOND), PermitsInUse::Reset),
     ] {
         assert!(limiter.try_acquire(2).await.unwrap());
         assert!(limiter.update_rate(rate, state).await.unwrap());
-        assert_eq!(keys::names(&mut stage.raw).await, [NAME]);
+        assert_eq!(keys::names(&mut fixture.raw).await, [NAME]);
     }
 }
 
 #[tokio::test]
 async fn a_release_on_an_untouched_limiter_writes_the_whole_rate() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(5, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(5, SECOND)).await;
     limiter.release(4).await.unwrap();
-    assert_eq!(stage.value().await.as_deref(), Some("5"));
-    assert_eq!(stage.grants().await, []);
+    assert_eq!(fixture.value().await.as_deref(), Some("5"));
+    assert_eq!(fixture.grants().await, []);
 }
 
 #[tokio::test]
 async fn try_set_rate_adds_the_keep_alive_that_an_older_redisson_did_not_know() {
-    let mut stage = Stage::set().await;
-    stage
+    let mut fixture = Fixture::start().await;
+    fixture
         .run(&["HSET", NAME, "rate", "5", "interval", "1000", "type", "0"])
         .await;
-    let limiter = stage.limiter().await;
+    let limiter = fixture.limiter().await;
     assert_eq!(
         limiter.config().await.unwrap(),
         Some(Rate::overall(5, SECOND))
@@ -222,19 +226,21 @@ async fn try_set_rate_adds_the_keep_alive_that_an_older_redisson_did_not_know() 
             .await
             .unwrap()
     );
-    let fields: (String, String) = stage
+    let fields: (String, String) = fixture
         .raw
         .hmget(NAME, &["rate", "keepAliveTime"])
         .await
         .unwrap();
     assert_eq!(fields, ("5".to_owned(), "0".to_owned()));
-    assert_eq!(stage.value().await.as_deref(), Some("3"));
+    assert_eq!(fixture.value().await.as_deref(), Some("3"));
 }
 
 #[tokio::test]
 async fn a_client_without_settings_has_a_uuid_for_an_id() {
-    let mut stage = Stage::set().await;
-    let client = RedissonClient::connect(&stage.server.url()).await.unwrap();
+    let mut fixture = Fixture::start().await;
+    let client = RedissonClient::connect(&fixture.server.url())
+        .await
+        .unwrap();
     let limiter = client.rate_limiter(NAME);
     limiter
         .try_set_rate(Rate::per_client(5, SECOND))
@@ -242,7 +248,7 @@ async fn a_client_without_settings_has_a_uuid_for_an_id() {
         .unwrap();
     assert!(limiter.try_acquire(1).await.unwrap());
     uuid::Uuid::parse_str(client.id()).unwrap();
-    let value: i64 = stage
+    let value: i64 = fixture
         .raw
         .get(format!("{VALUE}:{}", client.id()))
         .await

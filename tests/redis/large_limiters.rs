@@ -7,8 +7,8 @@ use redisson_rate_limiter::{
 };
 use tokio::task::JoinSet;
 
+use crate::fixture::{Fixture, HOUR, NAME, PERMITS, VALUE, ms};
 use crate::monitor::Monitor;
-use crate::stage::{HOUR, NAME, PERMITS, Stage, VALUE, ms};
 
 /// So many members a call may read and remove: a page of them that have expired, each counted as often as it is read or removed,
 /// and a few for each limiter of the call.
@@ -22,7 +22,7 @@ fn grants() -> u32 {
 
 /// A limiter of which all permits are in use, or were.
 struct Large {
-    stage: Stage,
+    fixture: Fixture,
     monitor: Monitor,
     expired: u32,
     live: u32,
@@ -31,13 +31,13 @@ struct Large {
 impl Large {
     /// The limiter `NAME`, with so many grants that have expired and so many that have not.
     async fn with(expired: u32, live: u32) -> Self {
-        let mut stage = Stage::set().await;
-        stage.at(NOW);
-        add_grants(&mut stage, NAME, VALUE, PERMITS, expired, live).await;
-        stage.prevent_audits().await;
-        let monitor = Monitor::of(&stage.server).await;
+        let mut fixture = Fixture::start().await;
+        fixture.at(NOW);
+        add_grants(&mut fixture, NAME, VALUE, PERMITS, expired, live).await;
+        fixture.prevent_audits().await;
+        let monitor = Monitor::of(&fixture.server).await;
         Self {
-            stage,
+            fixture,
             monitor,
             expired,
             live,
@@ -57,7 +57,7 @@ impl Large {
     async fn size(&mut self) -> i64 {
         let mut size = redis::cmd("ZCARD");
         size.arg(PERMITS)
-            .query_async(&mut self.stage.raw)
+            .query_async(&mut self.fixture.raw)
             .await
             .unwrap()
     }
@@ -67,7 +67,7 @@ impl Large {
         let (mut calls, mut touched) = (0, 0);
         for words in self
             .monitor
-            .commands_and_arguments(&self.stage.server)
+            .commands_and_arguments(&self.fixture.server)
             .await
         {
             if words[0].starts_with("EVAL") {
@@ -101,7 +101,7 @@ fn grants_touched(words: &[String]) -> usize {
 
 /// A limiter whose grants hold one permit each, all that there are.
 async fn add_grants(
-    stage: &mut Stage,
+    fixture: &mut Fixture,
     name: &str,
     value: &str,
     permits: &str,
@@ -124,24 +124,24 @@ async fn add_grants(
                 i64::from(chunks),
             ];
             let [score, chunk, chunks] = args.map(|number| number.to_string());
-            stage
+            fixture
                 .run(&["EVAL", script, "1", permits, &score, &chunk, &chunks])
                 .await;
         }
     }
     let (rate, interval) = ((expired + live).to_string(), INTERVAL.to_string());
-    stage
+    fixture
         .run(&[
             "HSET", name, "rate", &rate, "interval", &interval, "type", "0",
         ])
         .await;
-    stage.run(&["SET", value, "0"]).await;
+    fixture.run(&["SET", value, "0"]).await;
 }
 
 #[tokio::test]
 async fn an_acquire_removes_what_it_needs_and_a_few_more() {
     let mut large = Large::start().await;
-    let limiter = large.stage.limiter().await;
+    let limiter = large.fixture.limiter().await;
     let before = large.size().await;
     assert!(limiter.try_acquire(1).await.unwrap());
     assert!(before - large.size().await < 100);
@@ -160,7 +160,7 @@ async fn an_acquire_removes_what_it_needs_and_a_few_more() {
 async fn a_request_is_denied_only_once_nothing_more_has_expired() {
     for (asked, is_granted) in [(1_200, true), (1_201, false)] {
         let mut large = Large::with(1_200, 2_000).await;
-        let limiter = large.stage.limiter().await;
+        let limiter = large.fixture.limiter().await;
         let decision = limiter.check(asked).await.unwrap();
         assert_eq!(decision.is_granted(), is_granted, "{asked}");
         if let Decision::Denied(Denied {
@@ -179,7 +179,7 @@ async fn a_request_is_denied_only_once_nothing_more_has_expired() {
 #[tokio::test]
 async fn a_waiter_behind_a_grant_does_not_wait_for_permits_that_are_there() {
     let mut large = Large::start().await;
-    let limiter = large.stage.limiter().await;
+    let limiter = large.fixture.limiter().await;
     for _ in 0..3 {
         // As many as a call counts, so that its answer reports none left.
         limiter.acquire(64).await.unwrap();
@@ -191,7 +191,7 @@ async fn a_waiter_behind_a_grant_does_not_wait_for_permits_that_are_there() {
 async fn grants_that_have_all_expired_go_at_once() {
     for asked in [1, 500] {
         let mut large = Large::with(grants(), 0).await;
-        let limiter = large.stage.limiter().await;
+        let limiter = large.fixture.limiter().await;
         assert_eq!(
             limiter.available_permits().await.unwrap(),
             large.rate().unsigned_abs()
@@ -199,7 +199,7 @@ async fn grants_that_have_all_expired_go_at_once() {
         assert!(limiter.try_acquire(asked).await.unwrap());
         assert_eq!(large.size().await, 1);
         let left = large.rate().unsigned_abs() - u64::from(asked);
-        assert_eq!(large.stage.value().await, Some(left.to_string()));
+        assert_eq!(large.fixture.value().await, Some(left.to_string()));
         large.calls().await;
     }
 }
@@ -209,11 +209,11 @@ async fn available_permits_reads_in_pages_and_is_exact() {
     let most = grants();
     for (expired, live) in [(most, 300), (300, most), (0, most), (most / 2, most / 2)] {
         let mut large = Large::with(expired, live).await;
-        let limiter = large.stage.limiter().await;
-        let before = large.stage.everything().await;
+        let limiter = large.fixture.limiter().await;
+        let before = large.fixture.everything().await;
         let available = limiter.available_permits().await.unwrap();
         assert_eq!(available, u64::from(expired), "{live}");
-        assert_eq!(large.stage.everything().await, before);
+        assert_eq!(large.fixture.everything().await, before);
         large.calls().await;
     }
 }
@@ -221,7 +221,7 @@ async fn available_permits_reads_in_pages_and_is_exact() {
 #[tokio::test]
 async fn a_release_takes_permits_out_of_the_oldest_live_grants_in_pages() {
     let mut large = Large::start().await;
-    let limiter = large.stage.limiter().await;
+    let limiter = large.fixture.limiter().await;
     limiter.release(2_500).await.unwrap();
     assert!(large.calls().await >= 5);
     let available = limiter.available_permits().await.unwrap();
@@ -242,9 +242,9 @@ async fn live_grants_that_hold_nothing_are_in_no_releases_way() {
     let mut large = Large::with(0, 2_000).await;
     for i in 0..1_100 {
         let member = crate::keys::member(&u128::to_be_bytes(i), 0);
-        large.stage.add(NOW - 50_000, &member).await;
+        large.fixture.add(NOW - 50_000, &member).await;
     }
-    let limiter = large.stage.limiter().await;
+    let limiter = large.fixture.limiter().await;
     limiter.release(7).await.unwrap();
     assert_eq!(limiter.available_permits().await.unwrap(), 7);
 }
@@ -252,7 +252,7 @@ async fn live_grants_that_hold_nothing_are_in_no_releases_way() {
 #[tokio::test]
 async fn a_refund_finds_its_grant_among_many() {
     let mut large = Large::start().await;
-    let limiter = large.stage.limiter().await;
+    let limiter = large.fixture.limiter().await;
     let Decision::Granted(Granted { grant, .. }) = limiter.check(5).await.unwrap() else {
         panic!("it was denied");
     };
@@ -269,10 +269,10 @@ async fn a_rate_that_changes_takes_one_write() {
     let interval = ms(INTERVAL as u64);
     for change in [500_i64, -1_000] {
         let mut large = Large::start().await;
-        let limiter = large.stage.limiter().await;
+        let limiter = large.fixture.limiter().await;
         let rate = Rate::overall((large.rate() + change) as u64, interval);
         assert!(limiter.update_rate(rate, PermitsInUse::Keep).await.unwrap());
-        assert_eq!(large.stage.value().await, Some(change.to_string()));
+        assert_eq!(large.fixture.value().await, Some(change.to_string()));
         let available = u64::from(large.expired).saturating_add_signed(change);
         assert_eq!(limiter.available_permits().await.unwrap(), available);
         assert!(limiter.try_acquire(available as u32).await.unwrap());
@@ -290,18 +290,18 @@ async fn a_rate_that_resets_or_outlives_all_grants_deletes_them_at_once() {
         (Rate::per_client(7, interval), PermitsInUse::Keep),
     ] {
         let mut large = Large::start().await;
-        let limiter = large.stage.limiter().await;
+        let limiter = large.fixture.limiter().await;
         assert!(limiter.update_rate(rate, state).await.unwrap());
         assert_eq!(large.size().await, 0);
         assert_eq!(limiter.available_permits().await.unwrap(), 7);
         large.calls().await;
     }
     let mut large = Large::start().await;
-    let limiter = large.stage.limiter().await;
+    let limiter = large.fixture.limiter().await;
     limiter.set_rate(Rate::overall(7, interval)).await.unwrap();
     assert_eq!(large.size().await, 0);
-    add_grants(&mut large.stage, NAME, VALUE, PERMITS, 0, 2_000).await;
-    large.stage.run(&["DEL", NAME]).await;
+    add_grants(&mut large.fixture, NAME, VALUE, PERMITS, 0, 2_000).await;
+    large.fixture.run(&["DEL", NAME]).await;
     assert!(
         limiter
             .try_set_rate(Rate::overall(7, interval))
@@ -316,9 +316,9 @@ async fn a_rate_that_resets_or_outlives_all_grants_deletes_them_at_once() {
 async fn a_joint_decision_counts_expired_permits_in_several_calls() {
     let mut large = Large::start().await;
     let client = large
-        .stage
+        .fixture
         .builder()
-        .connect(&large.stage.server.url())
+        .connect(&large.fixture.server.url())
         .await
         .unwrap();
     let limiter = client.rate_limiter(NAME);
@@ -346,10 +346,10 @@ async fn acquires_on_many_limiters_share_what_a_call_may_remove() {
     for i in 0..LIMITERS {
         let keys = ["", ":value", ":permits"].map(|suffix| format!("{{l:{i}}}{suffix}"));
         let name = format!("l:{i}");
-        add_grants(&mut large.stage, &name, &keys[1], &keys[2], 700, 200).await;
+        add_grants(&mut large.fixture, &name, &keys[1], &keys[2], 700, 200).await;
     }
-    let url = large.stage.server.url();
-    let client: RedissonClient = large.stage.builder().connect(&url).await.unwrap();
+    let url = large.fixture.server.url();
+    let client: RedissonClient = large.fixture.builder().connect(&url).await.unwrap();
     let limiters: Vec<RateLimiter> = (0..LIMITERS)
         .map(|i| client.rate_limiter(&format!("l:{i}")))
         .collect();

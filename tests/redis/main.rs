@@ -7,6 +7,7 @@ mod by_hand;
 #[path = "../support/events.rs"]
 mod events;
 mod every_method;
+mod fixture;
 mod key_expiry;
 #[path = "../support/keys.rs"]
 mod keys;
@@ -14,7 +15,6 @@ mod keys;
 mod monitor;
 #[path = "../support/proxy.rs"]
 mod proxy;
-mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -4,8 +4,8 @@ use redisson_rate_limiter::{Error, Rate, RedissonClient};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
+use crate::fixture::{HOUR, NAME, SECOND, ms};
 use crate::proxy::{Fate, Proxy};
-use crate::stage::{HOUR, NAME, SECOND, ms};
 use crate::support::Server;
 
 /// Far more than anything here may take.

@@ -7,9 +7,9 @@ use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
 use redisson_rate_limiter::{Clock, Decision, Error, Granted, Rate, RateLimiter, RedissonClient};
 
 use crate::by_hand::{Pending, poll_once};
+use crate::fixture::{Fixture, HOUR, ms};
 use crate::keys;
 use crate::proxy::{Command, Fate, Proxy};
-use crate::stage::{HOUR, Stage, ms};
 use crate::support::Server;
 
 /// So many acquires under way are many.
@@ -86,9 +86,9 @@ fn keys_of(call: &Command) -> usize {
 
 #[tokio::test]
 async fn few_acquires_go_one_by_one_and_the_rest_in_one_call_of_which_each_gets_its_own_answer() {
-    let stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let client = stage.builder().connect(&proxy.url()).await.unwrap();
+    let fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let client = fixture.builder().connect(&proxy.url()).await.unwrap();
     let permits: Vec<u64> = (0..20).map(|i| i % 3 + 1).collect();
     let limiters = limiters(&client, &permits).await;
     let idle = idle(&client);
@@ -119,9 +119,9 @@ async fn few_acquires_go_one_by_one_and_the_rest_in_one_call_of_which_each_gets_
 
 #[tokio::test]
 async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let client = stage.builder().connect(&proxy.url()).await.unwrap();
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let client = fixture.builder().connect(&proxy.url()).await.unwrap();
     let limiters = limiters(&client, &[5, 9, 2]).await;
     let per_client = Rate::per_client(3, HOUR);
     limiters[0].set_rate(per_client).await.unwrap();
@@ -164,18 +164,22 @@ async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() 
         ("{l:2}:value".into(), "{l:2}:permits".into(), (Some(0), 2)),
     ];
     for (value, permits, expected) in left_and_used {
-        let found = keys::left_and_used(&mut stage.raw, &value, &permits).await;
+        let found = keys::left_and_used(&mut fixture.raw, &value, &permits).await;
         assert_eq!(found, expected, "{value}");
     }
 }
 
 #[tokio::test]
 async fn what_one_limiter_is_refused_leaves_the_others_of_its_call_as_they_are() {
-    let mut stage = Stage::set().await;
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let mut fixture = Fixture::start().await;
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     let limiters = limiters(&client, &[5, 5, 5, 5]).await;
     limiters[0].delete().await.unwrap();
-    stage.run(&["SET", "{l:2}:permits", "no zset"]).await;
+    fixture.run(&["SET", "{l:2}:permits", "no zset"]).await;
     let idle = idle(&client);
     let _left_alone = left_alone(&idle);
     let answers = all_at_once(&limiters, 5).await;
@@ -187,8 +191,12 @@ async fn what_one_limiter_is_refused_leaves_the_others_of_its_call_as_they_are()
 
 #[tokio::test]
 async fn a_call_that_is_refused_for_one_key_is_made_by_each_alone() {
-    let mut stage = Stage::set().await;
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let mut fixture = Fixture::start().await;
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     let all = limiters(&client, &[5; 6]).await;
     let rules = ["on", ">password", "+@all", "~idle*", "~{idle*"];
     let mut command = [&["ACL", "SETUSER", "worker"], &rules[..]].concat();
@@ -197,9 +205,12 @@ async fn a_call_that_is_refused_for_one_key_is_made_by_each_alone() {
         .flat_map(|i| [format!("~l:{i}"), format!("~{{l:{i}}}*")])
         .collect();
     command.extend(allowed.iter().map(String::as_str));
-    stage.run(&command).await;
-    let url = format!("redis://worker:password@127.0.0.1:{}", stage.server.port());
-    let client = stage.builder().connect(&url).await.unwrap();
+    fixture.run(&command).await;
+    let url = format!(
+        "redis://worker:password@127.0.0.1:{}",
+        fixture.server.port()
+    );
+    let client = fixture.builder().connect(&url).await.unwrap();
     let limiters: Vec<_> = (0..all.len())
         .map(|i| client.rate_limiter(&format!("l:{i}")))
         .collect();
@@ -223,9 +234,9 @@ async fn a_call_that_is_refused_for_one_key_is_made_by_each_alone() {
 #[tokio::test]
 async fn a_shared_call_whose_answer_was_lost_took_once_for_each() {
     for fate in [Fate::CutBeforeAnswer, Fate::CutBeforeServer] {
-        let stage = Stage::set().await;
-        let proxy = Proxy::to(stage.server.port()).await;
-        let builder = stage.builder().response_timeout(ms(10_000));
+        let fixture = Fixture::start().await;
+        let proxy = Proxy::to(fixture.server.port()).await;
+        let builder = fixture.builder().response_timeout(ms(10_000));
         let client = builder.connect(&proxy.url()).await.unwrap();
         let limiters = limiters(&client, &[3; 8]).await;
         let idle = idle(&client);
@@ -252,8 +263,8 @@ async fn a_shared_call_whose_answer_was_lost_took_once_for_each() {
 
 #[tokio::test]
 async fn a_shared_call_that_comes_late_takes_nothing() {
-    let stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
+    let fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
     let builder = RedissonClient::builder().response_timeout(ms(150));
     let client = builder.connect(&proxy.url()).await.unwrap();
     let limiters = limiters(&client, &[3; 4]).await;
@@ -371,8 +382,12 @@ async fn behind_a_proxy_with_limiters_on_several_servers_each_is_asked_where_it_
 
 #[tokio::test]
 async fn grants_of_a_shared_call_can_be_given_back_one_by_one() {
-    let stage = Stage::set().await;
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let fixture = Fixture::start().await;
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     let limiters = limiters(&client, &[5; 4]).await;
     let idle = idle(&client);
     let _left_alone = left_alone(&idle);

@@ -2,22 +2,25 @@
 
 use redisson_rate_limiter::{Error, Rate, RateLimiter};
 
-use crate::stage::{HOUR, NAME, Stage};
+use crate::fixture::{Fixture, HOUR, NAME};
 
 /// The limiter, of which 4 of 10 are in use, as a user with these rules may use it.
-async fn as_user(stage: &mut Stage, rules: &[&str]) -> RateLimiter {
-    let limiter = stage.with(Rate::overall(10, HOUR)).await;
+async fn as_user(fixture: &mut Fixture, rules: &[&str]) -> RateLimiter {
+    let limiter = fixture.with(Rate::overall(10, HOUR)).await;
     assert!(limiter.try_acquire(4).await.unwrap());
     let mut command = vec!["ACL", "SETUSER", "worker", "on", ">password"];
     command.extend(rules);
-    stage.run(&command).await;
-    let url = format!("redis://worker:password@127.0.0.1:{}", stage.server.port());
-    let client = stage.builder().connect(&url).await.unwrap();
+    fixture.run(&command).await;
+    let url = format!(
+        "redis://worker:password@127.0.0.1:{}",
+        fixture.server.port()
+    );
+    let client = fixture.builder().connect(&url).await.unwrap();
     client.rate_limiter(NAME)
 }
 
-async fn assert_refused(stage: &mut Stage, limiter: &RateLimiter) {
-    let before = stage.everything().await;
+async fn assert_refused(fixture: &mut Fixture, limiter: &RateLimiter) {
+    let before = fixture.everything().await;
     let errors = [
         limiter.try_acquire(1).await.map(|_| ()),
         limiter.acquire(1).await,
@@ -29,14 +32,14 @@ async fn assert_refused(stage: &mut Stage, limiter: &RateLimiter) {
             "{error:?}"
         );
     }
-    assert_eq!(stage.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
 }
 
 #[tokio::test]
 async fn a_user_that_may_run_no_scripts() {
-    let mut stage = Stage::set().await;
-    let limiter = as_user(&mut stage, &["~*", "+@all", "-eval", "-evalsha"]).await;
-    assert_refused(&mut stage, &limiter).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = as_user(&mut fixture, &["~*", "+@all", "-eval", "-evalsha"]).await;
+    assert_refused(&mut fixture, &limiter).await;
     // Calls without a script still work.
     assert!(limiter.exists().await.unwrap());
     assert_eq!(
@@ -47,60 +50,60 @@ async fn a_user_that_may_run_no_scripts() {
 
 #[tokio::test]
 async fn a_user_without_eval_where_the_server_does_not_know_the_script() {
-    let mut stage = Stage::set().await;
-    let limiter = as_user(&mut stage, &["~*", "+@all", "-eval"]).await;
-    stage.run(&["SCRIPT", "FLUSH"]).await;
-    assert_refused(&mut stage, &limiter).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = as_user(&mut fixture, &["~*", "+@all", "-eval"]).await;
+    fixture.run(&["SCRIPT", "FLUSH"]).await;
+    assert_refused(&mut fixture, &limiter).await;
 }
 
 #[tokio::test]
 async fn a_user_without_eval_where_the_server_knows_the_script() {
-    let mut stage = Stage::set().await;
-    let limiter = as_user(&mut stage, &["~*", "+@all", "-eval"]).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = as_user(&mut fixture, &["~*", "+@all", "-eval"]).await;
     assert!(limiter.try_acquire(6).await.unwrap());
 }
 
 #[tokio::test]
 async fn a_user_with_evalsha_but_without_zadd() {
-    let mut stage = Stage::set().await;
-    let limiter = as_user(&mut stage, &["~*", "+@all", "-zadd"]).await;
-    assert_refused(&mut stage, &limiter).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = as_user(&mut fixture, &["~*", "+@all", "-zadd"]).await;
+    assert_refused(&mut fixture, &limiter).await;
     assert_eq!(limiter.available_permits().await.unwrap(), 6);
 }
 
 #[tokio::test]
 async fn a_user_without_the_servers_time() {
-    let mut stage = Stage::set().await;
-    let limiter = as_user(&mut stage, &["~*", "+@all", "-time"]).await;
-    assert_refused(&mut stage, &limiter).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = as_user(&mut fixture, &["~*", "+@all", "-time"]).await;
+    assert_refused(&mut fixture, &limiter).await;
 }
 
 #[tokio::test]
 async fn a_user_for_other_keys() {
-    let mut stage = Stage::set().await;
-    let limiter = as_user(&mut stage, &["~orders:*", "~{orders:*", "+@all"]).await;
-    let before = stage.everything().await;
+    let mut fixture = Fixture::start().await;
+    let limiter = as_user(&mut fixture, &["~orders:*", "~{orders:*", "+@all"]).await;
+    let before = fixture.everything().await;
     for error in crate::every_method::errors(&limiter).await {
         assert!(matches!(error, Error::PermissionDenied { .. }), "{error:?}");
     }
-    assert_eq!(stage.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
 }
 
 #[tokio::test]
 async fn a_user_that_may_not_ask_what_the_server_is_can_use_it() {
-    let mut stage = Stage::set().await;
-    let limiter = as_user(&mut stage, &["~*", "+@all", "-info"]).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = as_user(&mut fixture, &["~*", "+@all", "-info"]).await;
     assert!(limiter.try_acquire(6).await.unwrap());
 }
 
 #[tokio::test]
 async fn a_permission_that_is_taken_away_while_connected_and_given_back() {
-    let mut stage = Stage::set().await;
-    let limiter = as_user(&mut stage, &["~*", "+@all"]).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = as_user(&mut fixture, &["~*", "+@all"]).await;
     assert!(limiter.try_acquire(1).await.unwrap());
-    stage.run(&["ACL", "SETUSER", "worker", "-zadd"]).await;
-    assert_refused(&mut stage, &limiter).await;
-    stage.run(&["ACL", "SETUSER", "worker", "+zadd"]).await;
+    fixture.run(&["ACL", "SETUSER", "worker", "-zadd"]).await;
+    assert_refused(&mut fixture, &limiter).await;
+    fixture.run(&["ACL", "SETUSER", "worker", "+zadd"]).await;
     assert!(limiter.try_acquire(5).await.unwrap());
     assert!(!limiter.try_acquire(1).await.unwrap());
 }

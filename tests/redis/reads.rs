@@ -2,53 +2,55 @@
 
 use redisson_rate_limiter::Rate;
 
+use crate::fixture::{Fixture, HOUR, PERMITS, SECOND, VALUE};
 use crate::keys::member;
 use crate::monitor::Monitor;
-use crate::stage::{HOUR, PERMITS, SECOND, Stage, VALUE};
 
 #[tokio::test]
 async fn available_permits_leaves_every_byte_and_every_time_to_live_as_it_was() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND).keep_alive(HOUR)).await;
-    let untouched = stage.everything().await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture
+        .with(Rate::overall(10, SECOND).keep_alive(HOUR))
+        .await;
+    let untouched = fixture.everything().await;
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
-    assert_eq!(stage.everything().await, untouched);
+    assert_eq!(fixture.everything().await, untouched);
 
     assert!(limiter.try_acquire(4).await.unwrap());
-    stage.add(1_000, b"malformed").await;
-    let used = stage.everything().await;
+    fixture.add(1_000, b"malformed").await;
+    let used = fixture.everything().await;
     assert_eq!(limiter.available_permits().await.unwrap(), 6);
-    stage.at(2_000);
+    fixture.at(2_000);
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
-    assert_eq!(stage.everything().await, used);
+    assert_eq!(fixture.everything().await, used);
 
     // If the invariant does not hold, it returns what the next acquire will find, and leaves the correction to that acquire.
-    stage.run(&["DEL", VALUE]).await;
-    stage.at(1_500);
-    let corrupt = stage.everything().await;
+    fixture.run(&["DEL", VALUE]).await;
+    fixture.at(1_500);
+    let corrupt = fixture.everything().await;
     assert_eq!(limiter.available_permits().await.unwrap(), 6);
-    assert_eq!(stage.everything().await, corrupt);
-    stage.run(&["DEL", PERMITS]).await;
-    stage.run(&["SET", VALUE, "25"]).await;
-    stage.add(1_000, &member(&[7; 16], 3)).await;
-    let corrupt = stage.everything().await;
+    assert_eq!(fixture.everything().await, corrupt);
+    fixture.run(&["DEL", PERMITS]).await;
+    fixture.run(&["SET", VALUE, "25"]).await;
+    fixture.add(1_000, &member(&[7; 16], 3)).await;
+    let corrupt = fixture.everything().await;
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
-    assert_eq!(stage.everything().await, corrupt);
+    assert_eq!(fixture.everything().await, corrupt);
 }
 
 #[tokio::test]
 async fn the_server_runs_no_command_that_writes() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(10, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(4).await.unwrap());
-    stage.run(&["DEL", VALUE]).await;
-    stage.at(2_000);
-    let mut monitor = Monitor::of(&stage.server).await;
+    fixture.run(&["DEL", VALUE]).await;
+    fixture.at(2_000);
+    let mut monitor = Monitor::of(&fixture.server).await;
     limiter.available_permits().await.unwrap();
     limiter.config().await.unwrap();
     limiter.exists().await.unwrap();
     limiter.remain_time_to_live().await.unwrap();
-    let mut commands = monitor.commands(&stage.server).await;
+    let mut commands = monitor.commands(&fixture.server).await;
     commands.sort();
     commands.dedup();
     let reads = [

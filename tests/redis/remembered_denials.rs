@@ -5,11 +5,15 @@ use std::future::Future;
 use redisson_rate_limiter::{Decision, Granted, Rate, RateLimiter};
 use tokio::time::Instant;
 
-use crate::stage::{HOUR, NAME, SECOND, Stage, ms};
+use crate::fixture::{Fixture, HOUR, NAME, SECOND, ms};
 
 /// A limiter of 2 an hour, both in use, that remembers denials for so long, and one of the grants.
-async fn exhausted(stage: &Stage, at_most: std::time::Duration) -> (RateLimiter, Decision) {
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+async fn exhausted(fixture: &Fixture, at_most: std::time::Duration) -> (RateLimiter, Decision) {
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     let limiter = client.rate_limiter(NAME).with_remember_denials(at_most);
     limiter.set_rate(Rate::overall(2, HOUR)).await.unwrap();
     let grant = limiter.check(1).await.unwrap();
@@ -17,11 +21,11 @@ async fn exhausted(stage: &Stage, at_most: std::time::Duration) -> (RateLimiter,
     (limiter, grant)
 }
 
-async fn scripts_run(stage: &mut Stage) -> u64 {
+async fn scripts_run(fixture: &mut Fixture) -> u64 {
     let mut info = redis::cmd("INFO");
     let info: String = info
         .arg("commandstats")
-        .query_async(&mut stage.raw)
+        .query_async(&mut fixture.raw)
         .await
         .unwrap();
     let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
@@ -35,10 +39,10 @@ async fn scripts_run(stage: &mut Stage) -> u64 {
 
 #[tokio::test]
 async fn no_more_than_one_call_in_the_time_for_which_a_denial_is_remembered_reaches_the_server() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::start().await;
     let at_most = ms(50);
-    let (limiter, _) = exhausted(&stage, at_most).await;
-    let before = scripts_run(&mut stage).await;
+    let (limiter, _) = exhausted(&fixture, at_most).await;
+    let before = scripts_run(&mut fixture).await;
     let start = Instant::now();
     let mut decisions = 0;
     while decisions < 2_000 || start.elapsed() < at_most * 4 {
@@ -46,7 +50,7 @@ async fn no_more_than_one_call_in_the_time_for_which_a_denial_is_remembered_reac
         decisions += 1;
     }
     let periods = start.elapsed().as_nanos() / at_most.as_nanos() + 1;
-    let calls = u128::from(scripts_run(&mut stage).await - before);
+    let calls = u128::from(scripts_run(&mut fixture).await - before);
     assert!(
         (1..=periods).contains(&calls),
         "{calls} calls in {periods} periods"
@@ -55,12 +59,12 @@ async fn no_more_than_one_call_in_the_time_for_which_a_denial_is_remembered_reac
 
 /// After what `change` does, the next request is decided by the server.
 async fn drops<F: Future<Output = ()>>(change: impl FnOnce(RateLimiter, Decision) -> F) {
-    let mut stage = Stage::set().await;
-    let (limiter, grant) = exhausted(&stage, SECOND * 1_000).await;
+    let mut fixture = Fixture::start().await;
+    let (limiter, grant) = exhausted(&fixture, SECOND * 1_000).await;
     assert!(!limiter.try_acquire(1).await.unwrap());
-    let before = scripts_run(&mut stage).await;
+    let before = scripts_run(&mut fixture).await;
     assert!(!limiter.try_acquire(1).await.unwrap());
-    assert_eq!(scripts_run(&mut stage).await, before);
+    assert_eq!(scripts_run(&mut fixture).await, before);
     change(limiter.clone(), grant).await;
     assert!(limiter.try_acquire(1).await.unwrap());
 }

@@ -4,14 +4,14 @@ use std::time::SystemTime;
 
 use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate, RedissonClient};
 
+use crate::fixture::{Fixture, HOUR, NAME, SECOND};
 use crate::monitor::Monitor;
 use crate::proxy::Proxy;
-use crate::stage::{HOUR, NAME, SECOND, Stage};
 
 #[tokio::test]
 async fn a_known_script_is_called_by_its_hash_and_nothing_else_is_sent() {
-    let stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
+    let fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
     let client = RedissonClient::connect(&proxy.url()).await.unwrap();
     let limiter = client.rate_limiter(NAME);
     limiter
@@ -30,8 +30,8 @@ async fn a_known_script_is_called_by_its_hash_and_nothing_else_is_sent() {
 
 #[tokio::test]
 async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
     let client = RedissonClient::connect(&proxy.url()).await.unwrap();
     let limiter = client.rate_limiter(NAME);
     limiter
@@ -45,12 +45,12 @@ async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
     assert!(limiter.try_acquire(1).await.unwrap());
     assert_eq!(proxy.take_names(), ["EVALSHA"]);
 
-    stage.run(&["SCRIPT", "FLUSH"]).await;
-    let mut monitor = Monitor::of(&stage.server).await;
+    fixture.run(&["SCRIPT", "FLUSH"]).await;
+    let mut monitor = Monitor::of(&fixture.server).await;
     assert!(limiter.try_acquire(1).await.unwrap());
     assert!(limiter.try_acquire(1).await.unwrap());
     assert_eq!(proxy.take_names(), ["EVALSHA", "EVAL", "EVALSHA"]);
-    let ran = monitor.commands(&stage.server).await;
+    let ran = monitor.commands(&fixture.server).await;
     let calls: Vec<_> = ran
         .iter()
         .filter(|name| !name.starts_with("lua "))
@@ -61,11 +61,11 @@ async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
 
 #[tokio::test]
 async fn a_limiter_to_which_a_peer_gave_another_type_takes_a_second_round_trip_once() {
-    let stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
+    let fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
     let client = RedissonClient::connect(&proxy.url()).await.unwrap();
     let limiter = client.rate_limiter(NAME);
-    let peer = stage.limiter().await;
+    let peer = fixture.limiter().await;
     peer.set_rate(Rate::overall(10, HOUR)).await.unwrap();
     assert!(limiter.try_acquire(1).await.unwrap());
     for rate in [Rate::per_client(5, HOUR), Rate::overall(7, HOUR)] {
@@ -82,15 +82,15 @@ async fn a_limiter_to_which_a_peer_gave_another_type_takes_a_second_round_trip_o
 
 #[tokio::test]
 async fn a_client_that_set_the_rate_itself_or_read_it_knows_the_type() {
-    let stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
+    let fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
     let client = RedissonClient::connect(&proxy.url()).await.unwrap();
     let limiter = client.rate_limiter(NAME);
     let rate = Rate::per_client(10, HOUR);
     assert!(limiter.try_set_rate(rate).await.unwrap());
     assert!(limiter.try_acquire(1).await.unwrap());
     proxy.take_seen();
-    let (overall, peer) = (Rate::overall(10, HOUR), stage.limiter().await);
+    let (overall, peer) = (Rate::overall(10, HOUR), fixture.limiter().await);
     for step in 0..3 {
         peer.set_rate(overall).await.unwrap();
         assert!(limiter.try_acquire(1).await.unwrap());
@@ -110,23 +110,23 @@ async fn a_client_that_set_the_rate_itself_or_read_it_knows_the_type() {
 
 #[tokio::test]
 async fn a_new_handle_for_each_request_knows_what_the_last_one_knew() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
     // A busy machine may take long to sum the grants.
     let client = RedissonClient::builder().response_timeout(60 * SECOND);
     let client = client.client_id("client");
     let client = client.connect(&proxy.url()).await.unwrap();
-    let peer = stage.limiter().await;
+    let peer = fixture.limiter().await;
     let rate = Rate::per_client(1_000_000, HOUR);
     peer.set_rate(rate).await.unwrap();
     // There are so many that a client audits them only from time to time.
     let (value, permits) = ("{limiter}:value:client", "{limiter}:permits:client");
-    stage.fill(value, permits, 50_000, 950_000).await;
-    stage.prevent_audits().await;
+    fixture.fill(value, permits, 50_000, 950_000).await;
+    fixture.prevent_audits().await;
 
     let acquire = async || assert!(client.rate_limiter(NAME).try_acquire(1).await.unwrap());
     acquire().await;
-    stage.audit_prevented().await;
+    fixture.audit_prevented().await;
     proxy.take_seen();
     acquire().await;
     let seen = proxy.take_seen();
@@ -140,8 +140,8 @@ async fn a_new_handle_for_each_request_knows_what_the_last_one_knew() {
 
 #[tokio::test]
 async fn every_method_is_one_command() {
-    let stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
+    let fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
     let client = RedissonClient::connect(&proxy.url()).await.unwrap();
     let limiter = client.rate_limiter(NAME);
     let rate = Rate::overall(100, HOUR);
@@ -185,8 +185,8 @@ async fn every_method_is_one_command() {
 
 #[tokio::test]
 async fn naming_a_limiter_sends_nothing() {
-    let stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
+    let fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
     let client = RedissonClient::connect(&proxy.url()).await.unwrap();
     proxy.take_seen();
     for i in 0..100 {

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use redisson_rate_limiter::{Error, Rate, RedissonClient, Result};
 use tokio::net::TcpListener;
 
-use crate::stage::{HOUR, NAME, ms};
+use crate::fixture::{HOUR, NAME, ms};
 use crate::support::Server;
 
 const SECRET: &str = "correct-horse-battery";

@@ -2,7 +2,7 @@
 
 use redisson_rate_limiter::{Error, Rate, RedissonClient};
 
-use crate::stage::{HOUR, NAME, ms};
+use crate::fixture::{HOUR, NAME, ms};
 use crate::support::Server;
 
 #[tokio::test]

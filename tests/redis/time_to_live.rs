@@ -3,24 +3,24 @@
 use redis::AsyncCommands;
 use redisson_rate_limiter::{PermitsInUse, Rate, RedissonClient};
 
+use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 use crate::keys;
-use crate::stage::{HOUR, NAME, PERMITS, SECOND, Stage, VALUE, ms};
 
 /// When each key of the limiter expires: -1 never, -2 there is none.
-async fn expiries(stage: &mut Stage) -> [i64; 3] {
+async fn expiries(fixture: &mut Fixture) -> [i64; 3] {
     let mut all = redis::pipe();
     for key in [NAME, VALUE, PERMITS] {
         all.cmd("PEXPIRETIME").arg(key);
     }
-    all.query_async(&mut stage.raw).await.unwrap()
+    all.query_async(&mut fixture.raw).await.unwrap()
 }
 
 /// Runs a step, and tells between which times a key expires that got `$time` from it.
 macro_rules! with_life {
-    ($stage:ident, $time:expr, $step:expr) => {{
-        let before = keys::time(&mut $stage.raw).await;
+    ($fixture:ident, $time:expr, $step:expr) => {{
+        let before = keys::time(&mut $fixture.raw).await;
         $step;
-        let after = keys::time(&mut $stage.raw).await;
+        let after = keys::time(&mut $fixture.raw).await;
         let time = $time.as_millis() as i64;
         before + time..=after + time
     }};
@@ -28,19 +28,23 @@ macro_rules! with_life {
 
 #[tokio::test]
 async fn with_a_keep_alive_all_three_keys_get_it_at_each_grant_denial_and_release() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.limiter().await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.limiter().await;
     let keep_alive = ms(7_000);
     let rate = Rate::overall(5, SECOND).keep_alive(keep_alive);
-    let life = with_life!(stage, keep_alive, limiter.try_set_rate(rate).await.unwrap());
-    let [name, value, permits] = expiries(&mut stage).await;
+    let life = with_life!(
+        fixture,
+        keep_alive,
+        limiter.try_set_rate(rate).await.unwrap()
+    );
+    let [name, value, permits] = expiries(&mut fixture).await;
     assert!(life.contains(&name), "{name} is not in {life:?}");
     assert_eq!((value, permits), (-2, -2));
 
     for step in ["grant", "denial", "release"] {
-        stage.run(&["PEXPIRE", NAME, "2000"]).await;
+        fixture.run(&["PEXPIRE", NAME, "2000"]).await;
         let life = with_life!(
-            stage,
+            fixture,
             keep_alive,
             match step {
                 "grant" => assert!(limiter.try_acquire(4).await.unwrap()),
@@ -48,7 +52,7 @@ async fn with_a_keep_alive_all_three_keys_get_it_at_each_grant_denial_and_releas
                 _ => limiter.release(1).await.unwrap(),
             }
         );
-        for expiry in expiries(&mut stage).await {
+        for expiry in expiries(&mut fixture).await {
             assert!(
                 life.contains(&expiry),
                 "{step}: {expiry} is not in {life:?}"
@@ -56,49 +60,49 @@ async fn with_a_keep_alive_all_three_keys_get_it_at_each_grant_denial_and_releas
         }
     }
 
-    let before = expiries(&mut stage).await;
+    let before = expiries(&mut fixture).await;
     limiter.available_permits().await.unwrap();
-    assert_eq!(expiries(&mut stage).await, before);
+    assert_eq!(expiries(&mut fixture).await, before);
 }
 
 #[tokio::test]
 async fn a_limiter_whose_keep_alive_has_passed_leaves_no_key() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.limiter().await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.limiter().await;
     let rate = Rate::overall(5, ms(1_000)).keep_alive(ms(1_000));
     limiter.try_set_rate(rate).await.unwrap();
     assert!(limiter.try_acquire(4).await.unwrap());
-    let last = expiries(&mut stage).await.into_iter().max().unwrap();
-    while keys::time(&mut stage.raw).await <= last {
+    let last = expiries(&mut fixture).await.into_iter().max().unwrap();
+    while keys::time(&mut fixture.raw).await <= last {
         tokio::time::sleep(ms(1)).await;
     }
     assert!(!limiter.exists().await.unwrap());
-    assert_eq!(expiries(&mut stage).await, [-2, -2, -2]);
+    assert_eq!(expiries(&mut fixture).await, [-2, -2, -2]);
 }
 
 #[tokio::test]
 async fn without_one_value_and_permits_get_the_time_to_live_that_the_hash_has() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(5, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(5, SECOND)).await;
     assert!(limiter.try_acquire(1).await.unwrap());
-    assert_eq!(expiries(&mut stage).await, [-1, -1, -1]);
+    assert_eq!(expiries(&mut fixture).await, [-1, -1, -1]);
 
-    stage.run(&["PEXPIRE", NAME, "3600000"]).await;
+    fixture.run(&["PEXPIRE", NAME, "3600000"]).await;
     for step in ["grant", "denial", "release"] {
-        stage.run(&["PERSIST", VALUE]).await;
-        stage.run(&["PERSIST", PERMITS]).await;
-        let before = keys::time(&mut stage.raw).await;
+        fixture.run(&["PERSIST", VALUE]).await;
+        fixture.run(&["PERSIST", PERMITS]).await;
+        let before = keys::time(&mut fixture.raw).await;
         match step {
             "grant" => assert!(limiter.try_acquire(4).await.unwrap()),
             // From a client that has not audited the limiter: otherwise a denial writes nothing.
             "denial" => {
-                let limiter = stage.limiter().await;
+                let limiter = fixture.limiter().await;
                 assert!(!limiter.try_acquire(4).await.unwrap());
             }
             _ => limiter.release(1).await.unwrap(),
         }
-        let [name, value, permits] = expiries(&mut stage).await;
-        let longest = name + keys::time(&mut stage.raw).await - before;
+        let [name, value, permits] = expiries(&mut fixture).await;
+        let longest = name + keys::time(&mut fixture.raw).await - before;
         for beside in [value, permits] {
             assert!(
                 (name..=longest).contains(&beside),
@@ -107,62 +111,62 @@ async fn without_one_value_and_permits_get_the_time_to_live_that_the_hash_has() 
         }
     }
     // Once the hash has no time to live, the other keys keep theirs.
-    let [_, value, permits] = expiries(&mut stage).await;
-    stage.run(&["PERSIST", NAME]).await;
+    let [_, value, permits] = expiries(&mut fixture).await;
+    fixture.run(&["PERSIST", NAME]).await;
     assert!(!limiter.try_acquire(5).await.unwrap());
-    assert_eq!(expiries(&mut stage).await, [-1, value, permits]);
+    assert_eq!(expiries(&mut fixture).await, [-1, value, permits]);
 }
 
 #[tokio::test]
 async fn a_denial_that_finds_the_keys_as_they_should_be_writes_nothing() {
-    let mut stage = Stage::set().await;
-    let limiter = RedissonClient::connect(&stage.server.url())
+    let mut fixture = Fixture::start().await;
+    let limiter = RedissonClient::connect(&fixture.server.url())
         .await
         .unwrap()
         .rate_limiter(NAME);
     limiter.set_rate(Rate::overall(50_000, HOUR)).await.unwrap();
     // There are so many that a client audits them only from time to time.
-    stage.fill(VALUE, PERMITS, 50_000, 0).await;
-    stage.prevent_audits().await;
+    fixture.fill(VALUE, PERMITS, 50_000, 0).await;
+    fixture.prevent_audits().await;
     assert!(limiter.expire(HOUR).await.unwrap());
     assert!(!limiter.try_acquire(1).await.unwrap());
-    stage.audit_prevented().await;
-    stage.run(&["CONFIG", "RESETSTAT"]).await;
+    fixture.audit_prevented().await;
+    fixture.run(&["CONFIG", "RESETSTAT"]).await;
     for _ in 0..10 {
         assert!(!limiter.try_acquire(1).await.unwrap());
     }
-    assert_eq!(keys::calls(&mut stage.raw, "evalsha").await, 10);
+    assert_eq!(keys::calls(&mut fixture.raw, "evalsha").await, 10);
     for write in ["pexpire", "set", "decrby", "zadd", "zremrangebyrank"] {
-        assert_eq!(keys::calls(&mut stage.raw, write).await, 0, "{write}");
+        assert_eq!(keys::calls(&mut fixture.raw, write).await, 0, "{write}");
     }
     limiter.release(1).await.unwrap();
     assert!(limiter.try_acquire(1).await.unwrap());
-    assert_eq!(keys::calls(&mut stage.raw, "pexpire").await, 4);
+    assert_eq!(keys::calls(&mut fixture.raw, "pexpire").await, 4);
 }
 
 #[tokio::test]
 async fn expire_and_clear_expire_are_for_all_keys_there_are() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(5, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(5, SECOND)).await;
     assert!(limiter.try_acquire(1).await.unwrap());
-    let life = with_life!(stage, HOUR, assert!(limiter.expire(HOUR).await.unwrap()));
-    for expiry in expiries(&mut stage).await {
+    let life = with_life!(fixture, HOUR, assert!(limiter.expire(HOUR).await.unwrap()));
+    for expiry in expiries(&mut fixture).await {
         assert!(life.contains(&expiry), "{expiry} is not in {life:?}");
     }
     assert!(limiter.clear_expire().await.unwrap());
-    assert_eq!(expiries(&mut stage).await, [-1, -1, -1]);
+    assert_eq!(expiries(&mut fixture).await, [-1, -1, -1]);
 
     let time = std::time::UNIX_EPOCH + ms(4_102_444_800_123);
     assert!(limiter.expire_at(time).await.unwrap());
-    assert_eq!(expiries(&mut stage).await, [4_102_444_800_123; 3]);
+    assert_eq!(expiries(&mut fixture).await, [4_102_444_800_123; 3]);
 }
 
 #[tokio::test]
 async fn expire_covers_the_keys_of_this_client_too_and_not_those_of_others() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::per_client(5, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::per_client(5, SECOND)).await;
     assert!(limiter.try_acquire(1).await.unwrap());
-    stage.run(&["SET", "{limiter}:value:other", "1"]).await;
+    fixture.run(&["SET", "{limiter}:value:other", "1"]).await;
     let time = std::time::UNIX_EPOCH + ms(4_102_444_800_123);
     assert!(limiter.expire_at(time).await.unwrap());
     for (key, expiry) in [
@@ -171,86 +175,88 @@ async fn expire_covers_the_keys_of_this_client_too_and_not_those_of_others() {
         ("{limiter}:permits:client", 4_102_444_800_123),
         ("{limiter}:value:other", -1),
     ] {
-        let stored: i64 = stage.raw.pexpire_time(key).await.unwrap();
+        let stored: i64 = fixture.raw.pexpire_time(key).await.unwrap();
         assert_eq!(stored, expiry, "{key}");
     }
 }
 
 #[tokio::test]
 async fn each_condition_is_asked_of_each_key_by_itself() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(5, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(5, SECOND)).await;
     assert!(limiter.try_acquire(1).await.unwrap());
     let far = "4102444800123";
-    stage.run(&["PEXPIREAT", VALUE, far]).await;
+    fixture.run(&["PEXPIREAT", VALUE, far]).await;
 
     let life = with_life!(
-        stage,
+        fixture,
         HOUR,
         assert!(limiter.expire_if_set(HOUR).await.unwrap())
     );
-    let [name, value, permits] = expiries(&mut stage).await;
+    let [name, value, permits] = expiries(&mut fixture).await;
     assert!(life.contains(&value));
     assert_eq!((name, permits), (-1, -1));
 
-    stage.run(&["PEXPIREAT", VALUE, far]).await;
+    fixture.run(&["PEXPIREAT", VALUE, far]).await;
     let life = with_life!(
-        stage,
+        fixture,
         HOUR,
         assert!(limiter.expire_if_not_set(HOUR).await.unwrap())
     );
-    let [name, value, permits] = expiries(&mut stage).await;
+    let [name, value, permits] = expiries(&mut fixture).await;
     assert!(life.contains(&name) && life.contains(&permits));
     assert_eq!(value.to_string(), far);
 
     let life = with_life!(
-        stage,
+        fixture,
         2 * HOUR,
         assert!(limiter.expire_if_greater(2 * HOUR).await.unwrap())
     );
-    let [name, value, permits] = expiries(&mut stage).await;
+    let [name, value, permits] = expiries(&mut fixture).await;
     assert!(life.contains(&name) && life.contains(&permits));
     assert_eq!(value.to_string(), far);
 
     let life = with_life!(
-        stage,
+        fixture,
         3 * HOUR,
         assert!(limiter.expire_if_less(3 * HOUR).await.unwrap())
     );
-    let after = expiries(&mut stage).await;
+    let after = expiries(&mut fixture).await;
     assert!(life.contains(&after[1]));
     assert_eq!((after[0], after[2]), (name, permits));
 }
 
 #[tokio::test]
 async fn taking_the_keep_alive_off_leaves_the_time_to_live_of_the_hash() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(5, SECOND).keep_alive(HOUR)).await;
-    let [before, ..] = expiries(&mut stage).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture
+        .with(Rate::overall(5, SECOND).keep_alive(HOUR))
+        .await;
+    let [before, ..] = expiries(&mut fixture).await;
     limiter.set_rate(Rate::overall(5, SECOND)).await.unwrap();
-    assert_eq!(expiries(&mut stage).await, [before, -2, -2]);
+    assert_eq!(expiries(&mut fixture).await, [before, -2, -2]);
     assert!(
         limiter
             .update_rate(Rate::overall(6, SECOND), PermitsInUse::Reset)
             .await
             .unwrap()
     );
-    assert_eq!(expiries(&mut stage).await[0], before);
+    assert_eq!(expiries(&mut fixture).await[0], before);
 }
 
 #[tokio::test]
 async fn kept_state_gets_the_new_keep_alive_with_the_hash() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.with(Rate::overall(5, SECOND)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(5, SECOND)).await;
     assert!(limiter.try_acquire(2).await.unwrap());
     let rate = Rate::overall(6, SECOND).keep_alive(HOUR);
     let life = with_life!(
-        stage,
+        fixture,
         HOUR,
         assert!(limiter.update_rate(rate, PermitsInUse::Keep).await.unwrap())
     );
-    for expiry in expiries(&mut stage).await {
+    for expiry in expiries(&mut fixture).await {
         assert!(life.contains(&expiry), "{expiry} is not in {life:?}");
     }
-    assert_eq!(stage.value().await.as_deref(), Some("4"));
+    assert_eq!(fixture.value().await.as_deref(), Some("4"));
 }

@@ -3,16 +3,16 @@
 //! `cargo bench -p benchmarks --bench growth` writes `docs/growth.md` and its picture; with `-- --quick` it takes fewer grants
 //! and leaves the page in the target directory. With a part of an operation's name it measures that one and writes no page.
 
+mod fixture;
 mod operation;
 mod page;
 mod picture;
-mod stage;
 mod together;
 
 use std::{env, fs, path::Path};
 
+use fixture::Fixture;
 use operation::OPERATIONS;
-use stage::Stage;
 
 #[tokio::main]
 async fn main() {
@@ -22,7 +22,7 @@ async fn main() {
     } else {
         &[10, 1_000, 100_000, 1_000_000]
     };
-    let mut stage = Stage::start().await;
+    let mut fixture = Fixture::start().await;
     let mut rows = Vec::new();
     let only = env::args()
         .skip(1)
@@ -37,7 +37,7 @@ async fn main() {
         eprintln!("growth: {}", operation.name);
         let mut costs = Vec::new();
         for &grants in sizes {
-            costs.push(stage.measure(&operation, grants).await);
+            costs.push(fixture.measure(&operation, grants).await);
         }
         rows.push((operation.name, costs));
     }
@@ -47,10 +47,10 @@ async fn main() {
     }
     let mut memory = Vec::new();
     for &grants in sizes {
-        memory.push(stage.memory(grants).await);
+        memory.push(fixture.memory(grants).await);
     }
     eprintln!("growth: twenty clients");
-    let audits = stage.audits(20, sizes[sizes.len() - 2].max(1_000)).await;
+    let audits = fixture.audits(20, sizes[sizes.len() - 2].max(1_000)).await;
     let page = page::write(sizes, &rows, &memory, &audits);
     let directory = if quick {
         Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned()

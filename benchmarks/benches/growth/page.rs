@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use benchmarks::thousands;
 
-use crate::stage::{Audits, Cost, Costs};
+use crate::fixture::{Audits, Cost, Costs};
 
 fn millis(cost: Cost) -> String {
     let time = format!("{:.2}", cost.longest.as_secs_f64() * 1_000.0);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use benchmarks::thousands;
 
-use crate::stage::{Cost, Costs};
+use crate::fixture::{Cost, Costs};
 
 const WIDTH: f64 = 880.0;
 const HEAD: f64 = 56.0;

@@ -37,7 +37,7 @@ pub fn all() -> [Subject; 7] {
         Subject {
             name: "SlidingWindowLog",
             make: |client, limit| of(client, SlidingWindowLog::new(limit, MINUTE)),
-            by_hand: include_str!("by_hand/sliding_log.lua"),
+            by_hand: include_str!("by_hand/sliding_window_log.lua"),
             keys: |target| vec![target.to_owned()],
             numbers: |limit| vec![limit.into(), MINUTE_MILLIS],
             names_calls: true,
@@ -50,7 +50,7 @@ pub fn all() -> [Subject; 7] {
                     SlidingWindowCounter::new(limit, MINUTE).with_period(MINUTE / 10),
                 )
             },
-            by_hand: include_str!("by_hand/sliding_window.lua"),
+            by_hand: include_str!("by_hand/sliding_window_counter.lua"),
             keys: |target| vec![format!("{{{target}}}-st"), format!("{{{target}}}-")],
             numbers: |limit| vec![limit.into(), MINUTE_MILLIS, MINUTE_MILLIS / 10],
             names_calls: false,

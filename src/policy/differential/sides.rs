@@ -77,13 +77,13 @@ pub(super) enum Form {
 }
 
 /// The keys of one case, and the time.
-pub(super) struct Stage {
+pub(super) struct Fixture {
     pub(super) connection: MultiplexedConnection,
     pub(super) now: i64,
     pub(super) calls: u64,
 }
 
-impl Stage {
+impl Fixture {
     /// Makes one call on both sides: both give the same answers, or refuse it.
     pub(super) async fn ask(&mut self, sides: &mut [Sides], form: Form, costs: &[u32]) {
         self.calls += 1;

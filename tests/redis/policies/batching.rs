@@ -11,12 +11,12 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use crate::fixture::{Fixture, HOUR, ms};
 use crate::keys;
 use crate::proxy::{Fate, Proxy};
-use crate::stage::{HOUR, Stage, ms};
 
-async fn limiter(proxy: &Proxy, stage: &Stage, capacity: u32) -> PolicyLimiter<TokenBucket> {
-    let builder = stage.builder().response_timeout(ms(10_000));
+async fn limiter(proxy: &Proxy, fixture: &Fixture, capacity: u32) -> PolicyLimiter<TokenBucket> {
+    let builder = fixture.builder().response_timeout(ms(10_000));
     let client = builder.connect(&proxy.url()).await.unwrap();
     let limiter = client
         .limiter(TokenBucket::per_second(1).with_capacity(capacity))
@@ -50,10 +50,10 @@ async fn behind_a_held_call(
     answers
 }
 
-async fn tokens(stage: &mut Stage) -> i64 {
+async fn tokens(fixture: &mut Fixture) -> i64 {
     let mut command = redis::cmd("HGET");
     command.arg("bucket").arg("tokens");
-    command.query_async(&mut stage.raw).await.unwrap()
+    command.query_async(&mut fixture.raw).await.unwrap()
 }
 
 /// Polls a future once.
@@ -69,9 +69,9 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
 
 #[tokio::test]
 async fn requests_that_come_while_a_call_is_under_way_share_the_next_in_their_order() {
-    let stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = limiter(&proxy, &stage, 10).await;
+    let fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = limiter(&proxy, &fixture, 10).await;
     let answers = behind_a_held_call(&mut proxy, &limiter, &[3, 4, 5, 3, 1]).await;
     let told: Vec<_> = answers
         .into_iter()
@@ -90,8 +90,12 @@ async fn requests_that_come_while_a_call_is_under_way_share_the_next_in_their_or
 
 #[tokio::test]
 async fn a_thousand_callers_cost_few_calls_and_get_no_more_than_there_is() {
-    let mut stage = Stage::set().await;
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let mut fixture = Fixture::start().await;
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     let limiter = client.limiter(FixedWindow::new(300, HOUR)).unwrap();
     let mut tasks = JoinSet::new();
     for _ in 0..1_000 {
@@ -107,18 +111,18 @@ async fn a_thousand_callers_cost_few_calls_and_get_no_more_than_there_is() {
     assert_eq!(granted, 300);
     let count: i64 = redis::cmd("GET")
         .arg("counter")
-        .query_async(&mut stage.raw)
+        .query_async(&mut fixture.raw)
         .await
         .unwrap();
     assert_eq!(count, 300);
-    assert!(keys::calls(&mut stage.raw, "evalsha").await < 100);
+    assert!(keys::calls(&mut fixture.raw, "evalsha").await < 100);
 }
 
 #[tokio::test]
 async fn one_that_could_never_be_granted_fails_alone() {
-    let stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = limiter(&proxy, &stage, 10).await;
+    let fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = limiter(&proxy, &fixture, 10).await;
     let mut answers = behind_a_held_call(&mut proxy, &limiter, &[1, 1, 11, 2]).await;
     assert!(answers.remove(3).unwrap().is_granted());
     let refused = answers.remove(2);
@@ -130,8 +134,12 @@ async fn one_that_could_never_be_granted_fails_alone() {
 
 #[tokio::test]
 async fn a_caller_that_does_not_poll_its_call_holds_nobody_up() {
-    let stage = Stage::set().await;
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let fixture = Fixture::start().await;
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     let limiter = client
         .limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
@@ -146,9 +154,9 @@ async fn a_caller_that_does_not_poll_its_call_holds_nobody_up() {
 
 #[tokio::test]
 async fn one_that_gave_up_before_its_call_was_made_is_not_charged() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let limiter = limiter(&proxy, &stage, 10).await;
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = limiter(&proxy, &fixture, 10).await;
     proxy.next("EVALSHA", Fate::Held);
     let lone = tokio::spawn({
         let limiter = limiter.clone();
@@ -163,7 +171,7 @@ async fn one_that_gave_up_before_its_call_was_made_is_not_charged() {
     held.let_through().await;
     assert!(lone.await.unwrap().unwrap().is_granted());
     assert!(kept.await.unwrap().is_granted());
-    assert_eq!(tokens(&mut stage).await, 7);
+    assert_eq!(tokens(&mut fixture).await, 7);
 }
 
 #[test]
@@ -175,9 +183,9 @@ fn a_runtime_that_ends_in_the_middle_holds_nobody_up() {
         .build()
         .unwrap();
     here.block_on(async {
-        let stage = Stage::set().await;
-        let mut proxy = Proxy::to(stage.server.port()).await;
-        let limiter = limiter(&proxy, &stage, 10).await;
+        let fixture = Fixture::start().await;
+        let mut proxy = Proxy::to(fixture.server.port()).await;
+        let limiter = limiter(&proxy, &fixture, 10).await;
         proxy.next("EVALSHA", Fate::Held);
         let ask = || {
             let limiter = limiter.clone();

@@ -6,7 +6,7 @@ use redisson_rate_limiter::{
     TokenBucket,
 };
 
-use crate::stage::{HOUR, SECOND};
+use crate::fixture::{HOUR, SECOND};
 
 #[tokio::test]
 async fn other_mixes_of_tags_are_refused_before_anything_is_sent() {

@@ -2,13 +2,17 @@
 
 use redisson_rate_limiter::{FixedWindow, Rate};
 
+use crate::fixture::{Fixture, HOUR};
 use crate::keys;
-use crate::stage::{HOUR, Stage};
 
 #[tokio::test]
 async fn ordinary_keys_stand_as_they_are_and_what_could_be_mistaken_is_marked() {
-    let mut stage = Stage::set().await;
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let mut fixture = Fixture::start().await;
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     let plain = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
     let tagged = plain.clone().with_prefix("{shop}:");
     for (limiter, key, name) in [
@@ -23,16 +27,20 @@ async fn ordinary_keys_stand_as_they_are_and_what_could_be_mistaken_is_marked() 
         (&tagged, "u:value", "{shop}:u:value%"),
         (&tagged, "{x}", "{shop}:%7Bx%7D"),
     ] {
-        stage.run(&["FLUSHALL"]).await;
+        fixture.run(&["FLUSHALL"]).await;
         assert!(limiter.check(key, 1).await.unwrap().is_granted());
-        assert_eq!(keys::names(&mut stage.raw).await, [name]);
+        assert_eq!(keys::names(&mut fixture.raw).await, [name]);
     }
 }
 
 #[tokio::test]
 async fn a_keyed_limiters_keys_are_redissons_of_prefix_and_key() {
-    let mut stage = Stage::set().await;
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let mut fixture = Fixture::start().await;
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     for (prefix, key, names) in [
         (
             "limit:",
@@ -58,10 +66,10 @@ async fn a_keyed_limiters_keys_are_redissons_of_prefix_and_key() {
             ],
         ),
     ] {
-        stage.run(&["FLUSHALL"]).await;
+        fixture.run(&["FLUSHALL"]).await;
         let keyed = client.keyed_rate_limiter(prefix, Rate::overall(1, HOUR));
         assert!(keyed.unwrap().check(key, 1).await.unwrap().is_granted());
-        let mut found = keys::names(&mut stage.raw).await;
+        let mut found = keys::names(&mut fixture.raw).await;
         found.sort_unstable();
         let mut names = names.map(str::to_owned);
         names.sort_unstable();
@@ -71,11 +79,11 @@ async fn a_keyed_limiters_keys_are_redissons_of_prefix_and_key() {
 
 #[tokio::test]
 async fn with_a_mapper_that_makes_a_hash_tag_what_could_be_mistaken_is_marked_too() {
-    let stage = Stage::set().await;
-    let builder = stage
+    let fixture = Fixture::start().await;
+    let builder = fixture
         .builder()
         .name_mapper(|name| format!("{{app}}:{name}"));
-    let client = builder.connect(&stage.server.url()).await.unwrap();
+    let client = builder.connect(&fixture.server.url()).await.unwrap();
     let keyed = client
         .keyed_rate_limiter("", Rate::overall(1, HOUR))
         .unwrap();

@@ -5,7 +5,7 @@ use redisson_rate_limiter::{
     RedissonClient, SlidingWindowLog, TokenBucket,
 };
 
-use crate::stage::{HOUR, SECOND, Stage};
+use crate::fixture::{Fixture, HOUR, SECOND};
 
 const KEY: &str = "key";
 
@@ -49,13 +49,17 @@ fn limiters(client: &RedissonClient) -> Vec<(&'static str, Box<dyn Chargeable>)>
 
 #[tokio::test]
 async fn what_one_kind_left_is_a_bad_state_for_the_others_and_nothing_changes() {
-    let mut stage = Stage::set().await;
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let mut fixture = Fixture::start().await;
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     let limiters = limiters(&client);
     for (own, (own_type, limiter)) in limiters.iter().enumerate() {
-        stage.run(&["FLUSHALL"]).await;
+        fixture.run(&["FLUSHALL"]).await;
         assert!(limiter.check(KEY, 1).await.unwrap().is_granted());
-        let before = stage.everything().await;
+        let before = fixture.everything().await;
         for (other, (other_type, refused)) in limiters.iter().enumerate() {
             // One string is like another; hashes have their fields.
             if own == other || (own_type == other_type && *own_type == "string") {
@@ -66,17 +70,21 @@ async fn what_one_kind_left_is_a_bad_state_for_the_others_and_nothing_changes() 
                 panic!("{own} {other}: {error:?}");
             };
             assert_eq!(name, KEY);
-            assert_eq!(stage.everything().await, before, "{own} {other}");
+            assert_eq!(fixture.everything().await, before, "{own} {other}");
         }
     }
 }
 
 #[tokio::test]
 async fn of_several_limiters_a_bad_state_of_one_charges_nobody() {
-    let mut stage = Stage::set().await;
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
-    stage.run(&["RPUSH", "list", "x"]).await;
-    let before = stage.everything().await;
+    let mut fixture = Fixture::start().await;
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
+    fixture.run(&["RPUSH", "list", "x"]).await;
+    let before = fixture.everything().await;
     let good = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
     for (_, bad) in limiters(&client) {
         for first in [true, false] {
@@ -92,7 +100,7 @@ async fn of_several_limiters_a_bad_state_of_one_charges_nobody() {
                 matches!(refused, Err(Error::BadState { .. })),
                 "{bad:?} {refused:?}"
             );
-            assert_eq!(stage.everything().await, before);
+            assert_eq!(fixture.everything().await, before);
         }
     }
 }

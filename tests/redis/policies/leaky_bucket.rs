@@ -6,21 +6,25 @@ use redis::AsyncCommands;
 use redisson_rate_limiter::{Decision, Denied, Granted, LeakyBucket, PolicyLimiter};
 
 use super::assert_bad_strings_are_refused;
+use crate::fixture::{Fixture, SECOND, ms};
 use crate::key_expiry::assert_lives_for;
 use crate::keys;
-use crate::stage::{SECOND, Stage, ms};
 
 const BUCKET: &str = "orders:api";
 const START: &str = "{orders:api}-st";
 
-async fn limiter(stage: &Stage, policy: LeakyBucket) -> PolicyLimiter<LeakyBucket> {
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+async fn limiter(fixture: &Fixture, policy: LeakyBucket) -> PolicyLimiter<LeakyBucket> {
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     client.limiter(policy).unwrap()
 }
 
 /// Two in ten seconds, and five may wait: both keys live 40 s.
-async fn two_in_ten_seconds(stage: &Stage) -> PolicyLimiter<LeakyBucket> {
-    limiter(stage, LeakyBucket::new(2, 10 * SECOND).with_capacity(5)).await
+async fn two_in_ten_seconds(fixture: &Fixture) -> PolicyLimiter<LeakyBucket> {
+    limiter(fixture, LeakyBucket::new(2, 10 * SECOND).with_capacity(5)).await
 }
 
 /// The wait of a granted request in ms.
@@ -31,112 +35,112 @@ async fn wait(limiter: &PolicyLimiter<LeakyBucket>, cost: u32) -> Option<u128> {
     }
 }
 
-async fn assert_holds(stage: &mut Stage, value: &str, start: &str) {
-    assert_eq!(keys::names(&mut stage.raw).await, [BUCKET, START]);
-    let values: (String, String) = stage.raw.mget(&[BUCKET, START]).await.unwrap();
+async fn assert_holds(fixture: &mut Fixture, value: &str, start: &str) {
+    assert_eq!(keys::names(&mut fixture.raw).await, [BUCKET, START]);
+    let values: (String, String) = fixture.raw.mget(&[BUCKET, START]).await.unwrap();
     assert_eq!((values.0.as_str(), values.1.as_str()), (value, start));
 }
 
 #[tokio::test]
 async fn the_keys_are_the_requests_in_the_bucket_and_the_last_outflow() {
-    let mut stage = Stage::set().await;
-    let limiter = two_in_ten_seconds(&stage).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = two_in_ten_seconds(&fixture).await;
     let first = Instant::now();
-    stage.at(1_700_000_000_123);
+    fixture.at(1_700_000_000_123);
     assert_eq!(wait(&limiter, 1).await, Some(0));
-    assert_holds(&mut stage, "1", "1700000000123").await;
-    assert_lives_for(&mut stage, BUCKET, 40_000, first).await;
-    assert_lives_for(&mut stage, START, 40_000, first).await;
+    assert_holds(&mut fixture, "1", "1700000000123").await;
+    assert_lives_for(&mut fixture, BUCKET, 40_000, first).await;
+    assert_lives_for(&mut fixture, START, 40_000, first).await;
 
     // Within the unit only the requests are written.
-    stage.run(&["PEXPIRE", START, "5000"]).await;
+    fixture.run(&["PEXPIRE", START, "5000"]).await;
     let since = Instant::now();
-    stage.at(1_700_000_001_123);
+    fixture.at(1_700_000_001_123);
     assert_eq!(wait(&limiter, 4).await, Some(19_000));
-    assert_holds(&mut stage, "5", "1700000000123").await;
-    assert_lives_for(&mut stage, BUCKET, 40_000, since).await;
-    let left: i64 = stage.raw.pttl(START).await.unwrap();
+    assert_holds(&mut fixture, "5", "1700000000123").await;
+    assert_lives_for(&mut fixture, BUCKET, 40_000, since).await;
+    let left: i64 = fixture.raw.pttl(START).await.unwrap();
     assert!(left <= 5_000);
 
     let since = Instant::now();
-    stage.at(1_700_000_010_123);
+    fixture.at(1_700_000_010_123);
     assert_eq!(wait(&limiter, 1).await, Some(10_000));
-    assert_holds(&mut stage, "4", "1700000010123").await;
-    assert_lives_for(&mut stage, BUCKET, 40_000, since).await;
-    assert_lives_for(&mut stage, START, 40_000, since).await;
+    assert_holds(&mut fixture, "4", "1700000010123").await;
+    assert_lives_for(&mut fixture, BUCKET, 40_000, since).await;
+    assert_lives_for(&mut fixture, START, 40_000, since).await;
 }
 
 #[tokio::test]
 async fn from_a_natural_start_the_last_outflow_is_when_the_second_began() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::start().await;
     let policy = LeakyBucket::new(2, 10 * SECOND)
         .with_capacity(5)
         .with_natural_start();
-    let limiter = limiter(&stage, policy).await;
-    stage.at(1_700_000_000_123);
+    let limiter = limiter(&fixture, policy).await;
+    fixture.at(1_700_000_000_123);
     assert_eq!(wait(&limiter, 3).await, Some(0));
-    assert_holds(&mut stage, "3", "1700000000000").await;
+    assert_holds(&mut fixture, "3", "1700000000000").await;
     assert_eq!(wait(&limiter, 1).await, Some(9_877));
 }
 
 #[tokio::test]
 async fn a_denial_writes_nothing() {
-    let mut stage = Stage::set().await;
-    let limiter = two_in_ten_seconds(&stage).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = two_in_ten_seconds(&fixture).await;
     assert_eq!(wait(&limiter, 7).await, Some(0));
-    let before = stage.everything().await;
+    let before = fixture.everything().await;
     for at in [1_500, 12_000] {
-        stage.at(at);
+        fixture.at(at);
         assert_eq!(wait(&limiter, 3).await, None);
-        assert_eq!(stage.everything().await, before);
+        assert_eq!(fixture.everything().await, before);
     }
 }
 
 #[tokio::test]
 async fn what_a_peer_left_is_taken_over() {
-    let mut stage = Stage::set().await;
-    let limiter = two_in_ten_seconds(&stage).await;
-    stage.run(&["SET", BUCKET, "6"]).await;
-    stage.run(&["SET", START, "1000"]).await;
-    stage.at(12_000); // one unit, and 1 s
+    let mut fixture = Fixture::start().await;
+    let limiter = two_in_ten_seconds(&fixture).await;
+    fixture.run(&["SET", BUCKET, "6"]).await;
+    fixture.run(&["SET", START, "1000"]).await;
+    fixture.at(12_000); // one unit, and 1 s
     let since = Instant::now();
     assert_eq!(wait(&limiter, 1).await, Some(19_000));
-    assert_holds(&mut stage, "5", "11000").await;
+    assert_holds(&mut fixture, "5", "11000").await;
     for key in [BUCKET, START] {
-        assert_lives_for(&mut stage, key, 40_000, since).await;
+        assert_lives_for(&mut fixture, key, 40_000, since).await;
     }
 }
 
 #[tokio::test]
 async fn where_one_key_is_lost_the_bucket_is_empty() {
-    let mut stage = Stage::set().await;
-    let limiter = two_in_ten_seconds(&stage).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = two_in_ten_seconds(&fixture).await;
     for lost in [BUCKET, START] {
         assert_eq!(wait(&limiter, 6).await, Some(0));
-        stage.run(&["DEL", lost]).await;
+        fixture.run(&["DEL", lost]).await;
         assert_eq!(wait(&limiter, 2).await, Some(0));
-        assert_holds(&mut stage, "2", "1000").await;
-        stage.run(&["DEL", BUCKET, START]).await;
+        assert_holds(&mut fixture, "2", "1000").await;
+        fixture.run(&["DEL", BUCKET, START]).await;
     }
 }
 
 #[tokio::test]
 async fn requests_below_0_are_none() {
-    let mut stage = Stage::set().await;
-    let limiter = two_in_ten_seconds(&stage).await;
-    stage.run(&["SET", BUCKET, "-5"]).await;
-    stage.run(&["SET", START, "1000"]).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = two_in_ten_seconds(&fixture).await;
+    fixture.run(&["SET", BUCKET, "-5"]).await;
+    fixture.run(&["SET", START, "1000"]).await;
     assert_eq!(wait(&limiter, 7).await, Some(30_000));
     assert_eq!(wait(&limiter, 1).await, None);
 }
 
 #[tokio::test]
 async fn more_in_the_bucket_than_fits_has_to_flow_out_first() {
-    let stage = Stage::set().await;
-    let limiter = limiter(&stage, LeakyBucket::new(1, ms(100))).await;
-    let mut stage = stage;
-    stage.run(&["SET", BUCKET, "9007199254740991"]).await;
-    stage.run(&["SET", START, "1000"]).await;
+    let fixture = Fixture::start().await;
+    let limiter = limiter(&fixture, LeakyBucket::new(1, ms(100))).await;
+    let mut fixture = fixture;
+    fixture.run(&["SET", BUCKET, "9007199254740991"]).await;
+    fixture.run(&["SET", START, "1000"]).await;
     let Decision::Denied(Denied { retry_after, .. }) = limiter.check(BUCKET, 1).await.unwrap()
     else {
         panic!("granted");

@@ -8,14 +8,18 @@ use redisson_rate_limiter::{
     QuotaBucket, TokenBucket,
 };
 
+use crate::fixture::{Fixture, HOUR, ms};
 use crate::key_expiry::assert_lives_for;
-use crate::stage::{HOUR, Stage, ms};
 
 const TARGET: &str = "user:123";
 const LOCK: &str = "{user:123}-lock";
 
-async fn limiter<P: Policy>(stage: &Stage, policy: P, penalty: Duration) -> PolicyLimiter<P> {
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+async fn limiter<P: Policy>(fixture: &Fixture, policy: P, penalty: Duration) -> PolicyLimiter<P> {
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     client
         .limiter(policy)
         .unwrap()
@@ -37,16 +41,16 @@ macro_rules! with_each_algorithm {
 #[tokio::test]
 async fn a_denial_sets_the_lock_to_1_for_the_penalty_and_a_grant_none() {
     async fn steps(policy: impl Policy) {
-        let mut stage = Stage::set().await;
-        let limiter = limiter(&stage, policy, ms(12_345)).await;
+        let mut fixture = Fixture::start().await;
+        let limiter = limiter(&fixture, policy, ms(12_345)).await;
         assert!(limiter.check(TARGET, 2).await.unwrap().is_granted());
-        let lock: Option<String> = stage.raw.get(LOCK).await.unwrap();
+        let lock: Option<String> = fixture.raw.get(LOCK).await.unwrap();
         assert_eq!(lock, None);
         let since = Instant::now();
         assert!(!limiter.check(TARGET, 1).await.unwrap().is_granted());
-        let lock: String = stage.raw.get(LOCK).await.unwrap();
+        let lock: String = fixture.raw.get(LOCK).await.unwrap();
         assert_eq!(lock, "1");
-        assert_lives_for(&mut stage, LOCK, 12_345, since).await;
+        assert_lives_for(&mut fixture, LOCK, 12_345, since).await;
     }
     with_each_algorithm!(steps);
 }
@@ -54,15 +58,15 @@ async fn a_denial_sets_the_lock_to_1_for_the_penalty_and_a_grant_none() {
 #[tokio::test]
 async fn while_the_lock_is_there_nothing_is_written() {
     async fn steps(policy: impl Policy) {
-        let mut stage = Stage::set().await;
-        let limiter = limiter(&stage, policy, HOUR).await;
+        let mut fixture = Fixture::start().await;
+        let limiter = limiter(&fixture, policy, HOUR).await;
         assert!(limiter.check(TARGET, 2).await.unwrap().is_granted());
         assert!(!limiter.check(TARGET, 1).await.unwrap().is_granted());
-        let before = stage.everything().await;
+        let before = fixture.everything().await;
         for at in [1_500, 9_000, 10_000_000] {
-            stage.at(at);
+            fixture.at(at);
             assert!(!limiter.check(TARGET, 1).await.unwrap().is_granted());
-            assert_eq!(stage.everything().await, before);
+            assert_eq!(fixture.everything().await, before);
         }
     }
     with_each_algorithm!(steps);
@@ -71,17 +75,17 @@ async fn while_the_lock_is_there_nothing_is_written() {
 #[tokio::test]
 async fn a_lock_without_a_time_to_live_gets_the_penaltys() {
     async fn steps(policy: impl Policy) {
-        let mut stage = Stage::set().await;
-        let limiter = limiter(&stage, policy, ms(12_345)).await;
-        stage.run(&["SET", LOCK, "1"]).await;
+        let mut fixture = Fixture::start().await;
+        let limiter = limiter(&fixture, policy, ms(12_345)).await;
+        fixture.run(&["SET", LOCK, "1"]).await;
         let since = Instant::now();
         let Decision::Denied(Denied { retry_after, .. }) = limiter.check(TARGET, 1).await.unwrap()
         else {
             panic!("granted");
         };
         assert_eq!(retry_after, ms(12_345));
-        assert_lives_for(&mut stage, LOCK, 12_345, since).await;
-        let names = crate::keys::names(&mut stage.raw).await;
+        assert_lives_for(&mut fixture, LOCK, 12_345, since).await;
+        let names = crate::keys::names(&mut fixture.raw).await;
         assert_eq!(names, [LOCK]);
     }
     with_each_algorithm!(steps);
@@ -90,16 +94,16 @@ async fn a_lock_without_a_time_to_live_gets_the_penaltys() {
 #[tokio::test]
 async fn a_peers_lock_keeps_its_time_to_live() {
     async fn steps(policy: impl Policy) {
-        let mut stage = Stage::set().await;
-        let limiter = limiter(&stage, policy, HOUR).await;
-        stage.run(&["SET", LOCK, "1", "EX", "600"]).await;
-        let expires = stage.expires(LOCK).await;
+        let mut fixture = Fixture::start().await;
+        let limiter = limiter(&fixture, policy, HOUR).await;
+        fixture.run(&["SET", LOCK, "1", "EX", "600"]).await;
+        let expires = fixture.expires(LOCK).await;
         let decision = limiter.check(TARGET, 1).await.unwrap();
         let Decision::Denied(Denied { retry_after, .. }) = decision else {
             panic!("granted");
         };
         assert!(retry_after <= ms(600_000));
-        assert_eq!(stage.expires(LOCK).await, expires);
+        assert_eq!(fixture.expires(LOCK).await, expires);
     }
     with_each_algorithm!(steps);
 }
@@ -112,16 +116,16 @@ async fn a_lock_of_another_type_is_a_bad_state_and_nothing_changes() {
             &["HSET", LOCK, "a", "1"],
             &["ZADD", LOCK, "1", "1"],
         ] {
-            let mut stage = Stage::set().await;
-            let limiter = limiter(&stage, policy.clone(), HOUR).await;
-            stage.run(lock).await;
-            let before = stage.everything().await;
+            let mut fixture = Fixture::start().await;
+            let limiter = limiter(&fixture, policy.clone(), HOUR).await;
+            fixture.run(lock).await;
+            let before = fixture.everything().await;
             let refused = limiter.check(TARGET, 1).await;
             assert!(
                 matches!(&refused, Err(Error::BadState { name, .. }) if name == TARGET),
                 "{refused:?}"
             );
-            assert_eq!(stage.everything().await, before);
+            assert_eq!(fixture.everything().await, before);
         }
     }
     with_each_algorithm!(steps);

@@ -6,130 +6,141 @@ use redis::AsyncCommands;
 use redisson_rate_limiter::{Decision, Denied, Granted, PenaltyTokenBucket, PolicyLimiter};
 
 use super::assert_bad_strings_are_refused;
+use crate::fixture::{Fixture, HOUR, SECOND, ms};
 use crate::key_expiry::assert_lives_for;
 use crate::keys;
-use crate::stage::{HOUR, SECOND, Stage, ms};
 
 const BUCKET: &str = "user:123";
 const START: &str = "{user:123}-st";
 const LOCK: &str = "{user:123}-lock";
 
-async fn limiter(stage: &Stage, policy: PenaltyTokenBucket) -> PolicyLimiter<PenaltyTokenBucket> {
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+async fn limiter(
+    fixture: &Fixture,
+    policy: PenaltyTokenBucket,
+) -> PolicyLimiter<PenaltyTokenBucket> {
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     client.limiter(policy).unwrap()
 }
 
 /// Ten, and three with each second: twice the time to fill is 6668 ms.
-async fn three_a_second(stage: &Stage) -> PolicyLimiter<PenaltyTokenBucket> {
-    limiter(stage, PenaltyTokenBucket::new(3, SECOND).with_capacity(10)).await
+async fn three_a_second(fixture: &Fixture) -> PolicyLimiter<PenaltyTokenBucket> {
+    limiter(
+        fixture,
+        PenaltyTokenBucket::new(3, SECOND).with_capacity(10),
+    )
+    .await
 }
 
 async fn granted(limiter: &PolicyLimiter<PenaltyTokenBucket>, cost: u32) -> bool {
     limiter.check(BUCKET, cost).await.unwrap().is_granted()
 }
 
-async fn assert_holds(stage: &mut Stage, tokens: &str, start: &str) {
-    assert_eq!(keys::names(&mut stage.raw).await, [BUCKET, START]);
-    let values: (String, String) = stage.raw.mget(&[BUCKET, START]).await.unwrap();
+async fn assert_holds(fixture: &mut Fixture, tokens: &str, start: &str) {
+    assert_eq!(keys::names(&mut fixture.raw).await, [BUCKET, START]);
+    let values: (String, String) = fixture.raw.mget(&[BUCKET, START]).await.unwrap();
     assert_eq!((values.0.as_str(), values.1.as_str()), (tokens, start));
 }
 
 #[tokio::test]
 async fn the_keys_are_the_tokens_left_and_the_last_inflow() {
-    let mut stage = Stage::set().await;
-    let limiter = three_a_second(&stage).await;
-    stage.at(1_700_000_000_123);
+    let mut fixture = Fixture::start().await;
+    let limiter = three_a_second(&fixture).await;
+    fixture.at(1_700_000_000_123);
     let since = Instant::now();
     assert!(granted(&limiter, 8).await);
-    assert_holds(&mut stage, "2", "1700000000123").await;
-    assert_lives_for(&mut stage, START, 6_668, since).await;
-    assert_lives_for(&mut stage, BUCKET, 6_678, since).await;
+    assert_holds(&mut fixture, "2", "1700000000123").await;
+    assert_lives_for(&mut fixture, START, 6_668, since).await;
+    assert_lives_for(&mut fixture, BUCKET, 6_678, since).await;
 
     // Within the unit only the tokens are written.
-    stage.run(&["PEXPIRE", START, "5000"]).await;
-    stage.at(1_700_000_001_122);
+    fixture.run(&["PEXPIRE", START, "5000"]).await;
+    fixture.at(1_700_000_001_122);
     let since = Instant::now();
     assert!(granted(&limiter, 1).await);
-    assert_holds(&mut stage, "1", "1700000000123").await;
-    assert_lives_for(&mut stage, BUCKET, 6_678, since).await;
-    let left: i64 = stage.raw.pttl(START).await.unwrap();
+    assert_holds(&mut fixture, "1", "1700000000123").await;
+    assert_lives_for(&mut fixture, BUCKET, 6_678, since).await;
+    let left: i64 = fixture.raw.pttl(START).await.unwrap();
     assert!(left <= 5_000);
 
-    stage.at(1_700_000_002_999);
+    fixture.at(1_700_000_002_999);
     let since = Instant::now();
     assert!(granted(&limiter, 2).await);
-    assert_holds(&mut stage, "5", "1700000002123").await;
-    assert_lives_for(&mut stage, START, 6_668, since).await;
-    assert_lives_for(&mut stage, BUCKET, 6_678, since).await;
+    assert_holds(&mut fixture, "5", "1700000002123").await;
+    assert_lives_for(&mut fixture, START, 6_668, since).await;
+    assert_lives_for(&mut fixture, BUCKET, 6_678, since).await;
 }
 
 #[tokio::test]
 async fn from_a_natural_start_the_last_inflow_is_when_the_second_began() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::start().await;
     let policy = PenaltyTokenBucket::new(3, SECOND)
         .with_capacity(10)
         .with_natural_start();
-    let limiter = limiter(&stage, policy).await;
-    stage.at(1_700_000_000_123);
+    let limiter = limiter(&fixture, policy).await;
+    fixture.at(1_700_000_000_123);
     assert!(granted(&limiter, 1).await);
-    assert_holds(&mut stage, "9", "1700000000000").await;
+    assert_holds(&mut fixture, "9", "1700000000000").await;
 }
 
 #[tokio::test]
 async fn a_small_buckets_keys_live_a_unit() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::start().await;
     let limiter = limiter(
-        &stage,
+        &fixture,
         PenaltyTokenBucket::new(10, 10 * SECOND).with_capacity(1),
     )
     .await;
     let since = Instant::now();
     assert!(granted(&limiter, 1).await);
-    assert_lives_for(&mut stage, START, 10_000, since).await;
-    assert_lives_for(&mut stage, BUCKET, 10_010, since).await;
+    assert_lives_for(&mut fixture, START, 10_000, since).await;
+    assert_lives_for(&mut fixture, BUCKET, 10_010, since).await;
 }
 
 #[tokio::test]
 async fn a_denial_without_a_penalty_writes_nothing() {
-    let mut stage = Stage::set().await;
-    let limiter = three_a_second(&stage).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = three_a_second(&fixture).await;
     assert!(granted(&limiter, 10).await);
-    let before = stage.everything().await;
+    let before = fixture.everything().await;
     for at in [1_500, 2_500] {
-        stage.at(at);
+        fixture.at(at);
         assert!(!granted(&limiter, 4).await);
-        assert_eq!(stage.everything().await, before);
+        assert_eq!(fixture.everything().await, before);
     }
 }
 
 #[tokio::test]
 async fn a_denial_with_a_penalty_writes_the_lock_alone() {
-    let mut stage = Stage::set().await;
-    let limiter = three_a_second(&stage)
+    let mut fixture = Fixture::start().await;
+    let limiter = three_a_second(&fixture)
         .await
         .with_penalty(ms(1_500))
         .unwrap();
     assert!(granted(&limiter, 10).await);
-    let before = stage.everything().await;
+    let before = fixture.everything().await;
     let since = Instant::now();
     assert!(!granted(&limiter, 1).await);
-    assert_lives_for(&mut stage, LOCK, 1_500, since).await;
-    let lock: String = stage.raw.get_del(LOCK).await.unwrap();
+    assert_lives_for(&mut fixture, LOCK, 1_500, since).await;
+    let lock: String = fixture.raw.get_del(LOCK).await.unwrap();
     assert_eq!(lock, "1");
-    assert_eq!(stage.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
 }
 
 #[tokio::test]
 async fn a_lock_denies_whichever_limiter_set_it_and_stays_as_it_is() {
     for penalty in [None, Some(HOUR)] {
-        let mut stage = Stage::set().await;
-        let mut limiter = three_a_second(&stage).await;
+        let mut fixture = Fixture::start().await;
+        let mut limiter = three_a_second(&fixture).await;
         if let Some(penalty) = penalty {
             limiter = limiter.with_penalty(penalty).unwrap();
         }
         let since = Instant::now();
-        stage.run(&["SET", LOCK, "1", "PX", "30000"]).await;
-        let before = stage.everything().await;
+        fixture.run(&["SET", LOCK, "1", "PX", "30000"]).await;
+        let before = fixture.everything().await;
         let Decision::Denied(Denied {
             retry_after,
             limit: 10,
@@ -143,64 +154,64 @@ async fn a_lock_denies_whichever_limiter_set_it_and_stays_as_it_is() {
         assert_eq!(reset, retry_after);
         assert!(retry_after <= ms(30_000));
         assert!(retry_after + since.elapsed() + ms(1) >= ms(30_000));
-        assert_eq!(stage.everything().await, before);
+        assert_eq!(fixture.everything().await, before);
     }
 }
 
 #[tokio::test]
 async fn a_lock_for_ever_stays_one_where_nobody_has_a_penalty_to_end_it_by() {
-    let mut stage = Stage::set().await;
-    let limiter = three_a_second(&stage).await;
-    stage.run(&["SET", LOCK, "1"]).await;
-    let before = stage.everything().await;
+    let mut fixture = Fixture::start().await;
+    let limiter = three_a_second(&fixture).await;
+    fixture.run(&["SET", LOCK, "1"]).await;
+    let before = fixture.everything().await;
     let Decision::Denied(Denied { retry_after, .. }) = limiter.check(BUCKET, 1).await.unwrap()
     else {
         panic!("granted");
     };
     assert_eq!(retry_after, ms(1));
-    assert_eq!(stage.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
 }
 
 #[tokio::test]
 async fn what_a_peer_left_is_taken_over() {
-    let mut stage = Stage::set().await;
-    let limiter = three_a_second(&stage).await;
-    stage.run(&["SET", BUCKET, "2"]).await;
-    stage.run(&["SET", START, "1000"]).await;
-    stage.at(3_200);
+    let mut fixture = Fixture::start().await;
+    let limiter = three_a_second(&fixture).await;
+    fixture.run(&["SET", BUCKET, "2"]).await;
+    fixture.run(&["SET", START, "1000"]).await;
+    fixture.at(3_200);
     let since = Instant::now();
     let decision = limiter.check(BUCKET, 1).await.unwrap();
     assert!(matches!(
         decision,
         Decision::Granted(Granted { remaining: 7, .. })
     ));
-    assert_holds(&mut stage, "7", "3000").await;
-    assert_lives_for(&mut stage, START, 6_668, since).await;
-    assert_lives_for(&mut stage, BUCKET, 6_678, since).await;
+    assert_holds(&mut fixture, "7", "3000").await;
+    assert_lives_for(&mut fixture, START, 6_668, since).await;
+    assert_lives_for(&mut fixture, BUCKET, 6_678, since).await;
 }
 
 #[tokio::test]
 async fn tokens_that_are_gone_while_the_start_is_there_are_as_many_as_there_can_be() {
-    let mut stage = Stage::set().await;
-    let limiter = three_a_second(&stage).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = three_a_second(&fixture).await;
     assert!(granted(&limiter, 10).await);
     for (at, start) in [(1_500, "1000"), (4_500, "4000")] {
-        stage.run(&["DEL", BUCKET]).await;
-        stage.at(at);
+        fixture.run(&["DEL", BUCKET]).await;
+        fixture.at(at);
         assert!(granted(&limiter, 9).await);
-        assert_holds(&mut stage, "1", start).await;
+        assert_holds(&mut fixture, "1", start).await;
     }
 }
 
 #[tokio::test]
 async fn where_the_start_is_gone_the_bucket_is_full() {
-    let mut stage = Stage::set().await;
-    let limiter = three_a_second(&stage).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = three_a_second(&fixture).await;
     assert!(granted(&limiter, 10).await);
-    stage.run(&["DEL", START]).await;
-    stage.at(1_500);
+    fixture.run(&["DEL", START]).await;
+    fixture.at(1_500);
     assert!(granted(&limiter, 9).await);
-    assert_holds(&mut stage, "1", "1500").await;
+    assert_holds(&mut fixture, "1", "1500").await;
 }
 
 #[tokio::test]

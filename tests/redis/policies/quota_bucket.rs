@@ -7,9 +7,9 @@ use redis::AsyncCommands;
 use redisson_rate_limiter::{Decision, Granted, PolicyLimiter, QuotaBucket};
 
 use super::assert_refused;
+use crate::fixture::{Fixture, SECOND};
 use crate::key_expiry::assert_lives_for;
 use crate::keys;
-use crate::stage::{SECOND, Stage};
 
 const BUCKET: &str = "quota:user:123";
 
@@ -17,8 +17,12 @@ fn in_a_minute(capacity: u32, quota: u32) -> QuotaBucket {
     QuotaBucket::new(quota, 60 * SECOND).with_capacity(capacity)
 }
 
-async fn limiter(stage: &Stage, policy: QuotaBucket) -> PolicyLimiter<QuotaBucket> {
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+async fn limiter(fixture: &Fixture, policy: QuotaBucket) -> PolicyLimiter<QuotaBucket> {
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     client.limiter(policy).unwrap()
 }
 
@@ -26,22 +30,22 @@ async fn ask(limiter: &PolicyLimiter<QuotaBucket>, cost: u32) -> Decision {
     limiter.check(BUCKET, cost).await.unwrap()
 }
 
-async fn assert_holds(stage: &mut Stage, expected: &[(&str, i64)]) {
-    assert_eq!(keys::names(&mut stage.raw).await, [BUCKET]);
-    let fields: BTreeMap<String, i64> = stage.raw.hgetall(BUCKET).await.unwrap();
+async fn assert_holds(fixture: &mut Fixture, expected: &[(&str, i64)]) {
+    assert_eq!(keys::names(&mut fixture.raw).await, [BUCKET]);
+    let fields: BTreeMap<String, i64> = fixture.raw.hgetall(BUCKET).await.unwrap();
     let expected = expected.iter().map(|(name, n)| ((*name).to_owned(), *n));
     assert_eq!(fields, expected.collect());
 }
 
 #[tokio::test]
 async fn the_hash_has_capacity_remain_period_quota_and_timestamp_in_seconds() {
-    let mut stage = Stage::set().await;
-    let limiter = limiter(&stage, in_a_minute(100, 30)).await;
-    stage.at(5_999);
+    let mut fixture = Fixture::start().await;
+    let limiter = limiter(&fixture, in_a_minute(100, 30)).await;
+    fixture.at(5_999);
     let since = Instant::now();
     assert!(ask(&limiter, 1).await.is_granted());
     assert_holds(
-        &mut stage,
+        &mut fixture,
         &[
             ("capacity", 100),
             ("remain", 99),
@@ -51,13 +55,13 @@ async fn the_hash_has_capacity_remain_period_quota_and_timestamp_in_seconds() {
         ],
     )
     .await;
-    assert_lives_for(&mut stage, BUCKET, 400_000, since).await;
+    assert_lives_for(&mut fixture, BUCKET, 400_000, since).await;
 }
 
 #[tokio::test]
 async fn it_lives_for_twice_the_time_that_an_empty_bucket_takes_to_fill() {
-    let mut stage = Stage::set().await;
-    let limiter = limiter(&stage, in_a_minute(100, 30)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = limiter(&fixture, in_a_minute(100, 30)).await;
     // (taken, ms until full)
     for (cost, until_full) in [(30, 60_000), (1, 62_000), (69, 200_000)] {
         let since = Instant::now();
@@ -66,21 +70,21 @@ async fn it_lives_for_twice_the_time_that_an_empty_bucket_takes_to_fill() {
             panic!("{decision:?}");
         };
         assert_eq!(reset.as_millis(), until_full);
-        assert_lives_for(&mut stage, BUCKET, 400_000, since).await;
+        assert_lives_for(&mut fixture, BUCKET, 400_000, since).await;
     }
 }
 
 #[tokio::test]
 async fn a_denial_writes_what_came_in_and_the_numbers_it_was_asked_by() {
-    let mut stage = Stage::set().await;
-    let limiter = limiter(&stage, in_a_minute(10, 10)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = limiter(&fixture, in_a_minute(10, 10)).await;
     assert!(ask(&limiter, 10).await.is_granted());
-    stage.at(14_000);
+    fixture.at(14_000);
     limiter.set_policy(in_a_minute(20, 10)).unwrap();
     let since = Instant::now();
     assert!(!ask(&limiter, 5).await.is_granted());
     assert_holds(
-        &mut stage,
+        &mut fixture,
         &[
             ("capacity", 20),
             ("remain", 2),
@@ -90,18 +94,18 @@ async fn a_denial_writes_what_came_in_and_the_numbers_it_was_asked_by() {
         ],
     )
     .await;
-    assert_lives_for(&mut stage, BUCKET, 240_000, since).await;
+    assert_lives_for(&mut fixture, BUCKET, 240_000, since).await;
 }
 
 #[tokio::test]
 async fn the_rest_of_a_second_is_kept_while_there_is_one() {
-    let mut stage = Stage::set().await;
-    let limiter = limiter(&stage, in_a_minute(7, 7)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = limiter(&fixture, in_a_minute(7, 7)).await;
     assert!(ask(&limiter, 7).await.is_granted());
     let numbers = [("capacity", 7), ("period", 60), ("quota", 7)];
     // A token takes 8 4/7 s.
     for (at, left, timestamp, fraction) in [(10_000, 0, 9, 4), (20_000, 0, 18, 1)] {
-        stage.at(at);
+        fixture.at(at);
         assert!(ask(&limiter, 1).await.is_granted());
         let mut fields = numbers.to_vec();
         fields.extend([
@@ -109,19 +113,19 @@ async fn the_rest_of_a_second_is_kept_while_there_is_one() {
             ("timestamp", timestamp),
             ("timestamp_fraction", fraction),
         ]);
-        assert_holds(&mut stage, &fields).await;
+        assert_holds(&mut fixture, &fields).await;
     }
-    stage.at(61_000); // seven tokens take 60 s
+    fixture.at(61_000); // seven tokens take 60 s
     assert!(ask(&limiter, 1).await.is_granted());
     let mut fields = numbers.to_vec();
     fields.extend([("remain", 4), ("timestamp", 61)]);
-    assert_holds(&mut stage, &fields).await;
+    assert_holds(&mut fixture, &fields).await;
 }
 
 #[tokio::test]
 async fn a_peers_hash_is_taken_over_and_gets_a_time_to_live() {
-    let mut stage = Stage::set().await;
-    stage
+    let mut fixture = Fixture::start().await;
+    fixture
         .run(&[
             "HSET",
             BUCKET,
@@ -137,8 +141,8 @@ async fn a_peers_hash_is_taken_over_and_gets_a_time_to_live() {
             "1",
         ])
         .await;
-    let limiter = limiter(&stage, in_a_minute(10, 10)).await;
-    stage.at(15_000);
+    let limiter = limiter(&fixture, in_a_minute(10, 10)).await;
+    fixture.at(15_000);
     let since = Instant::now();
     let decision = ask(&limiter, 1).await;
     assert!(matches!(
@@ -146,7 +150,7 @@ async fn a_peers_hash_is_taken_over_and_gets_a_time_to_live() {
         Decision::Granted(Granted { remaining: 5, .. })
     ));
     assert_holds(
-        &mut stage,
+        &mut fixture,
         &[
             ("capacity", 10),
             ("remain", 5),
@@ -156,25 +160,25 @@ async fn a_peers_hash_is_taken_over_and_gets_a_time_to_live() {
         ],
     )
     .await;
-    assert_lives_for(&mut stage, BUCKET, 120_000, since).await;
+    assert_lives_for(&mut fixture, BUCKET, 120_000, since).await;
 }
 
 #[tokio::test]
 async fn where_a_peer_lost_a_field_that_counts_the_bucket_is_full() {
     for field in ["remain", "timestamp"] {
-        let mut stage = Stage::set().await;
-        let limiter = limiter(&stage, in_a_minute(10, 10)).await;
+        let mut fixture = Fixture::start().await;
+        let limiter = limiter(&fixture, in_a_minute(10, 10)).await;
         assert!(ask(&limiter, 10).await.is_granted());
-        stage.run(&["HDEL", BUCKET, field]).await;
+        fixture.run(&["HDEL", BUCKET, field]).await;
         assert!(ask(&limiter, 10).await.is_granted());
     }
 }
 
 #[tokio::test]
 async fn a_timestamp_far_ahead_does_not_keep_the_key_for_ever() {
-    let mut stage = Stage::set().await;
-    let limiter = limiter(&stage, in_a_minute(10, 10)).await;
-    stage
+    let mut fixture = Fixture::start().await;
+    let limiter = limiter(&fixture, in_a_minute(10, 10)).await;
+    fixture
         .run(&[
             "HSET",
             BUCKET,
@@ -186,7 +190,7 @@ async fn a_timestamp_far_ahead_does_not_keep_the_key_for_ever() {
         .await;
     let since = Instant::now();
     assert!(!ask(&limiter, 1).await.is_granted());
-    assert_lives_for(&mut stage, BUCKET, 120_000, since).await;
+    assert_lives_for(&mut fixture, BUCKET, 120_000, since).await;
 }
 
 #[tokio::test]
@@ -199,16 +203,16 @@ async fn a_field_that_is_no_number_or_a_key_that_is_no_hash_is_refused_and_stays
         ("timestamp", "nan"),
         ("timestamp_fraction", "half"),
     ] {
-        let mut stage = Stage::set().await;
-        let limiter = limiter(&stage, in_a_minute(10, 10)).await;
+        let mut fixture = Fixture::start().await;
+        let limiter = limiter(&fixture, in_a_minute(10, 10)).await;
         assert!(ask(&limiter, 1).await.is_granted());
-        stage.run(&["HSET", BUCKET, field, bad]).await;
-        assert_refused(&mut stage, &limiter, BUCKET, &format!("{field} {bad}")).await;
+        fixture.run(&["HSET", BUCKET, field, bad]).await;
+        assert_refused(&mut fixture, &limiter, BUCKET, &format!("{field} {bad}")).await;
     }
     for key in [&["SET", BUCKET, "6"], &["RPUSH", BUCKET, "6"]] {
-        let mut stage = Stage::set().await;
-        let limiter = limiter(&stage, in_a_minute(10, 10)).await;
-        stage.run(key).await;
-        assert_refused(&mut stage, &limiter, BUCKET, key[0]).await;
+        let mut fixture = Fixture::start().await;
+        let limiter = limiter(&fixture, in_a_minute(10, 10)).await;
+        fixture.run(key).await;
+        assert_refused(&mut fixture, &limiter, BUCKET, key[0]).await;
     }
 }

@@ -4,15 +4,15 @@ use redisson_rate_limiter::{
     Decision, Error, FixedWindow, Granted, Rate, RedissonClient, TokenBucket,
 };
 
+use crate::fixture::{Fixture, HOUR, SECOND, ms};
 use crate::keys;
 use crate::proxy::{Fate, Proxy};
-use crate::stage::{HOUR, SECOND, Stage, ms};
 
 const KEY: &str = "nft:turbo:limit:testLock997";
 
 /// A client behind a proxy that knows the server's time, and a server that knows the script.
-async fn behind(proxy: &Proxy, stage: &Stage) -> RedissonClient {
-    let builder = stage.builder().response_timeout(ms(10_000));
+async fn behind(proxy: &Proxy, fixture: &Fixture) -> RedissonClient {
+    let builder = fixture.builder().response_timeout(ms(10_000));
     let client = builder.connect(&proxy.url()).await.unwrap();
     let rate = Rate::overall(1, HOUR);
     let other = client.keyed_rate_limiter("other:", rate).unwrap();
@@ -24,45 +24,45 @@ async fn behind(proxy: &Proxy, stage: &Stage) -> RedissonClient {
 
 #[tokio::test]
 async fn the_first_request_of_a_key_sets_its_limiter_up_as_redisson_has_it() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let client = behind(&proxy, &stage).await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let client = behind(&proxy, &fixture).await;
     let rate = Rate::overall(3, 10 * SECOND);
     let limiter = client.keyed_rate_limiter("nft:turbo:limit:", rate).unwrap();
     for expected in [true, true, true, false] {
         let decision = limiter.check("testLock997", 1).await.unwrap();
         assert_eq!(decision.is_granted(), expected);
-        stage.at(1_001);
+        fixture.at(1_001);
     }
     assert_eq!(proxy.take_names(), ["EVALSHA"; 4]);
 
     let (value, permits) = (format!("{{{KEY}}}:value"), format!("{{{KEY}}}:permits"));
     let mut all = [KEY.to_owned(), value.clone(), permits.clone()];
     all.sort();
-    assert_eq!(keys::names(&mut stage.raw).await, all);
+    assert_eq!(keys::names(&mut fixture.raw).await, all);
     let fields: Vec<String> = redis::cmd("HMGET")
         .arg(KEY)
         .arg(&["rate", "interval", "type", "keepAliveTime"])
-        .query_async(&mut stage.raw)
+        .query_async(&mut fixture.raw)
         .await
         .unwrap();
     assert_eq!(fields, ["3", "10000", "0", "10000"]);
-    let grants = keys::grants(&mut stage.raw, &permits).await;
+    let grants = keys::grants(&mut fixture.raw, &permits).await;
     assert_eq!(grants, [(1_000, 1), (1_001, 1), (1_001, 1)]);
     assert_eq!(
-        keys::left_and_used(&mut stage.raw, &value, &permits).await,
+        keys::left_and_used(&mut fixture.raw, &value, &permits).await,
         (Some(0), 3)
     );
-    for (_, time_to_live) in keys::everything(&mut stage.raw).await.values() {
+    for (_, time_to_live) in keys::everything(&mut fixture.raw).await.values() {
         assert!(*time_to_live > 0);
     }
 }
 
 #[tokio::test]
 async fn a_changed_rate_is_written_in_the_round_trip_of_the_next_request() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let client = behind(&proxy, &stage).await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let client = behind(&proxy, &fixture).await;
     let limiter = client
         .keyed_rate_limiter("k:", Rate::overall(3, HOUR))
         .unwrap();
@@ -73,7 +73,7 @@ async fn a_changed_rate_is_written_in_the_round_trip_of_the_next_request() {
     let rate: String = redis::cmd("HGET")
         .arg("k:a")
         .arg("rate")
-        .query_async(&mut stage.raw)
+        .query_async(&mut fixture.raw)
         .await
         .unwrap();
     assert_eq!(rate, "5");
@@ -81,8 +81,8 @@ async fn a_changed_rate_is_written_in_the_round_trip_of_the_next_request() {
 
 #[tokio::test]
 async fn a_limiter_of_redisson_with_another_rate_is_brought_up_to_date_and_keeps_its_keep_alive() {
-    let mut stage = Stage::set().await;
-    stage
+    let mut fixture = Fixture::start().await;
+    fixture
         .run(&[
             "HSET",
             "k:a",
@@ -96,12 +96,16 @@ async fn a_limiter_of_redisson_with_another_rate_is_brought_up_to_date_and_keeps
             "0",
         ])
         .await;
-    stage.run(&["SET", "{k:a}:value", "1"]).await;
+    fixture.run(&["SET", "{k:a}:value", "1"]).await;
     let member = keys::member(&[7; 8], 2);
-    stage
+    fixture
         .run_bytes(&[b"ZADD", b"{k:a}:permits", b"900", &member])
         .await;
-    let client = stage.builder().connect(&stage.server.url()).await.unwrap();
+    let client = fixture
+        .builder()
+        .connect(&fixture.server.url())
+        .await
+        .unwrap();
     let limiter = client
         .keyed_rate_limiter("k:", Rate::overall(10, 2 * SECOND))
         .unwrap();
@@ -115,19 +119,19 @@ async fn a_limiter_of_redisson_with_another_rate_is_brought_up_to_date_and_keeps
         })
     ));
     assert_eq!(
-        keys::grants(&mut stage.raw, "{k:a}:permits").await,
+        keys::grants(&mut fixture.raw, "{k:a}:permits").await,
         [(900, 2), (1_000, 8)]
     );
-    for (_, time_to_live) in keys::everything(&mut stage.raw).await.values() {
+    for (_, time_to_live) in keys::everything(&mut fixture.raw).await.values() {
         assert_eq!(*time_to_live, -1);
     }
 }
 
 #[tokio::test]
 async fn a_keyed_request_whose_answer_was_lost_is_sent_again_and_granted_what_it_took() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let client = behind(&proxy, &stage).await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let client = behind(&proxy, &fixture).await;
     let limiter = client
         .keyed_rate_limiter("k:", Rate::overall(5, HOUR))
         .unwrap();
@@ -141,16 +145,16 @@ async fn a_keyed_request_whose_answer_was_lost_is_sent_again_and_granted_what_it
         };
         assert_eq!(grant.permits(), cost);
         let left_and_used =
-            keys::left_and_used(&mut stage.raw, "{k:a}:value", "{k:a}:permits").await;
+            keys::left_and_used(&mut fixture.raw, "{k:a}:value", "{k:a}:permits").await;
         assert_eq!(left_and_used, (Some(remaining), 5 - remaining));
     }
 }
 
 #[tokio::test]
 async fn a_request_of_another_limiter_whose_answer_was_lost_is_not_sent_again() {
-    let mut stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let client = behind(&proxy, &stage).await;
+    let mut fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let client = behind(&proxy, &fixture).await;
     let limiter = client
         .limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
@@ -161,7 +165,7 @@ async fn a_request_of_another_limiter_whose_answer_was_lost_is_not_sent_again() 
     let tokens: i64 = redis::cmd("HGET")
         .arg("bucket")
         .arg("tokens")
-        .query_async(&mut stage.raw)
+        .query_async(&mut fixture.raw)
         .await
         .unwrap();
     assert_eq!(tokens, 6);
@@ -177,9 +181,9 @@ async fn a_request_of_another_limiter_whose_answer_was_lost_is_not_sent_again() 
 
 #[tokio::test]
 async fn a_call_that_the_server_gets_after_its_deadline_charges_nobody() {
-    let mut stage = Stage::set().await;
-    let mut proxy = Proxy::to(stage.server.port()).await;
-    let client = stage
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let client = fixture
         .builder()
         .response_timeout(ms(200))
         .connect(&proxy.url())
@@ -196,7 +200,7 @@ async fn a_call_that_the_server_gets_after_its_deadline_charges_nobody() {
     let tokens: i64 = redis::cmd("HGET")
         .arg("bucket")
         .arg("tokens")
-        .query_async(&mut stage.raw)
+        .query_async(&mut fixture.raw)
         .await
         .unwrap();
     assert_eq!(tokens, 9);
@@ -204,9 +208,9 @@ async fn a_call_that_the_server_gets_after_its_deadline_charges_nobody() {
 
 #[tokio::test]
 async fn several_limiters_decide_in_one_round_trip() {
-    let stage = Stage::set().await;
-    let proxy = Proxy::to(stage.server.port()).await;
-    let client = behind(&proxy, &stage).await;
+    let fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let client = behind(&proxy, &fixture).await;
     let user = client
         .limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();

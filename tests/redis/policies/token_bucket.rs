@@ -3,11 +3,11 @@
 use redis::AsyncCommands;
 use redisson_rate_limiter::TokenBucket;
 
+use crate::fixture::{Fixture, NAME, denied, passed};
 use crate::keys::{self, assert_lives_for};
-use crate::stage::{NAME, Stage, denied, passed};
 
-async fn fields(stage: &mut Stage) -> Vec<(String, String)> {
-    let mut fields: Vec<(String, String)> = stage.raw.hgetall(NAME).await.unwrap();
+async fn fields(fixture: &mut Fixture) -> Vec<(String, String)> {
+    let mut fields: Vec<(String, String)> = fixture.raw.hgetall(NAME).await.unwrap();
     fields.sort();
     fields
 }
@@ -21,68 +21,68 @@ fn bucket(refilled_at: &str, tokens: &str) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn the_bucket_is_a_hash_that_lives_for_twice_the_time_to_fill() {
-    let mut stage = Stage::set().await;
-    let limiter = stage
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture
         .by(TokenBucket::per_second(2).with_capacity(1_000))
         .await;
-    let since = keys::time(&mut stage.raw).await;
+    let since = keys::time(&mut fixture.raw).await;
     assert!(passed(&limiter, 3).await);
-    assert_eq!(fields(&mut stage).await, bucket("1000", "997"));
-    assert_lives_for(&mut stage.raw, NAME, 1_000_000, since).await;
-    assert_eq!(keys::names(&mut stage.raw).await, [NAME]);
+    assert_eq!(fields(&mut fixture).await, bucket("1000", "997"));
+    assert_lives_for(&mut fixture.raw, NAME, 1_000_000, since).await;
+    assert_eq!(keys::names(&mut fixture.raw).await, [NAME]);
 }
 
 #[tokio::test]
 async fn a_time_to_live_of_no_whole_milliseconds_is_rounded_up() {
-    let mut stage = Stage::set().await;
-    let limiter = stage
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture
         .by(TokenBucket::per_second(3).with_capacity(100))
         .await;
-    let since = keys::time(&mut stage.raw).await;
+    let since = keys::time(&mut fixture.raw).await;
     assert!(passed(&limiter, 1).await);
-    assert_lives_for(&mut stage.raw, NAME, 66_667, since).await;
+    assert_lives_for(&mut fixture.raw, NAME, 66_667, since).await;
 }
 
 #[tokio::test]
 async fn the_timestamp_moves_by_the_time_that_the_tokens_took() {
-    let mut stage = Stage::set().await;
-    let limiter = stage
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture
         .by(TokenBucket::per_second(2).with_capacity(100))
         .await;
     assert!(passed(&limiter, 100).await);
-    stage.at(3_900); // 5 tokens after 2,500 ms, 400 ms of the next
+    fixture.at(3_900); // 5 tokens after 2,500 ms, 400 ms of the next
     assert!(passed(&limiter, 1).await);
-    assert_eq!(fields(&mut stage).await, bucket("3500", "4"));
+    assert_eq!(fields(&mut fixture).await, bucket("3500", "4"));
 }
 
 #[tokio::test]
 async fn what_a_token_takes_beyond_whole_milliseconds_stands_in_a_field_of_its_own() {
-    let mut stage = Stage::set().await;
-    let limiter = stage
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture
         .by(TokenBucket::per_second(3).with_capacity(300))
         .await;
     assert!(passed(&limiter, 300).await);
     let fraction = |parts: &str| ("last_refill_fraction".to_owned(), parts.to_owned());
-    stage.at(1_334); // the token came after 333 1/3 ms
+    fixture.at(1_334); // the token came after 333 1/3 ms
     assert!(passed(&limiter, 1).await);
     let expected = [vec![fraction("1")], bucket("1333", "0")].concat();
-    assert_eq!(fields(&mut stage).await, expected);
-    stage.at(2_000); // the third after a whole second
+    assert_eq!(fields(&mut fixture).await, expected);
+    fixture.at(2_000); // the third after a whole second
     assert!(passed(&limiter, 2).await);
-    assert_eq!(fields(&mut stage).await, bucket("2000", "0"));
+    assert_eq!(fields(&mut fixture).await, bucket("2000", "0"));
 }
 
 #[tokio::test]
 async fn what_is_denied_writes_nothing() {
-    let mut stage = Stage::set().await;
-    let limiter = stage
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture
         .by(TokenBucket::per_second(2).with_capacity(1_000))
         .await;
     assert!(passed(&limiter, 999).await);
-    stage.at(1_700);
-    let before = stage.everything().await;
+    fixture.at(1_700);
+    let before = fixture.everything().await;
     assert_eq!(denied(&limiter, 3).await, (2, 300));
-    assert_eq!(stage.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
 }
 
 #[tokio::test]
@@ -92,30 +92,30 @@ async fn the_bucket_of_the_script_in_circulation_is_taken_over() {
         ["tokens", "last_refill_timestamp"],
         ["last_refill_timestamp", "tokens"],
     ] {
-        let mut stage = Stage::set().await;
-        stage.run(&["HSET", NAME, "capacity", "1000"]).await;
+        let mut fixture = Fixture::start().await;
+        fixture.run(&["HSET", NAME, "capacity", "1000"]).await;
         for field in order {
             let value = if field == "tokens" { "5" } else { "1000" };
-            stage.run(&["HSET", NAME, field, value]).await;
+            fixture.run(&["HSET", NAME, field, value]).await;
         }
-        let limiter = stage
+        let limiter = fixture
             .by(TokenBucket::per_second(2).with_capacity(1_000))
             .await;
-        stage.at(2_000);
+        fixture.at(2_000);
         assert_eq!(denied(&limiter, 9).await, (7, 1_000));
-        let since = keys::time(&mut stage.raw).await;
+        let since = keys::time(&mut fixture.raw).await;
         assert!(passed(&limiter, 7).await);
         let other = ("capacity".to_owned(), "1000".to_owned());
         let expected = [vec![other], bucket("2000", "0")].concat();
-        assert_eq!(fields(&mut stage).await, expected);
-        assert_lives_for(&mut stage.raw, NAME, 1_000_000, since).await;
+        assert_eq!(fields(&mut fixture).await, expected);
+        assert_lives_for(&mut fixture.raw, NAME, 1_000_000, since).await;
     }
 }
 
 #[tokio::test]
 async fn a_fraction_of_a_token_that_a_peer_wrote_is_no_token() {
-    let mut stage = Stage::set().await;
-    stage
+    let mut fixture = Fixture::start().await;
+    fixture
         .run(&[
             "HSET",
             NAME,
@@ -125,7 +125,7 @@ async fn a_fraction_of_a_token_that_a_peer_wrote_is_no_token() {
             "1000",
         ])
         .await;
-    let limiter = stage
+    let limiter = fixture
         .by(TokenBucket::per_second(2).with_capacity(1_000))
         .await;
     assert_eq!(denied(&limiter, 5).await, (4, 500));
@@ -134,13 +134,13 @@ async fn a_fraction_of_a_token_that_a_peer_wrote_is_no_token() {
 #[tokio::test]
 async fn a_bucket_that_lacks_a_field_is_full() {
     for (field, value) in [("tokens", "5"), ("last_refill_timestamp", "1000")] {
-        let mut stage = Stage::set().await;
-        stage.run(&["HSET", NAME, field, value]).await;
-        let limiter = stage
+        let mut fixture = Fixture::start().await;
+        fixture.run(&["HSET", NAME, field, value]).await;
+        let limiter = fixture
             .by(TokenBucket::per_second(2).with_capacity(1_000))
             .await;
         assert!(passed(&limiter, 1_000).await);
-        assert_eq!(fields(&mut stage).await, bucket("1000", "0"));
+        assert_eq!(fields(&mut fixture).await, bucket("1000", "0"));
     }
 }
 
@@ -156,20 +156,20 @@ async fn a_key_that_is_no_bucket_is_an_error_and_stays() {
         ("last_refill_timestamp", "-inf"),
         ("last_refill_fraction", "some"),
     ] {
-        let mut stage = Stage::set().await;
-        stage
+        let mut fixture = Fixture::start().await;
+        fixture
             .run(&["HSET", NAME, "tokens", "5", "last_refill_timestamp", "1000"])
             .await;
-        stage.run(&["HSET", NAME, field, bad]).await;
-        let limiter = stage
+        fixture.run(&["HSET", NAME, field, bad]).await;
+        let limiter = fixture
             .by(TokenBucket::per_second(2).with_capacity(1_000))
             .await;
-        stage.assert_is_bad_for(&limiter, field).await;
+        fixture.assert_is_bad_for(&limiter, field).await;
     }
-    let mut stage = Stage::set().await;
-    stage.run(&["SET", NAME, "5"]).await;
-    let limiter = stage
+    let mut fixture = Fixture::start().await;
+    fixture.run(&["SET", NAME, "5"]).await;
+    let limiter = fixture
         .by(TokenBucket::per_second(2).with_capacity(1_000))
         .await;
-    stage.assert_is_bad_for(&limiter, "a string").await;
+    fixture.assert_is_bad_for(&limiter, "a string").await;
 }

@@ -2,8 +2,8 @@
 
 use redisson_rate_limiter::SlidingWindowCounter;
 
+use crate::fixture::{Fixture, HOUR, denied, ms, passed};
 use crate::keys::{self, assert_lives_for};
-use crate::stage::{HOUR, Stage, denied, ms, passed};
 
 const START: &str = "{limiter}-st";
 
@@ -14,8 +14,8 @@ fn policy() -> SlidingWindowCounter {
 
 #[tokio::test]
 async fn a_counter_is_named_by_its_periods_last_millisecond_after_the_start() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.by(policy()).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.by(policy()).await;
     for (at, cost) in [
         (1_000, 1),
         (11_000, 1),
@@ -23,11 +23,11 @@ async fn a_counter_is_named_by_its_periods_last_millisecond_after_the_start() {
         (21_000, 1),
         (51_500, 1),
     ] {
-        stage.at(at);
+        fixture.at(at);
         assert!(passed(&limiter, cost).await);
     }
     assert_eq!(
-        keys::names(&mut stage.raw).await,
+        keys::names(&mut fixture.raw).await,
         [
             "{limiter}-10999",
             "{limiter}-20999",
@@ -41,139 +41,142 @@ async fn a_counter_is_named_by_its_periods_last_millisecond_after_the_start() {
         ("{limiter}-20999", "2"),
         ("{limiter}-60999", "1"),
     ] {
-        assert_eq!(stage.text(key).await.as_deref(), Some(text), "{key}");
+        assert_eq!(fixture.text(key).await.as_deref(), Some(text), "{key}");
     }
 }
 
 #[tokio::test]
 async fn start_and_counters_live_for_two_windows_from_the_first_request_of_a_period() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.by(policy()).await;
-    let first = keys::time(&mut stage.raw).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.by(policy()).await;
+    let first = keys::time(&mut fixture.raw).await;
     assert!(passed(&limiter, 1).await);
-    assert_lives_for(&mut stage.raw, START, 120_000, first).await;
-    assert_lives_for(&mut stage.raw, "{limiter}-10999", 120_016, first).await;
+    assert_lives_for(&mut fixture.raw, START, 120_000, first).await;
+    assert_lives_for(&mut fixture.raw, "{limiter}-10999", 120_016, first).await;
     let before = [
-        stage.expires(START).await,
-        stage.expires("{limiter}-10999").await,
+        fixture.expires(START).await,
+        fixture.expires("{limiter}-10999").await,
     ];
     tokio::time::sleep(ms(2)).await;
 
     assert!(passed(&limiter, 1).await);
     let after = [
-        stage.expires(START).await,
-        stage.expires("{limiter}-10999").await,
+        fixture.expires(START).await,
+        fixture.expires("{limiter}-10999").await,
     ];
     assert_eq!(after, before);
 
-    stage.at(11_001);
-    let second = keys::time(&mut stage.raw).await;
+    fixture.at(11_001);
+    let second = keys::time(&mut fixture.raw).await;
     assert!(passed(&limiter, 1).await);
-    assert_lives_for(&mut stage.raw, START, 120_000, second).await;
-    assert_lives_for(&mut stage.raw, "{limiter}-20999", 120_016, second).await;
-    assert_eq!(stage.expires("{limiter}-10999").await, before[1]);
+    assert_lives_for(&mut fixture.raw, START, 120_000, second).await;
+    assert_lives_for(&mut fixture.raw, "{limiter}-20999", 120_016, second).await;
+    assert_eq!(fixture.expires("{limiter}-10999").await, before[1]);
 }
 
 #[tokio::test]
 async fn what_is_denied_writes_nothing() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.by(policy()).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.by(policy()).await;
     assert!(passed(&limiter, 5).await);
     for at in [1_000, 11_001, 61_000] {
-        stage.at(at);
-        let before = stage.everything().await;
+        fixture.at(at);
+        let before = fixture.everything().await;
         assert_eq!(denied(&limiter, 1).await.0, 0);
-        assert_eq!(stage.everything().await, before);
+        assert_eq!(fixture.everything().await, before);
     }
 }
 
 #[tokio::test]
 async fn a_natural_start_is_that_of_the_unit() {
-    let mut stage = Stage::set().await;
-    stage.at(10 * 60_000 + 7_000);
-    let limiter = stage.by(policy().with_natural_start()).await;
+    let mut fixture = Fixture::start().await;
+    fixture.at(10 * 60_000 + 7_000);
+    let limiter = fixture.by(policy().with_natural_start()).await;
     assert!(passed(&limiter, 1).await);
     assert_eq!(
-        keys::names(&mut stage.raw).await,
+        keys::names(&mut fixture.raw).await,
         ["{limiter}-609999", START]
     );
-    assert_eq!(stage.text(START).await.as_deref(), Some("600000"));
+    assert_eq!(fixture.text(START).await.as_deref(), Some("600000"));
 }
 
 #[tokio::test]
 async fn a_peers_periods_are_taken_over() {
-    let mut stage = Stage::set().await;
-    stage.run(&["SET", START, "1000"]).await;
-    stage.run(&["SET", "{limiter}-10999", "1"]).await; // gone from the window
-    stage.run(&["SET", "{limiter}-20999", "2"]).await;
-    stage.run(&["SET", "{limiter}-30998", "9"]).await; // no period's
-    stage
+    let mut fixture = Fixture::start().await;
+    fixture.run(&["SET", START, "1000"]).await;
+    fixture.run(&["SET", "{limiter}-10999", "1"]).await; // gone from the window
+    fixture.run(&["SET", "{limiter}-20999", "2"]).await;
+    fixture.run(&["SET", "{limiter}-30998", "9"]).await; // no period's
+    fixture
         .run(&["SET", "{limiter}-70999", "1", "PX", "100000"])
         .await;
-    let expires = stage.expires("{limiter}-70999").await;
-    stage.at(70_000);
-    let limiter = stage.by(policy()).await;
+    let expires = fixture.expires("{limiter}-70999").await;
+    fixture.at(70_000);
+    let limiter = fixture.by(policy()).await;
     assert_eq!(denied(&limiter, 3).await, (2, 1_001));
     assert!(passed(&limiter, 2).await);
-    assert_eq!(stage.text("{limiter}-70999").await.as_deref(), Some("3"));
-    assert_eq!(stage.expires("{limiter}-70999").await, expires);
+    assert_eq!(fixture.text("{limiter}-70999").await.as_deref(), Some("3"));
+    assert_eq!(fixture.expires("{limiter}-70999").await, expires);
 }
 
 #[tokio::test]
 async fn where_the_start_is_gone_it_begins_with_the_next_request() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.by(policy()).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.by(policy()).await;
     assert!(passed(&limiter, 5).await);
-    stage.run(&["DEL", START]).await;
-    stage.at(2_000);
-    let since = keys::time(&mut stage.raw).await;
+    fixture.run(&["DEL", START]).await;
+    fixture.at(2_000);
+    let since = keys::time(&mut fixture.raw).await;
     assert!(passed(&limiter, 5).await);
-    assert_eq!(stage.text(START).await.as_deref(), Some("2000"));
-    assert_lives_for(&mut stage.raw, START, 120_000, since).await;
-    assert_lives_for(&mut stage.raw, "{limiter}-11999", 120_016, since).await;
+    assert_eq!(fixture.text(START).await.as_deref(), Some("2000"));
+    assert_lives_for(&mut fixture.raw, START, 120_000, since).await;
+    assert_lives_for(&mut fixture.raw, "{limiter}-11999", 120_016, since).await;
 }
 
 #[tokio::test]
 async fn a_start_that_lies_ahead_is_in_its_first_period() {
-    let mut stage = Stage::set().await;
-    stage.run(&["SET", START, "5000"]).await;
-    let limiter = stage.by(policy()).await;
+    let mut fixture = Fixture::start().await;
+    fixture.run(&["SET", START, "5000"]).await;
+    let limiter = fixture.by(policy()).await;
     assert!(passed(&limiter, 5).await);
-    assert_eq!(stage.text("{limiter}-14999").await.as_deref(), Some("5"));
+    assert_eq!(fixture.text("{limiter}-14999").await.as_deref(), Some("5"));
     assert_eq!(denied(&limiter, 1).await, (0, 64_001));
 }
 
 #[tokio::test]
 async fn a_window_of_a_thousand_periods_is_one_call() {
-    let mut stage = Stage::set().await;
-    let limiter = stage
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture
         .by(SlidingWindowCounter::new(1_000, ms(60_000)).with_period(ms(60)))
         .await;
     limiter
         .set_policy(SlidingWindowCounter::new(1_000, ms(61_000)).with_period(ms(61)))
         .unwrap(); // and reads those of before
     for at in (0..60_000).step_by(600) {
-        stage.at(1_000 + at);
+        fixture.at(1_000 + at);
         assert!(passed(&limiter, 10).await);
     }
     assert_eq!(denied(&limiter, 1).await.0, 0);
-    assert_eq!(keys::names(&mut stage.raw).await.len(), 101);
+    assert_eq!(keys::names(&mut fixture.raw).await.len(), 101);
 }
 
 #[tokio::test]
 async fn of_shorter_periods_before_a_change_only_those_are_read_that_may_still_be_there() {
-    let mut stage = Stage::set().await;
-    let limiter = stage
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture
         .by(SlidingWindowCounter::new(9, ms(1_000)).with_period(ms(1)))
         .await;
     assert!(passed(&limiter, 4).await);
     limiter
         .set_policy(SlidingWindowCounter::new(9, 24 * HOUR).with_period(HOUR))
         .unwrap();
-    stage.at(2_500);
+    fixture.at(2_500);
     assert!(passed(&limiter, 3).await);
     assert_eq!(denied(&limiter, 3).await.0, 2);
-    assert_eq!(stage.text("{limiter}-3600999").await.as_deref(), Some("3"));
+    assert_eq!(
+        fixture.text("{limiter}-3600999").await.as_deref(),
+        Some("3")
+    );
 }
 
 #[tokio::test]
@@ -190,22 +193,22 @@ async fn keys_that_are_no_start_or_no_counter_are_an_error_and_stay() {
         ("{limiter}-10999", "1.5"),
         ("{limiter}-20999", "1e17"),
     ] {
-        let mut stage = Stage::set().await;
-        stage.run(&["SET", START, "1000"]).await;
-        stage.run(&["SET", key, bad]).await;
-        stage.at(15_000);
-        let limiter = stage.by(policy()).await;
-        stage
+        let mut fixture = Fixture::start().await;
+        fixture.run(&["SET", START, "1000"]).await;
+        fixture.run(&["SET", key, bad]).await;
+        fixture.at(15_000);
+        let limiter = fixture.by(policy()).await;
+        fixture
             .assert_is_bad_for(&limiter, &format!("{key} {bad}"))
             .await;
     }
     for key in [START, "{limiter}-10999", "{limiter}-20999"] {
-        let mut stage = Stage::set().await;
-        stage.run(&["SET", START, "1000"]).await;
-        stage.run(&["DEL", key]).await;
-        stage.run(&["RPUSH", key, "1000"]).await;
-        stage.at(15_000);
-        let limiter = stage.by(policy()).await;
-        stage.assert_is_bad_for(&limiter, key).await;
+        let mut fixture = Fixture::start().await;
+        fixture.run(&["SET", START, "1000"]).await;
+        fixture.run(&["DEL", key]).await;
+        fixture.run(&["RPUSH", key, "1000"]).await;
+        fixture.at(15_000);
+        let limiter = fixture.by(policy()).await;
+        fixture.assert_is_bad_for(&limiter, key).await;
     }
 }

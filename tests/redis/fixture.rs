@@ -28,16 +28,16 @@ pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-pub struct Stage {
+pub struct Fixture {
     pub server: Server,
     /// Reads the keys, and corrupts them.
     pub raw: MultiplexedConnection,
     now: Arc<AtomicI64>,
 }
 
-impl Stage {
+impl Fixture {
     /// The clock shows 1000 ms.
-    pub async fn set() -> Self {
+    pub async fn start() -> Self {
         Self::with_arguments(&[]).await
     }
 

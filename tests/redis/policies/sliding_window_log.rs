@@ -3,29 +3,29 @@
 use redis::AsyncCommands;
 use redisson_rate_limiter::SlidingWindowLog;
 
+use crate::fixture::{Fixture, HOUR, NAME, denied, ms, passed};
 use crate::keys::{self, assert_lives_for, member};
-use crate::stage::{HOUR, NAME, Stage, denied, ms, passed};
 
-async fn add(stage: &mut Stage, score: &str, member: &[u8]) {
+async fn add(fixture: &mut Fixture, score: &str, member: &[u8]) {
     let command = [b"ZADD", NAME.as_bytes(), score.as_bytes(), member];
-    stage.run_bytes(&command).await;
+    fixture.run_bytes(&command).await;
 }
 
 /// Scores and members of the log.
-async fn logged(stage: &mut Stage) -> Vec<(Vec<u8>, i64)> {
-    stage.raw.zrange_withscores(NAME, 0, -1).await.unwrap()
+async fn logged(fixture: &mut Fixture) -> Vec<(Vec<u8>, i64)> {
+    fixture.raw.zrange_withscores(NAME, 0, -1).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_unit_of_cost_is_a_member_of_the_calls_16_random_bytes_and_its_number_scored_with_its_time()
  {
-    let mut stage = Stage::set().await;
-    let limiter = stage.by(SlidingWindowLog::new(10, HOUR)).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.by(SlidingWindowLog::new(10, HOUR)).await;
     assert!(passed(&limiter, 3).await);
-    stage.at(2_000);
-    let since = keys::time(&mut stage.raw).await;
+    fixture.at(2_000);
+    let since = keys::time(&mut fixture.raw).await;
     assert!(passed(&limiter, 1).await);
-    let members = logged(&mut stage).await;
+    let members = logged(&mut fixture).await;
     let told = members.iter().map(|(member, score)| {
         let (random, number) = member.split_at(16);
         (*score, random == &members[0].0[..16], number)
@@ -37,31 +37,31 @@ async fn a_unit_of_cost_is_a_member_of_the_calls_16_random_bytes_and_its_number_
         (2_000, false, &[0, 0, 0, 1]),
     ];
     assert_eq!(told.collect::<Vec<_>>(), expected);
-    assert_lives_for(&mut stage.raw, NAME, 2 * 3_600_000, since).await;
-    assert_eq!(keys::names(&mut stage.raw).await, [NAME]);
+    assert_lives_for(&mut fixture.raw, NAME, 2 * 3_600_000, since).await;
+    assert_eq!(keys::names(&mut fixture.raw).await, [NAME]);
 }
 
 #[tokio::test]
 async fn a_grant_drops_what_is_over_and_a_denial_writes_nothing() {
-    let mut stage = Stage::set().await;
-    let limiter = stage.by(SlidingWindowLog::new(3, ms(60_000))).await;
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.by(SlidingWindowLog::new(3, ms(60_000))).await;
     for at in [100_000, 110_000, 120_000] {
-        stage.at(at);
+        fixture.at(at);
         assert!(passed(&limiter, 1).await);
     }
-    stage.at(170_000);
-    let before = stage.everything().await;
+    fixture.at(170_000);
+    let before = fixture.everything().await;
     assert_eq!(denied(&limiter, 3).await, (2, 10_000));
-    assert_eq!(stage.everything().await, before);
+    assert_eq!(fixture.everything().await, before);
     assert!(passed(&limiter, 1).await);
-    let logged = logged(&mut stage).await;
+    let logged = logged(&mut fixture).await;
     let scores: Vec<i64> = logged.iter().map(|(_, score)| *score).collect();
     assert_eq!(scores, [120_000, 170_000]);
 }
 
 #[tokio::test]
 async fn a_peers_log_is_taken_over_each_id_counting_1() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::start().await;
     // The last two begin with what could be a length, and are as long as that says; the one before carries no cost.
     let ids: [&[u8]; 6] = [
         b"1000",
@@ -76,23 +76,23 @@ async fn a_peers_log_is_taken_over_each_id_counting_1() {
         (5 + usize::from(b'0'), 5 + 11)
     );
     for (place, id) in ids.into_iter().enumerate() {
-        add(&mut stage, &(place + 1).to_string(), id).await;
+        add(&mut fixture, &(place + 1).to_string(), id).await;
     }
-    let limiter = stage.by(SlidingWindowLog::new(10, HOUR)).await;
+    let limiter = fixture.by(SlidingWindowLog::new(10, HOUR)).await;
     assert_eq!(denied(&limiter, 5).await, (4, 3_600_000 - 999));
-    let since = keys::time(&mut stage.raw).await;
+    let since = keys::time(&mut fixture.raw).await;
     assert!(passed(&limiter, 4).await);
     assert_eq!(denied(&limiter, 7).await, (0, 3_600_000));
-    assert_lives_for(&mut stage.raw, NAME, 2 * 3_600_000, since).await;
+    assert_lives_for(&mut fixture.raw, NAME, 2 * 3_600_000, since).await;
 }
 
 #[tokio::test]
 async fn the_retry_time_of_a_log_fuller_than_the_limit_follows_from_what_may_stay() {
-    let mut stage = Stage::set().await;
+    let mut fixture = Fixture::start().await;
     for at in 1..=50 {
-        add(&mut stage, &at.to_string(), at.to_string().as_bytes()).await;
+        add(&mut fixture, &at.to_string(), at.to_string().as_bytes()).await;
     }
-    let limiter = stage.by(SlidingWindowLog::new(10, HOUR)).await;
+    let limiter = fixture.by(SlidingWindowLog::new(10, HOUR)).await;
     for cost in 1..=10_u32 {
         // As many as 10 - cost may stay.
         let told = denied(&limiter, cost).await;
@@ -106,26 +106,26 @@ async fn the_retry_time_of_a_log_fuller_than_the_limit_follows_from_what_may_sta
 
 #[tokio::test]
 async fn a_score_with_a_fraction_is_over_when_all_of_it_is() {
-    let mut stage = Stage::set().await;
-    add(&mut stage, "1000.25", b"id").await;
-    let limiter = stage.by(SlidingWindowLog::new(1, ms(60_000))).await;
+    let mut fixture = Fixture::start().await;
+    add(&mut fixture, "1000.25", b"id").await;
+    let limiter = fixture.by(SlidingWindowLog::new(1, ms(60_000))).await;
     assert_eq!(denied(&limiter, 1).await, (0, 60_001));
-    stage.at(61_000);
+    fixture.at(61_000);
     assert_eq!(denied(&limiter, 1).await, (0, 1));
-    stage.at(61_001);
+    fixture.at(61_001);
     assert!(passed(&limiter, 1).await);
 }
 
 #[tokio::test]
 async fn a_key_that_is_no_log_is_an_error_and_stays() {
     for score in ["inf", "1e17"] {
-        let mut stage = Stage::set().await;
-        add(&mut stage, score, b"id").await;
-        let limiter = stage.by(SlidingWindowLog::new(5, HOUR)).await;
-        stage.assert_is_bad_for(&limiter, score).await;
+        let mut fixture = Fixture::start().await;
+        add(&mut fixture, score, b"id").await;
+        let limiter = fixture.by(SlidingWindowLog::new(5, HOUR)).await;
+        fixture.assert_is_bad_for(&limiter, score).await;
     }
-    let mut stage = Stage::set().await;
-    stage.run(&["SET", NAME, "5"]).await;
-    let limiter = stage.by(SlidingWindowLog::new(5, HOUR)).await;
-    stage.assert_is_bad_for(&limiter, "a string").await;
+    let mut fixture = Fixture::start().await;
+    fixture.run(&["SET", NAME, "5"]).await;
+    let limiter = fixture.by(SlidingWindowLog::new(5, HOUR)).await;
+    fixture.assert_is_bad_for(&limiter, "a string").await;
 }

@@ -47,7 +47,7 @@ pub struct Audits {
     pub longest: Duration,
 }
 
-pub struct Stage {
+pub struct Fixture {
     redis: MultiplexedConnection,
     java: Client,
     server: Server,
@@ -94,18 +94,18 @@ impl Entry {
     }
 }
 
-impl Stage {
+impl Fixture {
     pub async fn start() -> Self {
         let both = Both::start(Version::V4_7_0).await;
-        let mut stage = Self {
+        let mut fixture = Self {
             redis: both.redis.clone(),
             java: both.java,
             server: both.server,
         };
-        stage
+        fixture
             .run(&["CONFIG", "SET", "slowlog-max-len", "1000000"])
             .await;
-        stage
+        fixture
     }
 
     async fn run(&mut self, command: &[&str]) -> Value {
