@@ -190,6 +190,7 @@ mod tests {
         assert_eq!(call.attempts_made(), None);
     }
 
+    #[cfg(feature = "redis")]
     #[test]
     fn an_attempt_that_came_late_may_have_run_by_a_copy_but_holds_up_none_behind_it() {
         let call = AcquireCall::new(Requests::one(1));
