@@ -131,8 +131,6 @@ struct InFlight<C: Calls> {
     live: usize,
     /// Whether it is abandoned once it is overdue.
     is_watched: bool,
-    /// Whether it is not answered for so long that it holds up no other call.
-    is_silent: bool,
 }
 
 /// What remains to be done for a request whose caller is gone.
@@ -265,10 +263,7 @@ impl<C: Calls> Batcher<C> {
         let flight_key = (runtime.id(), key.clone());
         let mut flights = self.flights();
         let flight = flights.entry(flight_key.clone()).or_default();
-        let is_alone = C::may_go_alone(request)
-            && !flight.has_direct_call
-            && flight.in_flight.iter().all(|it| it.is_silent)
-            && flight.pending.is_empty();
+        let is_alone = C::may_go_alone(request) && !flight.has_direct_call && !flight.has_flusher;
         if is_alone {
             flight.has_direct_call = true;
             drop(flights);

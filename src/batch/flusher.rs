@@ -85,7 +85,6 @@ impl<C: Calls> Flusher<C> {
             deadline,
             live: entries.len(),
             is_watched: false,
-            is_silent: false,
         });
         Some(Batch {
             call,
@@ -135,12 +134,7 @@ impl<C: Calls> Flusher<C> {
     /// Leaves the pending requests, and those to come, to another flusher.
     fn step_aside(&mut self) {
         self.is_silent = true;
-        let number = self.in_flight;
         let is_followed = self.batcher.change(&self.flight_key, |flight| {
-            let own = flight.in_flight.iter_mut();
-            for own in own.filter(|it| number.is_some_and(|number| it.carries(number))) {
-                own.is_silent = true;
-            }
             flight.has_flusher = !flight.pending.is_empty();
             flight.has_flusher
         });
