@@ -68,10 +68,14 @@ impl Fixture {
             .response_timeout(Duration::from_secs(60))
     }
 
+    /// A client with these settings.
+    pub async fn client(&self) -> RedissonClient {
+        self.builder().connect(&self.server.url()).await.unwrap()
+    }
+
     /// The limiter, of a client of its own that knows nothing of what was before.
     pub async fn limiter(&self) -> RateLimiter {
-        let client = self.builder().connect(&self.server.url()).await.unwrap();
-        client.rate_limiter(NAME)
+        self.client().await.rate_limiter(NAME)
     }
 
     /// The same with this rate.
@@ -83,7 +87,7 @@ impl Fixture {
 
     /// A limiter by a policy, of a client of its own.
     pub async fn by<P: Policy>(&self, policy: P) -> PolicyLimiter<P> {
-        let client = self.builder().connect(&self.server.url()).await.unwrap();
+        let client = self.client().await;
         client.limiter(policy).unwrap()
     }
 

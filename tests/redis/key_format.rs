@@ -159,11 +159,7 @@ async fn per_client_the_id_stands_at_the_end_and_each_client_has_its_own_pair() 
 #[tokio::test]
 async fn a_name_with_a_brace_stays_bare_and_any_other_is_put_in_braces() {
     let mut fixture = Fixture::start().await;
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     for (name, value) in [
         ("a{b", "a{b:value"),
         ("{}", "{}:value"),

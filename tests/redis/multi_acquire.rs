@@ -172,11 +172,7 @@ async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() 
 #[tokio::test]
 async fn what_one_limiter_is_refused_leaves_the_others_of_its_call_as_they_are() {
     let mut fixture = Fixture::start().await;
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     let limiters = limiters(&client, &[5, 5, 5, 5]).await;
     limiters[0].delete().await.unwrap();
     fixture.run(&["SET", "{l:2}:permits", "no zset"]).await;
@@ -192,11 +188,7 @@ async fn what_one_limiter_is_refused_leaves_the_others_of_its_call_as_they_are()
 #[tokio::test]
 async fn a_call_that_is_refused_for_one_key_is_made_by_each_alone() {
     let mut fixture = Fixture::start().await;
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     let all = limiters(&client, &[5; 6]).await;
     let rules = ["on", ">password", "+@all", "~idle*", "~{idle*"];
     let mut command = [&["ACL", "SETUSER", "worker"], &rules[..]].concat();
@@ -383,11 +375,7 @@ async fn behind_a_proxy_with_limiters_on_several_servers_each_is_asked_where_it_
 #[tokio::test]
 async fn grants_of_a_shared_call_can_be_given_back_one_by_one() {
     let fixture = Fixture::start().await;
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     let limiters = limiters(&client, &[5; 4]).await;
     let idle = idle(&client);
     let _left_alone = left_alone(&idle);

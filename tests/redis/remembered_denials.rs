@@ -9,11 +9,7 @@ use crate::fixture::{Fixture, HOUR, NAME, SECOND, ms};
 
 /// A limiter of 2 an hour, both in use, that remembers denials for so long, and one of the grants.
 async fn exhausted(fixture: &Fixture, at_most: std::time::Duration) -> (RateLimiter, Decision) {
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     let limiter = client.rate_limiter(NAME).with_remember_denials(at_most);
     limiter.set_rate(Rate::overall(2, HOUR)).await.unwrap();
     let grant = limiter.check(1).await.unwrap();

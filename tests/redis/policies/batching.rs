@@ -91,11 +91,7 @@ async fn requests_that_come_while_a_call_is_under_way_share_the_next_in_their_or
 #[tokio::test]
 async fn a_thousand_callers_cost_few_calls_and_get_no_more_than_there_is() {
     let mut fixture = Fixture::start().await;
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     let limiter = client.limiter(FixedWindow::new(300, HOUR)).unwrap();
     let mut tasks = JoinSet::new();
     for _ in 0..1_000 {
@@ -135,11 +131,7 @@ async fn one_that_could_never_be_granted_fails_alone() {
 #[tokio::test]
 async fn a_caller_that_does_not_poll_its_call_holds_nobody_up() {
     let fixture = Fixture::start().await;
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     let limiter = client
         .limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();

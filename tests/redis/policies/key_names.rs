@@ -8,11 +8,7 @@ use crate::keys;
 #[tokio::test]
 async fn ordinary_keys_stand_as_they_are_and_what_could_be_mistaken_is_marked() {
     let mut fixture = Fixture::start().await;
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     let plain = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
     let tagged = plain.clone().with_prefix("{shop}:");
     for (limiter, key, name) in [
@@ -36,11 +32,7 @@ async fn ordinary_keys_stand_as_they_are_and_what_could_be_mistaken_is_marked() 
 #[tokio::test]
 async fn a_keyed_limiters_keys_are_redissons_of_prefix_and_key() {
     let mut fixture = Fixture::start().await;
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     for (prefix, key, names) in [
         (
             "limit:",

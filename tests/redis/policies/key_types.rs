@@ -50,11 +50,7 @@ fn limiters(client: &RedissonClient) -> Vec<(&'static str, Box<dyn Chargeable>)>
 #[tokio::test]
 async fn what_one_kind_left_is_a_bad_state_for_the_others_and_nothing_changes() {
     let mut fixture = Fixture::start().await;
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     let limiters = limiters(&client);
     for (own, (own_type, limiter)) in limiters.iter().enumerate() {
         fixture.run(&["FLUSHALL"]).await;
@@ -78,11 +74,7 @@ async fn what_one_kind_left_is_a_bad_state_for_the_others_and_nothing_changes() 
 #[tokio::test]
 async fn of_several_limiters_a_bad_state_of_one_charges_nobody() {
     let mut fixture = Fixture::start().await;
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     fixture.run(&["RPUSH", "list", "x"]).await;
     let before = fixture.everything().await;
     let good = client.limiter(FixedWindow::new(5, HOUR)).unwrap();

@@ -14,11 +14,7 @@ const BUCKET: &str = "orders:api";
 const START: &str = "{orders:api}-st";
 
 async fn limiter(fixture: &Fixture, policy: LeakyBucket) -> PolicyLimiter<LeakyBucket> {
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     client.limiter(policy).unwrap()
 }
 

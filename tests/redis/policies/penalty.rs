@@ -15,11 +15,7 @@ const TARGET: &str = "user:123";
 const LOCK: &str = "{user:123}-lock";
 
 async fn limiter<P: Policy>(fixture: &Fixture, policy: P, penalty: Duration) -> PolicyLimiter<P> {
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     client
         .limiter(policy)
         .unwrap()

@@ -18,11 +18,7 @@ async fn limiter(
     fixture: &Fixture,
     policy: PenaltyTokenBucket,
 ) -> PolicyLimiter<PenaltyTokenBucket> {
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     client.limiter(policy).unwrap()
 }
 

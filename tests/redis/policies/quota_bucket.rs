@@ -18,11 +18,7 @@ fn in_a_minute(capacity: u32, quota: u32) -> QuotaBucket {
 }
 
 async fn limiter(fixture: &Fixture, policy: QuotaBucket) -> PolicyLimiter<QuotaBucket> {
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     client.limiter(policy).unwrap()
 }
 

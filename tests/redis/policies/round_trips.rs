@@ -101,11 +101,7 @@ async fn a_limiter_of_redisson_with_another_rate_is_brought_up_to_date_and_keeps
     fixture
         .run_bytes(&[b"ZADD", b"{k:a}:permits", b"900", &member])
         .await;
-    let client = fixture
-        .builder()
-        .connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = fixture.client().await;
     let limiter = client
         .keyed_rate_limiter("k:", Rate::overall(10, 2 * SECOND))
         .unwrap();
