@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
 
 use redisson_rate_limiter::{
-    Clock, Decision, Denied, Granted, Limiter, MemoryStore, RateLimiter, RedissonClient,
+    Clock, Decision, Denied, Granted, Limiter, MemoryStore, Policy, RateLimiter, RedissonClient,
     RedissonClientBuilder, TimeToLive,
 };
 
@@ -191,6 +192,20 @@ pub async fn assert_lives_for(limiter: &RateLimiter, time: Duration, since: Inst
 /// Asks a limiter by a policy, and tells whether it granted.
 pub async fn passed(limiter: &impl Limiter, key: &str, cost: u32) -> bool {
     limiter.check(key, cost).await.unwrap().is_granted()
+}
+
+/// How many of a hundred requests that four clients make at once are granted.
+pub async fn granted_to_many_clients<P: Policy + Copy>(fixture: &Fixture, policy: P) -> usize {
+    let mut asked = JoinSet::new();
+    for id in ["a", "b", "c", "d"] {
+        let limiter = fixture.client(id).await.limiter(policy).unwrap();
+        for _ in 0..25 {
+            let (limiter, key) = (limiter.clone(), fixture.name().to_owned());
+            asked.spawn(async move { passed(&limiter, &key, 1).await });
+        }
+    }
+    let granted = asked.join_all().await.into_iter().filter(|&passed| passed);
+    granted.count()
 }
 
 /// Asks for what has to be denied, and tells what remains and the retry.

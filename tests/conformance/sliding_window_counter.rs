@@ -2,10 +2,9 @@
 //! between two periods belongs to the one that ends there.
 
 use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, SlidingWindowCounter};
-use tokio::task::JoinSet;
 use tokio::time::Duration;
 
-use crate::fixture::{Fixture, denied, ms, passed};
+use crate::fixture::{Fixture, denied, granted_to_many_clients, ms, passed};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const TEN_SECONDS: Duration = Duration::from_secs(10);
@@ -138,16 +137,7 @@ pub async fn no_time_of_a_window_less_a_period_holds_more_than_the_limit(fixture
 
 pub async fn of_many_clients_at_once_no_more_pass_than_the_limit(fixture: Fixture) {
     let policy = SlidingWindowCounter::new(20, MINUTE).with_period(TEN_SECONDS);
-    let mut asked = JoinSet::new();
-    for id in ["a", "b", "c", "d"] {
-        let limiter = fixture.client(id).await.limiter(policy).unwrap();
-        for _ in 0..25 {
-            let (limiter, key) = (limiter.clone(), fixture.name().to_owned());
-            asked.spawn(async move { passed(&limiter, &key, 1).await });
-        }
-    }
-    let granted = asked.join_all().await.into_iter().filter(|&passed| passed);
-    assert_eq!(granted.count(), 20);
+    assert_eq!(granted_to_many_clients(&fixture, policy).await, 20);
 }
 
 pub async fn a_changed_window_of_the_same_periods_holds_at_once(fixture: Fixture) {

@@ -1,10 +1,9 @@
 //! A log of requests, each of which counts for one window.
 
 use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, SlidingWindowLog};
-use tokio::task::JoinSet;
 use tokio::time::Duration;
 
-use crate::fixture::{Fixture, denied, ms, passed};
+use crate::fixture::{Fixture, denied, granted_to_many_clients, ms, passed};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -92,16 +91,7 @@ pub async fn what_is_denied_is_not_logged(fixture: Fixture) {
 
 pub async fn no_two_clients_pass_between_the_count_and_the_entry(fixture: Fixture) {
     let policy = SlidingWindowLog::new(20, MINUTE);
-    let mut asked = JoinSet::new();
-    for id in ["a", "b", "c", "d"] {
-        let limiter = fixture.client(id).await.limiter(policy).unwrap();
-        for _ in 0..25 {
-            let (limiter, key) = (limiter.clone(), fixture.name().to_owned());
-            asked.spawn(async move { passed(&limiter, &key, 1).await });
-        }
-    }
-    let granted = asked.join_all().await.into_iter().filter(|&passed| passed);
-    assert_eq!(granted.count(), 20);
+    assert_eq!(granted_to_many_clients(&fixture, policy).await, 20);
 }
 
 pub async fn a_changed_window_holds_at_once_for_what_is_logged(fixture: Fixture) {

@@ -15,10 +15,7 @@ async fn replica_of(raw: &mut MultiplexedConnection, host: &str, port: &str) {
 #[tokio::test]
 async fn a_demotion_that_is_taken_back_costs_no_acquire() {
     let server = Server::start();
-    let client = patient_client(&server.url()).await;
-    let limiter = ample(&client, "limiter").await;
-    let load = Load::on(&limiter);
-    load.until_granted(20).await;
+    let load = Load::of_a_client(&server.url()).await;
     let mut raw = server.connection().await;
     replica_of(&mut raw, "127.0.0.1", "1").await; // nobody listens there, so it keeps its data
     sleep(ms(500)).await; // for so long it refuses all writes

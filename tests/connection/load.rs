@@ -73,6 +73,14 @@ impl Load {
         }
     }
 
+    /// Calls on a limiter of a client of their own, once some of them are granted.
+    pub async fn of_a_client(url: &str) -> Self {
+        let client = patient_client(url).await;
+        let load = Self::on(&ample(&client, "limiter").await);
+        load.until_granted(20).await;
+        load
+    }
+
     /// Waits until so many more permits are granted.
     pub async fn until_granted(&self, more: u64) {
         let goal = self.granted.load(Ordering::SeqCst) + more;

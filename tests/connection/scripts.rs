@@ -9,10 +9,7 @@ use crate::support::Server;
 #[tokio::test]
 async fn a_busy_script_costs_no_acquire() {
     let server = Server::start_with(&["--busy-reply-threshold", "50"]);
-    let client = patient_client(&server.url()).await;
-    let limiter = ample(&client, "limiter").await;
-    let load = Load::on(&limiter);
-    load.until_granted(20).await;
+    let load = Load::of_a_client(&server.url()).await;
     let mut busy = server.connection().await;
     let mut raw = server.connection().await;
     let script = tokio::spawn(async move {

@@ -36,10 +36,7 @@ async fn a_failover_by_hand_costs_no_acquire() {
     let _replica = replica_of(&primary).await;
     let sentinel = Sentinel::of(&primary).await;
     sentinel.knows_a_replica().await;
-    let client = patient_client(&sentinel.url()).await;
-    let limiter = ample(&client, "limiter").await;
-    let load = Load::on(&limiter);
-    load.until_granted(20).await;
+    let load = Load::of_a_client(&sentinel.url()).await;
     // It may have to try the replica first.
     while sentinel
         .ask(&["SENTINEL", "FAILOVER", "orders"])
@@ -57,10 +54,7 @@ async fn a_failover_by_hand_costs_no_acquire() {
 async fn while_no_sentinel_answers_the_last_primary_is_used_also_over_new_connections() {
     let primary = Server::start();
     let sentinel = Sentinel::of(&primary).await;
-    let client = patient_client(&sentinel.url()).await;
-    let limiter = ample(&client, "limiter").await;
-    let load = Load::on(&limiter);
-    load.until_granted(20).await;
+    let load = Load::of_a_client(&sentinel.url()).await;
     drop(sentinel);
     let mut raw = primary.connection().await;
     let mut kill = redis::cmd("CLIENT");

@@ -2,16 +2,13 @@
 
 use tokio::time::sleep;
 
-use crate::load::{Load, ample, ms, patient_client};
+use crate::load::{Load, ms};
 use crate::support::Server;
 
 #[tokio::test]
 async fn a_stopped_process_that_continues_costs_no_acquire() {
     let server = Server::start();
-    let client = patient_client(&server.url()).await;
-    let limiter = ample(&client, "limiter").await;
-    let load = Load::on(&limiter);
-    load.until_granted(20).await;
+    let load = Load::of_a_client(&server.url()).await;
     server.signal("STOP");
     sleep(ms(1_500)).await; // for so long it stands still
     server.signal("CONT");
@@ -31,10 +28,7 @@ async fn paused_writes_cost_no_acquire() {
 
 async fn paused_cost_no_acquire(what: &str) {
     let server = Server::start();
-    let client = patient_client(&server.url()).await;
-    let limiter = ample(&client, "limiter").await;
-    let load = Load::on(&limiter);
-    load.until_granted(20).await;
+    let load = Load::of_a_client(&server.url()).await;
     let mut raw = server.connection().await;
     let mut pause = redis::cmd("CLIENT");
     pause.arg("PAUSE").arg(1_500).arg(what);
@@ -46,10 +40,7 @@ async fn paused_cost_no_acquire(what: &str) {
 #[tokio::test]
 async fn a_primary_that_lacks_its_replicas_for_a_while_costs_no_acquire() {
     let server = Server::start();
-    let client = patient_client(&server.url()).await;
-    let limiter = ample(&client, "limiter").await;
-    let load = Load::on(&limiter);
-    load.until_granted(20).await;
+    let load = Load::of_a_client(&server.url()).await;
     let mut raw = server.connection().await;
     for (replicas, lasts) in [(1, 500), (0, 0)] {
         let mut set = redis::cmd("CONFIG");
