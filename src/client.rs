@@ -7,7 +7,7 @@ mod connect;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 pub use builder::RedissonClientBuilder;
 
@@ -50,7 +50,7 @@ struct Inner {
     recent: RecentDenials,
     /// The shares of limiters that are granted here while the store is away.
     local_store: Arc<MemoryClient>,
-    queues: Mutex<Queues>,
+    queues: RwLock<Queues>,
 }
 
 /// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when they are many.
@@ -143,15 +143,23 @@ impl RedissonClient {
     /// ```
     #[doc(alias = "getRateLimiter")]
     pub fn rate_limiter(&self, name: &str) -> RateLimiter {
-        self.limiter_of_mapped(self.mapped_name(name).into_owned())
+        self.limiter_of_mapped(&self.mapped_name(name))
     }
 
     /// The limiter of a name that the name mapper has mapped already.
-    pub(crate) fn limiter_of_mapped(&self, mapped: String) -> RateLimiter {
+    pub(crate) fn limiter_of_mapped(&self, mapped: &str) -> RateLimiter {
         let inner = &*self.0;
-        // The map stays whole whatever panics elsewhere.
-        let mut queues = inner.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        RateLimiter::new(queues.get(mapped, inner), inner.handles)
+        // The map stays whole whatever panics elsewhere. Requests by key come here each time, so those of a queue in use
+        // do not wait for each other.
+        let in_use = {
+            let queues = inner.queues.read().unwrap_or_else(PoisonError::into_inner);
+            queues.get(mapped)
+        };
+        let queue = in_use.unwrap_or_else(|| {
+            let mut queues = inner.queues.write().unwrap_or_else(PoisonError::into_inner);
+            queues.get_or_create(mapped, inner)
+        });
+        RateLimiter::new(queue, inner.handles)
     }
 
     /// A limiter that decides by `policy`, for any number of targets. Sends nothing.
@@ -236,18 +244,22 @@ impl RedissonClient {
 }
 
 impl Queues {
-    fn get(&mut self, name: String, client: &Inner) -> Arc<GuardedQueue> {
-        if let Some(queue) = self.by_name.get(&name).and_then(Weak::upgrade) {
+    fn get(&self, name: &str) -> Option<Arc<GuardedQueue>> {
+        self.by_name.get(name).and_then(Weak::upgrade)
+    }
+
+    fn get_or_create(&mut self, name: &str, client: &Inner) -> Arc<GuardedQueue> {
+        if let Some(queue) = self.get(name) {
             return queue;
         }
         if self.by_name.len() >= self.sweep_at {
             self.by_name.retain(|_, queue| queue.strong_count() > 0);
             self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
         }
-        let keys = Arc::new(Keys::new(&name, &client.id));
+        let keys = Arc::new(Keys::new(name, &client.id));
         let (store, local) = (Arc::clone(&client.store), Arc::clone(&client.local_store));
         let queue = Arc::new(GuardedQueue::new(store, local, keys));
-        self.by_name.insert(name, Arc::downgrade(&queue));
+        self.by_name.insert(name.to_owned(), Arc::downgrade(&queue));
         queue
     }
 }
@@ -272,7 +284,7 @@ mod tests {
         for i in 0..10_000 {
             client.rate_limiter(&i.to_string());
         }
-        assert!(client.0.queues.lock().unwrap().by_name.len() <= SMALLEST_SWEEP + 1);
+        assert!(client.0.queues.read().unwrap().by_name.len() <= SMALLEST_SWEEP + 1);
         assert!(client.rate_limiter("kept").shares_queue_with(&kept));
     }
 }

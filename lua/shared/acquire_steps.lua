@@ -1,23 +1,32 @@
 -- An acquire on one limiter. acquire.lua and multi_acquire.lua include this file: they bind the names that it uses, read
 -- the clock, and document what it returns and writes.
 
-local first_run, last_run, options, retry, setup, call_key, taken_before = 1, 0, nil, nil, nil, nil, nil
+local first_run, last_run, call_key, taken_before = 1, 0, nil, nil
+-- The place of each option's word in ARGV.
+local setup, fifo, share, newer_than, retry = nil, nil, nil, nil, nil
 if first_word <= last_word then
-  local argument_counts = { fifo = 0, share = 2, newer = 1, retry = 3, setup = 5 }
   first_run, last_run = first_word + 1, first_word + 2 * ARGV[first_word]
-  options = {}
   local option = last_run + 1
   while option <= last_word do
     local word = ARGV[option]
-    options[word] = option
-    option = option + 1 + argument_counts[word]
+    if word == 'setup' then
+      setup, option = option, option + 6
+    elseif word == 'fifo' then
+      fifo, option = option, option + 1
+    elseif word == 'share' then
+      share, option = option, option + 3
+    elseif word == 'newer' then
+      newer_than, option = option, option + 2
+    elseif word == 'retry' then
+      retry, option = option, option + 4
+    else
+      error('unknown option ' .. word)
+    end
   end
-  retry, setup = options.retry, options.setup
   if first_run <= last_run then
     -- A copy of this call may have been granted in part: then nothing is decided again, as in a retry.
     call_key = KEYS[last_key or #KEYS]
     taken_before = call('get', call_key)
-    retry = retry or taken_before
   end
 end
 
@@ -31,30 +40,29 @@ local first = call('zrange', permits_key, '0', '0', 'withscores')
 
 -- The common case comes first, without functions or tables of its own: all keys are present and well formed, and the value
 -- agrees with the grants as far as their number shows. Every other case goes through window.lua.
-local check = audited_rate ~= fields[1]
+-- A text in Redis's form of an integer is found by pattern: formatting a number costs as much as a command.
+local check, find = audited_rate ~= fields[1], string.find
 local rate, interval, stored, oldest = nil, tonumber(fields[2]), tonumber(text), nil
 local available, expired, summed = stored, 0, 0
 local keep_alive = fields[4] ~= '0' and fields[4] or nil
-local is_common = not retry and interval and (stored or not (text or first[1])) and fields[3] == rate_type
+local is_common = not (retry or taken_before) and interval and (stored or not (text or first[1])) and fields[3] == rate_type
 if is_common and check then
   rate = tonumber(fields[1])
-  is_common = rate and rate % 1 == 0 and rate >= 0 and rate .. '' == fields[1]
+  is_common = rate and (fields[1] == '0' or find(fields[1], '^[1-9]%d*$'))
 elseif is_common then
   is_common = audited_rate ~= ''
   rate = is_common and audited_rate + 0 -- the caller knows it from an earlier reply
 end
 if is_common and keep_alive then
-  local number = tonumber(keep_alive)
-  is_common = number and number % 1 == 0 and number > 0 and number .. '' == keep_alive
+  is_common = find(keep_alive, '^[1-9]%d*$') and keep_alive + 0 < LARGEST
 end
 if is_common and setup then
   is_common = ARGV[setup + 1] == fields[1] and ARGV[setup + 2] == fields[2]
     and (ARGV[setup + 5] ~= '1' or ARGV[setup + 4] == (fields[4] or '0'))
 end
 if is_common then
-  -- A number converts back to the same text only where the text is in Redis's form and the integer is not too large.
-  is_common = rate < LARGEST and interval % 1 == 0 and interval > 0 and interval .. '' == fields[2]
-    and (not stored or stored % 1 == 0 and stored <= rate and stored .. '' == text and text ~= '-0')
+  is_common = rate < LARGEST and interval < LARGEST and find(fields[2], '^[1-9]%d*$')
+    and (not stored or stored <= rate and stored > -LARGEST and (text == '0' or find(text, '^%-?[1-9]%d*$')))
   if first[1] then
     oldest = first[2] + 0
     is_common = is_common and oldest % 1 == 0 and oldest < LARGEST
@@ -119,7 +127,7 @@ if not is_common then
   --! include shared/window.lua
   window = load_window()
 
-  if retry then
+  if retry or taken_before then
     local found, score, more
     if taken_before and fields[1] and fields[2] and fields[3] == rate_type then
       local taken, score = string.match(taken_before, '^(%d+) (%-?%d+)$')
@@ -129,7 +137,6 @@ if not is_common then
           0, 1, tonumber(score), -1, -1, interval)
       end
     end
-    retry = options.retry
     if retry and fields[1] and fields[2] and fields[3] == rate_type then
       found, score, more = window.find_call(permits_key, member, ARGV[retry + 2] + 0, ARGV[retry + 3] + 0)
     end
@@ -173,7 +180,7 @@ if total > rate then
 end
 
 if limiter then
-  local wanted, share = math.min(total, rate), options and options.share
+  local wanted = math.min(total, rate)
   if share then
     local permille = ARGV[share + 1] + 0
     wanted = rate
@@ -196,38 +203,34 @@ if limiter then
 end
 
 local newer, allowed = -1, available
-if options then
-  local option = options.newer
-  if option then
-    newer = 0
-    if not (limiter and limiter.is_reset) then
-      local grants = call('zrevrangebyscore', permits_key, '+inf', '(' .. ARGV[option + 1], 'limit', '0', NEWEST)
-      for i = 1, #grants do
-        local grant = grants[i]
-        if #grant == 5 + (string.byte(grant) or 0) then
-          local a, b, c, d = string.byte(grant, -4, -1)
-          newer = newer + a + b * 256 + c * 65536 + d * 16777216
-        end
+if newer_than then
+  newer = 0
+  if not (limiter and limiter.is_reset) then
+    local grants = call('zrevrangebyscore', permits_key, '+inf', '(' .. ARGV[newer_than + 1], 'limit', '0', NEWEST)
+    for i = 1, #grants do
+      local grant = grants[i]
+      if #grant == 5 + (string.byte(grant) or 0) then
+        local a, b, c, d = string.byte(grant, -4, -1)
+        newer = newer + a + b * 256 + c * 65536 + d * 16777216
       end
     end
   end
-  option = options.share
-  if option and available <= SHARED then
-    local thousandths = available * ARGV[option + 1] + ARGV[option + 2]
-    allowed = math.max(math.min(available, (thousandths - thousandths % 1000) / 1000), 0)
-  end
+end
+if share and available <= SHARED then
+  local thousandths = available * ARGV[share + 1] + ARGV[share + 2]
+  allowed = math.max(math.min(available, (thousandths - thousandths % 1000) / 1000), 0)
 end
 
 local taken, taken_text = total, all
 if allowed < total then
   -- Not all fit: the requests are decided one after the other. A single request takes nothing.
-  local left, is_fifo, is_blocked = allowed, options and options.fifo, false
+  local left, is_blocked = allowed, false
   for i = first_run, last_run, 2 do
     local permits, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
     if permits <= rate and not is_blocked then
       local granted = math.max(math.min(count, math.floor(left / permits)), 0)
       left = left - granted * permits
-      is_blocked = is_fifo and granted < count
+      is_blocked = fifo and granted < count
     end
   end
   taken = allowed - left

@@ -1,7 +1,7 @@
 //! A client's settings.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 #[cfg(feature = "redis")]
@@ -246,7 +246,7 @@ impl RedissonClientBuilder {
             handles: self.handles,
             recent: RecentDenials::default(),
             local_store: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
-            queues: Mutex::default(),
+            queues: RwLock::default(),
         }))
     }
 }

@@ -109,11 +109,11 @@ impl KeyedRateLimiter {
     /// ```
     #[must_use]
     pub fn limiter(&self, key: &str) -> RateLimiter {
-        self.limiter_of_mapped(self.limiter.mapped_name(key))
+        self.limiter_of_mapped(&self.limiter.mapped_name(key))
     }
 
-    fn limiter_of_mapped(&self, name: Cow<'_, str>) -> RateLimiter {
-        let limiter = self.client.limiter_of_mapped(name.into_owned());
+    fn limiter_of_mapped(&self, name: &str) -> RateLimiter {
+        let limiter = self.client.limiter_of_mapped(name);
         limiter.with_options(HandleOptions {
             failure_policy: self.limiter.failure_policy(),
             ..self.options
@@ -413,7 +413,7 @@ impl KeyedRateLimiter {
     }
 
     async fn ask(&self, name: Cow<'_, str>, cost: u32, set_up: Option<SetUp>) -> Result<Decision> {
-        let limiter = self.limiter_of_mapped(name);
+        let limiter = self.limiter_of_mapped(&name);
         let decision = limiter.check_set_up(cost, set_up).await?;
         if !decision.is_granted() {
             limiter.keep_denial(self.client.recent_denials());
@@ -430,7 +430,7 @@ impl KeyedRateLimiter {
     fn checked(&self, key: &str, cost: u32) -> Result<RateLimiter> {
         let name = self.limiter.mapped_name(key);
         check_cost(cost, self.limiter.of_policy(Model::limit), &name)?;
-        Ok(self.limiter_of_mapped(name))
+        Ok(self.limiter_of_mapped(&name))
     }
 
     /// The rate of the keys without a rate of their own.

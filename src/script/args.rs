@@ -1,20 +1,24 @@
 //! The arguments of a script.
 
-use std::io::Write;
-
 use smallvec::SmallVec;
+
+/// Room for the arguments of most calls.
+const USUAL_BYTES: usize = 96;
 
 /// Arguments of a script, in its order: one behind the other, so that a call makes no allocation for each.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Args {
     bytes: Vec<u8>,
     /// Where each ends.
-    ends: SmallVec<[usize; 12]>,
+    ends: SmallVec<[usize; 16]>,
 }
 
 impl Args {
     pub(crate) fn new() -> Self {
-        Self::default()
+        Self {
+            bytes: Vec::with_capacity(USUAL_BYTES),
+            ends: SmallVec::new(),
+        }
     }
 
     #[must_use]
@@ -25,11 +29,8 @@ impl Args {
     }
 
     #[must_use]
-    pub(crate) fn number(mut self, number: impl Into<i64>) -> Self {
-        // A write to memory does not fail.
-        let _ = write!(self.bytes, "{}", number.into());
-        self.ends.push(self.bytes.len());
-        self
+    pub(crate) fn number(self, number: impl Into<i64>) -> Self {
+        self.bytes(itoa::Buffer::new().format(number.into()).as_bytes())
     }
 
     /// A number, or the empty string for none.
@@ -48,8 +49,11 @@ impl Args {
 
     /// All of other arguments.
     #[must_use]
-    pub(crate) fn all(self, others: &Self) -> Self {
-        others.iter().fold(self, Self::bytes)
+    pub(crate) fn all(mut self, others: &Self) -> Self {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&others.bytes);
+        self.ends.extend(others.ends.iter().map(|end| start + end));
+        self
     }
 
     pub(crate) fn len(&self) -> usize {
