@@ -49,9 +49,9 @@ impl FaultProxy {
     }
 
     /// Waits until all requests that are held have been delivered.
-    pub async fn settled(&mut self) {
-        let settled = self.under_way.wait_for(|&count| count == 0).await;
-        settled.expect("the proxy lives");
+    pub async fn all_delivered(&mut self) {
+        let delivered = self.under_way.wait_for(|&count| count == 0).await;
+        delivered.expect("the proxy lives");
     }
 }
 
