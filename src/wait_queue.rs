@@ -47,7 +47,7 @@ use crate::lock::Lock;
 use crate::model::{Answer, SetUp};
 use crate::store::{AcquireCall, LimiterStore};
 use driver::Driver;
-pub(crate) use plain::Decided;
+pub(crate) use plain::Checked;
 use plain::{Plain, Request};
 pub(crate) use state::IntervalOf;
 use state::{Availability, Left, Published, State, Waiter, Watched};
@@ -113,27 +113,27 @@ impl WaitQueue {
         }
     }
 
-    /// Like [`check`](Self::check), if the store decides without waiting.
+    /// Like [`check`](Self::check), if the store answers without waiting.
     pub(crate) fn check_now(
         &self,
         permits: u32,
         set_up: Option<SetUp>,
     ) -> Option<Result<Decision>> {
-        let decided = self.decide_now(permits, set_up)?;
-        Some(decided.map(|decided| decided.decision))
+        let checked = self.acquire_now(permits, set_up)?;
+        Some(checked.map(|checked| checked.decision))
     }
 
-    /// The decision, if the store decides without waiting.
+    /// Takes the permits if they are there, and if the store answers without waiting.
     #[inline]
-    fn decide_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<Decided>> {
-        let decided = self.store().acquire_now(permits, set_up)?;
-        Some(decided.and_then(|(id, answer)| {
+    fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<Checked>> {
+        let answered = self.store().acquire_now(permits, set_up)?;
+        Some(answered.and_then(|(id, answer)| {
             let decision = decision_alone(self.shared.name(), id, permits, &answer)?;
             if decision.is_granted() {
                 self.shared.note_own(i64::from(permits));
             }
             let wait = answer.wait();
-            Ok(Decided { decision, wait })
+            Ok(Checked { decision, wait })
         }))
     }
 
@@ -161,24 +161,24 @@ impl WaitQueue {
         if first_try.is_some() {
             let sent @ (sent_at, _) = self.shared.sent();
             let set_up = set_up.as_ref().and_then(|read| read());
-            let decided = match self.decide_now(permits, set_up) {
-                Some(decided) => {
-                    let decided = decided?;
-                    self.shared.note_decision(&decided.decision, set_up, sent);
-                    Some(decided)
+            let checked = match self.acquire_now(permits, set_up) {
+                Some(checked) => {
+                    let checked = checked?;
+                    self.shared.note_decision(&checked.decision, set_up, sent);
+                    Some(checked)
                 }
                 None => {
                     let request = Request::of_waiter(permits, set_up);
                     let asking = self.plain.ask((), request);
                     match SameRuntime::new(Box::pin(within(until, asking)))?.await {
-                        Some(Some(decided)) => Some(decided?),
+                        Some(Some(checked)) => Some(checked?),
                         Some(None) => return Ok(false),
                         // Another runtime polls the future: it waits there.
                         None => None,
                     }
                 }
             };
-            if let Some(Decided { decision, wait }) = decided {
+            if let Some(Checked { decision, wait }) = checked {
                 match decision {
                     Decision::Granted(_) => return Ok(true),
                     Decision::Denied(Denied { remaining, .. }) => {

@@ -21,7 +21,7 @@ use crate::model::{SetUp, Settings};
 use crate::rate::Rate;
 use crate::store::memory::MemoryClient;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{Decided, IntervalOf, ReadSetUp, WaitQueue, within};
+use crate::wait_queue::{Checked, IntervalOf, ReadSetUp, WaitQueue, within};
 
 #[derive(Debug)]
 pub(crate) struct GuardedQueue {
@@ -140,7 +140,7 @@ impl GuardedQueue {
                     self.check_fits(permits, set_up)?;
                     Err(error)
                 }
-                decided => Ok(decided?.decision),
+                checked => Ok(checked?.decision),
             };
         }
         Box::pin(self.ask_guarded(permits, set_up, options)).await
@@ -166,7 +166,7 @@ impl GuardedQueue {
             Outcome::Unanswered(error) => Outcome::Unanswered(error),
         };
         match outcome {
-            Outcome::Answered(Decided { decision, .. }) => {
+            Outcome::Answered(Checked { decision, .. }) => {
                 self.note(&decision, set_up, policy);
                 Ok(decision)
             }

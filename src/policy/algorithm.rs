@@ -1,4 +1,4 @@
-//! What an algorithm is: a policy with its numbers, the state of one target, and the steps that decide a request.
+//! What an algorithm is: a policy with its numbers, the state of one target, and the steps that check a request.
 //!
 //! The steps are pure: state, time and cost in, answer out. The script of the same name takes the same steps, and
 //! `differential.rs` compares the two.
@@ -119,7 +119,7 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
         (self.clone(), Duration::ZERO)
     }
 
-    /// Updates the state until requests of `cost` together can be decided; `most` is how many grants it may remove.
+    /// Updates the state until requests of `cost` together can be evaluated; `most` is how many grants it may remove.
     /// Returns whether it must be called again.
     fn prepare(
         &self,
@@ -142,8 +142,8 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     /// Takes the cost of a request that was granted.
     fn charge(&self, state: &mut Self::State, at: At, random: &Random, cost: i64);
 
-    /// Decides one request by this algorithm alone.
-    fn decide(
+    /// Checks one request by this algorithm alone: evaluates it, and charges or denies.
+    fn check(
         &self,
         state: &mut Self::State,
         at: At,
@@ -264,7 +264,7 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
     fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64);
     fn deny(&self, state: &mut dyn State, at: At);
-    fn decide(
+    fn check(
         &self,
         state: &mut dyn State,
         at: At,
@@ -359,7 +359,7 @@ impl<M: Model> AnyModel for M {
         }
     }
 
-    fn decide(
+    fn check(
         &self,
         state: &mut dyn State,
         at: At,
@@ -368,7 +368,7 @@ impl<M: Model> AnyModel for M {
     ) -> Result<Evaluation, Unusable> {
         let state: &mut dyn Any = state;
         let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
-        Model::decide(self, state, at, random, cost)
+        Model::check(self, state, at, random, cost)
     }
 
     #[cfg(feature = "redis")]

@@ -329,7 +329,7 @@ impl KeyedRateLimiter {
     /// # Cancel safety
     /// Dropping the future keeps no permit.
     pub async fn acquire(&self, key: &str, permits: u32) -> Result<()> {
-        let limiter = self.checked(key, permits)?;
+        let limiter = self.validated(key, permits)?;
         let set_up = self.set_up_in_force();
         limiter.wait_set_up(permits, None, Some(set_up)).await?;
         Ok(())
@@ -390,7 +390,7 @@ impl KeyedRateLimiter {
         if timeout.is_zero() {
             return self.try_acquire(key, permits).await;
         }
-        let limiter = self.checked(key, permits)?;
+        let limiter = self.validated(key, permits)?;
         let set_up = self.set_up_in_force();
         limiter
             .wait_set_up(permits, Some(timeout), Some(set_up))
@@ -401,12 +401,12 @@ impl KeyedRateLimiter {
         let name = self.limiter.mapped_name(key);
         check_cost(cost, set_up.map(|it| it.settings.rate), &name)?;
         check_not_empty(&name)?;
-        // Where a store decides at once, a queue for each request would cost more than the decision.
+        // Where a store answers at once, a queue for each request would cost more than the answer.
         let memory = self.client.store().in_memory();
-        if let Some(decided) =
+        if let Some(answered) =
             memory.and_then(|it| it.acquire_now(&name, &self.client_id, cost, set_up))
         {
-            let (id, answer) = decided?;
+            let (id, answer) = answered?;
             return decision_alone(&name, id, cost, &answer);
         }
         Box::pin(self.ask(name, cost, set_up)).await
@@ -427,7 +427,7 @@ impl KeyedRateLimiter {
     }
 
     /// The limiter of a key, once the cost is found good.
-    fn checked(&self, key: &str, cost: u32) -> Result<RateLimiter> {
+    fn validated(&self, key: &str, cost: u32) -> Result<RateLimiter> {
         let name = self.limiter.mapped_name(key);
         check_cost(cost, self.limiter.of_policy(Model::limit), &name)?;
         Ok(self.limiter_of_mapped(name))

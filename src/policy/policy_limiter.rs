@@ -164,7 +164,7 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     async fn ask(&self, key: &str, cost: u32) -> Result<Decision> {
-        let place = self.checked_place(key, cost)?;
+        let place = self.validated_place(key, cost)?;
         let asking = combining::check(&self.batcher, place.target.clone(), cost);
         let store = &**self.client.store();
         check_target(store, self.client.local_store(), place, asking).await
@@ -189,7 +189,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Errors
     /// Those of [`check`](Self::check) for invalid arguments.
     pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
-        let place = self.checked_place(key, cost)?;
+        let place = self.validated_place(key, cost)?;
         Ok(Charge::new(Arc::clone(self.client.store()), place))
     }
 
@@ -403,7 +403,7 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// What a request is for, once it is found good.
-    fn checked<'a>(
+    fn validated<'a>(
         &self,
         model: &'a dyn AnyModel,
         key: &'a str,
@@ -415,15 +415,15 @@ impl<P: Policy> PolicyLimiter<P> {
             key,
             penalty: self.penalty,
         };
-        target.check(self.client.store().is_cluster())?;
+        target.validate(self.client.store().is_cluster())?;
         Ok(target)
     }
 
     /// The request to make, once it is found good.
-    fn checked_place(&self, key: &str, cost: u32) -> Result<Place> {
+    fn validated_place(&self, key: &str, cost: u32) -> Result<Place> {
         let key = self.mapped_name(key);
         let model = self.policies.read(|it| Arc::clone(it.algorithm()));
-        self.checked(&*model, &key, cost)?;
+        self.validated(&*model, &key, cost)?;
         Ok(Place {
             target: Target {
                 model,
@@ -438,7 +438,7 @@ impl<P: Policy> PolicyLimiter<P> {
     fn check_now(&self, memory: &MemoryClient, key: &str, cost: u32) -> Result<Decision> {
         let key = self.mapped_name(key);
         self.policies.read(|in_force| {
-            let target = self.checked(&**in_force.algorithm(), &key, cost)?;
+            let target = self.validated(&**in_force.algorithm(), &key, cost)?;
             let answer = memory.decide_one(target, cost)?;
             answer.decision(&key, Grant::forgotten(cost))
         })

@@ -131,7 +131,7 @@ pub async fn a_counter_that_only_lua_reads_is_refused_and_nobody_is_charged(fixt
             peer.tell(&["SET", &key, odd]).await;
             let keys = [&*key, &*start, &*other_key];
             let before = peer.everything(&keys).await;
-            assert_bad_state("decide", limiter.check(&key, 1).await);
+            assert_bad_state("check", limiter.check(&key, 1).await);
             let charges = [other.charge(&other_key, 1), limiter.charge(&key, 1)];
             let joint = client.check_all(charges.map(Result::unwrap)).await;
             assert_bad_state("check_all", joint);
