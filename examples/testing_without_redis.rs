@@ -35,9 +35,12 @@ impl Orders {
 async fn main() -> Result<()> {
     // In production: RedissonClient::connect("redis://127.0.0.1:6379").await?
     let orders = Orders::new(&RedissonClient::in_memory()).await?;
-    for order in 1..=3 {
-        println!("order {order} is placed: {}", orders.try_place().await?);
+    while orders.try_place().await? {
+        println!("placed an order");
     }
+    println!("the next one has to wait");
+    orders.place().await?;
+    println!("placed it");
     Ok(())
 }
 
