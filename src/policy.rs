@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_tells_its_numbers() {
+    fn each_policy_returns_its_numbers() {
         let fixed = FixedWindow::new(1, MINUTE);
         assert_eq!((fixed.limit(), fixed.window()), (1, MINUTE));
         assert!(!fixed.has_natural_start());

@@ -113,7 +113,7 @@ impl GuardedQueue {
         options: &HandleOptions,
     ) -> Result<Decision> {
         // Each in its own box, so that a future that needs none of this is small.
-        if options.failure_policy == FailurePolicy::Error && self.client_store.is_calm() {
+        if options.failure_policy == FailurePolicy::Error && self.client_store.is_healthy() {
             let at_most = options.remember_denials;
             let asking = self.queue.check_remembering(permits, set_up, at_most);
             return match Box::pin(asking).await {
@@ -210,7 +210,7 @@ impl GuardedQueue {
             return Ok(Outcome::Answered(()));
         };
         let breaker = self.client_store.breaker(self.name());
-        let may_ask = breaker.is_some_and(|breaker| breaker.is_calm());
+        let may_ask = breaker.is_some_and(|breaker| breaker.is_healthy());
         if set_up.is_some() || !may_ask || !self.local.is_stale() {
             return Ok(Outcome::Answered(()));
         }

@@ -1,4 +1,4 @@
-//! Rules of a service: which requests are limited, whom each counts for, and what a denied one is told.
+//! Rules of a service: which requests are limited, whom each counts for, and what a denied one gets.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};

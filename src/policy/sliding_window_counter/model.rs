@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_whose_counters_would_lie_in_several_slots_is_told_by_its_keys() {
+    fn the_keys_of_a_target_show_that_its_counters_would_be_in_several_slots() {
         let keys = |target| policy(1, 10, 1).keys(target);
         assert!(share_a_slot(&keys("user:123")));
         assert!(share_a_slot(&keys("a}b")));
