@@ -50,7 +50,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[track_caller]
-    fn goes_there_and_back<T>(value: T, json: &str)
+    fn round_trips<T>(value: T, json: &str)
     where
         T: Serialize + DeserializeOwned + PartialEq + fmt::Debug,
     {
@@ -65,52 +65,52 @@ mod tests {
     }
 
     #[test]
-    fn all_that_can_be_configured_goes_there_and_back() {
-        goes_there_and_back(
+    fn all_that_can_be_configured_round_trips() {
+        round_trips(
             Rate::overall(5, MINUTE),
             r#"{"permits":5,"interval_ms":60000}"#,
         );
-        goes_there_and_back(
+        round_trips(
             Rate::per_client(1, MINUTE).keep_alive(2 * MINUTE),
             r#"{"rate_type":"per_client","permits":1,"interval_ms":60000,"keep_alive_ms":120000}"#,
         );
-        goes_there_and_back(
+        round_trips(
             FixedWindow::new(100, MINUTE),
             r#"{"limit":100,"window_ms":60000}"#,
         );
-        goes_there_and_back(
+        round_trips(
             FixedWindow::new(100, MINUTE).with_natural_start(),
             r#"{"limit":100,"window_ms":60000,"natural_start":true}"#,
         );
-        goes_there_and_back(
+        round_trips(
             SlidingWindowLog::new(100, MINUTE),
             r#"{"limit":100,"window_ms":60000}"#,
         );
-        goes_there_and_back(
+        round_trips(
             SlidingWindowCounter::new(100, MINUTE).with_period(MINUTE / 4),
             r#"{"limit":100,"window_ms":60000,"period_ms":15000}"#,
         );
-        goes_there_and_back(
+        round_trips(
             TokenBucket::per_second(10).with_capacity(100),
             r#"{"per_second":10,"capacity":100}"#,
         );
-        goes_there_and_back(
+        round_trips(
             QuotaBucket::new(10, MINUTE),
             r#"{"quota":10,"period_ms":60000,"capacity":10}"#,
         );
-        goes_there_and_back(
+        round_trips(
             LeakyBucket::new(1, MINUTE).with_capacity(5),
             r#"{"quantity":1,"unit_ms":60000,"capacity":5}"#,
         );
-        goes_there_and_back(
+        round_trips(
             PenaltyTokenBucket::new(1, MINUTE).with_natural_start(),
             r#"{"quantity":1,"unit_ms":60000,"capacity":1,"natural_start":true}"#,
         );
-        goes_there_and_back(FailurePolicy::Error, r#""error""#);
-        goes_there_and_back(FailurePolicy::Deny, r#""deny""#);
-        goes_there_and_back(FailurePolicy::Allow, r#""allow""#);
+        round_trips(FailurePolicy::Error, r#""error""#);
+        round_trips(FailurePolicy::Deny, r#""deny""#);
+        round_trips(FailurePolicy::Allow, r#""allow""#);
         let quarter = FailurePolicy::Local(LocalShare::one_of(4).unwrap());
-        goes_there_and_back(quarter, r#"{"local_one_of":4}"#);
+        round_trips(quarter, r#"{"local_one_of":4}"#);
     }
 
     #[test]
