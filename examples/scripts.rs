@@ -11,10 +11,10 @@ use std::process::ExitCode;
 
 use sha1_smol::Sha1;
 
-#[path = "../src/script/source.rs"]
-mod source;
+#[path = "../src/script/include.rs"]
+mod include;
 
-use source::{assemble, names, read};
+use include::{assemble, names, read};
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = env::args().skip(1).collect();

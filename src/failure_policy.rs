@@ -74,13 +74,13 @@ pub enum FailurePolicy {
 ///
 /// # What it bounds
 /// `n` clients that are all without Redis grant no more than the limit together, in any window (where the rate has fewer
-/// than `n` permits, in any window of the longer interval, one each). Redis does not know what was granted without it,
-/// and is not told later. So a window in which Redis went away or came back holds at most twice the rate: what Redis
-/// granted in it, and what the clients did. A [`RateLimiter`](crate::RateLimiter) that is kept counts what Redis granted
-/// to it lately toward its share. So no window in which Redis goes away, and does not come back, holds more than
-/// `rate * (2 - 1/n)`, and no more than the rate where all clients were granted the same, or where there is one.
+/// than `n` permits, in any window of the longer interval, one each). What was granted without Redis is not reported to it
+/// later. So a window in which Redis went down or came back holds at most twice the rate: what Redis granted in it, and
+/// what the clients did. A [`RateLimiter`](crate::RateLimiter) that is kept counts what Redis granted to it lately toward
+/// its share. So no window in which Redis goes down, and does not come back, holds more than `rate * (2 - 1/n)`, and no
+/// more than the rate where all clients were granted the same, or where there is one.
 ///
-/// A limiter whose rate is unknown here denies: it was set elsewhere, and no request or `config` has told of it yet. A
+/// A limiter whose rate is unknown here denies: it was set elsewhere, and no request or `config` has returned it yet. A
 /// request for more than the share is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LocalShare {

@@ -48,7 +48,7 @@ where
     F: Future<Output = Result<T>>,
 {
     let is_error = policy == FailurePolicy::Error;
-    if is_error && store.is_calm() {
+    if is_error && store.is_healthy() {
         return outcome(call(false).await);
     }
     let Some(breaker) = store.breaker(key) else {
@@ -82,15 +82,15 @@ async fn recovered(store: &dyn Store, key: &str) {
     /// A breaker that is not open may admit a call that fails at once.
     const PAUSE: Duration = Duration::from_millis(20);
     /// On a cluster another node may have the key by then, with another breaker.
-    const LOOK: Duration = Duration::from_millis(250);
+    const INTERVAL: Duration = Duration::from_millis(250);
     loop {
         let Some(breaker) = store.breaker(key) else {
             return tokio::time::sleep(PAUSE).await;
         };
-        if breaker.is_calm() {
+        if breaker.is_healthy() {
             tokio::time::sleep(PAUSE).await;
         }
-        if tokio::time::timeout(LOOK, breaker.recovered())
+        if tokio::time::timeout(INTERVAL, breaker.recovered())
             .await
             .is_ok()
         {

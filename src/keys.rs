@@ -48,7 +48,7 @@ impl Keys {
 
     /// Refuses a name that no server accepts, and on a cluster a name whose keys would be in different slots.
     #[inline]
-    pub(crate) fn check(&self, is_cluster: bool) -> Result<(), Error> {
+    pub(crate) fn validate(&self, is_cluster: bool) -> Result<(), Error> {
         check_not_empty(&self.name)?;
         if is_cluster && !self.share_a_slot() {
             return Err(Error::InvalidName {
@@ -146,22 +146,22 @@ mod tests {
         for name in ["a{b", "a}b", "{}", "x{}y", "", "{a", "}"] {
             assert!(
                 matches!(
-                    Keys::new(name, "id").check(true),
+                    Keys::new(name, "id").validate(true),
                     Err(Error::InvalidName { .. })
                 ),
                 "{name:?}"
             );
         }
         for name in ["a", "a{t}b", "{t}", "a:b c", "a{t}}", "a{t}{"] {
-            assert!(Keys::new(name, "id").check(true).is_ok(), "{name:?}");
+            assert!(Keys::new(name, "id").validate(true).is_ok(), "{name:?}");
         }
     }
 
     #[test]
     fn on_one_server_only_the_empty_name_is_refused() {
-        assert!(Keys::new("", "id").check(false).is_err());
+        assert!(Keys::new("", "id").validate(false).is_err());
         for name in ["a{b", "a}b", "{}", "x{}y"] {
-            assert!(Keys::new(name, "id").check(false).is_ok(), "{name:?}");
+            assert!(Keys::new(name, "id").validate(false).is_ok(), "{name:?}");
         }
     }
 }

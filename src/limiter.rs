@@ -294,14 +294,14 @@ impl RateLimiter {
                 reason: "they are 0",
             });
         }
-        self.checked()?;
+        self.validated()?;
         Ok(&self.queue)
     }
 
-    /// The limiter's store, once its name is checked.
-    fn checked(&self) -> Result<&dyn LimiterStore> {
+    /// The limiter's store, once its name is validated.
+    fn validated(&self) -> Result<&dyn LimiterStore> {
         let store = self.queue.store();
-        store.keys().check(store.is_cluster())?;
+        store.keys().validate(store.is_cluster())?;
         Ok(store)
     }
 

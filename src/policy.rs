@@ -1,8 +1,10 @@
 //! The other limiters: what each decides by, and one way to ask all of them.
 //!
-//! A policy, such as [`TokenBucket`](crate::TokenBucket), holds its numbers and stands in a file of its own, a pure model
-//! beside a script of the same name in `lua/limiters/`. A [`PolicyLimiter`](crate::PolicyLimiter) applies it to
-//! targets. The way of a request: `PolicyLimiter -> combining -> Store::check -> lua/limiters/NAME.lua`.
+//! A policy, such as [`TokenBucket`](crate::TokenBucket), holds its numbers (`NAME.rs`). Its algorithm exists as a pure model
+//! (`NAME/model.rs`) and as a script (`lua/limiters/NAME.lua`). A [`PolicyLimiter`](crate::PolicyLimiter) applies it to
+//! targets. The path of a request: `PolicyLimiter -> combining -> Store::check -> lua/limiters/NAME.lua`.
+//!
+//! CONTRIBUTING.md says what a new policy needs.
 
 pub(crate) mod algorithm;
 pub(crate) mod call;
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_tells_its_numbers() {
+    fn each_policy_returns_its_numbers() {
         let fixed = FixedWindow::new(1, MINUTE);
         assert_eq!((fixed.limit(), fixed.window()), (1, MINUTE));
         assert!(!fixed.has_natural_start());

@@ -1,9 +1,9 @@
 //! The Lua scripts and how one is run: by its hash, and by its source where the server does not know it.
 
 mod args;
-mod source;
+mod include;
 #[cfg(test)]
-mod source_tests;
+mod include_tests;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -55,13 +55,13 @@ scripts! {
 
 #[cfg(not(test))]
 fn read(file: &str) -> Option<Cow<'static, str>> {
-    source::read(file)
+    include::read(file)
 }
 
 /// With the bounds of unit tests, which are so small that few grants are many.
 #[cfg(test)]
 fn read(file: &str) -> Option<Cow<'static, str>> {
-    let text = source::read(file)?;
+    let text = include::read(file)?;
     if file != LIMITS {
         return Some(text);
     }
@@ -97,7 +97,7 @@ fn lines(bounds: Bounds) -> [String; 4] {
 impl Script {
     fn assemble(file: &str) -> Self {
         // The files are part of the program, and a unit test assembles every script.
-        let source = source::assemble(file, read).unwrap_or_else(|error| panic!("{error}"));
+        let source = include::assemble(file, read).unwrap_or_else(|error| panic!("{error}"));
         Self {
             hash: redis::Script::new(&source).get_hash().to_owned(),
             source,
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_scripts_and_the_model_have_the_same_bounds() {
-        let limits = source::read(LIMITS).unwrap();
+        let limits = include::read(LIMITS).unwrap();
         for line in lines(Bounds::SHIPPED) {
             assert!(limits.contains(&line), "{line}");
         }

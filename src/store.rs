@@ -105,7 +105,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// Whether no breaker refuses a call or has anything to note about one: then no breaker has to be looked up.
-    fn is_calm(&self) -> bool {
+    fn is_healthy(&self) -> bool {
         true
     }
 

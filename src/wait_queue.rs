@@ -13,14 +13,13 @@
 //!    calls. The call in flight is part of the state: if its driver makes no progress, the driver of another runtime
 //!    sends the same call again, and it is granted once.
 //!
-//! **Cancellation.** Dropping a future keeps no permit. A waiter leaves the queue. What a call in flight grants to it
-//! goes to the next waiters that it fits when the answer arrives, or else back to the store, and so does a grant that
-//! was delivered but not received. None of this needs a caller's runtime.
+//! **Cancellation.** Dropping a future keeps no permit: see [`leaving`].
 
 mod bounds;
 mod driver;
 #[cfg(test)]
 mod interleavings;
+mod leaving;
 #[cfg(test)]
 mod ledger;
 mod plain;
@@ -37,7 +36,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::Instant;
 
 use crate::batch::{Batcher, SameRuntime};
 use crate::decision::{Decision, Denied, decision_alone};
@@ -47,10 +46,11 @@ use crate::lock::Lock;
 use crate::model::{Answer, SetUp};
 use crate::store::{AcquireCall, LimiterStore};
 use driver::Driver;
-pub(crate) use plain::Decided;
+pub(crate) use leaving::within;
+pub(crate) use plain::Checked;
 use plain::{Plain, Request};
 pub(crate) use state::IntervalOf;
-use state::{Availability, Left, Published, State, Waiter, Watched};
+use state::{Availability, Published, State, Waiter};
 use waiter::{FirstTry, Ticket};
 
 /// The longest time between two calls of the queue, where permits come back much later: other processes may release
@@ -113,27 +113,27 @@ impl WaitQueue {
         }
     }
 
-    /// Like [`check`](Self::check), if the store decides without waiting.
+    /// Like [`check`](Self::check), if the store answers without waiting.
     pub(crate) fn check_now(
         &self,
         permits: u32,
         set_up: Option<SetUp>,
     ) -> Option<Result<Decision>> {
-        let decided = self.decide_now(permits, set_up)?;
-        Some(decided.map(|decided| decided.decision))
+        let checked = self.acquire_now(permits, set_up)?;
+        Some(checked.map(|checked| checked.decision))
     }
 
-    /// The decision, if the store decides without waiting.
+    /// Takes the permits if they are there, and if the store answers without waiting.
     #[inline]
-    fn decide_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<Decided>> {
-        let decided = self.store().acquire_now(permits, set_up)?;
-        Some(decided.and_then(|(id, answer)| {
+    fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<Checked>> {
+        let answered = self.store().acquire_now(permits, set_up)?;
+        Some(answered.and_then(|(id, answer)| {
             let decision = decision_alone(self.shared.name(), id, permits, &answer)?;
             if decision.is_granted() {
                 self.shared.note_own(i64::from(permits));
             }
             let wait = answer.wait();
-            Ok(Decided { decision, wait })
+            Ok(Checked { decision, wait })
         }))
     }
 
@@ -161,24 +161,24 @@ impl WaitQueue {
         if first_try.is_some() {
             let sent @ (sent_at, _) = self.shared.sent();
             let set_up = set_up.as_ref().and_then(|read| read());
-            let decided = match self.decide_now(permits, set_up) {
-                Some(decided) => {
-                    let decided = decided?;
-                    self.shared.note_decision(&decided.decision, set_up, sent);
-                    Some(decided)
+            let checked = match self.acquire_now(permits, set_up) {
+                Some(checked) => {
+                    let checked = checked?;
+                    self.shared.note_decision(&checked.decision, set_up, sent);
+                    Some(checked)
                 }
                 None => {
                     let request = Request::of_waiter(permits, set_up);
                     let asking = self.plain.ask((), request);
                     match SameRuntime::new(Box::pin(within(until, asking)))?.await {
-                        Some(Some(decided)) => Some(decided?),
+                        Some(Some(checked)) => Some(checked?),
                         Some(None) => return Ok(false),
                         // Another runtime polls the future: it waits there.
                         None => None,
                     }
                 }
             };
-            if let Some(Decided { decision, wait }) = decided {
+            if let Some(Checked { decision, wait }) = checked {
                 match decision {
                     Decision::Granted(_) => return Ok(true),
                     Decision::Denied(Denied { remaining, .. }) => {
@@ -255,14 +255,6 @@ struct TriedFirst {
     first_try: Option<FirstTry>,
 }
 
-/// Awaits a future, or returns `None` at `until`.
-pub(crate) async fn within<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
-    match until {
-        None => Some(future.await),
-        Some(until) => timeout_at(until, future).await.ok(),
-    }
-}
-
 impl Shared {
     /// Runs a step of the state, and delivers its outbox once the lock is released.
     fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut State) -> T) -> T {
@@ -304,42 +296,6 @@ impl Shared {
 
     fn permits_freed(self: &Arc<Self>) {
         self.step(State::permits_freed);
-    }
-
-    /// Removes a waiter whose receiver `close` closes under the lock, so that each step of the state sees a waiter
-    /// either present or gone. `close` returns the answer it had, if any.
-    fn leave(self: &Arc<Self>, sequence: u64, close: impl FnOnce() -> Option<Result<Grant>>) {
-        let (answer, left) = self.step(|state| match close() {
-            Some(answer) => (Some(answer), Left::Nothing),
-            None => (None, state.leave(sequence)),
-        });
-        if let Some(Ok(grant)) = answer {
-            // Others may have waited for long: the store decides again who gets it, and when.
-            self.give_back(grant);
-        }
-        match left {
-            Left::Nothing => {}
-            Left::Abandoned(call) => self.reclaim(call),
-            Left::Unwatched => self.watch(),
-        }
-    }
-
-    /// Takes a call that a waiter has left away from its driver, if the driver has not ended it in the time that a call
-    /// takes.
-    fn watch(self: &Arc<Self>) {
-        let shared = Arc::clone(self);
-        let watching = async move {
-            loop {
-                let since = Instant::now();
-                sleep_until(shared.store.call_deadline() + Duration::from_millis(1)).await;
-                match shared.step(|state| state.withdraw_overdue(since)) {
-                    Watched::InTime => {}
-                    Watched::Ended => return,
-                    Watched::Withdrawn(call) => return shared.reclaim(call),
-                }
-            }
-        };
-        self.store.run_in_background(Box::pin(watching));
     }
 
     fn note_own(&self, taken: i64) {

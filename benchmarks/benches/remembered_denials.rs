@@ -25,7 +25,7 @@ fn main() {
             limiter.set_rate(rate).await.unwrap();
             assert!(limiter.try_acquire(1).await.unwrap());
             let before = scripts_run(&server).await;
-            let (decisions, time) = decide(&limiter).await;
+            let (decisions, time) = count_denials(&limiter).await;
             let calls = scripts_run(&server).await - before;
             let a_second = decisions as f64 / time.as_secs_f64();
             println!(
@@ -36,7 +36,7 @@ fn main() {
 }
 
 /// How many decisions all callers get, in which time.
-async fn decide(limiter: &RateLimiter) -> (u64, Duration) {
+async fn count_denials(limiter: &RateLimiter) -> (u64, Duration) {
     let start = Instant::now();
     let mut callers = JoinSet::new();
     for _ in 0..CALLERS {

@@ -97,10 +97,10 @@ impl Jvm {
     pub(crate) async fn request(&self, command: &str, args: &[&str]) -> Answer {
         let answer = self
             .send(command, args)
-            .expect("the JVM has ended; its stderr tells why");
+            .expect("the JVM has ended; see its stderr");
         answer
             .await
-            .expect("the JVM ended without an answer; its stderr tells why")
+            .expect("the JVM ended without an answer; see its stderr")
     }
 
     /// Sends a request whose answer may be awaited or not; `None` when the JVM has ended.

@@ -15,8 +15,8 @@ pub struct Shown {
     pub file: &'static str,
     pub rule: &'static str,
     pub limiter: Arc<dyn Chargeable>,
-    /// The same for a look: it locks nobody out.
-    pub onlooker: Arc<dyn Chargeable>,
+    /// The same for samples: it locks nobody out.
+    pub sampler: Arc<dyn Chargeable>,
     pub edges: Edges,
     /// A denial locks the target out.
     pub locks_out: bool,
@@ -25,8 +25,8 @@ pub struct Shown {
 /// Where something begins anew.
 pub enum Edges {
     Nowhere,
-    /// Where the limiter says that all is back.
-    Told,
+    /// Where the limiter says that all permits are back.
+    Reset,
     /// So many ms apart, since the first request.
     Every(i64),
     /// So many ms apart, by the clock.
@@ -47,7 +47,7 @@ pub fn all(client: &RedissonClient) -> Result<Vec<Shown>> {
             file: "keyed_rate_limiter",
             rule: "10 permits, each back 1 s after it was taken",
             limiter: keyed.clone(),
-            onlooker: keyed,
+            sampler: keyed,
             edges: Edges::Nowhere,
             locks_out: false,
         },
@@ -71,7 +71,7 @@ pub fn all(client: &RedissonClient) -> Result<Vec<Shown>> {
             name: "FixedWindow",
             file: "fixed_window",
             rule: "10 in each window of 1 s",
-            edges: Edges::Told,
+            edges: Edges::Reset,
             ..shown(client, FixedWindow::new(10, SECOND))?
         },
         Shown {
@@ -113,7 +113,7 @@ fn shown(client: &RedissonClient, policy: impl Policy + Send + Sync) -> Result<S
         file: "",
         rule: "",
         limiter: limiter.clone(),
-        onlooker: limiter,
+        sampler: limiter,
         edges: Edges::Nowhere,
         locks_out: false,
     })

@@ -14,7 +14,7 @@ use crate::traffic::{self, LENGTH, Step};
 
 /// The limiters' time at the start: a whole second, in ms.
 const EPOCH: i64 = 1_700_000_000_000;
-/// A look that comes later than this, in ms, is left out.
+/// A sample that comes later than this, in ms, is left out.
 const LATE: i64 = 10;
 
 /// What became of the requests at one limiter. Times in ms since the start.
@@ -95,16 +95,16 @@ impl Run {
                     let decision = self.shown.limiter.check(&key, 1).await?;
                     self.note(time, &decision);
                 }
-                Step::Look if time > planned + LATE => {}
-                Step::Look => {
-                    let left = closed.look(&*self.shown.onlooker, &key).await?;
+                Step::Sample if time > planned + LATE => {}
+                Step::Sample => {
+                    let left = closed.sample(&*self.shown.sampler, &key).await?;
                     self.note_left(time, left);
                 }
             }
         }
         let first_request = self.requests.first().map_or(0, |request| request.time);
         match self.shown.edges {
-            Edges::Nowhere | Edges::Told => {}
+            Edges::Nowhere | Edges::Reset => {}
             Edges::Every(distance) => self.edges = every(distance, first_request),
             Edges::OnTheClock(distance) => self.edges = every(distance, distance),
         }
@@ -140,7 +140,7 @@ impl Run {
         });
         self.note_left(time, remaining);
         let is_new = self.edges.last().is_none_or(|&edge| edge <= time);
-        if matches!(self.shown.edges, Edges::Told) && is_new {
+        if matches!(self.shown.edges, Edges::Reset) && is_new {
             self.edges.push(reset);
         }
     }
@@ -152,7 +152,7 @@ impl Run {
     }
 }
 
-/// A limiter that has nothing left. Together with it another one tells what it has left, and is not charged.
+/// A limiter that has nothing left. In a joint decision with it, another limiter returns what it has left, and is not charged.
 #[derive(Clone)]
 struct Closed {
     client: RedissonClient,
@@ -171,10 +171,10 @@ impl Closed {
         Ok(closed)
     }
 
-    async fn look(&self, limiter: &dyn Chargeable, key: &str) -> Result<u64> {
+    async fn sample(&self, limiter: &dyn Chargeable, key: &str) -> Result<u64> {
         let charges = [limiter.charge(key, 1)?, self.limiter.charge(&self.key, 1)?];
-        let decided = self.client.check_all(charges).await?;
-        Ok(decided.decisions()[0].remaining())
+        let joint = self.client.check_all(charges).await?;
+        Ok(joint.decisions()[0].remaining())
     }
 }
 

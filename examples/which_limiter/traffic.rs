@@ -49,17 +49,18 @@ pub enum Step {
     /// A request.
     Ask,
     /// Reads what is left, which charges nothing.
-    Look,
+    Sample,
 }
 
 /// All steps in order.
 pub fn steps() -> Vec<(i64, Step)> {
-    const LOOKS: i64 = 10;
-    let looks = (0..LENGTH / LOOKS).map(|i| (i * LOOKS + LOOKS / 2, Step::Look));
+    const SAMPLE_EVERY: i64 = 10;
+    let samples =
+        (0..LENGTH / SAMPLE_EVERY).map(|i| (i * SAMPLE_EVERY + SAMPLE_EVERY / 2, Step::Sample));
     let requests = PHASES.iter().flat_map(Phase::times);
     let mut steps: Vec<_> = requests
         .map(|time| (time, Step::Ask))
-        .chain(looks)
+        .chain(samples)
         .collect();
     steps.sort_unstable();
     steps

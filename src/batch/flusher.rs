@@ -98,15 +98,15 @@ impl<C: Calls> Flusher<C> {
     async fn run(&mut self, batch: &mut Batch<C>) -> Result<Answers<C>> {
         let running = self.batcher.calls.run(batch.call.clone(), batch.deadline);
         let mut running = pin!(running);
-        let mut looked_at = Instant::now();
+        let mut checked_at = Instant::now();
         loop {
             let in_flight = batch.entries.get(batch.expired);
             let in_flight = in_flight.map(|entry| entry.deadline);
-            let (pending, look) = match self.is_silent {
+            let (pending, check_at) = match self.is_silent {
                 true => (None, None),
-                false => (self.first_deadline(), Some(looked_at + LONGEST_HOLD_UP)),
+                false => (self.first_deadline(), Some(checked_at + LONGEST_HOLD_UP)),
             };
-            let deadlines = [in_flight, pending, look].into_iter().flatten();
+            let deadlines = [in_flight, pending, check_at].into_iter().flatten();
             let Some(next) = deadlines.min() else {
                 return running.await;
             };
@@ -115,8 +115,8 @@ impl<C: Calls> Flusher<C> {
                 result = &mut running => return result,
                 () = sleep_until(next) => self.expire(batch),
             }
-            if look.is_some_and(|look| look <= next) {
-                looked_at = next;
+            if check_at.is_some_and(|check_at| check_at <= next) {
+                checked_at = next;
                 // What was not sent has no connection, nor would another call.
                 if C::may_have_run(&batch.call) {
                     self.step_aside();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{sleep, sleep_until};
 
 use super::*;
-use echo::{Asking, Requests, TIMEOUT, settle};
+use echo::{Asking, Requests, TIMEOUT, run_until_stalled};
 
 async fn drop_request(asking: Asking) {
     asking.abort();
@@ -89,7 +89,7 @@ async fn three_in_flight(requests: &Requests) -> Vec<Asking> {
     for asked in asked.drain(..2) {
         asked.await.unwrap().unwrap();
     }
-    settle().await;
+    run_until_stalled().await;
     assert_eq!(requests.made().last().unwrap(), &[3, 4, 5]);
     asked
 }
@@ -133,7 +133,7 @@ async fn one_that_arrives_while_others_are_in_flight_or_pending_makes_no_call_of
     // Nothing is in flight, and one is pending.
     assert!(poll_once(behind.as_mut()).is_pending());
     assert_eq!(requests.made(), [[1]]);
-    settle().await;
+    run_until_stalled().await;
     // Two are in flight, and none is pending.
     assert!(poll_once(last.as_mut()).is_pending());
     assert_eq!(requests.made(), [vec![1], vec![2, 3]]);
@@ -159,7 +159,7 @@ async fn an_answer_that_was_delivered_and_not_received_is_unclaimed() {
     let direct = requests.ask(1).await;
     let mut unreceived = Box::pin(requests.0.ask((), 2));
     assert!(poll_once(unreceived.as_mut()).is_pending());
-    settle().await;
+    run_until_stalled().await;
     sleep(2 * TAKES).await;
     direct.await.unwrap().unwrap();
     assert!(requests.unclaimed().is_empty());
@@ -217,7 +217,7 @@ async fn each_request_of_a_call_has_its_own_deadline_and_one_never_sent_says_so(
             let result = batcher.ask((), cost).await;
             (result, asked_at.elapsed())
         }));
-        settle().await;
+        run_until_stalled().await;
     }
     for (cost, asked) in (1..).zip(asked) {
         let (result, took) = asked.await.unwrap();

@@ -1,16 +1,14 @@
 //! One limiter's requests in this process: served by its queue while the store answers, otherwise decided by the
 //! failure policy.
 
+mod waiting;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::time::Instant;
-
 use super::local_limiter::LocalLimiter;
-use super::{Outcome, allowed, denied, over_store, recovered};
-use crate::batch::SameRuntime;
+use super::{Outcome, allowed, denied, over_store};
 use crate::decision::{Decision, check_fits};
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
@@ -21,7 +19,7 @@ use crate::model::{SetUp, Settings};
 use crate::rate::Rate;
 use crate::store::memory::MemoryClient;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{Decided, IntervalOf, ReadSetUp, WaitQueue, within};
+use crate::wait_queue::{Checked, WaitQueue};
 
 #[derive(Debug)]
 pub(crate) struct GuardedQueue {
@@ -30,23 +28,6 @@ pub(crate) struct GuardedQueue {
     local: LocalLimiter,
     /// Whether [`RecentDenials`](super::RecentDenials) keeps it.
     pub(super) is_kept: AtomicBool,
-}
-
-/// A waiter, in the queue or outside it.
-struct Waiter {
-    place: u64,
-    permits: u32,
-    until: Option<Instant>,
-    set_up: Option<ReadSetUp>,
-    fail_fast: bool,
-    /// Whether it has left the queue for a while.
-    has_left: bool,
-}
-
-impl Waiter {
-    fn settings(&self) -> Option<SetUp> {
-        self.set_up.as_ref().and_then(|read| read())
-    }
 }
 
 impl GuardedQueue {
@@ -132,7 +113,7 @@ impl GuardedQueue {
         options: &HandleOptions,
     ) -> Result<Decision> {
         // Each in its own box, so that a future that needs none of this is small.
-        if options.failure_policy == FailurePolicy::Error && self.client_store.is_calm() {
+        if options.failure_policy == FailurePolicy::Error && self.client_store.is_healthy() {
             let at_most = options.remember_denials;
             let asking = self.queue.check_remembering(permits, set_up, at_most);
             return match Box::pin(asking).await {
@@ -140,7 +121,7 @@ impl GuardedQueue {
                     self.check_fits(permits, set_up)?;
                     Err(error)
                 }
-                decided => Ok(decided?.decision),
+                checked => Ok(checked?.decision),
             };
         }
         Box::pin(self.ask_guarded(permits, set_up, options)).await
@@ -166,7 +147,7 @@ impl GuardedQueue {
             Outcome::Unanswered(error) => Outcome::Unanswered(error),
         };
         match outcome {
-            Outcome::Answered(Decided { decision, .. }) => {
+            Outcome::Answered(Checked { decision, .. }) => {
                 self.note(&decision, set_up, policy);
                 Ok(decision)
             }
@@ -184,138 +165,6 @@ impl GuardedQueue {
                 }
             }
         }
-    }
-
-    /// Like [`WaitQueue::wait`].
-    pub(crate) async fn wait(
-        &self,
-        permits: u32,
-        until: Option<Instant>,
-        set_up: Option<ReadSetUp>,
-        options: &HandleOptions,
-    ) -> Result<bool> {
-        let policy = options.failure_policy;
-        let _admitted = self.queue.admit(options.max_waiters)?;
-        let mut waiter = Waiter {
-            place: self.queue.take_place(),
-            permits,
-            until,
-            set_up,
-            fail_fast: options.fail_fast,
-            has_left: false,
-        };
-        if policy == FailurePolicy::Error || Handle::try_current().is_err() {
-            return match self.wait_for_store(&waiter, policy).await? {
-                Outcome::Answered(is_granted) => Ok(is_granted),
-                Outcome::Unanswered(error) => Err(error),
-            };
-        }
-        loop {
-            // Another runtime that polls it has another breaker, and timers of its own.
-            let waiting = SameRuntime::new(Box::pin(self.wait_under(policy, &waiter)))?;
-            if let Some(is_granted) = waiting.await.transpose()?.flatten() {
-                return Ok(is_granted);
-            }
-            waiter.has_left = true;
-        }
-    }
-
-    /// Waits for the store, or as the policy says while it is down; `None` once the store may be asked again.
-    async fn wait_under(&self, policy: FailurePolicy, waiter: &Waiter) -> Result<Option<bool>> {
-        let settings = waiter.settings();
-        let outcome = match self.read_settings(settings, policy).await? {
-            Outcome::Answered(()) => self.wait_for_store(waiter, policy).await?,
-            Outcome::Unanswered(error) => Outcome::Unanswered(error),
-        };
-        let error = match outcome {
-            Outcome::Answered(is_granted) => {
-                if is_granted {
-                    self.note_granted(waiter.permits, settings, policy);
-                }
-                return Ok(Some(is_granted));
-            }
-            Outcome::Unanswered(error) => error,
-        };
-        self.check_fits(waiter.permits, settings)?;
-        let share = match policy {
-            FailurePolicy::Error => return Err(error),
-            FailurePolicy::Allow => return Ok(Some(true)),
-            FailurePolicy::Deny => None,
-            FailurePolicy::Local(share) => self.share(share, settings),
-        };
-        let recovered = recovered(&*self.client_store, self.name());
-        let Some(share) = share else {
-            let is_back = within(waiter.until, recovered).await.is_some();
-            return Ok((!is_back).then_some(false));
-        };
-        let Waiter {
-            place,
-            permits,
-            until,
-            ..
-        } = *waiter;
-        tokio::select! {
-            biased;
-            waited = self.local.wait(place, permits, until, share) => waited.map(Some),
-            () = recovered => Ok(None),
-        }
-    }
-
-    async fn wait_for_store(
-        &self,
-        waiter: &Waiter,
-        policy: FailurePolicy,
-    ) -> Result<Outcome<bool>> {
-        let call = |is_probe| self.wait_in_queue(waiter, is_probe);
-        over_store(&*self.client_store, self.name(), policy, call).await
-    }
-
-    async fn wait_in_queue(&self, waiter: &Waiter, is_probe: bool) -> Result<bool> {
-        let Waiter {
-            place,
-            permits,
-            until,
-            ..
-        } = *waiter;
-        if is_probe {
-            // A waiter's call may be made on another runtime, whose breaker it would report to.
-            let asking = within(until, self.queue.check(permits, waiter.settings()));
-            if let Some(asked) = SameRuntime::new(Box::pin(asking))?.await {
-                let Some(decision) = asked else {
-                    return Ok(false);
-                };
-                if decision?.is_granted() {
-                    return Ok(true);
-                }
-            }
-        }
-        let set_up = waiter.set_up.clone();
-        if waiter.has_left {
-            return self.queue.wait_again(place, permits, until, set_up).await;
-        }
-        let interval = |rate| self.interval_of(rate);
-        let fail_fast: Option<&IntervalOf<'_>> = waiter.fail_fast.then_some(&interval);
-        self.queue
-            .wait(place, permits, until, set_up, fail_fast)
-            .await
-    }
-
-    /// The number of waiters.
-    pub(crate) fn waiters(&self) -> usize {
-        self.queue.waiters()
-    }
-
-    /// The least time that a request for this many permits waits, if known.
-    pub(crate) fn estimated_wait(&self, permits: u32) -> Option<Duration> {
-        self.queue
-            .shortest_wait(permits, None, &|rate| self.interval_of(rate))
-    }
-
-    /// The limiter's interval, if it is known and the limiter still has this rate.
-    fn interval_of(&self, rate: u64) -> Option<Duration> {
-        let settings = self.local.settings()?;
-        let is_of_rate = settings.rate.unsigned_abs() == rate;
-        is_of_rate.then(|| Duration::from_millis(settings.interval.unsigned_abs()))
     }
 
     /// Whether an answer of the store is kept that denies requests which remember denials for this long.
@@ -361,7 +210,7 @@ impl GuardedQueue {
             return Ok(Outcome::Answered(()));
         };
         let breaker = self.client_store.breaker(self.name());
-        let may_ask = breaker.is_some_and(|breaker| breaker.is_calm());
+        let may_ask = breaker.is_some_and(|breaker| breaker.is_healthy());
         if set_up.is_some() || !may_ask || !self.local.is_stale() {
             return Ok(Outcome::Answered(()));
         }

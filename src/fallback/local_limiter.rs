@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::store::memory::MemoryClient;
 use crate::wait_queue::WaitQueue;
 
-/// How long the settings of a limiter are trusted without another look.
+/// How long the settings of a limiter are used without reading them again.
 const FRESH: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]

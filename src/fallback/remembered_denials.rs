@@ -29,10 +29,10 @@ async fn denied(remote: &Remote, rate: Rate) -> (RateLimiter, Decision) {
     limiter.set_rate(rate).await.unwrap();
     let all = u32::try_from(rate.permits()).unwrap();
     assert!(limiter.check(all).await.unwrap().is_granted());
-    let told = limiter.check(1).await.unwrap();
-    assert!(!told.is_granted());
+    let denial = limiter.check(1).await.unwrap();
+    assert!(!denial.is_granted());
     remote.take_calls();
-    (limiter, told)
+    (limiter, denial)
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,8 +76,8 @@ async fn what_another_client_gives_back_is_seen_no_later_than_the_setting_says()
 #[tokio::test(start_paused = true)]
 async fn permits_that_come_back_with_time_are_never_hidden() {
     let remote = Remote::new();
-    let (limiter, told) = denied(&remote, Rate::overall(1, ms(50))).await;
-    let Decision::Denied(Denied { retry_after, .. }) = told else {
+    let (limiter, denial) = denied(&remote, Rate::overall(1, ms(50))).await;
+    let Decision::Denied(Denied { retry_after, .. }) = denial else {
         panic!("it is granted");
     };
     assert!(retry_after < AT_MOST);
@@ -147,9 +147,9 @@ async fn a_denial_decided_before_a_release_and_read_after_it_is_not_remembered()
 #[tokio::test(start_paused = true)]
 async fn a_waiter_asks_whatever_is_remembered() {
     let remote = Remote::new();
-    let (limiter, told) = denied(&remote, Rate::overall(1, MINUTE)).await;
+    let (limiter, denial) = denied(&remote, Rate::overall(1, MINUTE)).await;
     let other = remote.client(FailurePolicy::Error).rate_limiter("l");
-    assert!(!told.is_granted());
+    assert!(!denial.is_granted());
     other.release(1).await.unwrap();
     assert!(limiter.try_acquire_timeout(1, ms(5)).await.unwrap());
 }

@@ -78,7 +78,7 @@ fn without_store(local: &MemoryClient, places: &[Place], error: Error) -> Result
     if is_denied {
         return deny_all();
     }
-    let mut decided = if shares.is_empty() {
+    let mut local_decisions = if shares.is_empty() {
         Vec::new()
     } else {
         let (targets, costs) = shares.iter().map(|it| (it.target.clone(), it.cost)).unzip();
@@ -90,11 +90,11 @@ fn without_store(local: &MemoryClient, places: &[Place], error: Error) -> Result
             Err(error) => return Err(error),
         }
     };
-    let are_granted = decided.iter().all(Decision::is_granted);
-    let mut decided = decided.drain(..).zip(shares);
+    let are_granted = local_decisions.iter().all(Decision::is_granted);
+    let mut local_decisions = local_decisions.drain(..).zip(shares);
     let decisions = places.iter().filter_map(|place| match place.policy {
         FailurePolicy::Local(_) => {
-            let (decision, share) = decided.next()?;
+            let (decision, share) = local_decisions.next()?;
             let decision = decision.divided_by(share.factor);
             Some(decision.by_failure_policy(Origin::Local))
         }

@@ -156,7 +156,7 @@ impl RateLimiter {
     /// # Cancel safety
     /// A call dropped in flight may or may not have given the grant back; what was not given back comes back with its window.
     pub async fn refund(&self, grant: Grant) -> Result<u32> {
-        self.checked()?;
+        self.validated()?;
         let _changing = self.changing();
         let answer = self.queue.refund(&grant).await;
         self.queue.permits_freed();
@@ -221,7 +221,7 @@ impl RateLimiter {
     /// Reads only: dropping the future has no effect.
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64> {
-        let store = self.checked()?;
+        let store = self.validated()?;
         // The permits of an Answer are never below zero.
         Ok(store.available_permits().await?.max(0).unsigned_abs())
     }

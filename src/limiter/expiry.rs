@@ -30,7 +30,7 @@ impl RateLimiter {
     /// Reads only: dropping the future has no effect.
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool> {
-        let store = self.checked()?;
+        let store = self.validated()?;
         store.exists().await
     }
 
@@ -58,7 +58,7 @@ impl RateLimiter {
     /// # Cancel safety
     /// A call dropped in flight may or may not have removed it.
     pub async fn delete(&self) -> Result<bool> {
-        let store = self.checked()?;
+        let store = self.validated()?;
         let _changing = self.changing();
         store.delete().await
     }
@@ -112,7 +112,7 @@ impl RateLimiter {
     /// As [`expire`](Self::expire).
     #[doc(alias = "expireAt")]
     pub async fn expire_at(&self, time: SystemTime) -> Result<bool> {
-        let store = self.checked()?;
+        let store = self.validated()?;
         let since_epoch = time
             .duration_since(UNIX_EPOCH)
             .map_err(|_| Error::InvalidArgument {
@@ -262,7 +262,7 @@ impl RateLimiter {
     /// As [`expire`](Self::expire).
     #[doc(alias = "clearExpire")]
     pub async fn clear_expire(&self) -> Result<bool> {
-        let store = self.checked()?;
+        let store = self.validated()?;
         store.clear_expire().await
     }
 
@@ -290,12 +290,12 @@ impl RateLimiter {
     /// Reads only: dropping the future has no effect.
     #[doc(alias = "remainTimeToLive")]
     pub async fn remain_time_to_live(&self) -> Result<TimeToLive> {
-        let store = self.checked()?;
+        let store = self.validated()?;
         store.remain_time_to_live().await
     }
 
     async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
-        let store = self.checked()?;
+        let store = self.validated()?;
         let expiry = Expiry::In(millis_from_zero(time_to_live, "time to live")?);
         let _changing = self.changing();
         store.expire(expiry, condition).await

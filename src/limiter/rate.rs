@@ -31,7 +31,7 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have set the rate.
     #[doc(alias = "trySetRate")]
     pub async fn try_set_rate(&self, rate: Rate) -> Result<bool> {
-        let store = self.checked()?;
+        let store = self.validated()?;
         let valid = rate.validate()?;
         let _changing = self.changing();
         let answer = store.try_set_rate(valid).await;
@@ -64,7 +64,7 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have set the rate.
     #[doc(alias = "setRate")]
     pub async fn set_rate(&self, rate: Rate) -> Result<()> {
-        let store = self.checked()?;
+        let store = self.validated()?;
         let valid = rate.validate()?;
         let _changing = self.changing();
         let answer = store.set_rate(valid).await;
@@ -151,7 +151,7 @@ impl RateLimiter {
     /// Reads only: dropping the future has no effect.
     #[doc(alias = "getConfig")]
     pub async fn config(&self) -> Result<Option<Rate>> {
-        let store = self.checked()?;
+        let store = self.validated()?;
         let rate = store.config().await?;
         if let Some(rate) = rate {
             self.queue.learn(rate);
@@ -165,7 +165,7 @@ impl RateLimiter {
         in_use: PermitsInUse,
         if_missing: IfMissing,
     ) -> Result<bool> {
-        let store = self.checked()?;
+        let store = self.validated()?;
         let valid = rate.validate()?;
         let _changing = self.changing();
         let answer = store.update_rate(valid, in_use, if_missing).await;

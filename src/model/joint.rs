@@ -58,8 +58,8 @@ impl SetUp {
 }
 
 impl Window {
-    /// What a request would find. The caller has dropped what is expired.
-    pub(crate) fn look(
+    /// Reads what a request would find. The caller has dropped what is expired.
+    pub(crate) fn read(
         &self,
         at: At,
         client: &str,
@@ -136,7 +136,7 @@ impl Window {
         Ok(reconciled.is_unfinished(wanted))
     }
 
-    /// Takes permits that `look` found, and adds them to the grant of the same call. With 0 permits, only writes what a
+    /// Takes permits that `read` found, and adds them to the grant of the same call. With 0 permits, only writes what a
     /// denial leaves.
     pub(crate) fn take(
         &mut self,

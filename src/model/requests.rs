@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_request_whose_grant_shrank_is_granted() {
+    fn a_single_request_whose_grant_shrank_is_granted() {
         for held in 1..=5 {
             assert_eq!(granted(&Requests::one(5), &found(held)), [1]);
         }

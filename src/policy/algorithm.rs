@@ -1,7 +1,9 @@
-//! What an algorithm is: a policy with its numbers, the state of one target, and the steps that decide a request.
+//! What an algorithm is: a policy with its numbers, the state of one target, and the steps that check a request.
 //!
 //! The steps are pure: state, time and cost in, answer out. The script of the same name takes the same steps, and
 //! `differential.rs` compares the two.
+
+mod any_model;
 
 use std::any::Any;
 use std::fmt;
@@ -15,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::failure_policy::LocalShare;
 use crate::model::At;
 use crate::permit::Random;
+pub(crate) use any_model::AnyModel;
 
 /// The numbers that a limiter decides by. The policies are those of this crate; for an algorithm of your own, implement
 /// [`Limiter`](crate::Limiter).
@@ -119,7 +122,7 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
         (self.clone(), Duration::ZERO)
     }
 
-    /// Updates the state until requests of `cost` together can be decided; `most` is how many grants it may remove.
+    /// Updates the state until requests of `cost` together can be evaluated; `most` is how many grants it may remove.
     /// Returns whether it must be called again.
     fn prepare(
         &self,
@@ -142,8 +145,8 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     /// Takes the cost of a request that was granted.
     fn charge(&self, state: &mut Self::State, at: At, random: &Random, cost: i64);
 
-    /// Decides one request by this algorithm alone.
-    fn decide(
+    /// Checks one request by this algorithm alone: evaluates it, and charges or denies.
+    fn check(
         &self,
         state: &mut Self::State,
         at: At,
@@ -236,151 +239,6 @@ pub(crate) enum Unusable {
     OtherKind,
     /// It must be set up first.
     NotInitialized,
-}
-
-/// An algorithm as a trait object, so that one call holds several kinds.
-pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
-    #[cfg(feature = "redis")]
-    fn kind(&self) -> Kind;
-    fn is_on_the_window(&self) -> bool;
-    fn honours_foreign_locks(&self) -> bool;
-    #[cfg(feature = "redis")]
-    fn writes_call_id(&self) -> bool;
-    fn limit(&self) -> Option<i64>;
-    fn keys(&self, target: &str) -> Vec<String>;
-    #[cfg(feature = "redis")]
-    fn numbers(&self) -> Vec<i64>;
-    fn has_own_key(&self) -> bool;
-    fn is_of(&self, state: &dyn State) -> bool;
-    fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>>;
-    fn prepare(
-        &self,
-        state: &mut dyn State,
-        at: At,
-        cost: i64,
-        most: &mut usize,
-    ) -> Result<bool, Unusable>;
-    fn share_of(&self, share: LocalShare) -> ShareOf;
-    fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
-    fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64);
-    fn deny(&self, state: &mut dyn State, at: At);
-    fn decide(
-        &self,
-        state: &mut dyn State,
-        at: At,
-        random: &Random,
-        cost: i64,
-    ) -> Result<Evaluation, Unusable>;
-    #[cfg(feature = "redis")]
-    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>>;
-    #[cfg(feature = "redis")]
-    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation>;
-}
-
-impl<M: Model> AnyModel for M {
-    #[cfg(feature = "redis")]
-    fn kind(&self) -> Kind {
-        M::KIND
-    }
-
-    fn is_on_the_window(&self) -> bool {
-        M::ON_THE_WINDOW
-    }
-
-    fn honours_foreign_locks(&self) -> bool {
-        M::HONOURS_FOREIGN_LOCKS
-    }
-
-    #[cfg(feature = "redis")]
-    fn writes_call_id(&self) -> bool {
-        M::WRITES_CALL_ID
-    }
-
-    fn limit(&self) -> Option<i64> {
-        Model::limit(self)
-    }
-
-    fn keys(&self, target: &str) -> Vec<String> {
-        Model::keys(self, target)
-    }
-
-    #[cfg(feature = "redis")]
-    fn numbers(&self) -> Vec<i64> {
-        Model::numbers(self)
-    }
-
-    fn has_own_key(&self) -> bool {
-        M::HAS_OWN_KEY
-    }
-
-    fn is_of(&self, state: &dyn State) -> bool {
-        let state: &dyn Any = state;
-        state.is::<M::State>()
-    }
-
-    fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>> {
-        let state: Box<dyn State> = Box::new(M::open(keys)?);
-        Some(state)
-    }
-
-    fn prepare(
-        &self,
-        state: &mut dyn State,
-        at: At,
-        cost: i64,
-        most: &mut usize,
-    ) -> Result<bool, Unusable> {
-        let state: &mut dyn Any = state;
-        let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
-        Model::prepare(self, state, at, cost, most)
-    }
-
-    fn share_of(&self, share: LocalShare) -> ShareOf {
-        Model::share_of(self, share)
-    }
-
-    fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable> {
-        let state: &dyn Any = state;
-        let state = state.downcast_ref().ok_or(Unusable::OtherKind)?;
-        Model::evaluate(self, state, at, cost)
-    }
-
-    fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64) {
-        let state: &mut dyn Any = state;
-        if let Some(state) = state.downcast_mut() {
-            Model::charge(self, state, at, random, cost);
-        }
-    }
-
-    fn deny(&self, state: &mut dyn State, at: At) {
-        let state: &mut dyn Any = state;
-        if let Some(state) = state.downcast_mut() {
-            Model::deny(self, state, at);
-        }
-    }
-
-    fn decide(
-        &self,
-        state: &mut dyn State,
-        at: At,
-        random: &Random,
-        cost: i64,
-    ) -> Result<Evaluation, Unusable> {
-        let state: &mut dyn Any = state;
-        let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
-        Model::decide(self, state, at, random, cost)
-    }
-
-    #[cfg(feature = "redis")]
-    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>> {
-        let state: Box<dyn State> = Box::new(Model::state_from_reply(self, at, numbers)?);
-        Some(state)
-    }
-
-    #[cfg(feature = "redis")]
-    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
-        Model::evaluate_reply(self, at, numbers, cost)
-    }
 }
 
 /// Refuses a number that is 0.

@@ -205,7 +205,7 @@ impl Target {
 impl TargetRef<'_> {
     /// Refuses a key that no server accepts, and on a cluster a key whose state would be in different slots.
     #[inline]
-    pub(crate) fn check(&self, is_cluster: bool) -> Result<()> {
+    pub(crate) fn validate(&self, is_cluster: bool) -> Result<()> {
         check_not_empty(self.key)?;
         if is_cluster && !share_a_slot(&self.all_keys()) {
             return Err(Error::InvalidName {
@@ -267,8 +267,8 @@ fn lock_of(target: &str) -> String {
     sibling(target, "-lock")
 }
 
-/// Decides a list of requests over plain state, in order.
-pub(crate) fn decide(
+/// Checks a list of requests over plain state, in order.
+pub(crate) fn check_requests(
     opened: &mut [Opened<'_>],
     at: At,
     random: &Random,
@@ -282,7 +282,7 @@ pub(crate) fn decide(
     }
     let score = at.now;
     if let [only] = opened {
-        let answers = costs.iter().map(|&cost| only.decide(at, random, cost));
+        let answers = costs.iter().map(|&cost| only.check(at, random, cost));
         let answers = answers.collect::<Result<_, _>>();
         let answers = answers.map_err(|unusable| (0, unusable))?;
         return Ok(Answers { score, answers });
@@ -310,7 +310,7 @@ pub(crate) fn decide(
     Ok(Answers { score, answers })
 }
 
-/// Updates the states until the requests can be decided, in as many steps as the scripts take calls.
+/// Updates the states until the requests can be checked, in as many steps as the scripts take calls.
 fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usize, Unusable)> {
     let limiters = opened.len();
     loop {
@@ -329,17 +329,12 @@ fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usiz
 }
 
 impl Opened<'_> {
-    /// Decides one request by this limiter alone.
-    pub(crate) fn decide(
-        &mut self,
-        at: At,
-        random: &Random,
-        cost: u32,
-    ) -> Result<Answer, Unusable> {
+    /// Checks one request by this limiter alone.
+    pub(crate) fn check(&mut self, at: At, random: &Random, cost: u32) -> Result<Answer, Unusable> {
         let (target, cost) = (self.target, i64::from(cost));
         let locked_for = self.locked_for(at);
         let evaluation = match locked_for {
-            None => target.model.decide(self.state, at, random, cost)?,
+            None => target.model.check(self.state, at, random, cost)?,
             Some(_) => self.evaluate_locked(at, cost)?,
         };
         let answer = target.answer(locked_for, &evaluation, cost);

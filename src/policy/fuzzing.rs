@@ -11,7 +11,7 @@ pub fn name_keys(prefix: &str, one: &str, other: &str) {
     }
     let keys = names.map(|name| Keys::new(&name, "client"));
     for keys in &keys {
-        let _ = keys.check(true);
+        let _ = keys.validate(true);
     }
     let [ones, others] = &keys;
     for key in ones.in_order() {

@@ -1,13 +1,14 @@
 //! A limiter for each key: RRateLimiters of one prefix, set up by their first request.
 
+mod settings;
+mod waiting;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::algorithm::Model;
 use super::joint::Charge;
 use super::policy_limiter::check_cost;
 use super::shared_rate::SharedRate;
@@ -15,13 +16,11 @@ use super::{Chargeable, Limiter, PolicyLimiter};
 use crate::client::RedissonClient;
 use crate::decision::{Decision, decision_alone};
 use crate::error::Result;
-use crate::failure_policy::FailurePolicy;
 use crate::handle_options::HandleOptions;
 use crate::keys::check_not_empty;
 use crate::limiter::RateLimiter;
 use crate::model::SetUp;
 use crate::rate::Rate;
-use crate::wait_queue::ReadSetUp;
 
 /// A [`RateLimiter`](crate::RateLimiter) for each key: from [`RedissonClient::keyed_rate_limiter`]. Cheap to clone; clones
 /// share the rate.
@@ -120,114 +119,6 @@ impl KeyedRateLimiter {
         })
     }
 
-    /// Sets what requests get while Redis is unavailable, instead of the client's setting. Earlier clones keep theirs.
-    ///
-    /// ```
-    /// use redisson_rate_limiter::{FailurePolicy, LocalShare, Rate, RedissonClient};
-    /// use std::time::Duration;
-    ///
-    /// # fn main() -> redisson_rate_limiter::Result<()> {
-    /// let half = FailurePolicy::Local(LocalShare::one_of(2)?);
-    /// let limiter = RedissonClient::in_memory()
-    ///     .keyed_rate_limiter("mail:", Rate::overall(10, Duration::from_secs(1)))?
-    ///     .with_failure_policy(half);
-    /// assert_eq!(limiter.failure_policy(), half);
-    /// assert_eq!(limiter.limiter("user:123").failure_policy(), half);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn with_failure_policy(self, policy: FailurePolicy) -> Self {
-        Self {
-            limiter: self.limiter.with_failure_policy(policy),
-            ..self
-        }
-    }
-
-    /// As [`RateLimiter::with_remember_denials`], for the limiters of all keys. The client keeps the answers for the 1,024
-    /// keys that were denied last, so that a flood of requests for one key sends few calls.
-    ///
-    /// ```
-    /// use redisson_rate_limiter::{Rate, RedissonClient};
-    /// use std::time::Duration;
-    ///
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> redisson_rate_limiter::Result<()> {
-    /// let limiter = RedissonClient::in_memory()
-    ///     .keyed_rate_limiter("login:", Rate::overall(1, Duration::from_secs(1)))?
-    ///     .with_remember_denials(Duration::from_secs(60));
-    /// assert!(limiter.check("mallory", 1).await?.is_granted());
-    /// assert!(!limiter.check("mallory", 1).await?.is_granted());
-    /// tokio::time::advance(Duration::from_secs(1)).await; // permits that come back are never hidden
-    /// assert!(limiter.check("mallory", 1).await?.is_granted());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn with_remember_denials(mut self, at_most: Duration) -> Self {
-        self.options.remember_denials = at_most;
-        self
-    }
-
-    /// As [`RateLimiter::with_max_waiters`], for the limiter of each key.
-    ///
-    /// ```
-    /// use redisson_rate_limiter::{Error, Rate, RedissonClient};
-    /// use std::time::Duration;
-    ///
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> redisson_rate_limiter::Result<()> {
-    /// let limiter = RedissonClient::in_memory()
-    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?
-    ///     .with_max_waiters(1);
-    /// limiter.acquire("user:123", 1).await?;
-    /// let (waited, refused) = tokio::join!(limiter.acquire("user:123", 1), limiter.acquire("user:123", 1));
-    /// waited?;
-    /// assert!(matches!(refused, Err(Error::QueueFull { .. })));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn with_max_waiters(mut self, max: usize) -> Self {
-        self.options.max_waiters = max;
-        self
-    }
-
-    /// As [`RateLimiter::with_fail_fast`], for the limiters of all keys.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory()
-    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?
-    ///     .with_fail_fast(true);
-    /// limiter.acquire("alice", 1).await?;
-    /// let start = tokio::time::Instant::now();
-    /// assert!(!limiter.try_acquire_timeout("alice", 1, Duration::from_secs(59)).await?);
-    /// assert_eq!(start.elapsed(), Duration::ZERO);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn with_fail_fast(mut self, fail_fast: bool) -> Self {
-        self.options.fail_fast = fail_fast;
-        self
-    }
-
-    /// What requests get while Redis is unavailable.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory()
-    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
-    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn failure_policy(&self) -> FailurePolicy {
-        self.limiter.failure_policy()
-    }
-
     /// Takes permits of a key if they are available now, and returns the numbers that a response header or a retry needs.
     /// Creates the limiter in the same call.
     ///
@@ -305,108 +196,16 @@ impl KeyedRateLimiter {
         self.check_by(key, cost, policy.set_up()).await
     }
 
-    /// Waits for permits of a key, in the order of arrival in this process, as
-    /// [`RateLimiter::acquire`](crate::RateLimiter::acquire) does. Creates the limiter as [`check`](Self::check)
-    /// does, and again if it expires or is deleted in the meantime.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::{Rate, RedissonClient};
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> redisson_rate_limiter::Result<()> {
-    /// let limiter = RedissonClient::in_memory()
-    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
-    /// let start = tokio::time::Instant::now();
-    /// limiter.acquire("user:123", 1).await?;
-    /// limiter.acquire("user:123", 1).await?;
-    /// assert_eq!(start.elapsed(), Duration::from_millis(1_003));
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
-    ///
-    /// # Cancel safety
-    /// Dropping the future keeps no permit.
-    pub async fn acquire(&self, key: &str, permits: u32) -> Result<()> {
-        let limiter = self.checked(key, permits)?;
-        let set_up = self.set_up_in_force();
-        limiter.wait_set_up(permits, None, Some(set_up)).await?;
-        Ok(())
-    }
-
-    /// Takes permits of a key if they are available now, and returns whether it did. Creates the limiter in the same call.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory()
-    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
-    /// assert!(limiter.try_acquire("alice", 1).await?);
-    /// assert!(!limiter.try_acquire("alice", 1).await?);
-    /// assert!(limiter.try_acquire("bob", 1).await?);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
-    ///
-    /// # Cancel safety
-    /// Dropping the future keeps no permit.
-    #[doc(alias = "tryAcquire")]
-    pub async fn try_acquire(&self, key: &str, permits: u32) -> Result<bool> {
-        Ok(self.check(key, permits).await?.is_granted())
-    }
-
-    /// Waits for permits of a key as [`acquire`](Self::acquire) does; returns `false` if `timeout` passes first.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory()
-    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
-    /// assert!(limiter.try_acquire_timeout("alice", 1, Duration::from_millis(300)).await?);
-    /// assert!(!limiter.try_acquire_timeout("alice", 1, Duration::from_millis(300)).await?);
-    /// assert!(limiter.try_acquire_timeout("alice", 1, Duration::from_millis(900)).await?);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
-    ///
-    /// # Cancel safety
-    /// Dropping the future keeps no permit.
-    #[doc(alias = "tryAcquire")]
-    pub async fn try_acquire_timeout(
-        &self,
-        key: &str,
-        permits: u32,
-        timeout: Duration,
-    ) -> Result<bool> {
-        if timeout.is_zero() {
-            return self.try_acquire(key, permits).await;
-        }
-        let limiter = self.checked(key, permits)?;
-        let set_up = self.set_up_in_force();
-        limiter
-            .wait_set_up(permits, Some(timeout), Some(set_up))
-            .await
-    }
-
     async fn check_by(&self, key: &str, cost: u32, set_up: Option<SetUp>) -> Result<Decision> {
         let name = self.limiter.mapped_name(key);
         check_cost(cost, set_up.map(|it| it.settings.rate), &name)?;
         check_not_empty(&name)?;
-        // Where a store decides at once, a queue for each request would cost more than the decision.
+        // Where a store answers at once, a queue for each request would cost more than the answer.
         let memory = self.client.store().in_memory();
-        if let Some(decided) =
+        if let Some(answered) =
             memory.and_then(|it| it.acquire_now(&name, &self.client_id, cost, set_up))
         {
-            let (id, answer) = decided?;
+            let (id, answer) = answered?;
             return decision_alone(&name, id, cost, &answer);
         }
         Box::pin(self.ask(name, cost, set_up)).await
@@ -419,18 +218,6 @@ impl KeyedRateLimiter {
             limiter.keep_denial(self.client.recent_denials());
         }
         Ok(decision)
-    }
-
-    fn set_up_in_force(&self) -> ReadSetUp {
-        let policy = self.limiter.policy_in_force();
-        Arc::new(move || policy().set_up())
-    }
-
-    /// The limiter of a key, once the cost is found good.
-    fn checked(&self, key: &str, cost: u32) -> Result<RateLimiter> {
-        let name = self.limiter.mapped_name(key);
-        check_cost(cost, self.limiter.of_policy(Model::limit), &name)?;
-        Ok(self.limiter_of_mapped(&name))
     }
 
     /// The rate of the keys without a rate of their own.

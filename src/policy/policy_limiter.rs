@@ -1,12 +1,13 @@
 //! The handle that applies a policy to targets.
 
+mod policies;
+mod settings;
+
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
 use super::algorithm::{AnyModel, Policy};
 use super::call::{Target, TargetRef};
@@ -21,8 +22,8 @@ use crate::error::{Error, Result};
 use crate::failure_policy::FailurePolicy;
 use crate::fallback::{Place, check_target};
 use crate::grant::Grant;
-use crate::rate::whole_millis;
 use crate::store::memory::MemoryClient;
+use policies::Policies;
 
 /// A policy applied to any number of targets: from [`RedissonClient::limiter`]. Cheap to clone; clones share the policy.
 ///
@@ -41,8 +42,7 @@ use crate::store::memory::MemoryClient;
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient};
-/// use std::time::Duration;
-///
+/// ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
@@ -65,49 +65,6 @@ pub struct PolicyLimiter<P> {
     failure_policy: FailurePolicy,
 }
 
-/// The policy that a limiter was made with, and the one that replaced it. Few are ever replaced, so that reading the first
-/// takes no lock.
-struct Policies<P> {
-    first: InForce<P>,
-    later: OnceLock<RwLock<InForce<P>>>,
-}
-
-/// The policy in force.
-#[derive(Clone)]
-struct InForce<P> {
-    policy: P,
-    algorithm: Arc<dyn AnyModel>,
-    /// The same in a form that knows of the policy before, and until when that is needed.
-    moved: Option<Moved<P>>,
-}
-
-#[derive(Clone)]
-struct Moved<P> {
-    policy: P,
-    algorithm: Arc<dyn AnyModel>,
-    until: Instant,
-}
-
-impl<P> InForce<P> {
-    fn algorithm(&self) -> &Arc<dyn AnyModel> {
-        match &self.moved {
-            Some(moved) if Instant::now() < moved.until => &moved.algorithm,
-            _ => &self.algorithm,
-        }
-    }
-}
-
-impl<P> Policies<P> {
-    #[inline]
-    fn read<T>(&self, read: impl FnOnce(&InForce<P>) -> T) -> T {
-        match self.later.get() {
-            None => read(&self.first),
-            // A panic leaves the policy whole.
-            Some(later) => read(&later.read().unwrap_or_else(PoisonError::into_inner)),
-        }
-    }
-}
-
 impl<P: Policy> PolicyLimiter<P> {
     pub(crate) fn new(client: RedissonClient, policy: P) -> Result<Self> {
         policy.validate()?;
@@ -115,14 +72,7 @@ impl<P: Policy> PolicyLimiter<P> {
             batcher: combining::batcher(client.store()),
             failure_policy: client.failure_policy(),
             client,
-            policies: Arc::new(Policies {
-                first: InForce {
-                    algorithm: policy.algorithm().0,
-                    policy,
-                    moved: None,
-                },
-                later: OnceLock::new(),
-            }),
+            policies: Arc::new(Policies::new(policy)),
             prefix: "".into(),
             penalty: None,
         })
@@ -133,8 +83,7 @@ impl<P: Policy> PolicyLimiter<P> {
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// #     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// assert!(limiter.check("user:123", 1).await?.is_granted());
@@ -164,7 +113,7 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     async fn ask(&self, key: &str, cost: u32) -> Result<Decision> {
-        let place = self.checked_place(key, cost)?;
+        let place = self.validated_place(key, cost)?;
         let asking = combining::check(&self.batcher, place.target.clone(), cost);
         let store = &**self.client.store();
         check_target(store, self.client.local_store(), place, asking).await
@@ -175,8 +124,7 @@ impl<P: Policy> PolicyLimiter<P> {
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// #     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let per_user = client.limiter(TokenBucket::per_second(1))?;
@@ -189,141 +137,15 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Errors
     /// Those of [`check`](Self::check) for invalid arguments.
     pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
-        let place = self.checked_place(key, cost)?;
+        let place = self.validated_place(key, cost)?;
         Ok(Charge::new(Arc::clone(self.client.store()), place))
-    }
-
-    /// Sets a prefix for every key. A hash tag in it puts all targets into one slot of a cluster, and braces in a key are then
-    /// escaped. Earlier clones keep theirs.
-    ///
-    /// ```
-    /// use redisson_rate_limiter::{FixedWindow, RedissonClient};
-    /// use std::time::Duration;
-    ///
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> redisson_rate_limiter::Result<()> {
-    /// let client = RedissonClient::in_memory();
-    /// let logins = FixedWindow::new(1, Duration::from_secs(60));
-    /// let limiter = client.limiter(logins)?.with_prefix("{shop}:login:"); // {shop}:login:alice
-    /// for user in ["alice", "alice:value", "{alice}", "%7Balice%7D"] {
-    ///     assert!(limiter.check(user, 1).await?.is_granted());
-    ///     assert!(!limiter.check(user, 1).await?.is_granted());
-    /// }
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn with_prefix(self, prefix: impl Into<Arc<str>>) -> Self {
-        Self {
-            prefix: prefix.into(),
-            ..self
-        }
-    }
-
-    /// Locks a target out for this time (whole milliseconds, at least 1) once one of its requests is denied: until then all
-    /// its requests are denied, whatever the policy says.
-    ///
-    /// State: the string `{key}-lock`, with this time to live. Earlier clones keep their penalty.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?
-    ///     .with_penalty(Duration::from_secs(600))?;
-    /// assert!(limiter.check("user:123", 1).await?.is_granted());
-    /// let denied = limiter.check("user:123", 1).await?;
-    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(600))); // not 60: it is locked out
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a time that is not whole milliseconds of at least 1.
-    pub fn with_penalty(self, time: Duration) -> Result<Self> {
-        Ok(Self {
-            penalty: Some(whole_millis(time, "penalty")?),
-            batcher: combining::batcher(self.client.store()),
-            ..self
-        })
-    }
-
-    /// Sets what requests get while Redis is unavailable, instead of the client's setting. Earlier clones keep theirs.
-    ///
-    /// ```
-    /// use redisson_rate_limiter::{FailurePolicy, FixedWindow, RedissonClient};
-    /// use std::time::Duration;
-    ///
-    /// # fn main() -> redisson_rate_limiter::Result<()> {
-    /// let client = RedissonClient::in_memory();
-    /// let limiter = client.limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
-    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
-    /// let limiter = limiter.with_failure_policy(FailurePolicy::Allow);
-    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Allow);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn with_failure_policy(self, policy: FailurePolicy) -> Self {
-        Self {
-            failure_policy: policy,
-            ..self
-        }
-    }
-
-    /// The prefix of every key.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// assert_eq!(limiter.prefix(), "");
-    /// assert_eq!(limiter.with_prefix("login:").prefix(), "login:");
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn prefix(&self) -> &str {
-        &self.prefix
-    }
-
-    /// For how long a denial locks its target out; `None` without a penalty.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(limiter.penalty(), None);
-    /// assert_eq!(limiter.with_penalty(minute)?.penalty(), Some(minute));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn penalty(&self) -> Option<Duration> {
-        let millis = self.penalty?.unsigned_abs();
-        Some(Duration::from_millis(millis))
-    }
-
-    /// What requests get while Redis is unavailable.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn failure_policy(&self) -> FailurePolicy {
-        self.failure_policy
     }
 
     /// The policy in force.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
+    /// #     /// # fn main() -> Result<()> {
     /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// assert_eq!(limiter.policy(), FixedWindow::new(1, Duration::from_secs(60)));
     /// # Ok(()) }
@@ -338,8 +160,7 @@ impl<P: Policy> PolicyLimiter<P> {
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// #     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// assert!(limiter.check("user:123", 1).await?.is_granted());
@@ -352,28 +173,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// [`Error::InvalidArgument`] if a number is out of its range; the old policy stays.
     pub fn set_policy(&self, policy: P) -> Result<()> {
         policy.validate()?;
-        let now = Instant::now();
-        let Policies { first, later } = &*self.policies;
-        let later = later.get_or_init(|| RwLock::new(first.clone()));
-        let mut in_force = later.write().unwrap_or_else(PoisonError::into_inner);
-        let before = match &in_force.moved {
-            Some(moved) if now < moved.until => &moved.policy,
-            _ => &in_force.policy,
-        };
-        let (moved, needed_for) = policy.after(before);
-        let mut until = now.checked_add(needed_for).unwrap_or(now);
-        if let Some(earlier) = &in_force.moved {
-            until = until.max(earlier.until);
-        }
-        *in_force = InForce {
-            algorithm: policy.algorithm().0,
-            policy,
-            moved: Some(Moved {
-                algorithm: moved.algorithm().0,
-                policy: moved,
-                until,
-            }),
-        };
+        self.policies.replace(policy);
         Ok(())
     }
 
@@ -403,7 +203,7 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// What a request is for, once it is found good.
-    fn checked<'a>(
+    fn validated<'a>(
         &self,
         model: &'a dyn AnyModel,
         key: &'a str,
@@ -415,15 +215,15 @@ impl<P: Policy> PolicyLimiter<P> {
             key,
             penalty: self.penalty,
         };
-        target.check(self.client.store().is_cluster())?;
+        target.validate(self.client.store().is_cluster())?;
         Ok(target)
     }
 
     /// The request to make, once it is found good.
-    fn checked_place(&self, key: &str, cost: u32) -> Result<Place> {
+    fn validated_place(&self, key: &str, cost: u32) -> Result<Place> {
         let key = self.mapped_name(key);
         let model = self.policies.read(|it| Arc::clone(it.algorithm()));
-        self.checked(&*model, &key, cost)?;
+        self.validated(&*model, &key, cost)?;
         Ok(Place {
             target: Target {
                 model,
@@ -438,7 +238,7 @@ impl<P: Policy> PolicyLimiter<P> {
     fn check_now(&self, memory: &MemoryClient, key: &str, cost: u32) -> Result<Decision> {
         let key = self.mapped_name(key);
         self.policies.read(|in_force| {
-            let target = self.checked(&**in_force.algorithm(), &key, cost)?;
+            let target = self.validated(&**in_force.algorithm(), &key, cost)?;
             let answer = memory.decide_one(target, cost)?;
             answer.decision(&key, Grant::forgotten(cost))
         })

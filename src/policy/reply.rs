@@ -1,12 +1,12 @@
 //! The answers to a call's requests, computed from the state that a script returns.
 //!
 //! A script decides how much is taken. The answer to each request follows from the state that the script found, by the
-//! same steps that decide in memory.
+//! same steps that the store in memory takes.
 
 use smallvec::SmallVec;
 
 use super::algorithm::{AnyModel, State};
-use super::call::{Answers, Call, Opened, decide};
+use super::call::{Answers, Call, Opened, check_requests};
 use super::target_keys::TargetKeys;
 use crate::model::{At, Timed};
 
@@ -73,7 +73,7 @@ fn answers_to_list(call: &Call, reply: &TargetReply) -> Option<Answers> {
         state: &mut *state,
         lock: &mut lock,
     }];
-    decide(&mut opened, at, &call.random, &call.costs).ok()
+    check_requests(&mut opened, at, &call.random, &call.costs).ok()
 }
 
 /// The state of a target without requests.

@@ -1,4 +1,4 @@
-//! Rules of a service: which requests are limited, whom each counts for, and what a denied one is told.
+//! Rules of a service: which requests are limited, whom each counts for, and what a denied one gets.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -300,8 +300,8 @@ impl<R, E> Rules<R, E> {
                     .iter()
                     .map(|(rule, key, cost)| rule.limiter.charge(key, *cost));
                 let charges = charges.collect::<Result<Vec<_>>>()?;
-                let decided = self.client.check_all(charges).await?;
-                (several[decided.deciding()].0, decided.into_decision())
+                let joint = self.client.check_all(charges).await?;
+                (several[joint.deciding()].0, joint.into_decision())
             }
         };
         Ok(if decision.is_granted() {

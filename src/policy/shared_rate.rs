@@ -173,7 +173,7 @@ impl Model for SharedRate {
     }
 
     fn evaluate(&self, state: &Window, at: At, cost: i64) -> Result<Evaluation, Unusable> {
-        let found = state.look(at, &self.client_id, self.set_up)?;
+        let found = state.read(at, &self.client_id, self.set_up)?;
         let granted = cost <= found.available;
         Ok(Evaluation {
             granted,

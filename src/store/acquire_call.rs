@@ -115,7 +115,7 @@ impl AcquireCall {
     ///
     /// The first one either took the permits, or its deadline had passed when another one did.
     #[cfg(feature = "redis")]
-    pub(crate) fn last_deadline_beside(&self, attempt: Attempt) -> Option<i64> {
+    pub(crate) fn last_deadline_except(&self, attempt: Attempt) -> Option<i64> {
         let attempts = self.attempts();
         let others = attempts.iter().skip(1).filter(|other| **other != attempt);
         others.map(|other| other.deadline).max()
@@ -199,7 +199,7 @@ mod tests {
         call.note_deadline_exceeded(attempt(90, 5), 20);
         assert!(call.may_have_run());
         assert_eq!(call.attempts_made(), Some(attempt(19, 3)));
-        assert_eq!(call.last_deadline_beside(attempt(10, 3)), Some(19));
+        assert_eq!(call.last_deadline_except(attempt(10, 3)), Some(19));
         call.note_deadline_exceeded(attempt(10, 3), 20);
         assert_eq!(call.attempts_made(), Some(attempt(19, 3)));
     }

@@ -25,15 +25,15 @@ pub(crate) struct Breaker {
     response_timeout: Duration,
     state: watch::Sender<State>,
     /// Whether there is nothing to note, so that a call takes no lock.
-    is_calm: AtomicBool,
-    not_calm: Arc<NotCalm>,
+    is_healthy: AtomicBool,
+    unhealthy: Arc<Unhealthy>,
 }
 
-/// How many breakers of a client are not calm. While none is, a call does not look for its own.
+/// How many breakers of a client are not healthy. While there are none, a call does not look up its own.
 #[derive(Debug, Default)]
-pub(crate) struct NotCalm(AtomicUsize);
+pub(crate) struct Unhealthy(AtomicUsize);
 
-impl NotCalm {
+impl Unhealthy {
     pub(crate) fn are_none(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }
@@ -57,20 +57,20 @@ impl Breaker {
     pub(crate) fn new(
         server: String,
         response_timeout: Duration,
-        not_calm: Arc<NotCalm>,
+        unhealthy: Arc<Unhealthy>,
     ) -> Arc<Self> {
         Arc::new(Self {
             server,
             response_timeout,
             state: watch::Sender::new(State::default()),
-            is_calm: AtomicBool::new(true),
-            not_calm,
+            is_healthy: AtomicBool::new(true),
+            unhealthy,
         })
     }
 
     /// Admits a call, or refuses it with the error that it ends with: nothing was sent.
     fn admit(self: &Arc<Self>, patience: Patience) -> Result<Admitted> {
-        if self.is_calm() {
+        if self.is_healthy() {
             return Ok(Admitted { probe: None });
         }
         let patience = match patience {
@@ -93,8 +93,8 @@ impl Breaker {
         }
     }
 
-    pub(crate) fn is_calm(&self) -> bool {
-        self.is_calm.load(Ordering::Relaxed)
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.is_healthy.load(Ordering::Relaxed)
     }
 
     /// Notes how a call ended that had time until `deadline`.
@@ -110,7 +110,7 @@ impl Breaker {
                     self.change(|state| state.timed_out(now, cause, random));
                 }
             }
-            _ if self.is_calm() => {}
+            _ if self.is_healthy() => {}
             _ => self.change(State::answered),
         }
     }
@@ -141,23 +141,23 @@ impl Breaker {
     /// Waits until a call without patience would be admitted.
     pub(crate) async fn recovered(&self) {
         /// The interval of polling: the breaker may half open by itself, without a notification.
-        const LOOK: Duration = Duration::from_millis(50);
+        const INTERVAL: Duration = Duration::from_millis(50);
         let mut state = self.state.subscribe();
         while !state.borrow_and_update().would_admit(Instant::now()) {
-            let _ = tokio::time::timeout(LOOK, state.changed()).await;
+            let _ = tokio::time::timeout(INTERVAL, state.changed()).await;
         }
     }
 
     /// Whether a call without patience would be admitted now.
     pub(crate) fn would_admit(&self) -> bool {
-        self.is_calm() || self.state.borrow().would_admit(Instant::now())
+        self.is_healthy() || self.state.borrow().would_admit(Instant::now())
     }
 
     fn change(&self, step: impl FnOnce(&mut State) -> Option<Change>) {
         let mut event = None;
         self.state.send_if_modified(|state| {
             let change = step(state);
-            self.note_calm(state.is_calm());
+            self.note_health(state.is_healthy());
             event = change.map(|change| (change, state.open_cause().map(cause_of)));
             change.is_some()
         });
@@ -167,10 +167,13 @@ impl Breaker {
     }
 
     /// Called under the lock of the state.
-    fn note_calm(&self, is_calm: bool) {
-        match (self.is_calm.swap(is_calm, Ordering::Relaxed), is_calm) {
-            (true, false) => self.not_calm.0.fetch_add(1, Ordering::Relaxed),
-            (false, true) => self.not_calm.0.fetch_sub(1, Ordering::Relaxed),
+    fn note_health(&self, is_healthy: bool) {
+        match (
+            self.is_healthy.swap(is_healthy, Ordering::Relaxed),
+            is_healthy,
+        ) {
+            (true, false) => self.unhealthy.0.fetch_add(1, Ordering::Relaxed),
+            (false, true) => self.unhealthy.0.fetch_sub(1, Ordering::Relaxed),
             _ => return,
         };
     }
@@ -190,7 +193,7 @@ impl Breaker {
 
 impl Drop for Breaker {
     fn drop(&mut self) {
-        self.note_calm(true);
+        self.note_health(true);
     }
 }
 
@@ -287,22 +290,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_is_calm_again_once_each_of_its_breakers_has_closed_or_is_dropped() {
-        let not_calm = Arc::<NotCalm>::default();
+        let unhealthy = Arc::<Unhealthy>::default();
         let breaker = || {
             let name = "a server".to_owned();
-            Breaker::new(name, Duration::from_secs(1), Arc::clone(&not_calm))
+            Breaker::new(name, Duration::from_secs(1), Arc::clone(&unhealthy))
         };
         let (one, other) = (breaker(), breaker());
         for breaker in [&one, &other, &one] {
             breaker.disconnected(&Error::not_sent());
-            assert!(!not_calm.are_none());
+            assert!(!unhealthy.are_none());
         }
         one.connected();
         one.note(&Ok(()), Instant::now());
-        assert!(one.is_calm() && !not_calm.are_none());
+        assert!(one.is_healthy() && !unhealthy.are_none());
         drop(other);
-        assert!(not_calm.are_none());
+        assert!(unhealthy.are_none());
         drop(one);
-        assert!(not_calm.are_none());
+        assert!(unhealthy.are_none());
     }
 }

@@ -130,7 +130,7 @@ impl RedisStore {
         deadline: Instant,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let breaker = match self.connection.is_calm() {
+        let breaker = match self.connection.is_healthy() {
             true => None,
             false => self.connection.breaker(key),
         };
@@ -148,7 +148,7 @@ impl RedisStore {
     /// Tells the breaker how a call ended that had time until `deadline`.
     fn note<T>(&self, key: &str, result: &Result<T>, deadline: Instant) {
         let is_answered = !matches!(result, Err(error) if error.is_unavailable());
-        if is_answered && self.connection.is_calm() {
+        if is_answered && self.connection.is_healthy() {
             return;
         }
         if let Some(breaker) = self.connection.breaker(key) {
@@ -232,8 +232,8 @@ impl Store for RedisStore {
         self.connection.breaker(key)
     }
 
-    fn is_calm(&self) -> bool {
-        self.connection.is_calm()
+    fn is_healthy(&self) -> bool {
+        self.connection.is_healthy()
     }
 
     async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers> {

@@ -3,125 +3,16 @@
 
 mod composing;
 mod ledger_store;
+mod scene;
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::task::yield_now;
-
-use super::WaitQueue;
 use crate::interleaving::{Participant, explore, let_others_run, run};
 use ledger_store::LedgerStore;
-
-type Asking = Pin<Box<dyn Future<Output = u32> + Send>>;
-
-/// A queue whose permits are all taken, and the callers that have not ended.
-struct Scene {
-    store: Arc<LedgerStore>,
-    queue: Arc<WaitQueue>,
-    busy: AtomicUsize,
-    /// Permits that callers were granted and have not given back.
-    held: AtomicU32,
-}
-
-impl Scene {
-    fn new(threads: usize) -> Arc<Self> {
-        let store = LedgerStore::new();
-        Arc::new(Self {
-            queue: Arc::new(WaitQueue::new(Arc::clone(&store) as _)),
-            store,
-            busy: AtomicUsize::new(threads),
-            held: AtomicU32::new(0),
-        })
-    }
-
-    /// Asks for permits, and gives up after `polls` polls. Returns how many it holds.
-    fn waiting(self: &Arc<Self>, permits: u32, polls: Option<u32>) -> Asking {
-        let scene = Arc::clone(self);
-        Box::pin(async move {
-            let granted = tokio::select! {
-                biased;
-                () = after(polls) => false,
-                granted = scene.queue.wait(scene.queue.take_place(), permits, None, None, None) => granted.unwrap(),
-            };
-            scene.hold(permits * u32::from(granted))
-        })
-    }
-
-    fn checking(self: &Arc<Self>, permits: u32, polls: Option<u32>) -> Asking {
-        let scene = Arc::clone(self);
-        Box::pin(async move {
-            let granted = tokio::select! {
-                biased;
-                () = after(polls) => false,
-                decision = scene.queue.check(permits, None) => decision.unwrap().is_granted(),
-            };
-            scene.hold(permits * u32::from(granted))
-        })
-    }
-
-    fn hold(&self, permits: u32) -> u32 {
-        self.held.fetch_add(permits, Ordering::Relaxed);
-        permits
-    }
-
-    /// Gives back all permits that callers hold.
-    fn give_back(&self) {
-        self.held.store(0, Ordering::Relaxed);
-        self.store.release_own();
-        self.queue.permits_freed();
-    }
-
-    fn free_all(&self) {
-        self.store.free();
-        self.queue.permits_freed();
-    }
-
-    /// Keeps a runtime going until all is done: other callers may depend on calls that its driver makes.
-    fn see_it_out(&self, participant: &Participant) {
-        self.busy.fetch_sub(1, Ordering::Relaxed);
-        participant.turn_until("the end", || self.is_over());
-    }
-
-    fn is_over(&self) -> bool {
-        self.store.run_a_job(); // the background thread may have ended
-        self.busy.load(Ordering::Relaxed) == 0
-            && self.store.is_idle()
-            && self.queue.shared.step(|state| !state.has_drivers())
-            && self.queue.plain.is_idle()
-    }
-
-    /// The background thread of the store.
-    fn work_in_background(&self) {
-        while !self.is_over() {
-            let_others_run();
-        }
-    }
-
-    fn end(&self) {
-        let held = self.held.load(Ordering::Relaxed);
-        assert_eq!(self.store.in_use(), held, "what is in use is what is held");
-    }
-}
-
-async fn after(polls: Option<u32>) {
-    let Some(polls) = polls else {
-        return std::future::pending().await;
-    };
-    for _ in 0..polls {
-        yield_now().await;
-    }
-}
-
-/// A participant whose task runs until it is done.
-fn participate(scene: &Scene, task: Asking) {
-    let participant = Participant::new();
-    participant.join(participant.spawn(task));
-    scene.see_it_out(&participant);
-}
+use scene::{Scene, participate};
 
 #[test]
 fn a_waiter_that_leaves_while_its_answer_is_delivered_keeps_nothing_and_the_others_are_served() {

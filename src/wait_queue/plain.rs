@@ -60,7 +60,7 @@ pub(super) struct PlainCall {
 }
 
 /// A decision, and the time after which a denied waiter asks again.
-pub(crate) struct Decided {
+pub(crate) struct Checked {
     pub(crate) decision: Decision,
     pub(super) wait: Duration,
 }
@@ -74,7 +74,7 @@ impl Plain {
 impl Calls for Plain {
     type Key = ();
     type Request = Request;
-    type Answer = Decided;
+    type Answer = Checked;
     type Call = PlainCall;
 
     const CAPACITY: usize = 4096;
@@ -149,9 +149,9 @@ impl Calls for Plain {
         }));
     }
 
-    fn unclaimed(&self, answers: Vec<Decided>) {
+    fn unclaimed(&self, answers: Vec<Checked>) {
         // The grants of one call share one member of the sorted set.
-        let decisions = answers.into_iter().map(|decided| decided.decision);
+        let decisions = answers.into_iter().map(|checked| checked.decision);
         let grants = decisions.filter_map(Decision::into_grant);
         let grant = grants.reduce(|sum, grant| Grant {
             permits: sum.permits + grant.permits,
@@ -171,7 +171,7 @@ impl Shared {
         let denial = || {
             let decision = state.last_answer.denial(request, now)?;
             let wait = Duration::ZERO; // none of them waits
-            Some(Ok(Decided { decision, wait }))
+            Some(Ok(Checked { decision, wait }))
         };
         std::iter::repeat_with(denial).take(count).collect()
     }
@@ -189,7 +189,7 @@ fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> Answers<Plain> 
                 left -= i64::from(run.permits);
             }
             let decision = decision(name, call.id, run.permits, is_granted, left, answer);
-            decisions.push(decision.map(|decision| Decided { decision, wait }));
+            decisions.push(decision.map(|decision| Checked { decision, wait }));
         }
     }
     decisions

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::plain::{Decided, Request};
+use super::plain::{Checked, Request};
 use super::state::{Deniable, Epoch, Observed};
 use super::{Shared, WaitQueue};
 use crate::decision::Decision;
@@ -42,7 +42,7 @@ impl WaitQueue {
         permits: u32,
         set_up: Option<SetUp>,
         at_most: Duration,
-    ) -> impl Future<Output = Result<Decided>> {
+    ) -> impl Future<Output = Result<Checked>> {
         let is_shared = !at_most.is_zero() && {
             let request = Deniable::one(permits, set_up, at_most);
             let state = self.shared.state.lock();

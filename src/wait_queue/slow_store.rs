@@ -322,7 +322,7 @@ async fn a_queue_without_waiters_is_dropped() {
 async fn a_grant_that_was_handed_over_and_not_picked_up_goes_back() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(3, HOUR)).await;
-    let lone = tokio::spawn({
+    let direct = tokio::spawn({
         let queue = Arc::clone(&queue);
         async move { queue.check(1, None).await }
     });
@@ -349,7 +349,7 @@ async fn a_grant_that_was_handed_over_and_not_picked_up_goes_back() {
         abort.send(second.abort_handle()).unwrap();
         (first, second)
     };
-    assert!(lone.await.unwrap().unwrap().is_granted());
+    assert!(direct.await.unwrap().unwrap().is_granted());
     assert!(first.await.unwrap().unwrap());
     assert!(second.await.unwrap_err().is_cancelled());
     sleep(4 * TRAVEL).await;

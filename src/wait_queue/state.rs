@@ -9,6 +9,7 @@ mod first_try;
 mod held_up;
 mod in_flight;
 mod last_answer;
+mod leaving;
 mod outbox;
 mod published;
 #[cfg(test)]
@@ -34,9 +35,9 @@ pub(super) use availability::Availability;
 use first_try::FirstTry;
 use held_up::HeldUp;
 use in_flight::InFlight;
-pub(super) use in_flight::{Left, Watched};
 pub(crate) use last_answer::IntervalOf;
 pub(super) use last_answer::{Deniable, Epoch, LastAnswer, Observed};
+pub(super) use leaving::{Left, Watched};
 pub(super) use outbox::Outbox;
 pub(super) use published::Published;
 pub(super) use waiter::Waiter;
@@ -134,35 +135,12 @@ impl State {
     }
 
     /// Puts a waiter back at its place, unless it has left. Others may have joined before it in the meantime.
-    fn return_to_line(&mut self, waiter: Waiter) {
+    fn return_to_queue(&mut self, waiter: Waiter) {
         if waiter.is_gone() {
             self.outbox.remove(waiter);
         } else {
             self.insert(waiter);
         }
-    }
-
-    fn remove_gone_head(&mut self) {
-        while self.waiters.front().is_some_and(Waiter::is_gone) {
-            self.left = self.left.saturating_sub(1);
-            if let Some(gone) = self.waiters.pop_front() {
-                self.outbox.remove(gone);
-            }
-        }
-        if self.waiters.is_empty() {
-            self.known = None;
-        }
-    }
-
-    fn remove_gone(&mut self) {
-        for waiter in std::mem::take(&mut self.waiters) {
-            if waiter.is_gone() {
-                self.outbox.remove(waiter);
-            } else {
-                self.waiters.push_back(waiter);
-            }
-        }
-        self.left = 0;
     }
 
     /// Permits may have come free: the last answer no longer holds.

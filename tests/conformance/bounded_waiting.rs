@@ -6,7 +6,7 @@ use redisson_rate_limiter::{Error, Rate, RateLimiter, Result};
 use tokio::task::JoinHandle;
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
-use crate::stopped_time::{at_once, settle};
+use crate::stopped_time::{at_once, run_until_stalled};
 
 /// The limiter with one permit in an hour, which is in use.
 async fn used_up(fixture: &Fixture) -> RateLimiter {
@@ -30,7 +30,7 @@ pub async fn where_as_many_wait_as_may_the_next_one_is_refused_at_once(fixture: 
     let limiter = used_up(&fixture).await.with_max_waiters(2);
     let _stopped = fixture.stop_time();
     let callers = [(); 5].map(|()| wait(&limiter));
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     let (waiting, refused): (Vec<_>, Vec<_>) = callers
         .into_iter()
         .partition(|caller| !caller.is_finished());
@@ -51,7 +51,7 @@ pub async fn who_leaves_makes_room_at_once_and_who_was_refused_took_none(fixture
     let limiter = used_up(&fixture).await.with_max_waiters(1);
     let _stopped = fixture.stop_time();
     let first = wait(&limiter);
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     assert!(is_full(
         &at_once(limiter.acquire(1)).await.map(|()| true),
         1
@@ -60,7 +60,7 @@ pub async fn who_leaves_makes_room_at_once_and_who_was_refused_took_none(fixture
     assert!(first.await.unwrap_err().is_cancelled());
     assert_eq!(limiter.waiters(), 0);
     let second = wait(&limiter);
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     assert_eq!(limiter.waiters(), 1);
     second.abort();
 }
@@ -74,7 +74,7 @@ pub async fn a_timed_wait_is_refused_at_once_where_its_permits_come_later(fixtur
         let limiter = limiter.clone();
         async move { limiter.try_acquire_timeout(1, HOUR + SECOND).await }
     });
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     assert!(!waiter.is_finished());
     waiter.abort();
 }
@@ -89,13 +89,13 @@ pub async fn those_who_stay_in_front_count_for_the_estimate_and_those_who_give_u
         tokio::spawn(async move { limiter.try_acquire_timeout(1, timeout).await })
     };
     let first = until(HOUR + ms(500));
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     // The first waiter may give up before this one, which then gets the permit.
     let second = until(HOUR + SECOND);
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     assert!(!second.is_finished());
     let stays = wait(&limiter);
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     let refused = limiter.try_acquire_timeout(1, HOUR + 2 * SECOND);
     assert!(!at_once(refused).await.unwrap());
     let estimate = limiter.estimated_wait(1).unwrap();

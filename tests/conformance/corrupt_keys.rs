@@ -95,16 +95,16 @@ pub async fn in_a_joint_decision_a_number_that_only_lua_reads_charges_no_limiter
     let client = fixture.client("client").await;
     let window = client.limiter(FixedWindow::new(5, SECOND)).unwrap();
     let limiter = client.rate_limiter(fixture.name());
-    let beside = format!("{{{}}}:beside", fixture.name());
+    let other_key = format!("{{{}}}:other", fixture.name());
     for odd in ODD_SIXES {
         let mut in_use = InUse::on(&fixture).await;
         in_use.peer.tell(&["SET", &in_use.value, odd]).await;
         let before = in_use.everything().await;
-        let charges = [window.charge(&beside, 1), limiter.charge(1)];
+        let charges = [window.charge(&other_key, 1), limiter.charge(1)];
         let both = client.check_all(charges.map(Result::unwrap)).await;
         assert_bad_state("check_all", both);
         assert_eq!(in_use.everything().await, before, "{odd:?}");
-        assert_eq!(in_use.peer.ask::<u32>(&["EXISTS", &beside]).await, 0);
+        assert_eq!(in_use.peer.ask::<u32>(&["EXISTS", &other_key]).await, 0);
     }
 }
 
@@ -131,7 +131,7 @@ pub async fn a_counter_that_only_lua_reads_is_refused_and_nobody_is_charged(fixt
             peer.tell(&["SET", &key, odd]).await;
             let keys = [&*key, &*start, &*other_key];
             let before = peer.everything(&keys).await;
-            assert_bad_state("decide", limiter.check(&key, 1).await);
+            assert_bad_state("check", limiter.check(&key, 1).await);
             let charges = [other.charge(&other_key, 1), limiter.charge(&key, 1)];
             let joint = client.check_all(charges.map(Result::unwrap)).await;
             assert_bad_state("check_all", joint);

@@ -2,9 +2,9 @@
 
 use redisson_rate_limiter::{Decision, Denied, Error, Granted, Rate};
 
-use crate::fixture::{Fixture, SECOND, told};
+use crate::fixture::{Fixture, SECOND, fields};
 
-pub async fn a_grant_tells_its_permits_the_limit_what_remains_and_when_the_first_come_back(
+pub async fn a_grant_states_its_permits_the_limit_what_remains_and_when_the_first_come_back(
     fixture: Fixture,
 ) {
     let limiter = fixture.limiter().await;
@@ -34,7 +34,7 @@ pub async fn a_grant_tells_its_permits_the_limit_what_remains_and_when_the_first
     }
 }
 
-pub async fn a_denial_tells_the_limit_what_remains_and_that_when_the_oldest_is_back_is_time_to_ask(
+pub async fn a_denial_states_the_limit_what_remains_and_that_when_the_oldest_is_back_is_time_to_ask(
     fixture: Fixture,
 ) {
     let limiter = fixture.limiter().await;
@@ -49,7 +49,11 @@ pub async fn a_denial_tells_the_limit_what_remains_and_that_when_the_oldest_is_b
     for (at, wait, back_in) in [(1_300, 700, 700), (1_500, 500, 500), (1_999, 1, 1)] {
         fixture.at(at);
         let decision = limiter.check(3).await.unwrap();
-        assert_eq!(told(&decision), (false, 2, Some(wait), back_in), "at {at}");
+        assert_eq!(
+            fields(&decision),
+            (false, 2, Some(wait), back_in),
+            "at {at}"
+        );
         let Decision::Denied(Denied { limit, .. }) = decision else {
             panic!("it was granted");
         };
@@ -57,7 +61,7 @@ pub async fn a_denial_tells_the_limit_what_remains_and_that_when_the_oldest_is_b
     }
     fixture.at(2_000);
     let decision = limiter.check(7).await.unwrap();
-    assert_eq!(told(&decision), (false, 6, Some(300), 300));
+    assert_eq!(fields(&decision), (false, 6, Some(300), 300));
 }
 
 pub async fn a_denial_takes_nothing(fixture: Fixture) {
@@ -142,9 +146,9 @@ pub async fn rates_up_to_2_to_the_53_count_exactly(fixture: Fixture) {
         .unwrap();
     let decision = limiter.check(u32::MAX).await.unwrap();
     let left = rate - u64::from(u32::MAX);
-    assert_eq!(told(&decision), (true, left, None, 1000));
+    assert_eq!(fields(&decision), (true, left, None, 1000));
     let decision = limiter.check(1).await.unwrap();
-    assert_eq!(told(&decision), (true, left - 1, None, 1000));
+    assert_eq!(fields(&decision), (true, left - 1, None, 1000));
     assert_eq!(limiter.available_permits().await.unwrap(), left - 1);
     fixture.pass(SECOND);
     assert_eq!(limiter.available_permits().await.unwrap(), rate);

@@ -40,13 +40,13 @@ redis.call('HSET', bucket, 'capacity', capacity, 'remain', remain, 'period', per
 return {limited, capacity, remain}";
 
 /// A store, a peer on its keys, and a key that both use.
-struct Beside {
+struct SharedKey {
     fixture: Fixture,
     peer: Peer,
     key: String,
 }
 
-impl Beside {
+impl SharedKey {
     async fn on(fixture: Fixture) -> Self {
         Self {
             peer: fixture.peer().await,
@@ -94,109 +94,109 @@ impl Beside {
 }
 
 pub async fn a_script_that_counts_the_members_of_a_log_counts_each_unit_of_cost(fixture: Fixture) {
-    let mut beside = Beside::on(fixture).await;
-    let limiter = beside.log(8).await;
-    assert!(passed(&limiter, &beside.key, 5).await);
-    assert_eq!(beside.log_grants(8, 1_000, 9).await, 3);
-    assert_eq!(denied(&limiter, &beside.key, 1).await, (0, ms(60_000)));
-    beside.fixture.at(61_000);
-    assert!(passed(&limiter, &beside.key, 8).await);
-    assert_eq!(beside.log_grants(8, 61_000, 1).await, 0);
+    let mut shared = SharedKey::on(fixture).await;
+    let limiter = shared.log(8).await;
+    assert!(passed(&limiter, &shared.key, 5).await);
+    assert_eq!(shared.log_grants(8, 1_000, 9).await, 3);
+    assert_eq!(denied(&limiter, &shared.key, 1).await, (0, ms(60_000)));
+    shared.fixture.at(61_000);
+    assert!(passed(&limiter, &shared.key, 8).await);
+    assert_eq!(shared.log_grants(8, 61_000, 1).await, 0);
 }
 
 pub async fn what_a_script_added_to_a_log_counts_here(fixture: Fixture) {
-    let mut beside = Beside::on(fixture).await;
-    let limiter = beside.log(8).await;
-    assert_eq!(beside.log_grants(8, 1_000, 3).await, 3);
-    assert_eq!(denied(&limiter, &beside.key, 6).await, (5, ms(60_000)));
-    assert!(passed(&limiter, &beside.key, 5).await);
-    assert_eq!(beside.log_grants(8, 1_001, 1).await, 0);
+    let mut shared = SharedKey::on(fixture).await;
+    let limiter = shared.log(8).await;
+    assert_eq!(shared.log_grants(8, 1_000, 3).await, 3);
+    assert_eq!(denied(&limiter, &shared.key, 6).await, (5, ms(60_000)));
+    assert!(passed(&limiter, &shared.key, 5).await);
+    assert_eq!(shared.log_grants(8, 1_001, 1).await, 0);
 }
 
 pub async fn requests_that_share_a_call_are_counted_one_by_one_too(fixture: Fixture) {
-    let mut beside = Beside::on(fixture).await;
-    let limiter = beside.log(150).await;
+    let mut shared = SharedKey::on(fixture).await;
+    let limiter = shared.log(150).await;
     let mut asked = JoinSet::new();
     for cost in 1..=60 {
-        let (limiter, key) = (limiter.clone(), beside.key.clone());
+        let (limiter, key) = (limiter.clone(), shared.key.clone());
         let cost = 1 + cost % 3;
         asked.spawn(async move { u32::from(passed(&limiter, &key, cost).await) * cost });
     }
     let taken: u32 = asked.join_all().await.into_iter().sum();
     assert_eq!(taken, 120);
-    assert_eq!(beside.log_grants(150, 1_000, 40).await, 30);
+    assert_eq!(shared.log_grants(150, 1_000, 40).await, 30);
 }
 
 pub async fn a_large_cost_is_as_many_members(fixture: Fixture) {
-    let mut beside = Beside::on(fixture).await;
-    let limiter = beside.log(10_000).await;
+    let mut shared = SharedKey::on(fixture).await;
+    let limiter = shared.log(10_000).await;
     for (cost, all) in [(1_000, 1_000), (1_001, 2_001), (7_500, 9_501)] {
-        assert!(passed(&limiter, &beside.key, cost).await);
-        assert_eq!(beside.members().await, all);
+        assert!(passed(&limiter, &shared.key, cost).await);
+        assert_eq!(shared.members().await, all);
     }
-    assert_eq!(denied(&limiter, &beside.key, 500).await, (499, ms(60_000)));
+    assert_eq!(denied(&limiter, &shared.key, 500).await, (499, ms(60_000)));
 }
 
 pub async fn a_member_of_a_log_counts_1_whatever_it_holds(fixture: Fixture) {
-    let mut beside = Beside::on(fixture).await;
+    let mut shared = SharedKey::on(fixture).await;
     let mut command = redis::cmd("ZADD");
     let mut member = vec![16];
     member.extend([7; 16]);
     member.extend(5_u32.to_le_bytes());
-    command.arg(&beside.key).arg(900).arg(member);
-    assert_eq!(beside.peer.run::<u32>(&command).await, 1);
-    let limiter = beside.log(8).await;
-    assert_eq!(denied(&limiter, &beside.key, 8).await, (7, ms(59_900)));
-    assert!(passed(&limiter, &beside.key, 7).await);
-    beside.fixture.at(60_900);
-    assert!(passed(&limiter, &beside.key, 1).await);
-    assert_eq!(beside.members().await, 8);
+    command.arg(&shared.key).arg(900).arg(member);
+    assert_eq!(shared.peer.run::<u32>(&command).await, 1);
+    let limiter = shared.log(8).await;
+    assert_eq!(denied(&limiter, &shared.key, 8).await, (7, ms(59_900)));
+    assert!(passed(&limiter, &shared.key, 7).await);
+    shared.fixture.at(60_900);
+    assert!(passed(&limiter, &shared.key, 1).await);
+    assert_eq!(shared.members().await, 8);
 }
 
 pub async fn a_log_that_a_script_goes_on_using_lives_for_two_windows(fixture: Fixture) {
-    let mut beside = Beside::on(fixture).await;
-    let client = beside.fixture.client("client").await;
+    let mut shared = SharedKey::on(fixture).await;
+    let client = shared.fixture.client("client").await;
     let limiter = client.limiter(SlidingWindowLog::new(8, HOUR)).unwrap();
-    let key = beside.key.clone();
+    let key = shared.key.clone();
     let step = async || assert!(passed(&limiter, &key, 1).await);
-    beside.peer.assert_lives_for(&key, 2 * HOUR, step).await;
-    assert_eq!(beside.log_grants(8, 2_000, 1).await, 1);
-    assert!(beside.peer.ask::<i64>(&["PTTL", &key]).await > 3_600_000);
+    shared.peer.assert_lives_for(&key, 2 * HOUR, step).await;
+    assert_eq!(shared.log_grants(8, 2_000, 1).await, 1);
+    assert!(shared.peer.ask::<i64>(&["PTTL", &key]).await > 3_600_000);
 }
 
 pub async fn the_script_of_a_quota_answers_as_it_is_described(fixture: Fixture) {
-    let mut beside = Beside::on(fixture).await;
-    assert_eq!(beside.peers_quota(&[100, 1, 3_600]).await, [0, 100, 99]);
-    beside.peer.tell(&["DEL", &beside.key]).await;
+    let mut shared = SharedKey::on(fixture).await;
+    assert_eq!(shared.peers_quota(&[100, 1, 3_600]).await, [0, 100, 99]);
+    shared.peer.tell(&["DEL", &shared.key]).await;
     for expected in [[0, 10, 5], [0, 10, 0], [1, 10, 0]] {
-        assert_eq!(beside.peers_quota(&[10, 1, 3_600, 5]).await, expected);
+        assert_eq!(shared.peers_quota(&[10, 1, 3_600, 5]).await, expected);
     }
 }
 
 pub async fn a_bucket_of_a_quota_lives_for_twice_the_time_to_fill_so_what_a_script_took_is_not_forgotten(
     fixture: Fixture,
 ) {
-    let mut beside = Beside::on(fixture).await;
-    let limiter = beside
+    let mut shared = SharedKey::on(fixture).await;
+    let limiter = shared
         .quota(QuotaBucket::new(2, HOUR).with_capacity(20))
         .await;
-    let key = beside.key.clone();
+    let key = shared.key.clone();
     let step = async || assert!(passed(&limiter, &key, 1).await);
-    beside.peer.assert_lives_for(&key, 20 * HOUR, step).await;
-    assert_eq!(beside.peers_quota(&[20, 2, 3_600, 19]).await[0], 0);
+    shared.peer.assert_lives_for(&key, 20 * HOUR, step).await;
+    assert_eq!(shared.peers_quota(&[20, 2, 3_600, 19]).await[0], 0);
     // Each side counts what the other took.
-    assert!(beside.peer.ask::<i64>(&["PTTL", &key]).await > 10 * 3_600_000);
-    assert_eq!(beside.peers_quota(&[20, 2, 3_600, 20]).await[0], 1);
+    assert!(shared.peer.ask::<i64>(&["PTTL", &key]).await > 10 * 3_600_000);
+    assert_eq!(shared.peers_quota(&[20, 2, 3_600, 20]).await[0], 1);
     assert!(!passed(&limiter, &key, 20).await);
 }
 
 pub async fn what_a_script_left_in_a_bucket_of_a_quota_is_left_here(fixture: Fixture) {
-    let mut beside = Beside::on(fixture).await;
-    let limiter = beside
+    let mut shared = SharedKey::on(fixture).await;
+    let limiter = shared
         .quota(QuotaBucket::new(1, HOUR).with_capacity(20))
         .await;
-    assert_eq!(beside.peers_quota(&[20, 1, 3_600, 15]).await, [0, 20, 5]);
-    assert_eq!(denied(&limiter, &beside.key, 6).await.0, 5);
-    assert!(passed(&limiter, &beside.key, 5).await);
-    assert_eq!(beside.peers_quota(&[20, 1, 3_600]).await, [1, 20, 0]);
+    assert_eq!(shared.peers_quota(&[20, 1, 3_600, 15]).await, [0, 20, 5]);
+    assert_eq!(denied(&limiter, &shared.key, 6).await.0, 5);
+    assert!(passed(&limiter, &shared.key, 5).await);
+    assert_eq!(shared.peers_quota(&[20, 1, 3_600]).await, [1, 20, 0]);
 }

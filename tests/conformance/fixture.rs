@@ -160,7 +160,7 @@ pub async fn granted(limiter: &RateLimiter, times: usize) -> usize {
 
 /// A decision without its grant: whether it was granted, what is left, the retry after a denial, the reset; the last
 /// two in ms.
-pub fn told(decision: &Decision) -> (bool, u64, Option<u128>, u128) {
+pub fn fields(decision: &Decision) -> (bool, u64, Option<u128>, u128) {
     match decision {
         Decision::Granted(Granted {
             remaining, reset, ..

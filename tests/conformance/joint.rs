@@ -5,7 +5,7 @@ use redisson_rate_limiter::{
     RedissonClient, TokenBucket,
 };
 
-use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
+use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
 
 /// A user's bucket of 10 tokens, an address's window of 3, an application's rate of 5.
 struct Three {
@@ -72,7 +72,7 @@ pub async fn what_all_grant_is_charged_to_each(fixture: Fixture) {
     let three = Three::on(&fixture).await;
     let decisions = three.ask([4, 1, 2]).await.unwrap();
     assert_eq!(
-        decisions.iter().map(|d| told(d).1).collect::<Vec<_>>(),
+        decisions.iter().map(|d| fields(d).1).collect::<Vec<_>>(),
         [6, 2, 3]
     );
     assert!(decisions.iter().all(Decision::is_granted));
@@ -85,7 +85,7 @@ pub async fn what_one_denies_is_charged_to_none(fixture: Fixture) {
     for (costs, denied) in [([7, 1, 1], 0), ([1, 3, 1], 1), ([1, 1, 4], 2)] {
         let decisions = three.ask(costs).await.unwrap();
         for (place, decision) in decisions.iter().enumerate() {
-            let (granted, remaining, retry_after, _) = told(decision);
+            let (granted, remaining, retry_after, _) = fields(decision);
             assert!(!granted);
             assert_eq!(remaining, [6, 2, 3][place]);
             assert_eq!(retry_after == Some(0), place != denied, "{costs:?} {place}");
@@ -140,7 +140,7 @@ pub async fn an_rratelimiter_in_it_slides_as_always(fixture: Fixture) {
     let ask = async |permits| {
         let charge = limiter.charge(permits).unwrap();
         let decided = client.check_all([charge]).await.unwrap();
-        told(&decided.into_decision())
+        fields(&decided.into_decision())
     };
     assert_eq!(ask(1).await, (true, 4, None, 1_000));
     fixture.pass(ms(100));

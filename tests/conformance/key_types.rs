@@ -12,7 +12,7 @@ use crate::fixture::{Fixture, HOUR, SECOND};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own {
     Nothing,
-    /// A string with a number: what it stands for is not told by it.
+    /// A string with a number: it does not show what it stands for.
     Number,
     Log,
     Tokens,
@@ -22,7 +22,7 @@ enum Own {
 
 impl Own {
     /// Whether Redis can tell that another kind wrote it.
-    fn is_told_from(self, other: Self) -> bool {
+    fn differs_from(self, other: Self) -> bool {
         self != Self::Nothing && other != Self::Nothing && self != other
     }
 }
@@ -70,8 +70,8 @@ async fn in_turns(fixture: &Fixture, name: &str) -> Vec<String> {
             for (limiter, cost) in [(one, 2), (other, 1), (one, 1), (other, 2), (one, 2)] {
                 let decision = limiter.check(&target, cost).await;
                 let is_bad = decision.is_err();
-                let is_told = std::ptr::eq(limiter, other) && other_own.is_told_from(*one_own);
-                assert_eq!(is_bad, is_told, "{target} {decision:?}");
+                let is_refused = std::ptr::eq(limiter, other) && other_own.differs_from(*one_own);
+                assert_eq!(is_bad, is_refused, "{target} {decision:?}");
                 let shown = shown(&decision).replace(name, "");
                 all.push(format!("{one_place} {other_place}: {shown}"));
             }

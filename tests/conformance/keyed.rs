@@ -4,7 +4,7 @@ use redisson_rate_limiter::{
     Decision, Denied, Error, Granted, KeyedRateLimiter, PermitsInUse, Rate, RateType, TimeToLive,
 };
 
-use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
+use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
 
 async fn keyed(fixture: &Fixture, rate: Rate) -> KeyedRateLimiter {
     let client = fixture.client("client").await;
@@ -38,14 +38,14 @@ pub async fn each_key_has_the_whole_rate_for_itself(fixture: Fixture) {
     }
 }
 
-pub async fn a_decision_tells_limit_remaining_retry_after_and_reset(fixture: Fixture) {
+pub async fn a_decision_states_limit_remaining_retry_after_and_reset(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(5, SECOND).keep_alive(HOUR)).await;
     let first = limiter.check("k", 3).await.unwrap();
     assert!(matches!(first, Decision::Granted(Granted { limit: 5, .. })));
-    assert_eq!(told(&first), (true, 2, None, 1_000));
+    assert_eq!(fields(&first), (true, 2, None, 1_000));
     fixture.pass(ms(200));
     let second = limiter.check("k", 3).await.unwrap();
-    assert_eq!(told(&second), (false, 2, Some(800), 800));
+    assert_eq!(fields(&second), (false, 2, Some(800), 800));
 }
 
 pub async fn the_limiter_of_a_key_is_an_rratelimiter_that_all_can_use(fixture: Fixture) {

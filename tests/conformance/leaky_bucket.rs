@@ -5,7 +5,7 @@ use std::time::Duration;
 use redisson_rate_limiter::{Decision, Error, Granted, LeakyBucket, PolicyLimiter};
 use tokio::time::Instant;
 
-use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
+use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
 
 async fn limiter(fixture: &Fixture, policy: LeakyBucket) -> PolicyLimiter<LeakyBucket> {
     fixture.client("client").await.limiter(policy).unwrap()
@@ -42,7 +42,7 @@ pub async fn what_goes_beyond_a_units_quantity_waits_its_batch_and_what_does_not
     let bucket = fixture.name();
     let first = limiter.check(bucket, 1).await.unwrap();
     assert_eq!(
-        (wait(&first), told(&first)),
+        (wait(&first), fields(&first)),
         (Some(0), (true, 5, None, 1_000))
     );
     assert!(matches!(first, Decision::Granted(Granted { limit: 6, .. })));
@@ -59,9 +59,9 @@ pub async fn what_goes_beyond_a_units_quantity_waits_its_batch_and_what_does_not
         ]
     );
     let denied = limiter.check(bucket, 1).await.unwrap();
-    assert_eq!(told(&denied), (false, 0, Some(700), 2_700));
+    assert_eq!(fields(&denied), (false, 0, Some(700), 2_700));
     let denied = limiter.check(bucket, 3).await.unwrap();
-    assert_eq!(told(&denied), (false, 0, Some(1_700), 2_700));
+    assert_eq!(fields(&denied), (false, 0, Some(1_700), 2_700));
 }
 
 pub async fn with_each_whole_unit_a_quantity_flows_out(fixture: Fixture) {
@@ -104,7 +104,7 @@ pub async fn a_targets_first_request_goes_on_at_once_and_the_next_waits_for_it(f
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
     let decision = limiter.check(bucket, 5).await.unwrap();
-    assert_eq!((wait(&decision), told(&decision).1), (Some(0), 1));
+    assert_eq!((wait(&decision), fields(&decision).1), (Some(0), 1));
     assert_eq!(waits(&limiter, bucket).await, [Some(2_000), None]);
 }
 
@@ -123,7 +123,7 @@ pub async fn after_idle_units_the_capacity_is_checked_also_for_a_large_cost(fixt
     // Nothing remains from before, and no credit was accumulated.
     let decision = limiter.check(bucket, 6).await.unwrap();
     assert_eq!(wait(&decision), Some(2_000));
-    assert_eq!(told(&decision), (true, 0, None, 3_000));
+    assert_eq!(fields(&decision), (true, 0, None, 3_000));
     assert_eq!(waits(&limiter, bucket).await, [None]);
 }
 
@@ -133,7 +133,7 @@ pub async fn with_something_left_after_idle_units_the_capacity_is_checked_too(fi
     assert!(limiter.check(bucket, 3).await.unwrap().is_granted());
     fixture.pass(SECOND);
     let decision = limiter.check(bucket, 6).await.unwrap();
-    assert_eq!(told(&decision), (false, 5, Some(1_000), 1_000));
+    assert_eq!(fields(&decision), (false, 5, Some(1_000), 1_000));
     assert!(limiter.check(bucket, 5).await.unwrap().is_granted());
 }
 
@@ -161,7 +161,7 @@ pub async fn who_decides_and_waits_goes_on_when_it_is_its_turn(fixture: Fixture)
     }
     // A denied request does not wait.
     let denied = limiter.check_and_wait(bucket, 99).await;
-    assert_eq!(told(&denied.unwrap()), (false, 98, Some(50), 150));
+    assert_eq!(fields(&denied.unwrap()), (false, 98, Some(50), 150));
 }
 
 pub async fn who_is_dropped_while_waiting_leaves_its_place_taken(fixture: Fixture) {
@@ -173,7 +173,7 @@ pub async fn who_is_dropped_while_waiting_leaves_its_place_taken(fixture: Fixtur
         async move { limiter.check_and_wait(&bucket, 2).await }
     });
     // A request that does not fit under the new rule takes nothing, and returns what is left.
-    let left = async || told(&limiter.check(&bucket, 5).await.unwrap()).1;
+    let left = async || fields(&limiter.check(&bucket, 5).await.unwrap()).1;
     while left().await == 4 {
         tokio::task::yield_now().await;
     }
@@ -190,7 +190,7 @@ pub async fn what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace(f
     assert!(limiter.check(bucket, 6).await.unwrap().is_granted());
     limiter.set_policy(LeakyBucket::new(1, 2 * SECOND)).unwrap();
     let denied = limiter.check(bucket, 1).await.unwrap();
-    assert_eq!(told(&denied), (false, 0, Some(10_000), 12_000));
+    assert_eq!(fields(&denied), (false, 0, Some(10_000), 12_000));
     fixture.pass(ms(9_999));
     assert_eq!(waits(&limiter, bucket).await, [None]);
     fixture.pass(ms(1));

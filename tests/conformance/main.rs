@@ -72,8 +72,8 @@ on_every_store! {
             the_worked_example_is_the_same_for_three_workers_with_clients_of_their_own,
         }
         decision {
-            a_grant_tells_its_permits_the_limit_what_remains_and_when_the_first_come_back,
-            a_denial_tells_the_limit_what_remains_and_that_when_the_oldest_is_back_is_time_to_ask,
+            a_grant_states_its_permits_the_limit_what_remains_and_when_the_first_come_back,
+            a_denial_states_the_limit_what_remains_and_that_when_the_oldest_is_back_is_time_to_ask,
             a_denial_takes_nothing,
             more_permits_than_the_rate_are_an_error_and_take_nothing,
             a_limiter_without_a_rate_is_an_error_for_all_that_needs_one,
@@ -170,7 +170,7 @@ on_every_store! {
         keyed {
             three_in_ten_seconds_are_granted_the_fourth_is_not_and_after_ten_seconds_it_is,
             each_key_has_the_whole_rate_for_itself,
-            a_decision_tells_limit_remaining_retry_after_and_reset,
+            a_decision_states_limit_remaining_retry_after_and_reset,
             the_limiter_of_a_key_is_an_rratelimiter_that_all_can_use,
             a_grant_can_be_refunded_at_the_limiter_of_its_key,
             a_limiter_that_nobody_set_up_before_has_what_an_earlier_one_left_cleared,
@@ -230,9 +230,9 @@ on_every_store! {
         }
         token_bucket {
             a_new_bucket_is_full_and_fills_up_to_its_capacity_only,
-            only_whole_tokens_come_in_and_a_denial_tells_when,
+            only_whole_tokens_come_in_and_a_denial_states_when,
             however_often_it_is_asked_the_long_run_rate_is_exact,
-            a_grant_tells_what_remains_and_when_the_bucket_is_full,
+            a_grant_states_what_remains_and_when_the_bucket_is_full,
             a_changed_capacity_caps_at_once_and_a_changed_rate_holds_from_then_on,
         }
         quota_bucket {
@@ -275,7 +275,7 @@ on_every_store! {
             a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back,
             a_locked_out_target_is_free_when_the_penalty_is_over,
             a_lock_is_for_its_target_alone,
-            a_denial_tells_the_longer_of_the_penalty_and_its_own_time,
+            a_denial_states_the_longer_of_the_penalty_and_its_own_time,
             without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_ignored,
             of_several_limiters_one_that_grants_locks_nobody_out,
             of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_charged,

@@ -7,7 +7,7 @@ use redisson_rate_limiter::{
     QuotaBucket, TokenBucket,
 };
 
-use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
+use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
 
 /// A limiter, the key of a target that has had all of it, and what it had.
 struct Used<P> {
@@ -130,7 +130,7 @@ pub async fn a_lock_is_for_its_target_alone(fixture: Fixture) {
     with_each_algorithm!(fixture, LONG, steps);
 }
 
-pub async fn a_denial_tells_the_longer_of_the_penalty_and_its_own_time(fixture: Fixture) {
+pub async fn a_denial_states_the_longer_of_the_penalty_and_its_own_time(fixture: Fixture) {
     for (penalty, expected) in [
         (600 * SECOND, (false, 1_000, Some(1_000_000), 2_000_000)),
         (1_600 * SECOND, (false, 1_000, Some(1_600_000), 2_000_000)),
@@ -144,7 +144,7 @@ pub async fn a_denial_tells_the_longer_of_the_penalty_and_its_own_time(fixture: 
         let key = format!("{}:{}", fixture.name(), penalty.as_secs());
         assert!(limiter.check(&key, 2_000).await.unwrap().is_granted());
         let denied = limiter.check(&key, 2_000).await.unwrap();
-        assert_eq!(told(&denied), expected);
+        assert_eq!(fields(&denied), expected);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use redisson_rate_limiter::{Decision, Denied, Error, PenaltyTokenBucket, PolicyLimiter};
 
-use crate::fixture::{Fixture, HOUR, SECOND, ms, told};
+use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
 
 async fn limiter(
     fixture: &Fixture,
@@ -37,7 +37,7 @@ pub async fn a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over(fixture
     ] {
         fixture.at(at);
         let decision = limiter.check(bucket, cost).await.unwrap();
-        assert_eq!(told(&decision), expected, "{cost} at {at}");
+        assert_eq!(fields(&decision), expected, "{cost} at {at}");
     }
 }
 
@@ -62,7 +62,7 @@ pub async fn from_a_natural_start_the_first_unit_is_the_minute_that_runs(fixture
     fixture.at(3_615_000);
     assert!(limiter.check(bucket, 2).await.unwrap().is_granted());
     let decision = limiter.check(bucket, 1).await.unwrap();
-    assert_eq!(told(&decision), (false, 0, Some(45_000), 105_000));
+    assert_eq!(fields(&decision), (false, 0, Some(45_000), 105_000));
     fixture.pass(ms(45_000));
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
 }
@@ -76,7 +76,7 @@ pub async fn a_cost_above_its_capacity_is_an_error_that_locks_nobody_out(fixture
         "{error:?}"
     );
     let decision = limiter.check(bucket, 10).await.unwrap();
-    assert_eq!(told(&decision), (true, 0, None, 5_000));
+    assert_eq!(fields(&decision), (true, 0, None, 5_000));
 }
 
 pub async fn a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty(fixture: Fixture) {
@@ -116,7 +116,7 @@ pub async fn a_lock_that_a_peer_set_lets_go_when_its_time_is_over(fixture: Fixtu
     fixture.pass(SECOND);
     tokio::time::sleep(ms(65)).await;
     let decision = mild.check(bucket, 1).await.unwrap();
-    assert_eq!(told(&decision), (true, 1, None, 5_000));
+    assert_eq!(fields(&decision), (true, 1, None, 5_000));
 }
 
 pub async fn a_smaller_capacity_caps_at_once_and_the_new_unit_counts_from_the_last_inflow(
@@ -130,14 +130,14 @@ pub async fn a_smaller_capacity_caps_at_once_and_the_new_unit_counts_from_the_la
     };
     change(3, 2, SECOND).unwrap();
     let decision = limiter.check(bucket, 3).await.unwrap();
-    assert_eq!(told(&decision), (true, 0, None, 2_000));
+    assert_eq!(fields(&decision), (true, 0, None, 2_000));
     change(20, 5, 3 * SECOND).unwrap();
     fixture.pass(ms(2_999));
     let decision = limiter.check(bucket, 1).await.unwrap();
-    assert_eq!(told(&decision), (false, 0, Some(1), 9_001));
+    assert_eq!(fields(&decision), (false, 0, Some(1), 9_001));
     fixture.pass(ms(1));
     let decision = limiter.check(bucket, 1).await.unwrap();
-    assert_eq!(told(&decision), (true, 4, None, 12_000));
+    assert_eq!(fields(&decision), (true, 4, None, 12_000));
 }
 
 pub async fn an_idle_bucket_expires_and_is_full_then(fixture: Fixture) {
@@ -162,5 +162,5 @@ pub async fn a_bucket_smaller_than_a_units_quantity_is_not_full_before_the_unit_
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
     tokio::time::sleep(ms(20)).await;
     let decision = limiter.check(bucket, 1).await.unwrap();
-    assert_eq!(told(&decision), (false, 0, Some(10_000), 10_000));
+    assert_eq!(fields(&decision), (false, 0, Some(10_000), 10_000));
 }

@@ -2,7 +2,7 @@
 
 use redisson_rate_limiter::{Decision, Denied, Error, Granted, PolicyLimiter, QuotaBucket};
 
-use crate::fixture::{Fixture, HOUR, SECOND, told};
+use crate::fixture::{Fixture, HOUR, SECOND, fields};
 
 /// A limiter whose buckets get `quota` a minute.
 async fn a_minute(fixture: &Fixture, capacity: u32, quota: u32) -> PolicyLimiter<QuotaBucket> {
@@ -17,7 +17,7 @@ fn in_a_minute(capacity: u32, quota: u32) -> QuotaBucket {
 pub async fn of_100_with_30_a_minute_one_leaves_99(fixture: Fixture) {
     let limiter = a_minute(&fixture, 100, 30).await;
     let decision = limiter.check(fixture.name(), 1).await.unwrap();
-    assert_eq!(told(&decision), (true, 99, None, 2_000));
+    assert_eq!(fields(&decision), (true, 99, None, 2_000));
     assert!(matches!(
         decision,
         Decision::Granted(Granted { limit: 100, .. })
@@ -29,7 +29,7 @@ pub async fn of_10_a_minute_two_fives_are_granted_and_a_third_is_denied(fixture:
     let mut answers = Vec::new();
     for _ in 0..3 {
         let decision = limiter.check(fixture.name(), 5).await.unwrap();
-        answers.push(told(&decision));
+        answers.push(fields(&decision));
     }
     assert_eq!(
         answers,
@@ -91,10 +91,10 @@ pub async fn a_bucket_is_never_fuller_than_its_capacity(fixture: Fixture) {
     assert!(limiter.check(bucket, 10).await.unwrap().is_granted());
     fixture.pass(HOUR);
     let decision = limiter.check(bucket, 1).await.unwrap();
-    assert_eq!(told(&decision), (true, 9, None, 6_000));
+    assert_eq!(fields(&decision), (true, 9, None, 6_000));
     // The time during which it was full adds nothing.
     let decision = limiter.check(bucket, 10).await.unwrap();
-    assert_eq!(told(&decision), (false, 9, Some(6_000), 6_000));
+    assert_eq!(fields(&decision), (false, 9, Some(6_000), 6_000));
 }
 
 pub async fn a_clock_that_goes_back_takes_and_gives_nothing(fixture: Fixture) {
@@ -104,7 +104,7 @@ pub async fn a_clock_that_goes_back_takes_and_gives_nothing(fixture: Fixture) {
     assert!(limiter.check(bucket, 8).await.unwrap().is_granted());
     fixture.at(94_000);
     let decision = limiter.check(bucket, 1).await.unwrap();
-    assert_eq!(told(&decision), (true, 1, None, 60_000));
+    assert_eq!(fields(&decision), (true, 1, None, 60_000));
 }
 
 pub async fn a_smaller_capacity_caps_what_is_left_at_once(fixture: Fixture) {
@@ -113,11 +113,11 @@ pub async fn a_smaller_capacity_caps_what_is_left_at_once(fixture: Fixture) {
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
     limiter.set_policy(in_a_minute(10, 30)).unwrap();
     let decision = limiter.check(bucket, 4).await.unwrap();
-    assert_eq!(told(&decision), (true, 6, None, 8_000));
+    assert_eq!(fields(&decision), (true, 6, None, 8_000));
     // The tokens above the smaller capacity do not come back with the old one.
     limiter.set_policy(in_a_minute(100, 30)).unwrap();
     let decision = limiter.check(bucket, 1).await.unwrap();
-    assert_eq!(told(&decision), (true, 5, None, 190_000));
+    assert_eq!(fields(&decision), (true, 5, None, 190_000));
 }
 
 pub async fn another_quota_and_period_count_from_the_next_request_on(fixture: Fixture) {
@@ -129,10 +129,10 @@ pub async fn another_quota_and_period_count_from_the_next_request_on(fixture: Fi
         .set_policy(QuotaBucket::new(5, 10 * SECOND).with_capacity(20))
         .unwrap();
     let decision = limiter.check(bucket, 4).await.unwrap();
-    assert_eq!(told(&decision), (false, 3, Some(2_000), 34_000));
+    assert_eq!(fields(&decision), (false, 3, Some(2_000), 34_000));
     fixture.pass(2 * SECOND);
     let decision = limiter.check(bucket, 4).await.unwrap();
-    assert_eq!(told(&decision), (true, 0, None, 40_000));
+    assert_eq!(fields(&decision), (true, 0, None, 40_000));
 }
 
 pub async fn a_quantity_above_the_capacity_is_an_error_and_takes_nothing(fixture: Fixture) {
@@ -146,5 +146,5 @@ pub async fn a_quantity_above_the_capacity_is_an_error_and_takes_nothing(fixture
         );
     }
     let decision = limiter.check(bucket, 10).await.unwrap();
-    assert_eq!(told(&decision), (true, 0, None, 20_000));
+    assert_eq!(fields(&decision), (true, 0, None, 20_000));
 }

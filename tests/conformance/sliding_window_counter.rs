@@ -27,8 +27,8 @@ pub async fn the_current_period_and_those_before_it_in_the_window_count(fixture:
     fixture.at(125_000); // the third period
     assert!(passed(&limiter, fixture.name(), 3).await);
     for (cost, retry_after) in [(1, 35_001), (2, 35_001), (3, 55_001), (5, 55_001)] {
-        let told = denied(&limiter, fixture.name(), cost).await;
-        assert_eq!(told, (0, ms(retry_after)), "{cost}");
+        let denial = denied(&limiter, fixture.name(), cost).await;
+        assert_eq!(denial, (0, ms(retry_after)), "{cost}");
     }
     fixture.at(160_000); // still the sixth
     assert_eq!(denied(&limiter, fixture.name(), 1).await, (0, ms(1)));
@@ -176,8 +176,8 @@ pub async fn after_a_change_of_the_periods_what_was_counted_counts_on(fixture: F
     assert!(passed(&limiter, fixture.name(), 4).await); // up to 114,999
     // At 160,001 the window begins at 115,000, at 175,001 at 130,000.
     for (cost, retry_after) in [(1, 45_001), (6, 45_001), (7, 60_001), (9, 60_001)] {
-        let told = denied(&limiter, fixture.name(), cost).await;
-        assert_eq!(told, (0, ms(retry_after)), "{cost}");
+        let denial = denied(&limiter, fixture.name(), cost).await;
+        assert_eq!(denial, (0, ms(retry_after)), "{cost}");
     }
     fixture.at(160_001);
     assert_eq!(denied(&limiter, fixture.name(), 7).await, (6, ms(15_000)));

@@ -41,10 +41,10 @@ pub async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     }
 }
 
-/// Waits until the store's answers to all that was asked are there and have been acted on.
-pub async fn settle(limiter: &RateLimiter) {
+/// Polls all tasks until none makes progress without time passing: the store has answered the requests sent so far.
+pub async fn run_until_stalled(limiter: &RateLimiter) {
     for _ in 0..5 {
-        limiter.exists().await.unwrap(); // answered after what was asked before
+        limiter.exists().await.unwrap(); // answered after the requests before it
         for _ in 0..20 {
             yield_now().await;
         }

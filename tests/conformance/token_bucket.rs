@@ -30,7 +30,7 @@ pub async fn a_new_bucket_is_full_and_fills_up_to_its_capacity_only(fixture: Fix
     );
 }
 
-pub async fn only_whole_tokens_come_in_and_a_denial_tells_when(fixture: Fixture) {
+pub async fn only_whole_tokens_come_in_and_a_denial_states_when(fixture: Fixture) {
     let limiter = limiter(&fixture, TokenBucket::per_second(3).with_capacity(300)).await;
     assert!(passed(&limiter, fixture.name(), 300).await);
     assert_eq!(denied(&limiter, fixture.name(), 1).await, (0, ms(334)));
@@ -71,7 +71,7 @@ pub async fn however_often_it_is_asked_the_long_run_rate_is_exact(fixture: Fixtu
     }
 }
 
-pub async fn a_grant_tells_what_remains_and_when_the_bucket_is_full(fixture: Fixture) {
+pub async fn a_grant_states_what_remains_and_when_the_bucket_is_full(fixture: Fixture) {
     let limiter = limiter(&fixture, TokenBucket::per_second(3).with_capacity(1_000)).await;
     let decision = limiter.check(fixture.name(), 10).await.unwrap();
     let Decision::Granted(Granted {

@@ -9,7 +9,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::by_hand::poll_once;
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
-use crate::stopped_time::{at_once, settle, until};
+use crate::stopped_time::{at_once, run_until_stalled, until};
 
 /// The longest that permits are left to other processes, with its jitter. Half of the time after which a queue asks again
 /// whatever it knows.
@@ -46,7 +46,7 @@ pub async fn after_a_waiter_gave_up_the_next_call_is_decided_at_once(fixture: Fi
     let limiter = used(&fixture, Rate::overall(5, HOUR), 2).await;
     let _stopped = fixture.stop_time();
     let large = wait_for(&limiter, 5, ms(100));
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     fixture.let_pass(ms(100)).await;
     assert!(!at_once(large).await.unwrap().unwrap());
     let small = limiter.try_acquire_timeout(1, ms(500));
@@ -59,9 +59,9 @@ pub async fn a_waiter_whose_permits_are_there_is_served_when_the_one_before_it_g
     let limiter = used(&fixture, Rate::overall(5, HOUR), 2).await;
     let _stopped = fixture.stop_time();
     let large = wait_for(&limiter, 5, ms(50));
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     let small = wait_for(&limiter, 1, ms(600));
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     assert!(!small.is_finished());
     fixture.let_pass(ms(50)).await;
     assert!(!at_once(large).await.unwrap().unwrap());
@@ -77,14 +77,14 @@ pub async fn a_waiter_whose_permits_are_there_is_served_when_all_before_it_leave
         let mut large = Vec::new();
         for _ in 0..3 {
             large.push(wait(&limiter, 4));
-            settle(&limiter).await;
+            run_until_stalled(&limiter).await;
         }
         let small = wait(&limiter, 2);
-        settle(&limiter).await;
+        run_until_stalled(&limiter).await;
         for place in order {
             assert!(!small.is_finished());
             large[place].abort();
-            settle(&limiter).await;
+            run_until_stalled(&limiter).await;
         }
         at_once(small).await.unwrap().unwrap();
         limiter.release(2).await.unwrap();
@@ -98,21 +98,21 @@ pub async fn behind_one_that_is_served_by_a_grant_handed_on_the_next_one_is_aske
     let _stopped = fixture.stop_time();
     let mut parked = Box::pin(limiter.acquire(3));
     assert!(poll_once(&mut parked).is_none());
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     let _ = poll_once(&mut parked); // it is in the queue, also on a server
     let head = wait(&limiter, 3);
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     let behind = wait(&limiter, 1);
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     // Two permits are left besides the three that were granted to the first: too few for the head.
     fixture.let_pass(ms(1_003)).await;
     until_left(&limiter, 2).await;
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     assert!(!head.is_finished());
     drop(parked);
     at_once(head).await.unwrap().unwrap();
     if !fixture.is_in_memory() {
-        settle(&limiter).await;
+        run_until_stalled(&limiter).await;
         fixture.let_pass(HOLD).await; // until then permits are left to other processes
     }
     at_once(behind).await.unwrap().unwrap();
@@ -125,7 +125,7 @@ pub async fn one_that_is_not_polled_for_long_neither_waits_longer_nor_holds_up_o
     let _stopped = fixture.stop_time();
     let mut late = Box::pin(limiter.acquire(1));
     assert!(poll_once(&mut late).is_none());
-    settle(&limiter).await; // its answer is there, and it has not read it
+    run_until_stalled(&limiter).await; // its answer is there, and it has not read it
     fixture.let_pass(ms(1_003)).await;
     let (late, other) = at_once(async { tokio::join!(late, limiter.acquire(1)) }).await;
     late.unwrap();
@@ -173,18 +173,18 @@ pub async fn grants_that_dropped_waiters_never_received_let_nobody_exceed_the_ra
     for _ in 0..10 {
         let mut waiter = Box::pin(limiter.acquire(2));
         assert!(poll_once(&mut waiter).is_none());
-        settle(&limiter).await;
+        run_until_stalled(&limiter).await;
         let _ = poll_once(&mut waiter); // it is in the queue, also on a server
         parked.push(waiter);
     }
     for _ in &parked {
-        settle(&limiter).await;
+        run_until_stalled(&limiter).await;
         fixture.let_pass(ms(1_003)).await;
-        settle(&limiter).await;
+        run_until_stalled(&limiter).await;
         fixture.let_pass(HOLD).await;
         until_left(&limiter, 0).await;
     }
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     fixture.let_pass(SECOND).await;
     let served = Arc::new(AtomicUsize::new(0));
     let mut waiters = JoinSet::new();
@@ -195,17 +195,17 @@ pub async fn grants_that_dropped_waiters_never_received_let_nobody_exceed_the_ra
             served.fetch_add(1, Ordering::SeqCst);
         });
     }
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     drop(parked);
     for _ in 0..6 {
-        settle(&limiter).await;
+        run_until_stalled(&limiter).await;
         fixture.let_pass(HOLD).await;
     }
     until("two are served", async || {
         served.load(Ordering::SeqCst) >= 2
     })
     .await;
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     assert_eq!(served.load(Ordering::SeqCst), 2);
 }
 
@@ -215,20 +215,20 @@ pub async fn a_queue_with_a_backlog_leaves_permits_to_another_client(fixture: Fi
     let _stopped = fixture.stop_time();
     // In memory, a queue notices another client by its waiters.
     let others_waiter = wait(&other, 10);
-    settle(&other).await;
+    run_until_stalled(&other).await;
     let mut waiters = JoinSet::new();
     for _ in 0..30 {
         let limiter = limiter.clone();
         waiters.spawn(async move { limiter.acquire(1).await });
     }
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     fixture.let_pass(ms(1_003)).await;
     until("some are served", async || {
         limiter.available_permits().await.unwrap() < 10
     })
     .await;
-    settle(&limiter).await;
-    settle(&other).await;
+    run_until_stalled(&limiter).await;
+    run_until_stalled(&other).await;
     assert!(other.try_acquire(1).await.unwrap());
     others_waiter.abort();
 }
@@ -238,9 +238,9 @@ pub async fn a_timeout_ends_with_false_when_it_has_passed_and_not_before(fixture
     let _stopped = fixture.stop_time();
     for millis in [1, 99, 300, 1_000, 2_500] {
         let waiter = wait_for(&limiter, 1, ms(millis));
-        settle(&limiter).await;
+        run_until_stalled(&limiter).await;
         tokio::time::advance(ms(millis - 1)).await;
-        settle(&limiter).await;
+        run_until_stalled(&limiter).await;
         assert!(!waiter.is_finished(), "{millis}");
         fixture.let_pass(ms(1)).await;
         assert!(!at_once(waiter).await.unwrap().unwrap());
@@ -255,7 +255,7 @@ pub async fn a_timeout_beyond_what_a_clock_counts_is_as_good_as_none(fixture: Fi
     let free = limiter.try_acquire_timeout(1, Duration::MAX);
     assert!(at_once(free).await.unwrap());
     let waiter = wait_for(&limiter, 1, Duration::MAX);
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     fixture.let_pass(ms(1_003)).await;
     assert!(at_once(waiter).await.unwrap().unwrap());
 }

@@ -3,7 +3,7 @@
 use redisson_rate_limiter::{Rate, TimeToLive};
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
-use crate::stopped_time::{at_once, settle, until};
+use crate::stopped_time::{at_once, run_until_stalled, until};
 
 pub async fn waiting_creates_the_limiter_of_a_key_also_where_it_is_lost_meanwhile(
     fixture: Fixture,
@@ -28,7 +28,7 @@ pub async fn waiting_creates_the_limiter_of_a_key_also_where_it_is_lost_meanwhil
                 }
             }
         });
-        settle(&of_other).await;
+        run_until_stalled(&of_other).await;
         assert!(!waiter.is_finished());
         assert!(of_other.delete().await.unwrap());
         tokio::time::advance(SECOND).await; // until it asks again
@@ -49,9 +49,9 @@ pub async fn a_timed_wait_for_a_key_is_false_where_its_permits_come_back_later(f
         let keyed = keyed.clone();
         async move { keyed.try_acquire_timeout("key", 1, ms(900)).await }
     });
-    settle(&keyed.limiter("key")).await;
+    run_until_stalled(&keyed.limiter("key")).await;
     tokio::time::advance(ms(899)).await;
-    settle(&keyed.limiter("key")).await;
+    run_until_stalled(&keyed.limiter("key")).await;
     assert!(!waiter.is_finished());
     fixture.let_pass(ms(1)).await;
     assert!(!at_once(waiter).await.unwrap().unwrap());
@@ -69,7 +69,7 @@ pub async fn a_limiter_whose_keep_alive_is_its_interval_is_kept_alive_by_who_wai
         let limiter = limiter.clone();
         async move { limiter.acquire(1).await }
     });
-    settle(&limiter).await;
+    run_until_stalled(&limiter).await;
     // From here on, its time to live shows whether another call was made.
     assert!(limiter.expire(HOUR).await.unwrap());
     fixture.let_pass(ms(500)).await;

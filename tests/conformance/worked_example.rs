@@ -2,7 +2,7 @@
 
 use redisson_rate_limiter::{Decision, Denied, Rate};
 
-use crate::fixture::{Fixture, SECOND, ms, told};
+use crate::fixture::{Fixture, SECOND, fields, ms};
 
 pub async fn the_worked_example_is_answered_to_the_permit_and_the_millisecond(fixture: Fixture) {
     let limiter = fixture.limiter().await;
@@ -15,15 +15,15 @@ pub async fn the_worked_example_is_answered_to_the_permit_and_the_millisecond(fi
 
     fixture.at(1_000);
     let decision = limiter.check(1).await.unwrap();
-    assert_eq!(told(&decision), (true, 4, None, 1000));
+    assert_eq!(fields(&decision), (true, 4, None, 1000));
 
     fixture.at(1_100);
     let decision = limiter.check(2).await.unwrap();
-    assert_eq!(told(&decision), (true, 2, None, 900));
+    assert_eq!(fields(&decision), (true, 2, None, 900));
 
     fixture.at(1_200);
     let decision = limiter.check(3).await.unwrap();
-    assert_eq!(told(&decision), (false, 2, Some(800), 800));
+    assert_eq!(fields(&decision), (false, 2, Some(800), 800));
     let Decision::Denied(Denied { retry_after, .. }) = decision else {
         panic!("it was granted");
     };
@@ -32,7 +32,7 @@ pub async fn the_worked_example_is_answered_to_the_permit_and_the_millisecond(fi
     fixture.at(2_100);
     assert_eq!(limiter.available_permits().await.unwrap(), 5);
     let decision = limiter.check(1).await.unwrap();
-    assert_eq!(told(&decision), (true, 4, None, 1000));
+    assert_eq!(fields(&decision), (true, 4, None, 1000));
     assert_eq!(limiter.available_permits().await.unwrap(), 4);
 }
 
@@ -50,8 +50,8 @@ pub async fn the_worked_example_is_the_same_for_three_workers_with_clients_of_th
     assert!(ben.try_acquire(2).await.unwrap());
     fixture.at(1_200);
     let decision = carla.check(3).await.unwrap();
-    assert_eq!(told(&decision), (false, 2, Some(800), 800));
+    assert_eq!(fields(&decision), (false, 2, Some(800), 800));
     fixture.at(2_000);
     let decision = carla.check(3).await.unwrap();
-    assert_eq!(told(&decision), (true, 0, None, 100));
+    assert_eq!(fields(&decision), (true, 0, None, 100));
 }

@@ -191,10 +191,10 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
         migrate.arg(5_000).arg("KEYS").arg(keys);
         let _: Value = migrate.query_async(&mut nodes[source].raw).await.unwrap();
     }
-    let settled = format!("CLUSTER SETSLOT {slot} NODE {to}");
-    target.run(&settled).await.unwrap();
+    let assign = format!("CLUSTER SETSLOT {slot} NODE {to}");
+    target.run(&assign).await.unwrap();
     for node in &mut nodes {
-        node.run(&settled).await.unwrap();
+        node.run(&assign).await.unwrap();
     }
     meanwhile.await.unwrap();
     load.until_granted(20).await;

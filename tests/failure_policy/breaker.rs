@@ -106,7 +106,7 @@ async fn an_outage_causes_a_bounded_number_of_events() {
         tokio::time::sleep(ms(5)).await;
     }
     let events = events.take();
-    let told: Vec<_> = events
+    let changes: Vec<_> = events
         .iter()
         .filter(|it| it.contains("circuit breaker"))
         .collect();
@@ -115,8 +115,8 @@ async fn an_outage_causes_a_bounded_number_of_events() {
         ["INFO", "circuit breaker half open", ""],
         ["INFO", "circuit breaker closed", ""],
     ];
-    assert_eq!(told.len(), expected.len(), "{events:#?}");
-    for (event, parts) in told.iter().zip(expected) {
+    assert_eq!(changes.len(), expected.len(), "{events:#?}");
+    for (event, parts) in changes.iter().zip(expected) {
         assert!(parts.iter().all(|part| event.contains(part)), "{event}");
     }
     assert!(events.len() <= 10, "{events:#?}");

@@ -18,14 +18,14 @@ const AMPLE: u64 = 1_000_000;
 const SET_ASIDE: u32 = 100_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_lone_calls() {
+async fn by_direct_calls() {
     let form = Form {
         limiters: 4,
         callers: 1,
         free: AMPLE,
         leave: true,
     };
-    limiters("lone", Replays::Acquires, form).await;
+    limiters("direct", Replays::Acquires, form).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,7 +9,7 @@ use redisson_rate_limiter::{
     RedissonClient, SlidingWindowCounter, SlidingWindowLog,
 };
 
-use crate::decisions::{Charges, decide};
+use crate::decisions::{Charges, check_until_over};
 use crate::fault::Replays;
 use crate::round::{Round, rounds};
 use crate::support::Server;
@@ -77,7 +77,7 @@ async fn policies(mut round: Round) {
                     let limiter = Arc::clone(&limiter);
                     async move { Ok(limiter.check("key", cost).await?.is_granted()) }
                 };
-                (place, decide(&plan, random, watch, ask).await)
+                (place, check_until_over(&plan, random, watch, ask).await)
             });
         }
     }
@@ -129,7 +129,7 @@ async fn joint(mut round: Round) {
                 let decision = client.check_all(charges);
                 async move { Ok(decision.await?.is_granted()) }
             };
-            decide(&plan, random, watch, ask).await
+            check_until_over(&plan, random, watch, ask).await
         });
     }
     let mut charges = Charges::default();

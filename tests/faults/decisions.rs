@@ -27,12 +27,12 @@ impl Charges {
     }
 }
 
-/// Asks one question after the other until all faults have happened. `decide` is passed the cost.
-pub async fn decide<F>(
+/// Asks one question after the other until all faults have happened. `check` is passed the cost.
+pub async fn check_until_over<F>(
     plan: &Plan,
     mut random: Seeded,
     watch: Watch,
-    mut decide: impl FnMut(u32) -> F,
+    mut check: impl FnMut(u32) -> F,
 ) -> Charges
 where
     F: Future<Output = Result<bool>>,
@@ -40,7 +40,7 @@ where
     let mut charges = Charges::default();
     while !plan.is_over() {
         let cost = random.below(3) as u32 + 1;
-        match watch.call(Duration::ZERO, decide(cost)).await {
+        match watch.call(Duration::ZERO, check(cost)).await {
             Ok(true) => charges.granted += i64::from(cost),
             Ok(false) => panic!("an ample limiter denied: {}", watch.round),
             Err(Error::Indeterminate { .. }) => charges.maybe += i64::from(cost),

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 const STEP: Duration = Duration::from_millis(10);
 
-/// Looks until it is dropped.
+/// Measures until it is dropped.
 pub struct Lags {
     late: Arc<Mutex<Late>>,
     watching: JoinHandle<()>,

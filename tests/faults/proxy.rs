@@ -13,7 +13,7 @@ use tokio::time::{Duration, sleep};
 use crate::fault::{Fault, Plan};
 use crate::resp::{answer_end, parse};
 
-/// Listens on a free port and passes on what comes, as long as it lives.
+/// Listens on a free port and forwards what arrives, until it is dropped.
 pub struct FaultProxy {
     port: u16,
     /// How many requests are still to be delivered over other connections.
@@ -49,9 +49,9 @@ impl FaultProxy {
     }
 
     /// Waits until all requests that are held have been delivered.
-    pub async fn settled(&mut self) {
-        let settled = self.under_way.wait_for(|&count| count == 0).await;
-        settled.expect("the proxy lives");
+    pub async fn all_delivered(&mut self) {
+        let delivered = self.under_way.wait_for(|&count| count == 0).await;
+        delivered.expect("the proxy lives");
     }
 }
 
@@ -67,7 +67,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         let (client, _) = listener.accept().await.unwrap();
         client.set_nodelay(true).unwrap();
         while connections.try_join_next().is_some() {}
-        connections.spawn(pass_on(client, Arc::clone(&shared)));
+        connections.spawn(forward(client, Arc::clone(&shared)));
     }
 }
 
@@ -88,7 +88,7 @@ enum End {
 }
 
 /// Ends when the connection does, and the server has run all that it was sent.
-async fn pass_on(mut client: TcpStream, shared: Arc<Shared>) {
+async fn forward(mut client: TcpStream, shared: Arc<Shared>) {
     let Some(mut server) = shared.connect().await else {
         return;
     };
@@ -108,7 +108,7 @@ async fn pass_on(mut client: TcpStream, shared: Arc<Shared>) {
     state.run_out(server).await;
 }
 
-/// What has come in over a connection and is not passed on yet.
+/// What has come in over a connection and is not forwarded yet.
 #[derive(Default)]
 struct Passing {
     requests: Vec<u8>,
@@ -147,7 +147,7 @@ impl Passing {
             }
             while let Some((answer, fault)) = self.next_answer() {
                 let half = answer.len() / 2;
-                let passed_on = match fault {
+                let forwarded = match fault {
                     Some(Fault::AnswerDropped) => return End::Closed,
                     Some(Fault::ResetAfterServer) => return End::Reset,
                     Some(Fault::FrozenAfterServer) => return End::Frozen,
@@ -170,7 +170,7 @@ impl Passing {
                     }
                     _ => client.write_all(&answer).await,
                 };
-                if passed_on.is_err() {
+                if forwarded.is_err() {
                     return End::Closed;
                 }
             }
@@ -190,7 +190,7 @@ impl Passing {
         Some((self.answers.drain(..end).collect(), expected.fault))
     }
 
-    /// Nothing is passed on any more; the server runs what it has been sent all the same.
+    /// Nothing is forwarded any more; the server runs what it has been sent all the same.
     async fn run_out(mut self, mut server: TcpStream) {
         while !self.expected.is_empty() {
             if self.next_answer().is_none()

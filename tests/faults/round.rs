@@ -162,7 +162,7 @@ impl Round {
         while let Some(done) = running.join_next().await {
             outputs.push(check(done));
         }
-        self.proxy.settled().await;
+        self.proxy.all_delivered().await;
         outputs
     }
 

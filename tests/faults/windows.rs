@@ -45,7 +45,7 @@ impl Window {
     }
 
     /// A script has ended.
-    fn look(&mut self, interval: i64) {
+    fn note_use(&mut self, interval: i64) {
         let horizon = self.last - interval;
         let live = self.grants.values().filter(|(score, _)| *score > horizon);
         let in_use = live.map(|(_, permits)| permits).sum();
@@ -58,7 +58,7 @@ fn permits_of(member: &[u8]) -> i64 {
     i64::from(u32::from_le_bytes(permits))
 }
 
-/// Reads a server's MONITOR until the test asks for what it told.
+/// Reads a server's MONITOR until the test asks for the result.
 pub struct Windows(JoinHandle<HashMap<String, Window>>);
 
 impl Windows {
@@ -97,7 +97,7 @@ async fn read(mut lines: BufReader<TcpStream>, interval: i64) -> HashMap<String,
         let (from, command) = rest.split_once("] ").unwrap();
         if !from.ends_with("lua") {
             if let Some(window) = touched.take().and_then(|name| windows.get_mut(&name)) {
-                window.look(interval);
+                window.note_use(interval);
             }
             if command.contains(END) {
                 return windows;

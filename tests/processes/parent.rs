@@ -61,7 +61,7 @@ impl ChildProcess {
         let report = async {
             loop {
                 let line = self.reports.next_line().await.expect("its stdout");
-                let line = line.expect("the child has ended; its stderr tells why");
+                let line = line.expect("the child has ended; see its stderr");
                 if let Some(words) = line.strip_prefix(child::REPORT) {
                     return words.to_owned();
                 }
@@ -83,10 +83,7 @@ impl ChildProcess {
     /// Ends it with SIGKILL. It must not have ended by itself: then it has panicked.
     pub async fn kill(mut self) {
         let ended = self.child.try_wait().expect("the state of a child");
-        assert_eq!(
-            ended, None,
-            "the child ended by itself; its stderr tells why"
-        );
+        assert_eq!(ended, None, "the child ended by itself; see its stderr");
         self.child.kill().await.expect("a child that can be killed");
     }
 }

@@ -37,9 +37,9 @@ async fn a_score_ahead_of_the_server_is_warned_of_once_with_by_how_much() {
             .unwrap();
         assert!(limiter.try_acquire(1).await.unwrap());
     }
-    let told = warnings(&events);
-    let [warning] = &told[..] else {
-        panic!("one warning: {told:?}");
+    let found = warnings(&events);
+    let [warning] = &found[..] else {
+        panic!("one warning: {found:?}");
     };
     assert!(warning.contains(&format!("limiter={NAME}")), "{warning}");
     assert!(warning.contains("is ahead"), "{warning}");

@@ -323,19 +323,19 @@ async fn a_joint_decision_counts_expired_permits_in_several_calls() {
         .unwrap();
     let limiter = client.rate_limiter(NAME);
     let window = client.limiter(FixedWindow::new(10_000, HOUR)).unwrap();
-    let decide = async |cost| {
+    let is_granted = async |cost| {
         let charges = [
             limiter.charge(cost).unwrap(),
             window.charge("{limiter}", 1).unwrap(),
         ];
         client.check_all(charges).await.unwrap().is_granted()
     };
-    assert!(decide(1).await);
-    assert!(decide(3_000).await);
+    assert!(is_granted(1).await);
+    assert!(is_granted(3_000).await);
     let left = large.expired - 3_001;
     assert_eq!(limiter.available_permits().await.unwrap(), u64::from(left));
-    assert!(!decide(left + 1).await);
-    assert!(decide(left).await);
+    assert!(!is_granted(left + 1).await);
+    assert!(is_granted(left).await);
     large.calls().await;
 }
 

@@ -103,10 +103,10 @@ async fn without_one_value_and_permits_get_the_time_to_live_that_the_hash_has() 
         }
         let [name, value, permits] = expiries(&mut fixture).await;
         let longest = name + keys::time(&mut fixture.raw).await - before;
-        for beside in [value, permits] {
+        for sibling in [value, permits] {
             assert!(
-                (name..=longest).contains(&beside),
-                "{step}: {beside} for {name}"
+                (name..=longest).contains(&sibling),
+                "{step}: {sibling} for {name}"
             );
         }
     }

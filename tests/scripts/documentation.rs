@@ -1,6 +1,6 @@
 //! Each script documents itself, and `lua/README.md` covers every one.
 
-use crate::source::{assemble, names, read};
+use crate::include::{assemble, names, read};
 
 const README: &str = include_str!("../../lua/README.md");
 

@@ -11,8 +11,8 @@ use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
 use crate::by_hand::{Pending, poll_once};
+use crate::include::{assemble, names, read};
 use crate::monitor::Monitor;
-use crate::source::{assemble, names, read};
 use crate::support::Server;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -2,10 +2,10 @@
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[path = "../../src/script/include.rs"]
+mod include;
 #[path = "../support/monitor.rs"]
 mod monitor;
-#[path = "../../src/script/source.rs"]
-mod source;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -16,7 +16,7 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use serde_json::{Map, Value as Json, json};
 use tokio::time::sleep;
 
-use crate::source::{assemble, names, read};
+use crate::include::{assemble, names, read};
 use crate::support::Server;
 use keyspace::Keyspace;
 use moment::Moment;

@@ -34,7 +34,7 @@ pub enum Fate {
     Held,
 }
 
-/// Listens on a free port and passes on what comes, as long as it lives.
+/// Listens on a free port and forwards what arrives, until it is dropped.
 pub struct Proxy {
     port: u16,
     shared: Arc<Shared>,
@@ -166,7 +166,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         let mut frozen = shared.frozen.subscribe();
         connections.spawn(async move {
             let is_frozen = tokio::select! {
-                () = pass_on(&mut client, shared) => false,
+                () = forward(&mut client, shared) => false,
                 result = frozen.wait_for(|&frozen| number <= frozen) => result.is_ok(),
             };
             if is_frozen {
@@ -177,7 +177,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// One command at a time: the next one goes to the server when this one's answer is there.
-async fn pass_on(client: &mut TcpStream, shared: Arc<Shared>) {
+async fn forward(client: &mut TcpStream, shared: Arc<Shared>) {
     let Ok(mut server) =
         TcpStream::connect(("127.0.0.1", shared.server.load(Ordering::SeqCst))).await
     else {
@@ -214,11 +214,11 @@ async fn pass_on(client: &mut TcpStream, shared: Arc<Shared>) {
             if fate == Some(Fate::Garbled) {
                 answer = b"HTTP/1.1 503 Service Unavailable\r\n\r\n".to_vec();
             }
-            let passed_on = client.write_all(&answer).await;
+            let forwarded = client.write_all(&answer).await;
             if let Some(tell) = tell {
                 let _ = tell.send(()); // who let it through may not wait for this
             }
-            if passed_on.is_err() {
+            if forwarded.is_err() {
                 return;
             }
         }

@@ -36,7 +36,7 @@ const INTERVAL: i64 = 1_000;
 struct Model(Vec<(i64, i64)>);
 
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Outcome {
     Granted {
         permits: u32,
         remaining: i64,
@@ -51,10 +51,10 @@ enum Told {
 }
 
 impl Model {
-    fn ask(&mut self, now: i64, permits: u32) -> Told {
+    fn ask(&mut self, now: i64, permits: u32) -> Outcome {
         let asked = i64::from(permits);
         if asked > RATE {
-            return Told::TooMany;
+            return Outcome::TooMany;
         }
         self.0.retain(|(at, _)| at + INTERVAL > now);
         let left = RATE - self.0.iter().map(|(_, permits)| permits).sum::<i64>();
@@ -62,14 +62,14 @@ impl Model {
             self.0.push((now, asked));
             let reset = self.0[0].0 + INTERVAL - now;
             let remaining = left - asked;
-            return Told::Granted {
+            return Outcome::Granted {
                 permits,
                 remaining,
                 reset,
             };
         }
         let reset = self.0[0].0 + INTERVAL - now;
-        Told::Denied {
+        Outcome::Denied {
             retry_after: reset.max(1),
             remaining: left,
             reset,
@@ -77,14 +77,14 @@ impl Model {
     }
 }
 
-fn told(result: Result<Decision>) -> Told {
+fn outcome(result: Result<Decision>) -> Outcome {
     match result {
         Ok(Decision::Granted(Granted {
             grant,
             remaining,
             reset,
             ..
-        })) => Told::Granted {
+        })) => Outcome::Granted {
             permits: grant.permits(),
             remaining: remaining as i64,
             reset: reset.as_millis() as i64,
@@ -94,18 +94,18 @@ fn told(result: Result<Decision>) -> Told {
             remaining,
             reset,
             ..
-        })) => Told::Denied {
+        })) => Outcome::Denied {
             retry_after: retry_after.as_millis() as i64,
             remaining: remaining as i64,
             reset: reset.as_millis() as i64,
         },
-        Err(Error::PermitsExceedRate { .. }) => Told::TooMany,
+        Err(Error::PermitsExceedRate { .. }) => Outcome::TooMany,
         Err(error) => panic!("{error:?}"),
     }
 }
 
-/// Asks for all of a round at once, and tells the answers in order.
-async fn ask_together(limiter: &RateLimiter, permits: &[u32]) -> Vec<Told> {
+/// Asks for all of a round at once, and returns the answers in order.
+async fn ask_together(limiter: &RateLimiter, permits: &[u32]) -> Vec<Outcome> {
     let mut requests: Vec<_> = permits
         .iter()
         .map(|&permits| Box::pin(limiter.check(permits)))
@@ -117,7 +117,7 @@ async fn ask_together(limiter: &RateLimiter, permits: &[u32]) -> Vec<Told> {
         }
     }
     let answers = answers.into_iter().flatten();
-    answers.map(told).collect()
+    answers.map(outcome).collect()
 }
 
 async fn compare(limiter: &RateLimiter, now: &AtomicI64, rounds: Vec<Round>) {
@@ -125,7 +125,7 @@ async fn compare(limiter: &RateLimiter, now: &AtomicI64, rounds: Vec<Round>) {
     for Round { pass, permits } in rounds {
         let at = now.fetch_add(pass, Ordering::SeqCst) + pass;
         let answers = ask_together(limiter, &permits).await;
-        let expected: Vec<Told> = permits
+        let expected: Vec<Outcome> = permits
             .iter()
             .map(|&permits| model.ask(at, permits))
             .collect();

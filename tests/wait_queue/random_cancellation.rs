@@ -76,15 +76,15 @@ async fn assert_in_use(
 ) {
     let expected = (Some(1_000_000 - granted), granted);
     let mut found = None;
-    let settled = async {
+    let until_expected = async {
         while found != Some(expected) {
             sleep(ms(10)).await;
             found = Some(keys::left_and_used(raw, value, permits).await);
         }
     };
-    let settled = timeout(Duration::from_secs(20), settled).await;
+    let reached = timeout(Duration::from_secs(20), until_expected).await;
     assert!(
-        settled.is_ok(),
+        reached.is_ok(),
         "{value}: {found:?}, not {expected:?}: {random}"
     );
 }

@@ -39,7 +39,7 @@ async fn one_that_asked_first_is_served_before_one_that_came_while_its_call_was_
         })
     };
     proxy.next("EVALSHA", Fate::Held); // the first's call, and its denial
-    proxy.next("EVALSHA", Fate::Held); // the call for the line
+    proxy.next("EVALSHA", Fate::Held); // the call of the queue
     let first = ask("first");
     let call = proxy.held().await;
     let second = ask("second");

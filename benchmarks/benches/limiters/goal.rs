@@ -16,7 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// More than anybody asks for in a second.
 const PLENTY: u64 = 10_000_000;
 
-/// Prints whether the goal is met, for a lone caller and for many.
+/// Prints whether the goal is met, for a single caller and for many.
 pub async fn print(server: &Server) {
     let [plain, kept, keyed] = limiters(server).await.expect("limiters");
     for callers in [1, CALLERS] {

@@ -75,7 +75,7 @@ fn connect(redis: &MultiplexedConnection) -> RedissonClient {
         .unwrap()
 }
 
-/// The scripts' time for a granted and for a denied request of a lone caller.
+/// The scripts' time for a granted and for a denied request of a single caller.
 async fn server_micros(
     redis: &mut MultiplexedConnection,
     client: &RedissonClient,

@@ -11,7 +11,7 @@ use crate::{
     sample::Sampled,
     scripts_alone::ScriptsAlone,
     waiting::Waiting,
-    workload::{LONE, MANY, Traffic, Workload},
+    workload::{MANY, SINGLE, Traffic, Workload},
 };
 
 pub struct Results {
@@ -97,7 +97,7 @@ impl Results {
     }
 
     fn p50_of_a_lone_caller(&self, other: Contender, at_most: f64) -> Goal {
-        let sampled = self.of(Workload::on_one_limiter(LONE, Traffic::Granted));
+        let sampled = self.of(Workload::on_one_limiter(SINGLE, Traffic::Granted));
         let (ours, theirs) = (sampled.of(Contender::ThisCrate).p50, sampled.of(other).p50);
         let text = match other {
             Contender::OurScript => {

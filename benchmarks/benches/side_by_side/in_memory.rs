@@ -200,11 +200,11 @@ impl Turn {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn count(&self, mut decide: impl FnMut() -> bool) -> u64 {
+    fn count(&self, mut check: impl FnMut() -> bool) -> u64 {
         let mut decisions = 0;
         while !self.is_over() {
             for _ in 0..Self::DECISIONS_BETWEEN_LOOKS {
-                black_box(decide());
+                black_box(check());
             }
             decisions += Self::DECISIONS_BETWEEN_LOOKS;
         }

@@ -7,7 +7,7 @@ pub struct Plan {
     pub jvm_warm_up: Duration,
     /// How often each contender has its turn.
     pub rounds: usize,
-    /// The same where contenders are compared most closely: a lone caller, and many limiters.
+    /// The same where contenders are compared most closely: a single caller, and many limiters.
     pub close_rounds: usize,
     /// The limiters' window; a turn goes on so long before it is measured, so that grants expire as others are made.
     pub window: Duration,

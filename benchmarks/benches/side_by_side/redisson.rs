@@ -97,7 +97,7 @@ impl Redisson {
 
     /// Blocks its thread: nothing else goes on meanwhile.
     fn request<const N: usize>(&mut self, request: &str) -> [u64; N] {
-        writeln!(self.requests, "{request}").expect("the JVM has ended; its stderr tells why");
+        writeln!(self.requests, "{request}").expect("the JVM has ended; see its stderr");
         let answer = self.line();
         let numbers = answer.split(' ').map(str::parse);
         let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().expect("numbers");
@@ -107,7 +107,7 @@ impl Redisson {
     fn line(&mut self) -> String {
         let mut line = String::new();
         let length = self.answers.read_line(&mut line).expect("the JVM's stdout");
-        assert!(length > 0, "the JVM has ended; its stderr tells why");
+        assert!(length > 0, "the JVM has ended; see its stderr");
         line.trim_end().to_owned()
     }
 }

@@ -21,11 +21,11 @@ pub enum Traffic {
     Denied,
 }
 
-pub const LONE: usize = 1;
+pub const SINGLE: usize = 1;
 pub const MANY: usize = 256;
 pub const MANY_LIMITERS: usize = 10_000;
 
-const CALLERS: [usize; 4] = [LONE, 16, MANY, 2048];
+const CALLERS: [usize; 4] = [SINGLE, 16, MANY, 2048];
 
 pub fn all() -> Vec<Workload> {
     let mut workloads = Vec::new();
@@ -77,7 +77,7 @@ impl Workload {
 
     /// How often each contender has its turn.
     pub fn rounds(&self, plan: &Plan) -> usize {
-        if self.callers == LONE || self.limiters > 1 {
+        if self.callers == SINGLE || self.limiters > 1 {
             plan.close_rounds
         } else {
             plan.rounds

@@ -71,7 +71,7 @@ impl Process {
     pub(super) async fn backlog(&mut self, duration: Duration) -> Vec<u64> {
         let request = format!("{}\n", duration.as_millis());
         let sent = self.requests.write_all(request.as_bytes()).await;
-        sent.expect("the process has ended; its stderr tells why");
+        sent.expect("the process has ended; see its stderr");
         let answer = self.line().await;
         let per_second = answer.split(' ').map(str::parse);
         per_second.collect::<Result<_, _>>().expect("numbers")
@@ -79,7 +79,7 @@ impl Process {
 
     async fn line(&mut self) -> String {
         let line = self.answers.next_line().await.expect("its stdout");
-        line.expect("the process has ended; its stderr tells why")
+        line.expect("the process has ended; see its stderr")
     }
 }
 

@@ -129,7 +129,7 @@ impl<const IS_REPEATABLE: bool> Requests<IS_REPEATABLE> {
     pub(super) async fn ask(&self, cost: u32) -> Asking {
         let batcher = Arc::clone(&self.0);
         let asking = tokio::spawn(async move { batcher.ask((), cost).await });
-        settle().await;
+        run_until_stalled().await;
         asking
     }
 
@@ -152,8 +152,8 @@ impl<const IS_REPEATABLE: bool> Requests<IS_REPEATABLE> {
     }
 }
 
-/// Lets the tasks that can go on do so; the clock stands still.
-pub(super) async fn settle() {
+/// Polls all tasks until none makes progress without time passing. Paused time stands still.
+pub(super) async fn run_until_stalled() {
     for _ in 0..5 {
         yield_now().await;
     }

@@ -21,7 +21,7 @@ fn shut_down<const IS_REPEATABLE: bool>(requests: &Requests<IS_REPEATABLE>) -> [
             let batcher = Arc::clone(&requests.0);
             let mut request: Request = Box::pin(async move { batcher.ask((), cost).await });
             assert!(poll_once(request.as_mut()).is_pending());
-            settle().await;
+            run_until_stalled().await;
             made.push(request);
         }
         made
@@ -83,7 +83,7 @@ fn one_that_cannot_be_repeated_and_waits_for_an_idle_runtime_learns_at_its_deadl
                 let batcher = Arc::clone(&requests.0);
                 made.push(Box::pin(async move { batcher.ask((), cost).await }));
                 assert!(poll_once(made.last_mut().unwrap().as_mut()).is_pending());
-                settle().await;
+                run_until_stalled().await;
             }
             made
         });

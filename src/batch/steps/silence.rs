@@ -24,7 +24,7 @@ async fn a_call_that_is_not_answered_holds_up_the_next_for_so_long_and_those_aft
     sleep(LONGEST_HOLD_UP - A_MOMENT).await;
     assert_eq!(requests.made(), [[1], [2]]);
     sleep(A_MOMENT).await;
-    settle().await;
+    run_until_stalled().await;
     assert_eq!(requests.made(), [[1], [2], [3]]);
     assert_eq!(behind.await.unwrap().unwrap(), 3);
     let later = requests.ask(4).await;

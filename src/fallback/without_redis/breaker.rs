@@ -9,7 +9,7 @@ async fn half_open_one_call_goes_out_at_a_time_and_the_policy_decides_the_others
         let client = remote.client(policy);
         let limiter = with_rate(&client, 1_000).await;
         let keyed = client.limiter(FixedWindow::new(100, SECOND)).unwrap();
-        remote.go_away();
+        remote.go_down();
         let _ = limiter.check(1).await.unwrap();
         let _ = keyed.check("key", 1).await.unwrap();
         assert_eq!(remote.take_calls(), 2); // the rate was set and read
@@ -48,7 +48,7 @@ async fn a_probe_that_is_dropped_leaves_its_place_to_the_next_request() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Deny);
     let limiter = with_rate(&client, 10).await;
-    remote.go_away();
+    remote.go_down();
     remote.breaker.connected();
     let impatient = timeout(SECOND, limiter.try_acquire(1)).await;
     assert!(impatient.is_err());
@@ -61,7 +61,7 @@ async fn an_error_comes_at_once_when_redis_has_been_away_for_the_response_timeou
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Error);
     let limiter = with_rate(&client, 10).await;
-    remote.go_away();
+    remote.go_down();
     remote.take_calls();
     let start = Instant::now();
     assert!(limiter.try_acquire(1).await.is_err());

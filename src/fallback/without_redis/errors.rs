@@ -14,7 +14,7 @@ async fn mistakes_are_errors_whatever_the_policy() {
             .keyed_rate_limiter("keyed:", Rate::overall(10, SECOND))
             .unwrap();
         let fixed = client.limiter(FixedWindow::new(10, SECOND)).unwrap();
-        remote.go_away();
+        remote.go_down();
         let above = [
             limiter.try_acquire(11).await,
             limiter.try_acquire_timeout(11, SECOND).await,

@@ -14,7 +14,7 @@ async fn policies_and_keys_have_their_shares() {
     let keyed = client
         .keyed_rate_limiter("keyed:", Rate::overall(10, SECOND))
         .unwrap();
-    remote.go_away();
+    remote.go_down();
     let limiters: [(&dyn Limiter, u64, usize); 4] = [
         (&fixed, 2, 2),
         (&bucket, 10, 10),
@@ -47,7 +47,7 @@ async fn several_limiters_decide_together_without_redis() {
     let fixed = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
     let lenient = client.limiter(TokenBucket::per_second(1)).unwrap();
     let lenient = lenient.with_failure_policy(FailurePolicy::Allow);
-    remote.go_away();
+    remote.go_down();
     let ask = async || {
         let charges = [
             limiter.charge(1).unwrap(),

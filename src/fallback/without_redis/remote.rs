@@ -53,7 +53,7 @@ impl Remote {
     }
 
     /// The connection is lost, and cannot be made again.
-    pub(in super::super) fn go_away(&self) {
+    pub(in super::super) fn go_down(&self) {
         self.is_away.store(true, Ordering::Relaxed);
         self.breaker.disconnected(&Error::not_sent());
     }
@@ -99,8 +99,8 @@ impl Store for Remote {
         })
     }
 
-    fn is_calm(&self) -> bool {
-        self.breaker.is_calm()
+    fn is_healthy(&self) -> bool {
+        self.breaker.is_healthy()
     }
 
     async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers> {

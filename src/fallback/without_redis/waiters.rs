@@ -19,7 +19,7 @@ async fn waiters_are_served_in_order_by_the_local_limiter_and_then_by_redis_agai
     for _ in 0..2 {
         served.push(waiting.join_next().await.unwrap().unwrap().unwrap());
     }
-    remote.go_away();
+    remote.go_down();
     for _ in 0..2 {
         served.push(waiting.join_next().await.unwrap().unwrap().unwrap());
     }
@@ -37,7 +37,7 @@ async fn denied_waiters_wait_for_redis_or_their_timeout() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Deny);
     let limiter = with_rate(&client, 10).await;
-    remote.go_away();
+    remote.go_down();
     let start = Instant::now();
     assert!(!limiter.try_acquire_timeout(1, SECOND).await.unwrap());
     assert_eq!(start.elapsed(), SECOND);
@@ -67,7 +67,7 @@ async fn requests_in_flight_and_in_the_queue_are_decided_by_the_policy_when_the_
         }
         let start = Instant::now();
         sleep(Duration::from_millis(10)).await;
-        remote.go_away();
+        remote.go_down();
         while let Some(granted) = callers.join_next().await {
             assert!(granted.unwrap());
         }

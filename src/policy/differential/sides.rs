@@ -12,7 +12,7 @@ use crate::keys::sibling;
 use crate::model::{At, Timed};
 use crate::permit::Random;
 use crate::policy::algorithm::State;
-use crate::policy::call::{Answer, Call, Opened, Outcome, Target, decide};
+use crate::policy::call::{Answer, Call, Opened, Outcome, Target, check_requests};
 use crate::script;
 use crate::store::redis::check::{Reply, joint_args, read_reply, script_and_args};
 use crate::store::redis::connection::Connection;
@@ -104,7 +104,7 @@ impl Fixture {
                 lock: &mut side.lock,
             })
             .collect();
-        let model = decide(&mut opened, at, &random, costs).map(|answers| answers.answers);
+        let model = check_requests(&mut opened, at, &random, costs).map(|answers| answers.answers);
 
         let keys = sides.iter().flat_map(|side| side.target.all_keys());
         let keys: Vec<String> = keys.collect();

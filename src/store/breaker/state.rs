@@ -73,7 +73,7 @@ pub(super) enum Change {
 
 impl State {
     /// Whether there is nothing to note about a call that starts or is answered.
-    pub(super) fn is_calm(&self) -> bool {
+    pub(super) fn is_healthy(&self) -> bool {
         self.failures == 0 && self.outage.is_none()
     }
 
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(state.connected(), Some(Change::HalfOpened));
         probe(&mut state, now);
         assert_eq!(state.answered(), Some(Change::Closed));
-        assert!(state.is_calm());
+        assert!(state.is_healthy());
     }
 
     #[tokio::test]

@@ -25,7 +25,7 @@ impl MemoryClient {
         let random = Random::default();
         let answer = held
             .open(target, server)?
-            .decide(At { now, server }, &random, cost);
+            .check(At { now, server }, &random, cost);
         answer.map_err(|unusable| failure(unusable, target.key))
     }
 
@@ -58,7 +58,7 @@ impl MemoryClient {
         let targets = call.limiters.iter().zip(&mut guards);
         let opened = targets.map(|(target, (_, held))| held.open(target.by_ref(), server));
         let mut opened = opened.collect::<Result<Vec<_>>>()?;
-        let answers = call::decide(&mut opened, at, &call.random, &call.costs);
+        let answers = call::check_requests(&mut opened, at, &call.random, &call.costs);
         answers.map_err(|(place, unusable)| failure(unusable, &call.limiters[place].key))
     }
 }

@@ -148,7 +148,7 @@ impl RedisLimiter {
                         self.note_audit(audited_rate, &answer);
                     }
                     // The caller may return its permits as soon as it has the answer, and another attempt would take them again.
-                    if let Some(deadline) = acquire.last_deadline_beside(attempt) {
+                    if let Some(deadline) = acquire.last_deadline_except(attempt) {
                         let wait = u64::try_from(deadline - server_millis + 1).unwrap_or(0);
                         sleep(Duration::from_millis(wait).min(attempts.remaining())).await;
                     }

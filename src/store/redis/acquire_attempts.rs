@@ -329,7 +329,7 @@ async fn a_call_creates_its_limiter_changes_its_rate_and_resets_it_where_the_typ
 }
 
 #[tokio::test]
-async fn a_denial_tells_when_the_limiter_expires_before_it_is_worth_asking_again() {
+async fn a_denial_states_when_the_limiter_expires_before_it_is_worth_asking_again() {
     for (permits, lives) in [(vec![5, 5], None), (vec![5, 6], Some(HOUR))] {
         let on_server = OnServer::without_limiter().await;
         let call = AcquireCall::new(Requests::plain(permits.into_iter()));

@@ -39,7 +39,7 @@ use super::failure::Failure;
 use super::retry::Limits;
 use super::server_time::ServerTime;
 use crate::error::{Error, Result};
-use crate::store::breaker::{Breaker, NotCalm};
+use crate::store::breaker::{Breaker, Unhealthy};
 use address::{Address, Server};
 #[cfg(feature = "cluster")]
 use cluster::Cluster;
@@ -71,7 +71,7 @@ pub(crate) struct Connecting {
 /// A connection that many callers on many runtimes share.
 pub(crate) struct Connection {
     route: Route,
-    not_calm: Arc<NotCalm>,
+    unhealthy: Arc<Unhealthy>,
 }
 
 enum Route {
@@ -109,13 +109,13 @@ impl Connection {
 
     pub(super) fn over(connection: impl Given + 'static, response_timeout: Duration) -> Self {
         let server = "the application's connection".to_owned();
-        let not_calm = Arc::<NotCalm>::default();
+        let unhealthy = Arc::<Unhealthy>::default();
         Self {
             route: Route::Given {
                 connection: Box::new(connection),
-                breaker: Breaker::new(server, response_timeout, Arc::clone(&not_calm)),
+                breaker: Breaker::new(server, response_timeout, Arc::clone(&unhealthy)),
             },
-            not_calm,
+            unhealthy,
         }
     }
 
@@ -136,7 +136,7 @@ impl Connection {
             tls: Tls::new(&address, &connecting.tls)?,
             response_timeout: connecting.response_timeout,
             server_time: Arc::clone(server_time),
-            not_calm: Arc::default(),
+            unhealthy: Arc::default(),
         });
         let mut wait = Wait::new(connecting.wait, connecting.response_timeout, name);
         match address {
@@ -166,7 +166,7 @@ impl Connection {
                 resolver: Arc::new(resolver),
                 settings: Arc::clone(settings),
             }),
-            not_calm: Arc::clone(&settings.not_calm),
+            unhealthy: Arc::clone(&settings.unhealthy),
         }
     }
 
@@ -176,13 +176,13 @@ impl Connection {
         settings: Arc<Settings>,
         wait: &mut Wait,
     ) -> Result<Self> {
-        let not_calm = Arc::clone(&settings.not_calm);
+        let unhealthy = Arc::clone(&settings.unhealthy);
         let cluster = Cluster::new(servers, settings);
         loop {
             match cluster.refresh(wait.limits().deadline).await {
                 Ok(()) => {
                     let route = Route::Cluster(cluster);
-                    return Ok(Self { route, not_calm });
+                    return Ok(Self { route, unhealthy });
                 }
                 Err(cause) => wait.again(cause).await?,
             }
@@ -252,9 +252,9 @@ impl Connection {
         }
     }
 
-    /// Whether all breakers are calm.
-    pub(super) fn is_calm(&self) -> bool {
-        self.not_calm.are_none()
+    /// Whether all breakers are healthy.
+    pub(super) fn is_healthy(&self) -> bool {
+        self.unhealthy.are_none()
     }
 
     /// The breaker of the server that holds a key; `None` if no server is known, or outside a runtime.

@@ -47,9 +47,9 @@ impl ServerTime {
     /// by an eighth: a busy machine that reads one answer late does not set the deadlines of its next calls too early,
     /// and a server's clock that was set back is soon known.
     pub(super) fn learn(&self, server_millis: i64) {
-        let told = server_millis.clamp(0, LATEST) - local_millis();
+        let reported = server_millis.clamp(0, LATEST) - local_millis();
         let known = self.offset.load(Ordering::Relaxed);
-        let estimate = estimate(known, told);
+        let estimate = estimate(known, reported);
         self.offset.store(estimate, Ordering::Relaxed);
     }
 
@@ -60,11 +60,11 @@ impl ServerTime {
     }
 }
 
-fn estimate(known: i64, told: i64) -> i64 {
-    if told >= known {
-        return told; // also the first one
+fn estimate(known: i64, reported: i64) -> i64 {
+    if reported >= known {
+        return reported; // also the first one
     }
-    known - ((known - told) / 8).max(1)
+    known - ((known - reported) / 8).max(1)
 }
 
 #[cfg(test)]
@@ -84,8 +84,8 @@ mod tests {
         assert_eq!(millis((i64::MAX, i64::MAX)), LATEST);
         assert_eq!(millis((i64::MIN, 0)), 0);
         let time = ServerTime::unknown();
-        for told in [i64::MAX, i64::MIN, i64::MAX] {
-            time.learn(told);
+        for reported in [i64::MAX, i64::MIN, i64::MAX] {
+            time.learn(reported);
             assert!(time.after(Duration::from_secs(1)).is_some());
         }
     }

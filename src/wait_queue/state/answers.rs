@@ -71,7 +71,7 @@ impl State {
         }
         let first_denied = denied.first().map(|waiter| waiter.permits);
         for waiter in denied.into_iter().rev() {
-            self.return_to_line(waiter);
+            self.return_to_queue(waiter);
         }
         spare -= self.hand_off(spare, call, answer);
         let known = self.learn(answered, taken, first_denied);

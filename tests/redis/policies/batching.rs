@@ -73,7 +73,7 @@ async fn requests_that_come_while_a_call_is_under_way_share_the_next_in_their_or
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = limiter(&proxy, &fixture, 10).await;
     let answers = behind_a_held_call(&mut proxy, &limiter, &[3, 4, 5, 3, 1]).await;
-    let told: Vec<_> = answers
+    let answers: Vec<_> = answers
         .into_iter()
         .map(|answer| match answer.unwrap() {
             Decision::Granted(Granted { remaining, .. }) => (true, remaining),
@@ -82,7 +82,7 @@ async fn requests_that_come_while_a_call_is_under_way_share_the_next_in_their_or
         .collect();
     // After 3 of 10: 4 fits, 5 does not, 3 does, nothing is left.
     assert_eq!(
-        told,
+        answers,
         [(true, 7), (true, 3), (false, 3), (true, 0), (false, 0)]
     );
     assert_eq!(proxy.take_names(), ["EVALSHA"; 2]);
@@ -150,7 +150,7 @@ async fn one_that_gave_up_before_its_call_was_made_is_not_charged() {
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = limiter(&proxy, &fixture, 10).await;
     proxy.next("EVALSHA", Fate::Held);
-    let lone = tokio::spawn({
+    let direct = tokio::spawn({
         let limiter = limiter.clone();
         async move { limiter.check("bucket", 1).await }
     });
@@ -161,7 +161,7 @@ async fn one_that_gave_up_before_its_call_was_made_is_not_charged() {
     assert!(poll_once(&mut kept).await.is_none());
     drop(dropped);
     held.let_through().await;
-    assert!(lone.await.unwrap().unwrap().is_granted());
+    assert!(direct.await.unwrap().unwrap().is_granted());
     assert!(kept.await.unwrap().is_granted());
     assert_eq!(tokens(&mut fixture).await, 7);
 }
@@ -183,22 +183,22 @@ fn a_runtime_that_ends_in_the_middle_holds_nobody_up() {
             let limiter = limiter.clone();
             async move { limiter.check("bucket", 1).await }
         };
-        let lone = tokio::spawn(ask());
+        let direct = tokio::spawn(ask());
         let held = proxy.held().await;
         // The driver is started by the other runtime, and goes with it.
-        let (put_down, is_put_down) = oneshot::channel();
+        let (enqueued, is_enqueued) = oneshot::channel();
         let mut other = Box::pin(ask());
         there.spawn(async move {
             assert!(poll_once(&mut other).await.is_none());
-            put_down.send(()).unwrap();
+            enqueued.send(()).unwrap();
             other.await
         });
-        is_put_down.await.unwrap();
+        is_enqueued.await.unwrap();
         let mut waiting = Box::pin(ask());
         assert!(poll_once(&mut waiting).await.is_none());
         there.shutdown_background();
         held.let_through().await;
-        assert!(lone.await.unwrap().unwrap().is_granted());
+        assert!(direct.await.unwrap().unwrap().is_granted());
         assert!(waiting.await.unwrap().is_granted());
     });
 }

@@ -26,7 +26,7 @@ async fn a_unit_of_cost_is_a_member_of_the_calls_16_random_bytes_and_its_number_
     let since = keys::time(&mut fixture.raw).await;
     assert!(passed(&limiter, 1).await);
     let members = logged(&mut fixture).await;
-    let told = members.iter().map(|(member, score)| {
+    let read = members.iter().map(|(member, score)| {
         let (random, number) = member.split_at(16);
         (*score, random == &members[0].0[..16], number)
     });
@@ -36,7 +36,7 @@ async fn a_unit_of_cost_is_a_member_of_the_calls_16_random_bytes_and_its_number_
         (1_000, true, &[0, 0, 0, 3]),
         (2_000, false, &[0, 0, 0, 1]),
     ];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(read.collect::<Vec<_>>(), expected);
     assert_lives_for(&mut fixture.raw, NAME, 2 * 3_600_000, since).await;
     assert_eq!(keys::names(&mut fixture.raw).await, [NAME]);
 }
@@ -95,9 +95,9 @@ async fn the_retry_time_of_a_log_fuller_than_the_limit_follows_from_what_may_sta
     let limiter = fixture.by(SlidingWindowLog::new(10, HOUR)).await;
     for cost in 1..=10_u32 {
         // As many as 10 - cost may stay.
-        let told = denied(&limiter, cost).await;
+        let denial = denied(&limiter, cost).await;
         assert_eq!(
-            told,
+            denial,
             (0, 3_600_000 - 1_000 + u128::from(40 + cost)),
             "{cost}"
         );

@@ -116,7 +116,7 @@ impl Cluster {
         let nodes = self.0.nodes.current(Nodes::default).ok()?;
         let node = self.0.node_for(Some(slots::slot_of_key(key.as_bytes())))?;
         let breaker = Arc::clone(self.0.link(&nodes, &node).breaker());
-        if !breaker.is_calm() {
+        if !breaker.is_healthy() {
             // The calls that it refuses do not notice that another node has the slot.
             self.refresh_soon(&nodes);
         }

@@ -68,7 +68,7 @@ impl Link {
         let breaker = Breaker::new(
             resolver.to_string(),
             settings.response_timeout,
-            Arc::clone(&settings.not_calm),
+            Arc::clone(&settings.unhealthy),
         );
         let keeper = Keeper {
             resolver,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::credentials::Provider;
 use super::tls::Tls;
-use crate::store::breaker::NotCalm;
+use crate::store::breaker::Unhealthy;
 use crate::store::redis::server_time::ServerTime;
 
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Settings {
     pub(super) tls: Tls,
     pub(super) response_timeout: Duration,
     pub(super) server_time: Arc<ServerTime>,
-    pub(super) not_calm: Arc<NotCalm>,
+    pub(super) unhealthy: Arc<Unhealthy>,
 }
 
 impl Settings {
@@ -27,7 +27,7 @@ impl Settings {
             tls: self.tls.clone(),
             response_timeout: self.response_timeout,
             server_time: Arc::new(ServerTime::unknown()),
-            not_calm: Arc::default(),
+            unhealthy: Arc::default(),
         }
     }
 }

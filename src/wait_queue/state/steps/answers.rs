@@ -91,7 +91,7 @@ fn one_above_the_rate_fails_and_those_behind_it_are_served() {
 }
 
 #[test]
-fn an_answer_that_tells_what_an_earlier_attempt_was_granted_puts_nothing_off() {
+fn an_answer_that_states_what_an_earlier_attempt_was_granted_puts_nothing_off() {
     let mut queue = Queue::new();
     let _granted = queue.join(1, 1, None);
     let _denied = queue.join(2, 1, None);

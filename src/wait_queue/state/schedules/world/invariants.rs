@@ -38,7 +38,7 @@ impl World {
         let now = self.now;
         assert!(
             self.state.waiters.iter().is_sorted_by_key(|it| it.sequence),
-            "the line is out of order"
+            "the queue is out of order"
         );
         self.check_runtimes();
         self.check_owners();

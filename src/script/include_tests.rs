@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::{fs, io};
 
-use super::source::{assemble, names, read};
+use super::include::{assemble, names, read};
 
 /// Assembles `main` from these files, and writes the error as it is displayed.
 fn assembled(files: &[(&str, &'static str)]) -> Result<String, String> {

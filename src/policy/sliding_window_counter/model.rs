@@ -1,0 +1,391 @@
+//! A window made of periods, with a counter for each: it slides by a period at a time.
+//!
+//! The periods are counted on from the first one's start, and a counter is named by its period's last millisecond. A time
+//! between two periods belongs to the one that ends there, but the very first to the one that begins.
+
+use std::time::Duration;
+
+use super::{Lengths, SlidingWindowCounter};
+use crate::error::{Error, Result};
+use crate::keys::sibling;
+use crate::model::{At, Timed};
+use crate::permit::Random;
+use crate::policy::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
+use crate::policy::counters::Counters;
+#[cfg(feature = "redis")]
+use crate::policy::kind::Kind;
+use crate::policy::target_keys::TargetKeys;
+use crate::rate::whole_millis;
+
+/// A decision reads as many counters.
+const MOST_PERIODS: i64 = 1000;
+/// In ms. A time of today and several windows are together an exact Lua number.
+const LONGEST_WINDOW: i64 = 1 << 50;
+/// How much longer than the start the counters live, in ms.
+const COUNTERS_OUTLIVE: i64 = 16;
+
+/// The start and the counters of one target.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Periods {
+    start: Timed<i64>,
+    /// By the periods' ends.
+    counters: Counters,
+}
+
+impl State for Periods {
+    fn drop_expired(&mut self, server: i64) -> bool {
+        self.start.drop_expired(server);
+        self.counters.drop_expired(server);
+        self.start.get().is_some() || !self.counters.is_empty()
+    }
+
+    fn has_own_key(&self) -> bool {
+        false
+    }
+
+    fn close(self: Box<Self>, keys: &mut TargetKeys) {
+        keys.start = self.start;
+        keys.counters = self.counters;
+    }
+}
+
+/// The last millisecond of the period that `now` is in.
+fn current_end(start: i64, period: i64, now: i64) -> i64 {
+    start + div_ceil(now - start, period).max(1) * period - 1
+}
+
+/// The periods as they stand at `now`.
+struct Open {
+    now: i64,
+    start: i64,
+    /// The end of the current one.
+    current: i64,
+    /// The window holds periods that end after it.
+    floor: i64,
+    lengths: Lengths,
+    before: Option<Series>,
+}
+
+/// Periods of another length whose counters count on.
+struct Series {
+    newest: i64,
+    floor: i64,
+    period: i64,
+}
+
+impl Open {
+    fn holds(&self, last: i64) -> bool {
+        let is_own = last <= self.current && (self.current - last) % self.lengths.period == 0;
+        let is_before = |before: &Series| {
+            before.floor < last
+                && last <= before.newest
+                && (before.newest - last) % before.period == 0
+        };
+        last > self.floor && (is_own || self.before.as_ref().is_some_and(is_before))
+    }
+
+    /// The ends and counts of what the window holds, the oldest first.
+    fn held<'a>(&'a self, state: &'a Periods) -> impl Iterator<Item = (i64, i64)> + 'a {
+        let newest = self.before.as_ref().map_or(self.current, |b| b.newest);
+        let counters = state.counters.between(self.floor, newest.max(self.current));
+        counters.filter(|&(last, _)| self.holds(last))
+    }
+
+    /// Milliseconds until the window no longer holds the period that ends then: until the first one begins that is
+    /// current without it.
+    fn until_out(&self, last: i64) -> i64 {
+        let Lengths { window, period } = self.lengths;
+        let current_then = div_ceil(last + window + 1 - self.start, period);
+        self.start + (current_then - 1) * period + 1 - self.now
+    }
+}
+
+impl SlidingWindowCounter {
+    fn lengths(&self) -> Lengths {
+        // They were validated, so that they fit.
+        Lengths {
+            window: self.window.as_millis() as i64,
+            period: self.period.as_millis() as i64,
+        }
+    }
+
+    fn open(&self, state: &Periods, now: i64) -> Open {
+        let Lengths { window, period } = self.lengths();
+        let new_start = || self.starts.of(window, now);
+        let start = state.start.get().copied().unwrap_or_else(new_start);
+        let current = current_end(start, period, now);
+        let floor = current - window;
+        Open {
+            now,
+            start,
+            current,
+            floor,
+            lengths: self.lengths(),
+            before: self.before.map(|before| Series {
+                newest: current_end(start, before.period, now),
+                // Its keys have gone after two windows of that rule.
+                floor: floor.max(now - 2 * before.window - COUNTERS_OUTLIVE - 1),
+                period: before.period,
+            }),
+        }
+    }
+}
+
+impl Model for SlidingWindowCounter {
+    type State = Periods;
+
+    #[cfg(feature = "redis")]
+    const KIND: Kind = Kind::SlidingWindowCounter;
+    const HAS_OWN_KEY: bool = false;
+
+    fn validate(&self) -> Result<()> {
+        let refuse = |argument, reason| Err(Error::InvalidArgument { argument, reason });
+        at_least_one(self.limit, "limit")?;
+        let window = whole_millis(self.window, "window")?;
+        let period = whole_millis(self.period, "period")?;
+        if window > LONGEST_WINDOW {
+            return refuse("window", "it is longer than 2^50 ms");
+        }
+        if window % period != 0 {
+            return refuse("window", "it is not a whole number of periods");
+        }
+        if window / period > MOST_PERIODS {
+            return refuse("period", "the window has more than 1000 of them");
+        }
+        self.starts.validate(window, "window")
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Some(i64::from(self.limit))
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![sibling(target, "-st"), sibling(target, "-")]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Periods> {
+        Some(Periods {
+            start: std::mem::take(&mut keys.start),
+            counters: std::mem::take(&mut keys.counters),
+        })
+    }
+
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64> {
+        let Lengths { window, period } = self.lengths();
+        let unit = self.starts.unit(window);
+        let before = self.before.map_or([0, 0], |b| [b.window, b.period]);
+        [&[i64::from(self.limit), window, period, unit], &before[..]].concat()
+    }
+
+    fn after(&self, before: &Self) -> (Self, Duration) {
+        let period = self.lengths().period;
+        let other_periods = [Some(before.lengths()), before.before];
+        let mut other_periods = other_periods.into_iter().flatten();
+        let moved = Self {
+            before: other_periods.find(|lengths| lengths.period != period),
+            ..*self
+        };
+        (moved, self.window.saturating_add(before.window))
+    }
+
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Periods> {
+        let (&start, counters) = numbers.split_first()?;
+        let mut state = Periods::default();
+        state.start.set(start);
+        for counter in counters.chunks(2) {
+            let &[last, count] = counter else {
+                return None;
+            };
+            state.counters.of(last).set(count);
+        }
+        Some(state)
+    }
+
+    fn evaluate(&self, state: &Periods, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let open = self.open(state, at.now);
+        let limit = i64::from(self.limit);
+        let (mut used, mut newest) = (0, None);
+        for (last, count) in open.held(state) {
+            used += count;
+            if count != 0 {
+                newest = Some(last);
+            }
+        }
+        // Counters that a peer took below 0 give no more than the limit.
+        let remaining = (limit - used).min(limit);
+        if cost <= remaining {
+            let newest = newest.unwrap_or(open.current).max(open.current);
+            return Ok(Evaluation {
+                granted: true,
+                limit,
+                remaining: remaining - cost,
+                retry_after: 0,
+                reset: open.until_out(newest),
+                delay: 0,
+            });
+        }
+        let mut left = used;
+        let fits_without = open.held(state).find(|(_, count)| {
+            left -= count;
+            cost <= limit - left
+        });
+        let newest = newest.unwrap_or(open.current);
+        Ok(Evaluation {
+            granted: false,
+            limit,
+            remaining: remaining.max(0),
+            retry_after: open.until_out(fits_without.map_or(newest, |(last, _)| last)),
+            reset: open.until_out(newest),
+            delay: 0,
+        })
+    }
+
+    fn charge(&self, state: &mut Periods, at: At, _random: &Random, cost: i64) {
+        let open = self.open(state, at.now);
+        let counter = state.counters.of(open.current);
+        let is_first = state.start.get().is_none() || counter.get().is_none();
+        *counter.get_or_set(|| 0) += cost;
+        if is_first {
+            let end = at.server + 2 * open.lengths.window;
+            counter.expire_at(end + COUNTERS_OUTLIVE);
+            state.start.set(open.start);
+            state.start.expire_at(end);
+        }
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::keys::{share_a_slot, sibling};
+    use crate::policy::differential::{
+        Compared, Content, Keyspace, START, as_set, compare, show_key, timed, times_to_live,
+    };
+
+    fn policy(limit: u32, window: u64, period: u64) -> SlidingWindowCounter {
+        let (window, period) = (Duration::from_millis(window), Duration::from_millis(period));
+        SlidingWindowCounter::new(limit, window).with_period(period)
+    }
+
+    /// Two of such windows are no whole number of TTL_UNIT, so that 16 ms make no difference once rounded up.
+    const WINDOWS: [u64; 4] = [50_000, 60_000, 120_000, 150_000];
+    const PERIODS: [u64; 5] = [1, 2, 5, 10, 50];
+
+    impl Compared for SlidingWindowCounter {
+        fn policies() -> BoxedStrategy<Self> {
+            let (windows, periods) = (
+                prop::sample::select(&WINDOWS),
+                prop::sample::select(&PERIODS),
+            );
+            (1..30_u32, windows, periods, any::<bool>())
+                .prop_map(|(limit, window, periods, is_natural)| {
+                    let policy = policy(limit, window, window / periods);
+                    if is_natural {
+                        policy.with_natural_start()
+                    } else {
+                        policy
+                    }
+                })
+                .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Periods> {
+            let starts = prop_oneof![(-300..9_i64).prop_map(|n| n * 1000), -300_000..9_000_i64];
+            let counter = (0..300_i64, -3..20_i64, times_to_live());
+            let periods = prop::sample::select(&[1_000_i64, 5_000, 6_000, 10_000, 30_000]);
+            (
+                prop::option::of((starts, times_to_live())),
+                periods,
+                prop::collection::vec(counter, 0..20),
+            )
+                .prop_map(|(start, period, counters)| {
+                    let (start, time_to_live) = start.map_or((0, None), |s| s);
+                    let (start, is_there) = (START + start, start != 0);
+                    let mut state = Periods::default();
+                    if is_there {
+                        state.start = timed(start, time_to_live);
+                    }
+                    for (place, count, time_to_live) in counters {
+                        let last = start + place * period - 1;
+                        *state.counters.of(last) = timed(count, time_to_live);
+                    }
+                    state
+                })
+                .boxed()
+        }
+
+        fn show(state: &Periods, target: &str) -> Keyspace {
+            let number = |number: &i64| Content::Text(number.to_string());
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, sibling(target, "-st"), &state.start, number);
+            for (last, counter) in state.counters.iter() {
+                show_key(
+                    &mut keyspace,
+                    sibling(target, &format!("-{last}")),
+                    counter,
+                    number,
+                );
+            }
+            for (_, time_to_live) in keyspace.values_mut() {
+                *time_to_live = time_to_live.and_then(as_set);
+            }
+            keyspace
+        }
+
+        fn pauses() -> BoxedStrategy<i64> {
+            prop_oneof![1..2_000_i64, (1..30_i64).prop_map(|n| n * 1_000)].boxed()
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<SlidingWindowCounter>();
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_refused() {
+        let refused = |policy: SlidingWindowCounter| match policy.validate() {
+            Err(Error::InvalidArgument { argument, .. }) => argument,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused(policy(0, 10, 1)), "limit");
+        assert_eq!(refused(policy(1, 0, 1)), "window");
+        assert_eq!(refused(policy(1, 10, 0)), "period");
+        assert_eq!(refused(policy(1, 10, 3)), "window");
+        assert_eq!(refused(policy(1, 5, 10)), "window");
+        assert_eq!(refused(policy(1, 1_001, 1)), "period");
+        assert_eq!(refused(policy(1, (1 << 50) + 1, (1 << 50) + 1)), "window");
+        assert_eq!(
+            refused(policy(1, 1_500, 500).with_natural_start()),
+            "window"
+        );
+        let part_of_a_ms = Duration::from_micros(1_500);
+        let whole = Duration::from_millis(3);
+        assert_eq!(
+            refused(SlidingWindowCounter::new(1, part_of_a_ms).with_period(whole)),
+            "window"
+        );
+        assert_eq!(
+            refused(SlidingWindowCounter::new(1, whole).with_period(part_of_a_ms)),
+            "period"
+        );
+        policy(u32::MAX, 1_000, 1).validate().unwrap();
+        policy(1, 1 << 50, 1 << 50).validate().unwrap();
+        policy(1, 3_000, 500)
+            .with_natural_start()
+            .validate()
+            .unwrap();
+    }
+
+    #[test]
+    fn the_keys_of_a_target_show_that_its_counters_would_be_in_several_slots() {
+        let keys = |target| policy(1, 10, 1).keys(target);
+        assert!(share_a_slot(&keys("user:123")));
+        assert!(share_a_slot(&keys("a}b")));
+        assert!(!share_a_slot(&keys("}b")));
+    }
+}

@@ -1,0 +1,377 @@
+//! A log of the requests that were granted; each counts until the window has passed since.
+//!
+//! Exact, and for that it keeps every request.
+
+#[cfg(feature = "redis")]
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::SlidingWindowLog;
+use crate::error::{Error, Result};
+use crate::model::{At, Timed};
+use crate::permit::Random;
+use crate::policy::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
+#[cfg(feature = "redis")]
+use crate::policy::kind::Kind;
+use crate::policy::target_keys::TargetKeys;
+use crate::rate::whole_millis;
+
+/// A log has as many members.
+const LARGEST_LIMIT: u32 = 1_000_000;
+
+/// What one zset holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Log {
+    requests: Timed<Requests>,
+}
+
+impl State for Log {
+    fn drop_expired(&mut self, server: i64) -> bool {
+        self.requests.drop_expired(server);
+        self.requests.get().is_some()
+    }
+
+    fn has_own_key(&self) -> bool {
+        self.requests.get().is_some()
+    }
+
+    fn close(self: Box<Self>, keys: &mut TargetKeys) {
+        keys.put_own(self.requests);
+    }
+}
+
+/// In the order of their scores.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Requests {
+    entries: VecDeque<Entry>,
+    /// Of all costs.
+    sum: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    score: i64,
+    members: Members,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Members {
+    /// All that a call wrote, one for each unit of cost.
+    OfCall { random: Random, units: u32 },
+    /// One that a peer wrote.
+    #[cfg_attr(
+        not(all(test, feature = "redis")),
+        expect(dead_code, reason = "in memory there is none")
+    )]
+    Other(Box<Bytes>),
+}
+
+impl Members {
+    fn cost(&self) -> i64 {
+        match self {
+            Self::OfCall { units, .. } => i64::from(*units),
+            Self::Other(_) => 1,
+        }
+    }
+}
+
+impl Requests {
+    /// How many entries are over.
+    fn over(&self, horizon: i64) -> usize {
+        // Mostly none is: a search would look at entries all over a large log.
+        match self.entries.front() {
+            Some(oldest) if oldest.score <= horizon => {
+                self.entries.partition_point(|entry| entry.score <= horizon)
+            }
+            _ => 0,
+        }
+    }
+
+    fn insert(&mut self, score: i64, members: Members) {
+        self.sum += members.cost();
+        if self.entries.capacity() == 0 {
+            self.entries.reserve_exact(1); // a limiter for each of millions of keys seldom has more
+        }
+        let entry = Entry { score, members };
+        match self.entries.back() {
+            Some(newest) if newest.score > score => {
+                let place = self.entries.partition_point(|other| other.score <= score);
+                self.entries.insert(place, entry);
+            }
+            _ => self.entries.push_back(entry),
+        }
+    }
+
+    /// Adds members to those of this call.
+    fn add(&mut self, score: i64, random: &Random, cost: u32) {
+        let of_now = self.entries.iter_mut().rev();
+        let of_now = of_now.take_while(|entry| entry.score >= score);
+        for entry in of_now.filter(|entry| entry.score == score) {
+            if let Members::OfCall { random: of, units } = &mut entry.members
+                && of == random
+            {
+                *units += cost;
+                self.sum += i64::from(cost);
+                return;
+            }
+        }
+        let random = *random;
+        let units = cost;
+        self.insert(score, Members::OfCall { random, units });
+    }
+
+    fn drop_first(&mut self, over: usize) {
+        let dropped = self.entries.drain(..over);
+        self.sum -= dropped.map(|entry| entry.members.cost()).sum::<i64>();
+    }
+}
+
+impl SlidingWindowLog {
+    fn window_millis(&self) -> i64 {
+        // It was validated, so that it fits.
+        self.window.as_millis() as i64
+    }
+
+    /// Requests up to here are over.
+    fn horizon(&self, now: i64) -> i64 {
+        now - self.window_millis()
+    }
+}
+
+impl Model for SlidingWindowLog {
+    type State = Log;
+
+    #[cfg(feature = "redis")]
+    const KIND: Kind = Kind::SlidingWindowLog;
+    #[cfg(feature = "redis")]
+    const WRITES_CALL_ID: bool = true;
+
+    fn validate(&self) -> Result<()> {
+        at_least_one(self.limit, "limit")?;
+        if self.limit > LARGEST_LIMIT {
+            return Err(Error::InvalidArgument {
+                argument: "limit",
+                reason: "it is above 1,000,000: a log has as many members",
+            });
+        }
+        whole_millis(self.window, "window")?;
+        Ok(())
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Some(i64::from(self.limit))
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![target.to_owned()]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Log> {
+        Some(Log {
+            requests: keys.take_own()?,
+        })
+    }
+
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64> {
+        vec![i64::from(self.limit), self.window_millis()]
+    }
+
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Log> {
+        let &[used, newest, ahead, ref last_to_go @ ..] = numbers else {
+            return None;
+        };
+        if used == 0 {
+            return Some(Log::default());
+        }
+        // Some requests by how many are newer, and when they were: what stands between two is no later than the one.
+        let mut known = vec![(0, newest)];
+        for place in last_to_go.chunks(2) {
+            let &[newer, score] = place else {
+                return None;
+            };
+            known.push((newer, score));
+        }
+        if ahead > 0 {
+            known.push((ahead - 1, at.now + 1));
+        }
+        known.sort_unstable_by_key(|&(newer, score)| (newer, Reverse(score)));
+        known.dedup_by_key(|&mut (newer, _)| newer);
+        // All others are not ahead, whatever is known of those before them.
+        known.push((used - 1, known.last()?.1.min(at.now)));
+        let mut requests = Requests::default();
+        let mut counted = 0;
+        for (newer, score) in known {
+            let units = u32::try_from(newer + 1 - counted).ok()?;
+            if units > 0 {
+                let random = Random::default();
+                requests.insert(score, Members::OfCall { random, units });
+            }
+            counted = newer + 1;
+        }
+        let mut state = Log::default();
+        state.requests.set(requests);
+        Some(state)
+    }
+
+    fn evaluate(&self, state: &Log, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let none = Requests::default();
+        let log = state.requests.get().unwrap_or(&none);
+        let over = log.over(self.horizon(at.now));
+        let used = log.sum
+            - log
+                .entries
+                .range(..over)
+                .map(|entry| entry.members.cost())
+                .sum::<i64>();
+        let mut live = log.entries.range(over..);
+        let newest = live.clone().next_back().map(|entry| entry.score);
+
+        let limit = i64::from(self.limit);
+        let remaining = limit - used;
+        let until_over = |score| score + self.window_millis() - at.now;
+        if cost <= remaining {
+            return Ok(Evaluation {
+                granted: true,
+                limit,
+                remaining: remaining - cost,
+                retry_after: 0,
+                reset: until_over(newest.unwrap_or(at.now).max(at.now)),
+                delay: 0,
+            });
+        }
+        let mut missing = cost - remaining;
+        let last_to_go = live.find(|entry| {
+            missing -= entry.members.cost();
+            missing <= 0
+        });
+        Ok(Evaluation {
+            granted: false,
+            limit,
+            remaining: remaining.max(0),
+            retry_after: until_over(last_to_go.map_or(at.now, |entry| entry.score)),
+            reset: until_over(newest.unwrap_or(at.now)),
+            delay: 0,
+        })
+    }
+
+    fn charge(&self, state: &mut Log, at: At, random: &Random, cost: i64) {
+        let log = state.requests.get_or_set(Requests::default);
+        log.drop_first(log.over(self.horizon(at.now)));
+        // It was granted, so that it is within the limit.
+        log.add(at.now, random, cost as u32);
+        let two_windows = 2 * self.window_millis();
+        state.requests.expire_at(at.server + two_windows);
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::permit;
+    use crate::policy::differential::{
+        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+    };
+
+    fn policy(limit: u32, window: i64) -> SlidingWindowLog {
+        SlidingWindowLog::new(limit, Duration::from_millis(window.unsigned_abs()))
+    }
+
+    fn members() -> BoxedStrategy<Vec<u8>> {
+        let ours = (any::<[u8; 2]>(), 0..9_u32).prop_map(|(ends, cost)| {
+            let mut random = [ends[0]; 16];
+            random[15] = ends[1];
+            permit::encode(&random, cost).to_vec()
+        });
+        prop_oneof![
+            4 => ours,
+            1 => "[a-z0-9:]{0,40}".prop_map(String::into_bytes),
+            // What only looks like ours.
+            1 => Just(permit::encode(&[7; 8], 3).to_vec()),
+            1 => Just([&[16_u8; 20][..], b"x"].concat()),
+            1 => Just(vec![16_u8; 20]),
+        ]
+        .boxed()
+    }
+
+    impl Compared for SlidingWindowLog {
+        fn policies() -> BoxedStrategy<Self> {
+            (1..30_u32, 1..4_i64)
+                .prop_map(|(limit, n)| policy(limit, n * TTL_UNIT))
+                .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Log> {
+            let scores = prop_oneof![-700_000..50_000_i64, (-14..2_i64).prop_map(|n| n * 50_000)];
+            let entries = prop::collection::btree_map(members(), scores, 1..12);
+            (entries, times_to_live())
+                .prop_map(|(entries, time_to_live): (BTreeMap<_, _>, _)| {
+                    let mut requests = Requests::default();
+                    for (member, at) in entries {
+                        requests.insert(START + at, Members::Other(Box::new(member.into())));
+                    }
+                    Log {
+                        requests: timed(requests, time_to_live),
+                    }
+                })
+                .boxed()
+        }
+
+        fn show(state: &Log, target: &str) -> Keyspace {
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, target.to_owned(), &state.requests, |log| {
+                let members = log.entries.iter().flat_map(|entry| {
+                    let members = match &entry.members {
+                        Members::Other(member) => vec![member.to_vec()],
+                        Members::OfCall { random, units } => (1..=*units)
+                            .map(|unit| [&random[..], &unit.to_be_bytes()].concat())
+                            .collect(),
+                    };
+                    members.into_iter().map(|member| (entry.score, member))
+                });
+                let mut members: Vec<_> = members.collect();
+                members.sort_unstable();
+                Content::Zset(members)
+            });
+            keyspace
+        }
+
+        fn pauses() -> BoxedStrategy<i64> {
+            prop_oneof![1..2_000_i64, (1..9_i64).prop_map(|n| n * 50_000)].boxed()
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<SlidingWindowLog>();
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_refused() {
+        let refused = |policy: SlidingWindowLog| match policy.validate() {
+            Err(Error::InvalidArgument { argument, .. }) => argument,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused(policy(0, 1)), "limit");
+        assert_eq!(refused(policy(LARGEST_LIMIT + 1, 1)), "limit");
+        for window in [
+            Duration::ZERO,
+            Duration::from_micros(1_500),
+            Duration::from_millis((1 << 52) + 1),
+            Duration::MAX,
+        ] {
+            assert_eq!(refused(SlidingWindowLog::new(1, window)), "window");
+        }
+        for window in [1, 1 << 52] {
+            policy(LARGEST_LIMIT, window).validate().unwrap();
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The fields of a rate.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+
+use super::millis;
+use crate::error::Result;
+use crate::rate::{Rate, RateType};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RateFields {
+    #[serde(default, skip_serializing_if = "is_overall")]
+    rate_type: RateTypeName,
+    permits: u64,
+    interval_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keep_alive_ms: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize, Default, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum RateTypeName {
+    #[default]
+    Overall,
+    PerClient,
+}
+
+fn is_overall(name: &RateTypeName) -> bool {
+    *name == RateTypeName::Overall
+}
+
+impl From<Rate> for RateFields {
+    fn from(rate: Rate) -> Self {
+        Self {
+            rate_type: match rate.rate_type() {
+                RateType::Overall => RateTypeName::Overall,
+                RateType::PerClient => RateTypeName::PerClient,
+            },
+            permits: rate.permits(),
+            interval_ms: millis(rate.interval()),
+            keep_alive_ms: rate.keep_alive_time().map(millis),
+        }
+    }
+}
+
+impl From<RateFields> for Rate {
+    fn from(fields: RateFields) -> Self {
+        let interval = Duration::from_millis(fields.interval_ms);
+        let rate = match fields.rate_type {
+            RateTypeName::Overall => Self::overall(fields.permits, interval),
+            RateTypeName::PerClient => Self::per_client(fields.permits, interval),
+        };
+        match fields.keep_alive_ms {
+            Some(millis) => rate.keep_alive(Duration::from_millis(millis)),
+            None => rate,
+        }
+    }
+}
+
+as_fields!(Rate, RateFields, Rate::validate);

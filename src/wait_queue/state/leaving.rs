@@ -1,0 +1,135 @@
+//! The steps by which a waiter leaves; see `wait_queue/leaving.rs`.
+//!
+//! Leaving does not search the queue: only the head is removed at once, and another waiter when it reaches the front, or
+//! when more than half of the queue has left.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{InFlight, State, Waiter};
+use crate::store::AcquireCall;
+
+/// What remains to be done for a waiter that has left.
+#[derive(Debug)]
+pub(in crate::wait_queue) enum Left {
+    Nothing,
+    /// Nobody waits for this call any more: the store must reclaim it.
+    Abandoned(Arc<AcquireCall>),
+    /// Others, on runtimes that may never read the answer, wait for the call, which may have taken permits for this
+    /// waiter: the call in flight must be watched.
+    Unwatched,
+}
+
+/// What happens to a call in flight that is watched.
+#[derive(Debug)]
+pub(in crate::wait_queue) enum Watched {
+    /// No waiter has left it.
+    Ended,
+    /// A driver has taken it since.
+    InTime,
+    /// It is no longer in flight, and the store must reclaim it.
+    Withdrawn(Arc<AcquireCall>),
+}
+
+impl State {
+    /// A waiter has left: its receiver is closed.
+    pub(in crate::wait_queue) fn leave(&mut self, sequence: u64) -> Left {
+        if let Some(in_flight) = &mut self.in_flight
+            && in_flight.leave(sequence)
+        {
+            if in_flight.live > 0 {
+                let is_watched = std::mem::replace(&mut self.is_watched, true);
+                return if is_watched {
+                    Left::Nothing
+                } else {
+                    Left::Unwatched
+                };
+            }
+            self.notify_drivers();
+            return match self.withdraw() {
+                Some(call) => Left::Abandoned(call),
+                None => Left::Nothing,
+            };
+        }
+        self.left += 1;
+        if self.waiters.front().is_some_and(Waiter::is_gone) {
+            self.remove_gone_head();
+            // The next waiter may fit where this one did not; without a next one the drivers are done.
+            self.notify_drivers();
+        } else if self.left > self.waiters.len() / 2 {
+            self.remove_gone();
+        }
+        Left::Nothing
+    }
+
+    /// Ends a call in flight that some waiters have left, if no driver has taken it `since`: its driver has had the
+    /// time that a call takes. The remaining waiters return to the queue; their runtime made no progress, not the
+    /// store.
+    pub(in crate::wait_queue) fn withdraw_overdue(&mut self, since: Instant) -> Watched {
+        let in_flight = self.in_flight.as_ref();
+        let Some(in_flight) = in_flight.filter(|it| it.live < it.waiters.len()) else {
+            self.is_watched = false;
+            return Watched::Ended;
+        };
+        if in_flight.given_at > since {
+            return Watched::InTime;
+        }
+        self.is_watched = false;
+        self.known = None;
+        self.notify_drivers();
+        match self.withdraw() {
+            Some(call) => Watched::Withdrawn(call),
+            None => Watched::Ended,
+        }
+    }
+
+    /// Returns the waiters of the call in flight to the queue.
+    fn withdraw(&mut self) -> Option<Arc<AcquireCall>> {
+        let in_flight = self.in_flight.take()?;
+        for waiter in in_flight.waiters {
+            self.return_to_queue(waiter);
+        }
+        Some(in_flight.call)
+    }
+
+    /// Removes the waiters at the front that have left.
+    pub(super) fn remove_gone_head(&mut self) {
+        while self.waiters.front().is_some_and(Waiter::is_gone) {
+            self.left = self.left.saturating_sub(1);
+            if let Some(gone) = self.waiters.pop_front() {
+                self.outbox.remove(gone);
+            }
+        }
+        if self.waiters.is_empty() {
+            self.known = None;
+        }
+    }
+
+    /// Removes all waiters that have left.
+    fn remove_gone(&mut self) {
+        for waiter in std::mem::take(&mut self.waiters) {
+            if waiter.is_gone() {
+                self.outbox.remove(waiter);
+            } else {
+                self.waiters.push_back(waiter);
+            }
+        }
+        self.left = 0;
+    }
+}
+
+impl InFlight {
+    /// Notes that a waiter has left; `false` if it is not one of this call's.
+    fn leave(&mut self, sequence: u64) -> bool {
+        let by_sequence = |waiter: &Waiter| waiter.sequence.cmp(&sequence);
+        let Ok(place) = self.waiters.binary_search_by(by_sequence) else {
+            return false;
+        };
+        if std::mem::replace(&mut self.waiters[place].has_left, true) {
+            return false;
+        }
+        self.live -= 1;
+        true
+    }
+}
