@@ -42,7 +42,8 @@ use policies::Policies;
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient};
-/// ///
+/// use std::time::Duration;
+///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
@@ -83,7 +84,8 @@ impl<P: Policy> PolicyLimiter<P> {
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// #     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// assert!(limiter.check("user:123", 1).await?.is_granted());
@@ -124,7 +126,8 @@ impl<P: Policy> PolicyLimiter<P> {
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// #     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let per_user = client.limiter(TokenBucket::per_second(1))?;
@@ -145,7 +148,8 @@ impl<P: Policy> PolicyLimiter<P> {
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// #     /// # fn main() -> Result<()> {
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
     /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// assert_eq!(limiter.policy(), FixedWindow::new(1, Duration::from_secs(60)));
     /// # Ok(()) }
@@ -160,7 +164,8 @@ impl<P: Policy> PolicyLimiter<P> {
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// #     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// assert!(limiter.check("user:123", 1).await?.is_granted());
