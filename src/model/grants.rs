@@ -1,6 +1,8 @@
 //! The grants of a pool, ordered by score like the sorted set of permits.
 
 use std::collections::VecDeque;
+#[cfg(all(test, feature = "redis"))]
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
@@ -289,6 +291,26 @@ impl Grants {
             });
         }
         permits > 0
+    }
+
+    /// Whether a search of these scores finds this grant in its first call.
+    #[cfg(all(test, feature = "redis"))]
+    pub(super) fn is_on_first_page(
+        &self,
+        random: &Random,
+        score: i64,
+        scores: RangeInclusive<i64>,
+    ) -> bool {
+        let in_range = { self.entries.iter() }.filter(|entry| scores.contains(&entry.score));
+        let page: Vec<_> = in_range.take(BOUNDS.page).collect();
+        // If the page ends in the millisecond in which it begins, a binary search finds all grants of that millisecond.
+        let ends_where_it_begins = page.len() == BOUNDS.page
+            && page
+                .last()
+                .is_some_and(|last| last.score == *scores.start());
+        page.iter()
+            .any(|entry| entry.score == score && entry.member.is_named(random))
+            || (ends_where_it_begins && score == *scores.start())
     }
 
     #[cfg(test)]

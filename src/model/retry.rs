@@ -21,10 +21,12 @@ impl Window {
     ) -> Result<Result<Answer, Early>, NotInitialized> {
         self.drop_expired(client, at.server);
         let settings = self.settings.get().copied();
+        let wait = retry.previous_deadline - at.server + 1;
         let wanted_type = call.set_up.map(|set_up| set_up.settings.rate_type);
         let is_its_type = |it: &Settings| wanted_type.is_none_or(|wanted| it.rate_type == wanted);
         if let Some(settings) = settings.filter(is_its_type)
             && let Some(found) = self.find(settings, client, call, retry)
+            && (wait <= 0 || self.is_found_at_once(settings, client, call, retry, found))
         {
             let (permits, interval) = (i64::from(found.permits), settings.interval);
             let oldest = { self.grants(settings, client) }.and_then(|grants| {
@@ -39,7 +41,6 @@ impl Window {
                 ..Answer::new(found.score, settings.rate, permits, reset)
             }));
         }
-        let wait = retry.previous_deadline - at.server + 1;
         if wait > 0 {
             return Ok(Err(Early(wait)));
         }
@@ -77,6 +78,22 @@ impl Window {
             RateType::PerClient => self.clients.get(client),
         };
         pool.map(Pool::grants)
+    }
+
+    /// Whether one call finds it. A search of several calls begins when no other attempt can arrive.
+    fn is_found_at_once(
+        &self,
+        settings: Settings,
+        client: &str,
+        call: &Acquire,
+        retry: &Retry,
+        found: Found,
+    ) -> bool {
+        let is_whole = i64::from(found.permits) == call.requests.total();
+        is_whole
+            || self.grants(settings, client).is_some_and(|grants| {
+                grants.is_on_first_page(&call.random, found.score, retry.from..=retry.to)
+            })
     }
 
     /// The grant of a call: with all its permits whatever its score, otherwise only with a score that an attempt can
