@@ -210,6 +210,7 @@ pub(crate) struct Evaluation {
 
 impl Evaluation {
     /// The answer of a bucket with this many `tokens`; `until_there_are` returns the time until it has more.
+    #[inline]
     pub(super) fn of_tokens(
         limit: i64,
         tokens: i64,
@@ -253,6 +254,7 @@ pub(super) fn at_least_one(number: u32, argument: &'static str) -> Result<()> {
 }
 
 /// `a / b` rounded up, for a positive `b`.
+#[inline]
 pub(super) fn div_ceil(a: i64, b: i64) -> i64 {
     -(-a).div_euclid(b)
 }

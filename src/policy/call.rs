@@ -183,6 +183,7 @@ impl Answer {
     }
 }
 
+#[inline]
 fn millis(millis: i64) -> Duration {
     Duration::from_millis(millis.max(0).unsigned_abs())
 }
@@ -229,6 +230,7 @@ impl TargetRef<'_> {
     }
 
     /// The answer to a request of `cost` for which the algorithm returns this.
+    #[inline]
     pub(super) fn answer(
         &self,
         locked_for: Option<i64>,
@@ -363,6 +365,7 @@ impl Opened<'_> {
     }
 
     /// Milliseconds that the target is locked out.
+    #[inline]
     fn locked_for(&self, at: At) -> Option<i64> {
         let penalty = self.target.honoured_lock()?;
         self.lock.get()?;

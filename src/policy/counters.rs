@@ -15,6 +15,7 @@ struct Counter {
 
 impl Counters {
     /// The counter of the period that ends then.
+    #[inline]
     pub(super) fn of(&mut self, last: i64) -> &mut Timed<i64> {
         if self.0.capacity() == 0 {
             self.0.reserve_exact(1); // most limiters with a key of their own have one counter
@@ -31,6 +32,7 @@ impl Counters {
     }
 
     /// The last ms and the count of each period that ends after `from` and no later than `to`.
+    #[inline]
     pub(super) fn between(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> {
         let first = self.0.partition_point(|counter| counter.last <= from);
         let counters = self.0[first..].iter();

@@ -1,7 +1,8 @@
 //! Limiters in this process: the pure model behind a lock, and a clock. While the clock shows the same millisecond,
 //! permits are taken without the lock, see [`fast_path`].
 //!
-//! Each limiter has its own lock. The holder of a shard's lock may take a limiter's lock, but not the other way round.
+//! Each limiter has its own lock. The holder of a shard's lock, to read or to write, may take a limiter's lock, but not the
+//! other way round. A decision by one limiter keeps the shard's read lock, so that it needs no handle on the limiter.
 //! A decision by several limiters first finds them all and then locks them in the order of their names.
 
 #[cfg(test)]
@@ -16,7 +17,7 @@ mod targets;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -60,7 +61,7 @@ struct Shared {
     /// With a key of its own, so that nobody can choose names that meet in one place.
     hasher: RandomState,
     /// A limiter is in the shard that the hash of its name selects, so that threads seldom wait for each other.
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [RwLock<Shard>; SHARDS],
     sweep: Sweep,
 }
 
@@ -113,27 +114,42 @@ impl MemoryStore {
     /// ```
     pub fn shrink(&self) {
         for shard in 0..SHARDS {
-            self.0.shard(shard).shrink(self.0.clock.now());
+            self.0.write(shard).shrink(self.0.clock.now());
         }
     }
 
     fn limiter(&self, name: &str) -> Arc<Limiter> {
-        self.limiter_at(name, self.0.clock.now())
+        self.with_limiter(name, self.0.clock.now(), Arc::clone)
     }
 
+    /// Calls `step` with the limiter of this name. It must not use the store.
     #[inline]
-    fn limiter_at(&self, name: &str, now: i64) -> Arc<Limiter> {
+    fn with_limiter<T>(&self, name: &str, now: i64, step: impl FnOnce(&Arc<Limiter>) -> T) -> T {
         let hash = self.0.hasher.hash_one(name);
-        self.0.shard(shard_of(hash)).limiter(name, hash, now)
+        let place = shard_of(hash);
+        {
+            let shard = self.0.read(place);
+            if let Some(limiter) = shard.find(name, hash) {
+                return step(limiter);
+            }
+        }
+        let limiter = self.0.write(place).find_or_create(name, hash, now);
+        step(&limiter)
     }
 }
 
 impl Shared {
-    fn shard(&self, place: usize) -> MutexGuard<'_, Shard> {
-        // The map stays consistent whatever panics elsewhere.
-        self.shards[place]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    // A shard stays consistent whatever panics elsewhere.
+
+    #[inline]
+    fn read(&self, place: usize) -> RwLockReadGuard<'_, Shard> {
+        let shard = self.shards[place].read();
+        shard.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, place: usize) -> RwLockWriteGuard<'_, Shard> {
+        let shard = self.shards[place].write();
+        shard.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Visits expired limiters, if it is time. The caller holds no lock.
@@ -148,7 +164,7 @@ impl Shared {
     fn do_part(&self, mut part: Part<'_>, now: i64) {
         while part.most > 0 {
             let (place, begins) = part.shard();
-            let mut shard = self.shard(place);
+            let mut shard = self.write(place);
             if begins {
                 shard.start_round();
             }
@@ -206,28 +222,30 @@ impl MemoryClient {
         let passed = self.clock.now();
         let read = self.store.0.clock.now();
         self.store.0.sweep(read);
-        let limiter = self.store.limiter_at(name, read);
-        // Those who wait learn from their queue what else this process takes.
-        if limiter.drivers.load(Ordering::Relaxed) > 0 {
-            return None;
-        }
-        Some(limiter.with(name, passed, read, |held, at| {
-            held.decide_one(at, name, client_id, permits, set_up)
-        }))
+        self.store.with_limiter(name, read, |limiter| {
+            // Those who wait learn from their queue what else this process takes.
+            if limiter.drivers.load(Ordering::Relaxed) > 0 {
+                return None;
+            }
+            Some(limiter.with(name, passed, read, |held, at| {
+                held.decide_one(at, name, client_id, permits, set_up)
+            }))
+        })
     }
 
     /// Charges a limiter for what was granted elsewhere, even if it has less.
     pub(crate) fn charge(&self, keys: &Keys, set_up: SetUp, grant: &Grant) {
         let server = self.store.0.clock.now();
-        let limiter = self.store.limiter_at(&keys.name, server);
-        let mut held = limiter.held();
-        let at = At {
-            now: grant.score,
-            server: held.time(server),
-        };
-        let (client, permits) = (&keys.client_id, i64::from(grant.permits));
-        held.window
-            .take(at, client, Some(set_up), &grant.random, permits);
+        self.store.with_limiter(&keys.name, server, |limiter| {
+            let mut held = limiter.held();
+            let at = At {
+                now: grant.score,
+                server: held.time(server),
+            };
+            let (client, permits) = (&keys.client_id, i64::from(grant.permits));
+            held.window
+                .take(at, client, Some(set_up), &grant.random, permits);
+        });
     }
 }
 
@@ -265,14 +283,12 @@ mod tests {
     impl MemoryStore {
         /// The number of limiters.
         pub(super) fn held(&self) -> usize {
-            (0..SHARDS).map(|shard| self.0.shard(shard).len()).sum()
+            (0..SHARDS).map(|shard| self.0.read(shard).len()).sum()
         }
 
         /// The number of limiters that there is room for.
         fn room(&self) -> usize {
-            (0..SHARDS)
-                .map(|shard| self.0.shard(shard).capacity())
-                .sum()
+            (0..SHARDS).map(|shard| self.0.read(shard).capacity()).sum()
         }
     }
 

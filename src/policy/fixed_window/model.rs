@@ -61,6 +61,7 @@ impl Open {
 }
 
 impl FixedWindow {
+    #[inline]
     fn window_millis(&self) -> i64 {
         // It was validated, so that it fits.
         self.window.as_millis() as i64
@@ -72,6 +73,7 @@ impl FixedWindow {
     }
 
     /// The count, what is left of the window, and whether the counter has that time to live already.
+    #[inline]
     fn open(&self, state: &Counter, at: At) -> Open {
         let Some(&count) = state.count.get() else {
             return Open::new(self.new_left(at.now));
@@ -111,6 +113,7 @@ impl FixedWindow {
         }
     }
 
+    #[inline]
     fn expire(&self, state: &mut Counter, end: i64) {
         state.count.expire_at(end);
         if self.length_before > 0 {
@@ -187,6 +190,7 @@ impl Model for FixedWindow {
         Some(state)
     }
 
+    #[inline]
     fn evaluate(&self, state: &Counter, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let open = self.open(state, at);
         let limit = i64::from(self.limit);
@@ -203,6 +207,7 @@ impl Model for FixedWindow {
         })
     }
 
+    #[inline]
     fn charge(&self, state: &mut Counter, at: At, _random: &Random, cost: i64) {
         let open = self.open(state, at);
         match state.count.get_mut() {

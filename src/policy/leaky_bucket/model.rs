@@ -49,20 +49,24 @@ struct Open {
 }
 
 impl LeakyBucket {
+    #[inline]
     fn unit_millis(&self) -> i64 {
         // It was validated, so that it fits.
         self.unit.as_millis() as i64
     }
 
+    #[inline]
     fn largest_cost(&self) -> i64 {
         i64::from(self.capacity) + i64::from(self.quantity)
     }
 
     /// How many units a full bucket takes to flow out.
+    #[inline]
     fn units_to_live(&self) -> i64 {
         div_ceil(i64::from(self.capacity), i64::from(self.quantity)) + 1
     }
 
+    #[inline]
     fn open(&self, state: &Bucket, now: i64) -> Open {
         let (quantity, unit) = (i64::from(self.quantity), self.unit_millis());
         let Some(&start) = state.start.get() else {
@@ -88,6 +92,7 @@ impl LeakyBucket {
     }
 
     /// Milliseconds until so many requests have flowed out.
+    #[inline]
     fn until_out(&self, count: i64, open: &Open, now: i64) -> i64 {
         let units = div_ceil(count, i64::from(self.quantity));
         let time = units.saturating_mul(self.unit_millis()).min(LONGEST);
@@ -95,6 +100,7 @@ impl LeakyBucket {
     }
 
     /// Milliseconds that a request waits which fills the bucket up to this.
+    #[inline]
     fn delay(&self, filled: i64, open: &Open, now: i64) -> i64 {
         let batch = div_ceil(filled, i64::from(self.quantity)) - 1;
         if open.is_first || batch <= 0 {
@@ -163,6 +169,7 @@ impl Model for LeakyBucket {
         Some(state)
     }
 
+    #[inline]
     fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let open = self.open(state, at.now);
         let limit = self.largest_cost();
@@ -188,6 +195,7 @@ impl Model for LeakyBucket {
         })
     }
 
+    #[inline]
     fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {
         let open = self.open(state, at.now);
         let end = at.server + self.units_to_live() * self.unit_millis();

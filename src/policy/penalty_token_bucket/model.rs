@@ -50,12 +50,14 @@ struct Open {
 }
 
 impl PenaltyTokenBucket {
+    #[inline]
     fn unit_millis(&self) -> i64 {
         // It was validated, so that it fits.
         self.unit.as_millis() as i64
     }
 
     /// The time to live of the last inflow's time, in ms; too large to be used where the policy is refused.
+    #[inline]
     fn time_to_live(&self) -> i64 {
         let unit = self.unit.as_millis();
         let fill = u128::from(self.capacity)
@@ -66,6 +68,7 @@ impl PenaltyTokenBucket {
         i64::try_from(time).unwrap_or(i64::MAX)
     }
 
+    #[inline]
     fn open(&self, state: &Bucket, now: i64) -> Open {
         let (capacity, quantity) = (i64::from(self.capacity), i64::from(self.quantity));
         let unit = self.unit_millis();
@@ -92,6 +95,7 @@ impl PenaltyTokenBucket {
     }
 
     /// Milliseconds until there are so many tokens.
+    #[inline]
     fn until_there_are(&self, wanted: i64, open: &Open, now: i64) -> i64 {
         let units = div_ceil(wanted - open.tokens, i64::from(self.quantity));
         (units * self.unit_millis() + open.start - now).max(0)
@@ -157,6 +161,7 @@ impl Model for PenaltyTokenBucket {
         Some(state)
     }
 
+    #[inline]
     fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let open = self.open(state, at.now);
         let limit = i64::from(self.capacity);
@@ -165,6 +170,7 @@ impl Model for PenaltyTokenBucket {
         }))
     }
 
+    #[inline]
     fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {
         let open = self.open(state, at.now);
         let end = at.server + self.time_to_live();

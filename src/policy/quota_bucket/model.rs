@@ -55,11 +55,13 @@ struct Tokens {
 }
 
 impl QuotaBucket {
+    #[inline]
     fn period_seconds(&self) -> i64 {
         // It was validated, so that it fits.
         self.period.as_secs() as i64
     }
 
+    #[inline]
     fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
         let (capacity, quota) = (i64::from(self.capacity), i64::from(self.quota));
         let (period, second) = (self.period_seconds(), now.div_euclid(1000));
@@ -74,6 +76,14 @@ impl QuotaBucket {
         let remain = tokens.remain.min(capacity).max(0);
         let fraction = tokens.fraction.clamp(0, quota - 1);
         let elapsed = (second - tokens.timestamp).max(0);
+        if elapsed == 0 && remain < capacity {
+            // Nothing came in, which is found without the divisions.
+            return Tokens {
+                remain,
+                timestamp: tokens.timestamp,
+                fraction,
+            };
+        }
         if elapsed >= div_ceil((capacity - remain) * period + fraction, quota) {
             return full;
         }
@@ -87,12 +97,14 @@ impl QuotaBucket {
     }
 
     /// Milliseconds until there are so many tokens.
+    #[inline]
     fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
         let missing = (wanted - tokens.remain) * self.period_seconds() + tokens.fraction;
         let seconds = div_ceil(missing, i64::from(self.quota));
         ((seconds + tokens.timestamp) * 1000 - now).max(0)
     }
 
+    #[inline]
     fn fields(&self, tokens: Tokens) -> Fields {
         Fields {
             capacity: i64::from(self.capacity),
@@ -102,6 +114,7 @@ impl QuotaBucket {
         }
     }
 
+    #[inline]
     fn write(&self, state: &mut Bucket, at: At, tokens: Tokens) {
         let product = i64::from(self.capacity) * self.period_seconds();
         let seconds_to_fill = div_ceil(product, i64::from(self.quota));
@@ -176,6 +189,7 @@ impl Model for QuotaBucket {
         Some(state)
     }
 
+    #[inline]
     fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let tokens = self.refilled(state, at.now);
         let limit = i64::from(self.capacity);
@@ -187,6 +201,7 @@ impl Model for QuotaBucket {
         ))
     }
 
+    #[inline]
     fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
         tokens.remain -= cost;

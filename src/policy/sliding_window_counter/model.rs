@@ -50,6 +50,7 @@ impl State for Periods {
 }
 
 /// The last millisecond of the period that `now` is in.
+#[inline]
 fn current_end(start: i64, period: i64, now: i64) -> i64 {
     start + div_ceil(now - start, period).max(1) * period - 1
 }
@@ -74,6 +75,7 @@ struct Series {
 }
 
 impl Open {
+    #[inline]
     fn holds(&self, last: i64) -> bool {
         let is_own = last <= self.current && (self.current - last) % self.lengths.period == 0;
         let is_before = |before: &Series| {
@@ -85,6 +87,7 @@ impl Open {
     }
 
     /// The ends and counts of what the window holds, the oldest first.
+    #[inline]
     fn held<'a>(&'a self, state: &'a Periods) -> impl Iterator<Item = (i64, i64)> + 'a {
         let newest = self.before.as_ref().map_or(self.current, |b| b.newest);
         let counters = state.counters.between(self.floor, newest.max(self.current));
@@ -93,6 +96,7 @@ impl Open {
 
     /// Milliseconds until the window no longer holds the period that ends then: until the first one begins that is
     /// current without it.
+    #[inline]
     fn until_out(&self, last: i64) -> i64 {
         let Lengths { window, period } = self.lengths;
         let current_then = div_ceil(last + window + 1 - self.start, period);
@@ -101,6 +105,7 @@ impl Open {
 }
 
 impl SlidingWindowCounter {
+    #[inline]
     fn lengths(&self) -> Lengths {
         // They were validated, so that they fit.
         Lengths {
@@ -109,6 +114,7 @@ impl SlidingWindowCounter {
         }
     }
 
+    #[inline]
     fn open(&self, state: &Periods, now: i64) -> Open {
         let Lengths { window, period } = self.lengths();
         let new_start = || self.starts.of(window, now);
@@ -203,6 +209,7 @@ impl Model for SlidingWindowCounter {
         Some(state)
     }
 
+    #[inline]
     fn evaluate(&self, state: &Periods, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let open = self.open(state, at.now);
         let limit = i64::from(self.limit);
@@ -242,6 +249,7 @@ impl Model for SlidingWindowCounter {
         })
     }
 
+    #[inline]
     fn charge(&self, state: &mut Periods, at: At, _random: &Random, cost: i64) {
         let open = self.open(state, at.now);
         let counter = state.counters.of(open.current);

@@ -217,6 +217,7 @@ impl Model for SlidingWindowLog {
         Some(state)
     }
 
+    #[inline]
     fn evaluate(&self, state: &Log, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let none = Requests::default();
         let log = state.requests.get().unwrap_or(&none);
@@ -258,6 +259,7 @@ impl Model for SlidingWindowLog {
         })
     }
 
+    #[inline]
     fn charge(&self, state: &mut Log, at: At, random: &Random, cost: i64) {
         let log = state.requests.get_or_set(Requests::default);
         log.drop_first(log.over(self.horizon(at.now)));

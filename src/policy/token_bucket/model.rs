@@ -43,6 +43,7 @@ struct Tokens {
 }
 
 impl TokenBucket {
+    #[inline]
     fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
         let (capacity, rate) = (i64::from(self.capacity), i64::from(self.rate));
         let full = Tokens {
@@ -69,6 +70,7 @@ impl TokenBucket {
     }
 
     /// Milliseconds until there are so many tokens.
+    #[inline]
     fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
         let missing = (wanted - tokens.left) * 1000 + tokens.fraction;
         (div_ceil(missing, i64::from(self.rate)) + tokens.refilled_at - now).max(0)
@@ -119,6 +121,7 @@ impl Model for TokenBucket {
         Some(state)
     }
 
+    #[inline]
     fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let tokens = self.refilled(state, at.now);
         let limit = i64::from(self.capacity);
@@ -127,6 +130,7 @@ impl Model for TokenBucket {
         }))
     }
 
+    #[inline]
     fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
         tokens.left -= cost;

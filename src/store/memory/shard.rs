@@ -24,18 +24,20 @@ const LITTLE_ROOM: usize = 64;
 const SWEPT_FOR_A_NEW_ONE: usize = 2;
 
 impl Shard {
-    /// The limiter of this name, which has this hash. It is created if it is missing.
+    /// The limiter of this name, which has this hash.
     #[inline]
-    pub(super) fn limiter(&mut self, name: &str, hash: u64, server: i64) -> Arc<Limiter> {
+    pub(super) fn find(&self, name: &str, hash: u64) -> Option<&Arc<Limiter>> {
         let found = self.by_name.raw_entry_v1();
-        match found.from_hash(hash, |other| **other == *name) {
-            Some((_, limiter)) => Arc::clone(limiter),
-            None => self.create(name, hash, server),
-        }
+        let found = found.from_hash(hash, |other| **other == *name);
+        found.map(|(_, limiter)| limiter)
     }
 
+    /// The limiter of this name, which is created unless it exists by now.
     #[cold]
-    fn create(&mut self, name: &str, hash: u64, server: i64) -> Arc<Limiter> {
+    pub(super) fn find_or_create(&mut self, name: &str, hash: u64, server: i64) -> Arc<Limiter> {
+        if let Some(limiter) = self.find(name, hash) {
+            return Arc::clone(limiter);
+        }
         self.sweep(SWEPT_FOR_A_NEW_ONE, server);
         if self.is_round_over() {
             self.start_round();

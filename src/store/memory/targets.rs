@@ -14,19 +14,20 @@ impl MemoryClient {
     /// Decides one request by one limiter that is no RRateLimiter, whose grants are named by their calls: one look-up in
     /// the map, and then one lock.
     pub(crate) fn decide_one(&self, target: TargetRef<'_>, cost: u32) -> Result<Answer> {
-        // Before the lock, which is then held for a shorter time.
+        // Before the locks, which are then held for a shorter time.
+        let passed = self.clock.now();
         let read = self.store.0.clock.now();
         self.store.0.sweep(read);
-        let limiter = self.store.limiter_at(target.key, read);
-        let mut held = limiter.held();
-        let server = held.time(read);
-        let now = self.clock.now().unwrap_or(server);
-        // No refund looks for it, so a log has one entry for all requests of a millisecond.
-        let random = Random::default();
-        let answer = held
-            .open(target, server)?
-            .check(At { now, server }, &random, cost);
-        answer.map_err(|unusable| failure(unusable, target.key))
+        self.store.with_limiter(target.key, read, |limiter| {
+            let mut held = limiter.held();
+            let server = held.time(read);
+            let now = passed.unwrap_or(server);
+            // No refund looks for it, so a log has one entry for all requests of a millisecond.
+            let random = Random::default();
+            let opened = held.open(target, server);
+            let answer = opened?.check(At { now, server }, &random, cost);
+            answer.map_err(|unusable| failure(unusable, target.key))
+        })
     }
 
     pub(crate) fn decide_call(&self, call: &Call) -> Result<Answers> {
@@ -36,7 +37,7 @@ impl MemoryClient {
         let found = call
             .limiters
             .iter()
-            .map(|target| self.store.limiter_at(&target.key, read));
+            .map(|target| self.store.with_limiter(&target.key, read, Arc::clone));
         let found: Vec<Arc<Limiter>> = found.collect();
         // In the order of their names, as everywhere, so that no two decisions wait for each other.
         let mut order: Vec<usize> = (0..found.len()).collect();
