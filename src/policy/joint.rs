@@ -106,10 +106,11 @@ impl RedissonClient {
             .map(|place| (place.target.clone(), place.cost))
             .unzip();
         let call = Call::new(limiters, costs);
-        let asking = async {
+        // Boxed, because the future of the failure policy has room for it several times.
+        let asking = Box::pin(async {
             let deadline = store.call_deadline();
             store.check(&call, deadline).await?.decisions(&call)
-        };
+        });
         let decisions = check_together(store, self.local_store(), &places, asking).await?;
         Ok(JointDecision::new(decisions))
     }

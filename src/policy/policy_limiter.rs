@@ -116,7 +116,8 @@ impl<P: Policy> PolicyLimiter<P> {
 
     async fn ask(&self, key: &str, cost: u32) -> Result<Decision> {
         let place = self.validated_place(key, cost)?;
-        let asking = combining::check(&self.batcher, place.target.clone(), cost);
+        // Boxed, because the future of the failure policy has room for it several times.
+        let asking = Box::pin(combining::check(&self.batcher, place.target.clone(), cost));
         let store = &**self.client.store();
         check_target(store, self.client.local_store(), place, asking).await
     }
