@@ -43,7 +43,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Adds `rate` tokens a second (at least 1), up to a capacity of as many.
+    /// Adds `rate` tokens a second (at least 1), up to a capacity of `rate`.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
