@@ -75,12 +75,11 @@ pub enum FailurePolicy {
 ///
 /// # What it bounds
 /// `n` clients that are all without Redis together grant no more than the limit in any window (if the rate has fewer
-/// than `n` permits, one permit each in any window of the longer interval). Redis does not know what was granted
-/// without it, and is not told later. So a window in which Redis went away or came back holds at most twice the rate:
-/// what Redis granted in it, and what the clients did. A [`RateLimiter`](crate::RateLimiter) that is kept counts what
-/// Redis granted to it lately toward its share. So no window in which Redis goes away, and does not come back, holds
-/// more than `rate * (2 - 1/n)`, and no more than the rate if all clients were granted the same, or if there is only
-/// one.
+/// than `n` permits, one permit each in any window of the longer interval). What was granted without Redis is not
+/// reported to it later. So a window in which Redis goes down or comes back holds at most twice the rate: what Redis
+/// granted in it, and what the clients did. A [`RateLimiter`](crate::RateLimiter) that is kept counts what Redis
+/// granted to it lately toward its share. So no window in which Redis goes down, and does not come back, holds more
+/// than `rate * (2 - 1/n)`, and no more than the rate if all clients were granted the same, or if there is only one.
 ///
 /// A limiter whose rate this client does not know yet denies: the rate was set elsewhere, and no request or `config`
 /// has returned it yet. A request for more than the share is denied.

@@ -150,7 +150,7 @@ impl LeakyBucket {
         self.capacity
     }
 
-    /// How many requests go on in each unit.
+    /// How many requests proceed in each unit.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -238,7 +238,7 @@ impl LeakyBucket {
 
 impl PolicyLimiter<LeakyBucket> {
     /// Decides as [`check`](Self::check), and waits for the delay of a granted request: when this returns granted, the
-    /// request may go on. The `delay` of the returned decision is zero.
+    /// request may proceed. The `delay` of the returned decision is zero.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
