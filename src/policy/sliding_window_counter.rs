@@ -69,7 +69,7 @@ struct Lengths {
     period: i64,
 }
 
-/// A decision reads up to this many counters.
+/// A decision reads as many counters.
 const MOST_PERIODS: i64 = 1000;
 /// In ms. A time of today and several windows are together an exact Lua number.
 const LONGEST_WINDOW: i64 = 1 << 50;

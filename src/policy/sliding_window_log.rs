@@ -55,7 +55,7 @@ pub struct SlidingWindowLog {
     window: Duration,
 }
 
-/// A log has up to this many members.
+/// A log has as many members.
 const LARGEST_LIMIT: u32 = 1_000_000;
 
 impl SlidingWindowLog {
