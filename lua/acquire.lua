@@ -1,54 +1,54 @@
 -- Decides a list of requests on one limiter, in order, as if each had been sent alone at the same time.
 --
--- KEYS    name, value, permits: value and permits of all clients, or those of this client where ARGV[6] is '1'. With the
+-- KEYS    name, value, permits: value and permits of all clients, or those of this client if ARGV[6] is '1'. With the
 --         option `setup` also the value and permits of the other type. For a list of more than one request, last, the
 --         call's own key
 -- ARGV    1  deadline in ms of the server's clock, after which the call takes nothing; '' for none
---         2  member of the grant where every request is granted. Its random bytes are the call id: made once, and sent
+--         2  member of the grant if every request is granted. Its random bytes are the call id: made once, and sent
 --            unchanged with every attempt
---         3  the rate at which this caller last had the live grants summed; '' has them summed
+--         3  the rate of the last reply; '' or another rate than the limiter's has the live grants summed
 --         4  permits of all requests together
 --         5  now in ms, '' for the server's clock
 --         6  '1' for the keys of a limiter of type 1 (per client), else ''
 --         7… only for a list or with options. The number of runs of equal requests, 0 for a single request; then
 --            permits and count of each run; then options, each a word followed by its numbers:
 --            fifo   a denied request denies all that follow it
---            share  permille, credit: at most (available * permille + credit) / 1000 permits are taken; all where more
+--            share  permille, credit: at most (available * permille + credit) / 1000 permits are taken; all if more
 --                   than 2^40 are available
 --            newer  score: returns the permits of the grants with a higher score, of the 100 newest
 --            retry  the last deadline of the earlier attempts; the earliest and the latest score that one of their
 --                   grants can have. A grant of theirs is returned; without one nothing is decided before that deadline
 --                   has passed, so at most one attempt decides
---            setup  rate, interval, type, keep alive, '1' where an existing limiter must have this keep alive too: a
+--            setup  rate, interval, type, keep alive, '1' if an existing limiter must have this keep alive too: a
 --                   missing limiter is created and a different one is changed to these settings. Live grants go on
 --                   counting; a change of the type resets the limiter, and what an earlier one left is deleted
 --         Empty arguments at the end are left out: the server spends as much on two arguments as on a look-up
 -- Returns little-endian doubles in one string, which costs the server half as much as an array
---         1  the server's clock in ms, 0 where it was not read
+--         1  the server's clock in ms, 0 if it was not read
 --         2  available permits before the list: at least enough for all of it, or exact. With the rate it determines which
 --            requests were granted
---         3  ms until the oldest live grant expires, the interval where there was none
---         4  rate; left out with all that follows where it is ARGV[3] and nothing follows
+--         3  ms until the oldest live grant expires, the interval if there was none
+--         4  rate; may be left out, with all that follows, if it is ARGV[3]
 --         5  ms by which the newest grant is ahead of now
---         6  how many live grants were summed; -1 where they are too many, so that an audit is due; 2 less where expired
---            grants remain, so that more permits may be available than 2 says
---         7  1 where an earlier attempt was granted: then 2 is what its grant holds and 8 its score; else 0
+--         6  how many live grants were summed; -1 if they are too many, so that an audit is due; -2 if expired grants
+--            remain, however many were summed, so that more permits may be available than 2 says; -3 if both
+--         7  1 if an earlier attempt was granted: then 2 is what its grant holds and 8 its score; else 0
 --         8  score of the grant made
 --         9  the permits that `newer` asks for, without this call's own; -1 without that option
---         10 where a request was denied and the limiter expires at most 3 ms after the time in 3 unless it is called
+--         10 if a request was denied and the limiter expires at most 3 ms after the time in 3 unless it is called
 --            again: ms until then; else -1
 --         11 interval in ms
---         5 and 6 are there where the live grants had to be summed, 7 to 11 where one of them holds something. Only 1
---         after the deadline. Where nothing was decided: 1, a number, and a word that says what the number is:
+--         Fields that would say nothing are left out: the reply has the first 3, 4, 6 or 11. After the deadline it has
+--         only 1. If nothing was decided: 1, a number, and a word that says what the number is:
 --         'type'   the limiter's type, which is not that of the given keys
 --         'early'  ms until the deadline of the earlier attempts has passed
 --         'more'   the score from which to continue the search for the grant of an earlier attempt
 --         'again'  0: more grants have expired than one call removes. Send the call again
 -- Errors  UNINITIALIZED, BADSTATE
--- Writes  one member for all granted requests, and the value; removes expired grants, at most 500 a call; where the grants
---         are few and the invariant does not hold, corrects the value; the times to live; with `setup` the hash. Where a
+-- Writes  one member for all granted requests, and the value; removes expired grants, at most 500 a call; if the grants
+--         are few and the invariant does not hold, corrects the value; the times to live; with `setup` the hash. If a
 --         part of a list is granted, its permits and score in the call's own key until the deadline: a copy of the call
---         finds them and takes nothing. Nothing where each request exceeds the rate
+--         finds them and takes nothing. Nothing if each request exceeds the rate
 
 --! include shared/limits.lua
 

@@ -13,7 +13,7 @@
 --         'lost'              the audit cannot continue
 --         'read', place, count, permits, member, score, changes…
 --                             the number of grants before the page, in the page, and their permits; the page's last member
---                             and its score, '' where the page is empty; the changes
+--                             and its score, '' if the page is empty; the changes
 -- Writes  the audit key
 
 --! include shared/limits.lua

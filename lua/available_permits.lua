@@ -1,6 +1,6 @@
 -- Returns how many permits an acquire would find available now.
 --
--- These are the value and the permits of the expired grants. Where both the expired and the live grants are many, a call
+-- These are the value and the permits of the expired grants. If both the expired and the live grants are many, a call
 -- reads a page of the expired ones, from the newest to the oldest, and the next call continues from there. Others may
 -- remove the oldest meanwhile: their permits are then part of the value, so the sum stays the same.
 --
@@ -11,7 +11,7 @@
 --         3  permits of the expired grants that were read
 --         4  their number
 --         5  the oldest of them
--- Returns an array: the available permits, 0 at least; or ARGV[2] to ARGV[5] of the next call, without ARGV[5] where the
+-- Returns an array: the available permits, 0 at least; or ARGV[2] to ARGV[5] of the next call, without ARGV[5] if the
 --         expired grants that were read have changed, so that it starts again
 -- Errors  UNINITIALIZED, BADSTATE
 -- Writes  nothing

@@ -2,7 +2,7 @@
 --
 -- KEYS    name, value, value of the client, permits, permits of the client
 -- ARGV    none
--- Returns 1 where a key had a time to live, else 0
+-- Returns 1 if a key had a time to live, else 0
 -- Writes  the times to live
 
 local any = 0

@@ -8,7 +8,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 SHA1 = {name: sha1 for sha1, name in (line.split() for line in (FOLDER / "sha1.txt").read_text().splitlines())}
-CALL_TIMEOUT, ATTEMPT_MS, CLOCK_STEP_MS = 3.0, 500, 1000
+CALL_TIMEOUT, FIRST_ATTEMPT = 3.0, 0.5  # in seconds
+CLOCK_STEP = 1000  # in ms
 
 
 def assemble(name, part=None):
@@ -30,21 +31,25 @@ class ServerError(Exception):
 
 
 class Redis:
-    """One connection, opened when it is needed. A command whose reply is lost raises OSError."""
+    """One connection, opened when it is needed. A command whose reply is lost closes it and raises OSError."""
 
     def __init__(self, port, host="127.0.0.1"):
-        self.address, self.file = (host, port), None
+        self.address, self.socket, self.file = (host, port), None, None
 
-    def command(self, *words):
+    def command(self, *words, timeout=1.0):
         try:
             if self.file is None:
-                self.file = socket.create_connection(self.address, 1.0).makefile("rwb")
+                self.socket = socket.create_connection(self.address, timeout)
+                self.file = self.socket.makefile("rwb")
+            self.socket.settimeout(timeout)
             words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
             self.file.write(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words))
             self.file.flush()
             return self.reply()
         except OSError:
-            self.file = None
+            if self.socket is not None:
+                self.socket.close()
+            self.socket = self.file = None
             raise
 
     def reply(self):
@@ -60,15 +65,27 @@ class Redis:
             return self.file.read(int(rest) + 2)[:-2] if rest != b"-1" else None
         return [self.reply() for _ in range(int(rest))] if kind == b"*" else rest
 
-    def script(self, name, keys, args):
+    def server_now(self):
+        seconds, micros = self.command("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def script(self, name, keys, args, timeout=1.0):
+        end = time.monotonic() + timeout
         try:
-            return self.command("EVALSHA", SHA1[name], len(keys), *keys, *args)
+            return self.command("EVALSHA", SHA1[name], len(keys), *keys, *args, timeout=timeout)
         except ServerError as error:
             if not str(error).startswith("NOSCRIPT"):
                 raise
         script = assemble(name)
         assert hashlib.sha1(script.encode()).hexdigest() == SHA1[name], name
-        return self.command("EVAL", script, len(keys), *keys, *args)
+        timeout = max(end - time.monotonic(), 0.001)
+        return self.command("EVAL", script, len(keys), *keys, *args, timeout=timeout)
+
+
+def read(reply):
+    """The doubles of a reply, and the word behind them."""
+    end = len(reply) // 8 * 8
+    return [int(number) for (number,) in struct.iter_unpack("<d", reply[:end])], reply[end:]
 
 
 class Denied:
@@ -81,68 +98,121 @@ class Grant:
         self.call_id, self.score, self.permits = call_id, score, permits
 
 
+def span(attempts):
+    """The last deadline and the earliest score of a call's attempts."""
+    return max(deadline for deadline, _ in attempts), min(score for _, score in attempts)
+
+
 class RateLimiter:
     def __init__(self, redis, name, client_id=None):
         beside = name if "{" in name else "{%s}" % name
         value, permits, own = beside + ":value", beside + ":permits", ":" + (client_id or str(uuid.uuid4()))
         self.redis, self.keys = redis, [name, value, value + own, permits, permits + own]
         self.refund_keys = self.keys + [beside + ":audit"]
-        self.type, self.rate, self.sum_at, self.granted_at = 0, "", 0.0, 0.0
+        self.type, self.rate, self.sum_at = 0, "", 0.0
+        self.granted_at, self.interval = float("-inf"), 0  # the interval in ms, as far as replies have shown it
 
     def try_set_rate(self, rate, interval, type=0, keep_alive=0):
         return bool(self.redis.script("try_set_rate.lua", self.keys, [rate, interval, type, keep_alive]))
 
+    def audited_rate(self):
+        return self.rate if time.monotonic() < self.sum_at else ""
+
     def check(self, permits=1):
-        """Takes the permits where they are available: a Grant or a Denied. Takes them once, however often it is sent."""
+        """Takes the permits if they are available: a Grant or a Denied. Takes them once, however often it is sent."""
         call_id, end = os.urandom(16), time.monotonic() + CALL_TIMEOUT
         member = bytes([16]) + call_id + struct.pack("<I", permits)
-        earlier = search_from = None  # the last deadline and the earliest score of the attempts that may have run
+        attempts = []  # deadline and earliest score of each attempt that may have run
+        try:
+            rate, numbers = self.attempt_until_decided(member, permits, attempts, end)
+        except (OSError, ServerError):
+            if attempts:
+                self.reclaim(member, attempts)
+            raise
+        return self.decision(call_id, permits, rate, numbers)
+
+    def attempt_until_decided(self, member, permits, attempts, end):
+        search_from, too_long = None, 0
         while True:
             try:
-                seconds, micros = self.redis.command("TIME")
-                now = int(seconds) * 1000 + int(micros) // 1000
+                now = self.redis.server_now()
             except OSError:
                 self.pause(0.01, end)
                 continue
-            rate = self.rate if time.monotonic() < self.sum_at else ""
-            args = [now + ATTEMPT_MS, member, rate, permits, "", "1" if self.type else ""]
-            if earlier:
-                args += [0, "retry", earlier[0], search_from or earlier[1], earlier[0]]
+            length = min(FIRST_ATTEMPT * 2**too_long, max(end - time.monotonic(), 0.001))
+            rate = self.audited_rate()
+            attempt = (now + int(length * 1000), now - CLOCK_STEP)
+            args = [attempt[0], member, rate, permits, "", "1" if self.type else ""]
+            if attempts:
+                last, first_score = span(attempts)
+                args += [0, "retry", last, search_from or first_score, last]
+            search_from = None
             keys = self.keys[:1] + self.keys[1 + self.type :: 2]
+            attempts.append(attempt)
             try:
-                reply = self.redis.script("acquire.lua", keys, args)
-            except OSError:  # it may have run
-                first = earlier[1] if earlier else now - CLOCK_STEP_MS
-                earlier, search_from = (now + ATTEMPT_MS, min(first, now - CLOCK_STEP_MS)), None
+                numbers, word = read(self.redis.script("acquire.lua", keys, args, length))
+            except ServerError:
+                attempts.pop()
+                raise
+            except OSError as lost:  # it may have run
+                too_long += isinstance(lost, socket.timeout)
                 self.pause(0.01, end)
                 continue
-            word = reply[len(reply) // 8 * 8 :]
-            numbers = [int(number) for (number,) in struct.iter_unpack("<d", reply[: len(reply) // 8 * 8])]
+            if word:
+                attempts.pop()  # it did nothing
             if word == b"type":
                 self.type = numbers[1]
             elif word == b"early":
                 self.pause(numbers[1] / 1000, end)
             elif word == b"more":
                 search_from = numbers[1]
-            elif word == b"" and len(numbers) > 1:
-                return self.decide(call_id, permits, numbers)
-            self.pause(0, end)  # again, or after the deadline of the attempt
+            elif not word and len(numbers) > 1:
+                # A retry that arrives when the caller has returned the permits would take them again.
+                may_arrive = [deadline for deadline, _ in attempts[1:-1]]
+                wait = max(may_arrive, default=0) - numbers[0] + 1
+                time.sleep(min(max(wait / 1000, 0), max(end - time.monotonic(), 0)))
+                return rate, numbers
+            self.pause(0, end)  # it was not decided, or came after its deadline
 
     def pause(self, seconds, end):
         if time.monotonic() + seconds >= end:
             raise TimeoutError("no reply in time: permits may have been taken")
         time.sleep(seconds)
 
-    def decide(self, call_id, permits, numbers):
+    def reclaim(self, member, attempts):
+        """Gives back what a call has taken that is over."""
+        end = time.monotonic() + CALL_TIMEOUT
+        last, search_from = span(attempts)
+        while True:
+            args = ["", last, member, search_from, last, self.audited_rate(), ""]
+            try:
+                numbers, word = read(self.redis.script("reclaim.lua", self.refund_keys, args))
+            except OSError:
+                self.pause(0.01, end)
+                continue
+            if word == b"done":
+                return
+            if word == b"more":
+                search_from = numbers[1]
+            self.pause(numbers[1] / 1000 if word == b"early" else 0, end)
+
+    def decision(self, call_id, permits, rate, numbers):
         server_now, available, reset = numbers[:3]
-        if len(numbers) > 3:
+        self.interval = max(self.interval, reset)
+        was_found = len(numbers) > 6 and numbers[6] == 1
+        if len(numbers) > 3 and not was_found:
             self.rate = numbers[3]
-        if permits > self.rate:
+            if rate != self.rate and len(numbers) > 5:  # the live grants were summed: again after a pause
+                self.sum_at = time.monotonic() + (5 if numbers[5] in (-1, -3) else max(numbers[5], 1) / 1000)
+        if was_found and available > 0:
+            permits = min(permits, available)  # a release may have taken some of them
+        elif permits > self.rate:
             raise ValueError("the permits exceed the rate")
-        if len(numbers) > 5:  # the live grants were summed: again after a pause
-            self.sum_at = time.monotonic() + (max(numbers[5], 1) / 1000 if numbers[5] not in (-1, -3) else 5)
-        if available < permits:
-            return Denied(max(reset + 3, 1) / 1000)
+        elif available < permits:
+            wait = max(reset + 3, 1)
+            if len(numbers) > 9 and numbers[9] >= 0:
+                wait = min(wait, numbers[9] / 2)  # only a call keeps the limiter alive
+            return Denied(wait / 1000)
         self.granted_at = time.monotonic()
         return Grant(call_id, numbers[7] if len(numbers) > 7 else server_now, permits)
 
@@ -150,9 +220,10 @@ class RateLimiter:
         """Waits until the permits are available: a Grant, or None after so many seconds."""
         end = time.monotonic() + timeout
         while isinstance(decision := self.check(permits), Denied):
-            # Who was granted permits a moment ago lets the other clients ask first.
-            late = 0.1 if time.monotonic() - self.granted_at < decision.wait else 0.004
+            # A client that was granted permits in the last interval lets the others ask first.
+            late = 0.1 if time.monotonic() - self.granted_at < self.interval / 1000 else 0.004
             wait = decision.wait + random.uniform(0, min(late, decision.wait / 9))
+            wait = min(wait, 1.0)  # a release is noticed with the next call
             if time.monotonic() + wait > end:
                 time.sleep(max(end - time.monotonic(), 0))
                 return None
@@ -160,12 +231,12 @@ class RateLimiter:
         return decision
 
     def refund(self, grant):
-        args = ["", grant.score, grant.call_id, grant.permits, ""]
+        args = ["", grant.score, grant.call_id, grant.permits, self.audited_rate()]
         return self.redis.script("refund.lua", self.refund_keys, args)
 
     def release(self, permits):
         while permits > 0:
-            permits = self.redis.script("release.lua", self.refund_keys, ["", permits, ""])
+            permits = self.redis.script("release.lua", self.refund_keys, ["", permits, self.audited_rate()])
 
     def available_permits(self):
         progress = []

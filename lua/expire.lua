@@ -3,9 +3,9 @@
 -- KEYS    name, value, value of the client, permits, permits of the client
 -- ARGV    1  'pexpire' for a time to live in ms, 'pexpireat' for a time in ms since the epoch
 --         2  the time
---         3  '' always; 'nx' only keys without a time to live, 'xx' only keys with one, 'gt' only where the new one is
---            later, 'lt' only where it is sooner. All but '' need Redis 7
--- Returns 1 where a key was changed, else 0
+--         3  '' always; 'nx' only keys without a time to live, 'xx' only keys with one, 'gt' only if the new one is
+--            later, 'lt' only if it is sooner. All but '' need Redis 7
+-- Returns 1 if a key was changed, else 0
 -- Writes  the times to live. A time that has passed deletes the keys
 
 local command, time, condition = ARGV[1], ARGV[2], ARGV[3]

@@ -1,22 +1,22 @@
 -- Decides one request by several limiters: granted by all of them, or charged to none.
 --
--- KEYS    the keys of each limiter in turn, with its lock last where ARGV has a penalty for it
+-- KEYS    the keys of each limiter in turn, with its lock last if ARGV has a penalty for it
 -- ARGV    1  little-endian doubles in one string
 --            1  deadline in ms of the server's clock, after which the call does nothing; NaN for none
 --            2  now in ms, NaN for the server's clock
 --         2  the call id, 16 random bytes
 --         3… for each limiter
 --            its algorithm: the name of a file in limiters/, or 'shared_rate'
---            little-endian doubles in one string: its penalty in ms, 0 where only peers set the lock, NaN where the lock is
+--            little-endian doubles in one string: its penalty in ms, 0 if only peers set the lock, NaN if the lock is
 --            not read; its number of keys without the lock; the cost of the request
 --            the algorithm's numbers, likewise
 -- Returns an array with a string for each limiter, as shared/one_target.lua returns it, and with the state of a locked
---         target too. For shared_rate the state is the limit, 1 where the request fits, else 0, the remaining permits, ms
+--         target too. For shared_rate the state is the limit, 1 if the request fits, else 0, the remaining permits, ms
 --         until it is worth asking again, ms until no permit is in use.
---         An array of one string with the server's clock alone after the deadline; with the server's clock and now where
+--         An array of one string with the server's clock alone after the deadline; with the server's clock and now if
 --         nothing was decided, because more grants have expired than one call removes: send the call again
 -- Errors  BADSTATE, UNINITIALIZED
--- Writes  what the algorithms write; a lock, for the time of the penalty, where its limiter denied the request
+-- Writes  what the algorithms write; a lock, for the time of the penalty, if its limiter denied the request
 
 --! include shared/limits.lua
 --! include shared/policy.lua

@@ -2,13 +2,13 @@
 -- about as much as a decision.
 --
 -- KEYS    the keys of each limiter, as in acquire.lua
--- ARGV    1  deadline in ms of the server's clock, after which the call takes nothing
+-- ARGV    1  deadline in ms of the server's clock, after which the call takes nothing; required
 --         2  now in ms, '' for the server's clock
 --         3  number of limiters
 --         4  how many of them, from the front, are of type 0 (overall); the others are of type 1 (per client)
 --         5… for each limiter: member, audited rate, permits of all requests together, as ARGV[2] to ARGV[4] of acquire.lua
---         …  for each limiter with a list or options: its place among the limiters, its number of keys, its number of
---            further arguments, and these, as ARGV[7…] of acquire.lua
+--         …  for each limiter with a list or options: its place among the limiters, from 1; its number of keys; its number
+--            of further arguments; and these, as ARGV[7…] of acquire.lua
 -- Returns an array with the reply of acquire.lua for each limiter, or its error, which leaves the others unaffected. After
 --         the deadline a string with the server's clock alone, as in acquire.lua
 -- Errors  those of acquire.lua, within the array

@@ -3,13 +3,13 @@
 -- KEYS    name, value, value of the client, permits, permits of the client, audit
 -- ARGV    1  now in ms, '' for the server's clock
 --         2  the last deadline of the call's attempts, in ms of the server's clock
---         3  member of the grant where every request is granted; its random bytes are the call id
+--         3  member of the grant if every request is granted; its random bytes are the call id
 --         4  the earliest score that a grant of the call can have
 --         5  the latest
---         6  the rate at which this caller last had the live grants summed; '' has them summed
---         7  score of the grant that was delivered to its caller, which stays; '' where none was
+--         6  audited rate, as ARGV[3] of acquire.lua
+--         7  score of the grant that was delivered to its caller, which stays; '' if none was
 -- Returns a string: two little-endian doubles, the server's clock in ms and a number, then a word that says what it is
---         'done'   the permits returned: 0 where the call took nothing, or its grant has expired
+--         'done'   the permits returned: 0 if the call took nothing, or its grant has expired
 --         'early'  ms until the deadline has passed; nothing was written
 --         'more'   the score from which to continue, as ARGV[4]; nothing was written
 -- Errors  UNINITIALIZED, BADSTATE

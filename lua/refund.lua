@@ -5,11 +5,11 @@
 --         2  score of the grant
 --         3  random bytes of the grant
 --         4  permits to return
---         5  the rate at which this caller last had the live grants summed; '' has them summed
--- Returns the permits returned: fewer than asked for where releases took part of the grant, 0 where it has expired
+--         5  audited rate, as ARGV[3] of acquire.lua
+-- Returns the permits returned: fewer than asked for if releases took part of the grant, 0 if it has expired
 -- Errors  UNINITIALIZED, BADSTATE
 -- Writes  shrinks or removes the member and raises the value by as much; removes expired grants; the times to live.
---         Nothing where the grant is not found
+--         Nothing if the grant is not found
 
 --! include shared/limits.lua
 --! include shared/window.lua

@@ -4,7 +4,7 @@
 -- KEYS    name, value, value of the client, permits, permits of the client, audit
 -- ARGV    1  now in ms, '' for the server's clock
 --         2  permits
---         3  the rate at which this caller last had the live grants summed; '' has them summed
+--         3  audited rate, as ARGV[3] of acquire.lua
 -- Returns the permits that the caller has to release with another call: one call reads 500 grants at most
 -- Errors  UNINITIALIZED, BADSTATE
 -- Writes  the value, at most the rate; shrinks or removes the oldest live grants; removes expired grants; the times to live

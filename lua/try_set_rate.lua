@@ -5,8 +5,8 @@
 --         2  interval in ms
 --         3  type, '0' overall or '1' per client
 --         4  keep alive in ms, '0' for none
--- Returns 1 where this call set the type, else 0
--- Writes  the fields that the hash lacks, and with a keep alive its time to live where the type was set; where there was
+-- Returns 1 if this call set the type, else 0
+-- Writes  the fields that the hash lacks, and with a keep alive its time to live if the type was set; if there was
 --         no hash, deletes what an earlier limiter of this name left in the other keys
 
 local name, value, client_value, permits, client_permits = unpack(KEYS)

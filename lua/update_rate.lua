@@ -7,10 +7,10 @@
 --         4  type, '0' overall or '1' per client
 --         5  keep alive in ms, '0' for none
 --         6  '1' to keep the permits in use, '0' to reset the limiter
---         7  '1' to do nothing where there is no limiter, '0' to create one
--- Returns 1 where the rate was set, else 0
--- Writes  the hash and the times to live. Where the type changes, deletes all other keys. Where the limiter is reset, deletes
---         the value and the permits that the type uses. Where permits in use are kept, removes the grants that have expired
+--         7  '1' to do nothing if there is no limiter, '0' to create one
+-- Returns 1 if the rate was set, else 0
+-- Writes  the hash and the times to live. If the type changes, deletes all other keys. If the limiter is reset, deletes
+--         the value and the permits that the type uses. If permits in use are kept, removes the grants that have expired
 --         by the new interval and sets the value to the rate less the live ones; with more than 100 grants of which some
 --         are live, only adds the change of the rate to the value
 

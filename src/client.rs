@@ -107,7 +107,7 @@ impl RedissonClient {
         Self::builder().in_memory(&MemoryStore::new())
     }
 
-    /// Builds a client with other settings than the defaults.
+    /// Builds a client with settings of its own.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -225,8 +225,8 @@ impl RedissonClient {
         }
     }
 
-    /// The client's id: the one that it was [given](RedissonClientBuilder::client_id), or a UUID. A rate
-    /// [per client](crate::RateType::PerClient) tells clients apart by it.
+    /// The client's id: the one that it was [given](RedissonClientBuilder::client_id), or a UUID. A rate [per
+    /// client](crate::RateType::PerClient) identifies clients by it.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

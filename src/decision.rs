@@ -32,8 +32,8 @@ pub(crate) use of_answer::{check_fits, decision, decision_alone, is_granted};
 /// # Ok(()) }
 /// ```
 ///
-/// It is not `#[non_exhaustive]`: a request is granted or denied, and a `match` needs no wildcard arm that would let one
-/// through or stop it. What a decision tells may grow: [`Granted`] and [`Denied`] are `#[non_exhaustive]`.
+/// It is not `#[non_exhaustive]`: a request is granted or denied, so a `match` needs no wildcard arm. What a decision
+/// contains may grow: [`Granted`] and [`Denied`] are `#[non_exhaustive]`.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a request that was denied must not go on"]
 pub enum Decision {
@@ -60,7 +60,7 @@ pub enum Decision {
 pub enum DecisionSource {
     /// The store: Redis, or the memory of a client without Redis.
     Store,
-    /// The [`FailurePolicy`](crate::FailurePolicy), because Redis was away.
+    /// The [`FailurePolicy`](crate::FailurePolicy), because Redis could not decide.
     FailurePolicy,
 }
 
@@ -120,7 +120,7 @@ impl Decision {
         }
     }
 
-    /// The time until the first of the permits in use come back; for a policy, until all its permits are available.
+    /// The time until the first of the permits in use comes back; for a policy, until all its permits are available.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Why a call failed. Waiting is never an error: that a permit is not there now is an answer.
+/// Why a call failed. A lack of permits is not an error but an answer: `false`, or a denial.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -47,9 +47,9 @@ pub enum Error {
         /// The limit, or the capacity.
         limit: u64,
     },
-    /// So many callers wait for permits already that no other one may: see
+    /// As many callers as allowed are already waiting for permits: see
     /// [`max_waiters`](crate::RedissonClientBuilder::max_waiters). Nothing was sent, nothing changed, and no
-    /// [`FailurePolicy`](crate::FailurePolicy) decides it.
+    /// [`FailurePolicy`](crate::FailurePolicy) applies.
     #[doc(alias = "RejectedExecutionException")]
     #[error("{waiters} callers wait for permits of `{name}` already")]
     QueueFull {
@@ -76,17 +76,18 @@ pub enum Error {
     },
     /// The call was sent, and no answer came within the response timeout: it may have had its effect or not.
     ///
-    /// Permits that an acquire took without telling come back when their window has passed.
+    /// Permits that an acquire took although its answer was lost come back when their window has passed.
     #[error("no answer within the response timeout: the call may have had its effect")]
     Indeterminate {
-        /// What the connection said last, where it said anything.
+        /// The connection's last error, if it had one.
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
-    /// The store could not be reached, so nothing was sent.
+    /// The call had no effect: the store could not be reached, or it refused each attempt for a reason that passes,
+    /// such as `LOADING` or `READONLY`.
     #[error("the store cannot be reached")]
     StoreUnavailable {
-        /// What the connection said.
+        /// The connection's error, or the server's.
         #[source]
         source: Arc<dyn std::error::Error + Send + Sync>,
     },
@@ -113,7 +114,7 @@ pub enum Error {
     BadState {
         /// The limiter's name in Redis.
         name: String,
-        /// What the server or the script said; `None` where the answer itself could not be read.
+        /// What the server or the script said; `None` if the answer itself could not be read.
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },

@@ -14,14 +14,14 @@ use crate::rate::RateType;
 /// of the caller are errors too: a limiter without a rate, an invalid argument, a cost above the limit, a missing
 /// permission.
 ///
-/// A request waits for its answer until the response timeout, or until the circuit breaker opens: at once
-/// when the server cannot be connected to, else after three calls in a row without an answer. While the breaker is open,
+/// A request waits for its answer until the response timeout, or until the circuit breaker opens: when an attempt to
+/// connect fails or is silent for 500 ms, or after three calls in a row without an answer. While the breaker is open,
 /// nothing is sent and the policy decides at once. A new connection half opens it: one request at a time is sent, the
-/// policy decides the others, and an answer closes it. Where there is a connection and calls are not answered, it half
+/// policy decides the others, and an answer closes it. If there is a connection but calls are not answered, it half
 /// opens after a pause of 50 ms, which doubles up to 400 ms.
 ///
-/// A request that was sent and got no answer may have taken its permits in Redis too. They come back when their window has
-/// passed; of a limiter with a [`Rate`](crate::Rate), as soon as Redis can be asked for them.
+/// A request that was sent and got no answer may have taken its permits in Redis too. They come back when their window
+/// has passed; the permits of a limiter with a [`Rate`](crate::Rate) come back as soon as Redis can be reached.
 ///
 /// ```
 /// use redisson_rate_limiter::{FailurePolicy, LocalShare, RedissonClient};
@@ -38,20 +38,21 @@ use crate::rate::RateType;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum FailurePolicy {
-    /// It fails with the error. It waits for Redis until its response timeout. Once Redis has been down for as long, it
-    /// fails at once with [`Error::StoreUnavailable`] or [`Error::AuthenticationFailed`], whose source is the cause.
+    /// It waits for Redis until its response timeout, and then fails with the error. Once Redis has been down for one
+    /// response timeout, it fails at once with [`Error::StoreUnavailable`] or [`Error::AuthenticationFailed`], whose
+    /// source is the cause.
     #[default]
     Error,
     /// It is denied. A waiter goes on waiting for Redis.
     Deny,
-    /// It is granted, however many there are.
+    /// It is granted, however many requests there are.
     Allow,
     /// A limiter in this process decides, with a share of the limit. A waiter waits for that limiter, and returns to
     /// its place in the queue when Redis is back.
     Local(LocalShare),
 }
 
-/// Which part of a limit one client grants by itself while Redis is away.
+/// Which part of a limit one client grants by itself while Redis is down.
 ///
 /// The share of one in `n` clients is, with all divisions rounded down:
 ///
@@ -60,7 +61,7 @@ pub enum FailurePolicy {
 /// | [`Rate::overall`](crate::Rate::overall) of at least `n` permits | `permits / n` in each interval |
 /// | [`Rate::overall`](crate::Rate::overall) of fewer | 1 permit in each `interval * n / permits`, rounded up |
 /// | [`Rate::per_client`](crate::Rate::per_client) | all of it: it is each client's own |
-/// | a policy, such as a [`TokenBucket`](crate::TokenBucket) | each request costs `n` times as much; nothing, where that exceeds the limit |
+/// | a policy, such as a [`TokenBucket`](crate::TokenBucket) | each request costs `n` times as much; a request whose cost then exceeds the limit is denied |
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -73,22 +74,22 @@ pub enum FailurePolicy {
 /// ```
 ///
 /// # What it bounds
-/// `n` clients that are all without Redis grant no more than the limit together, in any window (where the rate has fewer
-/// than `n` permits, in any window of the longer interval, one each). What was granted without Redis is not reported to it
-/// later. So a window in which Redis went down or came back holds at most twice the rate: what Redis granted in it, and
-/// what the clients did. A [`RateLimiter`](crate::RateLimiter) that is kept counts what Redis granted to it lately toward
-/// its share. So no window in which Redis goes down, and does not come back, holds more than `rate * (2 - 1/n)`, and no
-/// more than the rate where all clients were granted the same, or where there is one.
+/// `n` clients that are all without Redis together grant no more than the limit in any window (if the rate has fewer
+/// than `n` permits, one permit each in any window of the longer interval). What was granted without Redis is not
+/// reported to it later. So a window in which Redis goes down or comes back holds at most twice the rate: what Redis
+/// granted in it, and what the clients did. A [`RateLimiter`](crate::RateLimiter) that is kept counts what Redis
+/// granted to it lately toward its share. So no window in which Redis goes down, and does not come back, holds more
+/// than `rate * (2 - 1/n)`, and no more than the rate if all clients were granted the same, or if there is only one.
 ///
-/// A limiter whose rate is unknown here denies: it was set elsewhere, and no request or `config` has returned it yet. A
-/// request for more than the share is denied.
+/// A limiter whose rate this client does not know yet denies: the rate was set elsewhere, and no request or `config`
+/// has returned it yet. A request for more than the share is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LocalShare {
     clients: NonZeroU32,
 }
 
 impl LocalShare {
-    /// The share of one of so many clients, usually one in each process. All have to say the same number.
+    /// The share of one of `clients` clients, usually one in each process. All of them must pass the same number.
     ///
     /// ```
     /// use redisson_rate_limiter::LocalShare;

@@ -1,4 +1,4 @@
-//! The names of the five keys that hold one limiter.
+//! The names of a limiter's keys: the five that hold it, the audit's, and those of calls that were granted in part.
 //!
 //! `name` is a hash with the settings. Its sibling keys are the permits left and the grants, once for all clients and
 //! once for this client. They carry the name in braces, so that a cluster keeps all five in one slot. A name that

@@ -82,8 +82,8 @@ impl RateLimiter {
         &self.queue.store().keys().name
     }
 
-    /// This limiter with another [`FailurePolicy`] than its client has. It still shares its queue with the other handles of the
-    /// limiter.
+    /// This limiter with a [`FailurePolicy`] of its own instead of its client's. It still shares its queue with the
+    /// other handles of the limiter.
     ///
     /// ```
     /// use redisson_rate_limiter::{FailurePolicy, RedissonClient};
@@ -113,8 +113,8 @@ impl RateLimiter {
         self.options.failure_policy
     }
 
-    /// This limiter with another setting for [remembered denials](crate::RedissonClientBuilder::remember_denials) than its
-    /// client has. With zero, every request asks Redis.
+    /// This limiter with a setting of its own for [remembered denials](crate::RedissonClientBuilder::remember_denials)
+    /// instead of its client's. With zero, every request asks Redis.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -137,8 +137,8 @@ impl RateLimiter {
         self
     }
 
-    /// This limiter with another [bound on waiters](crate::RedissonClientBuilder::max_waiters) than its client has. All
-    /// handles of a limiter share one queue; each is refused by its own bound.
+    /// This limiter with a [bound on waiters](crate::RedissonClientBuilder::max_waiters) of its own instead of its
+    /// client's. All handles of a limiter share one queue; each handle refuses callers by its own bound.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -163,8 +163,8 @@ impl RateLimiter {
         self
     }
 
-    /// This limiter with another setting for [waits that cannot succeed](crate::RedissonClientBuilder::fail_fast) than its
-    /// client has.
+    /// This limiter with a setting of its own for [waits that cannot succeed](crate::RedissonClientBuilder::fail_fast)
+    /// instead of its client's.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -212,9 +212,9 @@ impl RateLimiter {
         self.queue.waiters()
     }
 
-    /// The shortest time that a caller who asks now would wait for so many permits: the time until the first of the permits
-    /// in use come back, and one more interval for each time that the waiters in front and the caller use up the rate.
-    /// `None` if unknown.
+    /// The shortest time that a caller who asks now would wait for this many permits: the time until the first of the
+    /// permits in use comes back, and one more interval for each time that the waiters in front and the caller use up
+    /// the rate. `None` if unknown.
     ///
     /// The estimate assumes that no waiter in front gives up, no permits are given back, and the rate is not raised. Other
     /// processes may take permits in the meantime, so that the wait gets longer. It is computed from the store's last answer

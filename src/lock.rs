@@ -1,4 +1,4 @@
-//! The mutex of the state that tasks and threads hand over to each other.
+//! The mutex around state that tasks and threads share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

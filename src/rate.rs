@@ -24,7 +24,7 @@ pub enum RateType {
     /// All clients spend from one rate.
     #[doc(alias = "OVERALL")]
     Overall,
-    /// Each client, told apart by its id, has the whole rate for itself.
+    /// Each client, identified by its id, has the whole rate for itself.
     #[doc(alias = "PER_CLIENT")]
     PerClient,
 }

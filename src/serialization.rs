@@ -1,6 +1,6 @@
 //! Rates, policies and failure policies as fields with names, for configuration files: with the feature `serde`.
 //!
-//! Durations are whole milliseconds. What no limiter takes is neither written nor read.
+//! Durations are whole milliseconds. Invalid values are refused, both when writing and when reading.
 
 use std::time::Duration;
 

@@ -73,6 +73,37 @@ async fn the_python_client_takes_permits_once_where_its_call_or_the_reply_is_los
 }
 
 #[tokio::test]
+async fn a_lost_attempt_of_the_python_client_that_arrives_after_a_refund_takes_nothing() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port()).await;
+    let mut python = python::Limiter::start(proxy.port(), "n");
+    assert_eq!(python.call("try_set_rate 20 3600000").await, "True");
+    assert_eq!(python.call("check 1").await, "True"); // the server knows the script
+    proxy.take_seen();
+    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+    proxy.next("EVALSHA", Fate::CutBeforeServer);
+    assert_eq!(python.call("check 3").await, "True"); // what the first attempt took
+    let seen = proxy.take_seen();
+    let mut attempts = seen.iter().filter(|command| command.name() == "EVALSHA");
+    let lost = attempts.nth(1).expect("an attempt that was lost");
+    assert_eq!(python.number("refund").await, 3);
+
+    let mut redis = server.connection().await;
+    let mut arriving = redis::cmd("EVALSHA");
+    let reply: Vec<u8> = arriving
+        .arg(&lost.0[1..])
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert_eq!(
+        reply.len(),
+        8,
+        "the server's clock alone: it came after its deadline"
+    );
+    assert_eq!(python.number("available_permits").await, 19);
+}
+
+#[tokio::test]
 async fn under_load_no_window_exceeds_the_rate_and_the_sum_is_exact() {
     let both = Both::start(Version::V4_7_0).await;
     let limiter = both.limiter("n");

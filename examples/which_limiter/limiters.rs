@@ -44,7 +44,7 @@ pub fn all(client: &RedissonClient) -> Result<Vec<Shown>> {
     Ok(vec![
         Shown {
             name: "RRateLimiter",
-            file: "keyed_rate_limiter",
+            file: "rrate_limiter",
             rule: "10 permits, each back 1 s after it was taken",
             limiter: keyed.clone(),
             sampler: keyed,

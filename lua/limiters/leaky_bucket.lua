@@ -4,11 +4,11 @@
 -- numbers 1  capacity
 --         2  quantity that drains per unit
 --         3  unit in ms
---         4  the natural unit in ms at whose start the first unit begins, 0 where it begins with the first request
+--         4  the natural unit in ms at whose start the first unit begins, 0 if it begins with the first request
 -- Returns 4  level of the bucket
 --         5  time of the last drain in ms
 --         6  1 for the first request on the target, else 0
--- Writes  at a grant the level, and the time where it changed, each with the time that a full bucket takes to drain as
+-- Writes  at a grant the level, and the time if it changed, each with the time that a full bucket takes to drain as
 --         its time to live
 
 --! include shared/limits.lua

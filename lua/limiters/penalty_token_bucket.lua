@@ -5,11 +5,11 @@
 -- numbers 1  capacity
 --         2  quantity that arrives per unit
 --         3  unit in ms
---         4  the natural unit in ms at whose start the first unit begins, 0 where it begins with the first request
+--         4  the natural unit in ms at whose start the first unit begins, 0 if it begins with the first request
 --         5  time to live in ms of the last refill: twice the time that an empty bucket takes to fill, at least a unit
 -- Returns 4  tokens
 --         5  time of the last refill in ms
--- Writes  at a grant the tokens, which live 10 ms longer than number 5, and the time where it changed
+-- Writes  at a grant the tokens, which live 10 ms longer than number 5, and the time if it changed
 
 --! include shared/limits.lua
 --! include shared/policy.lua

@@ -8,7 +8,7 @@
 --         5  timestamp in s
 --         6  its fraction, in units of 1 / quota s
 -- Writes  at each grant and each denial all fields: capacity, quota, period; remain; timestamp in s, advanced by the time
---         that the refilled tokens took; where that is no whole number of s, the remainder in timestamp_fraction, in units
+--         that the refilled tokens took; if that is no whole number of s, the remainder in timestamp_fraction, in units
 --         of 1 / quota s. And the time to live, twice the time that an empty bucket takes to fill, in whole s: in it a peer
 --         that sets none may have taken tokens
 

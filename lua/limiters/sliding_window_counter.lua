@@ -5,11 +5,11 @@
 -- numbers 1  limit
 --         2  window in ms, a multiple of the period
 --         3  period in ms
---         4  the natural unit in ms at whose start the first period begins, 0 where it begins with the first request
---         5  window in ms before the period was changed, 0 where it was not
+--         4  the natural unit in ms at whose start the first period begins, 0 if it begins with the first request
+--         5  window in ms before the period was changed, 0 if it was not
 --         6  period in ms before
 -- Returns 4  start of the first period in ms
---         5… of each counter that is not 0: the last ms of its period, and its count. Where all requests were granted, one
+--         5… of each counter that is not 0: the last ms of its period, and its count. If all requests were granted, one
 --            pair: the last ms of the newest period, and the sum of all counts
 -- Writes  the counter of the current period. With the first request of a period also the start, whose time to live is two
 --         windows, and the counter's time to live, 16 ms more

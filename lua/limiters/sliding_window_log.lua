@@ -4,10 +4,10 @@
 -- numbers 1  limit
 --         2  window in ms
 -- Returns 4  how many members count
---         5  score of the newest; now where all requests were granted and none is ahead of now
+--         5  score of the newest; now if all requests were granted and none is ahead of now
 --         6  how many are ahead of now
 --         7… for each run with a denied request: the last member that has to expire before the request fits, as the number
---            of members newer than it, and its score; left out where that member is one of this call's own
+--            of members newer than it, and its score; left out if that member is one of this call's own
 -- Writes  a member for each unit of cost, with the time as its score, so that a peer that counts the members counts the
 --         same; removes the members that have expired; the log's time to live, two windows, in which a peer that sets none
 --         may have added to it

@@ -6,8 +6,8 @@
 -- Returns 4  tokens
 --         5  time of the last refill in ms
 --         6  its fraction, in units of 1 / rate ms
--- Writes  where tokens were taken, the bucket's fields and its time to live, twice the time that an empty bucket takes to
---         fill: tokens; last_refill_timestamp in ms, advanced by the time that the refilled tokens took; where that is no
+-- Writes  if tokens were taken, the bucket's fields and its time to live, twice the time that an empty bucket takes to
+--         fill: tokens; last_refill_timestamp in ms, advanced by the time that the refilled tokens took; if that is no
 --         whole number of ms, the remainder in last_refill_fraction, in units of 1 / rate ms
 
 --! include shared/limits.lua

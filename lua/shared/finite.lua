@@ -1,4 +1,4 @@
--- The number in `text`, rounded down; nil where it is not a number between -2^53 and 2^53.
+-- The number in `text`, rounded down; nil if it is not a number between -2^53 and 2^53.
 local function finite(text)
   local number = tonumber(text)
   if number and number > -LARGEST and number < LARGEST then

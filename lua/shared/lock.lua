@@ -1,4 +1,4 @@
--- Sets `locked_for`, the ms for which the target is locked out, 0 where it is not; and `sets_lock`, whether the lock has to
+-- Sets `locked_for`, the ms for which the target is locked out, 0 if it is not; and `sets_lock`, whether the lock has to
 -- be written again.
 local locked_for, sets_lock = 0, false
 local left = call('pttl', lock)

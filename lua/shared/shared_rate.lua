@@ -1,12 +1,12 @@
 -- A rate limiter as one of several limiters in joint.lua, with steps of its own instead of the parts `read` and `write`.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client
--- numbers 1  rate, 0 where the limiter's own settings count
+-- numbers 1  rate, 0 if the limiter's own settings count
 --         2  interval in ms
 --         3  type, 0 overall or 1 per client
 --         4  keep alive in ms, 0 for none
---         5  1 where an existing limiter must have this keep alive
--- Writes  as acquire.lua does. Where the limiter is missing or has other settings, the hash: live grants go on counting, but
+--         5  1 if an existing limiter must have this keep alive
+-- Writes  as acquire.lua does. If the limiter is missing or has other settings, the hash: live grants go on counting, but
 --         a change of the type resets the limiter, and what an earlier one of this name left is deleted
 
 local function open_shared_rate(keys, numbers, now, random, cost)

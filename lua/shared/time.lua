@@ -1,4 +1,4 @@
--- Reads the server's clock where the call has no time of its own or has a deadline. NaN stands for a missing number:
+-- Reads the server's clock if the call has no time of its own or has a deadline. NaN stands for a missing number:
 -- comparisons with it are false.
 local server_now, now = 0, given_now
 if now ~= now or deadline == deadline then

@@ -1,4 +1,4 @@
--- The integer in `text`; nil where it is not in the form that Redis writes. Lua also accepts ` 5`, `5.0` and `0x5`, which
+-- The integer in `text`; nil if it is not in the form that Redis writes. Lua also accepts ` 5`, `5.0` and `0x5`, which
 -- INCRBY refuses.
 local function whole(text)
   local number = tonumber(text)

@@ -4,7 +4,7 @@
 -- A permit taken at T is available again at T + interval, inclusive. The invariant: value + the permits of all grants in
 -- the zset = rate. It holds for expired grants too, until a call removes them and adds their permits to the value. A call
 -- removes only as many as its request needs and a few more, the oldest first, so its work does not grow with the number
--- of grants. Where the rate was lowered below what is in use, the value is negative.
+-- of grants. If the rate was lowered below what is in use, the value is negative.
 --
 -- A peer's release, an eviction or an operator can change one key and not the other, which breaks the invariant. With few
 -- grants `reconcile` restores it; with many an audit does (audit_read.lua, audit_reconcile.lua).

@@ -47,8 +47,8 @@ impl RedissonClientBuilder {
         }
     }
 
-    /// The client's id, by which a rate [per client](crate::RateType::PerClient) tells clients apart. A process that keeps
-    /// its id over a restart keeps its permits. The default is a new UUID.
+    /// The client's id, by which a rate [per client](crate::RateType::PerClient) identifies clients. A process that
+    /// keeps its id across a restart keeps its permits. The default is a new UUID.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -128,20 +128,23 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Remembers denials, for `at_most` from the time that a call was sent: if Redis answered that fewer than n permits are
-    /// left until some time, requests for n or more are denied until then without another call. So a client that is mostly
-    /// denied sends one call per `at_most`, however many requests it has. The default, zero, asks Redis for each request.
+    /// Remembers denials, for `at_most` from the time that a call was sent: if an answer of Redis shows that fewer than
+    /// n permits are left until some time, requests for n or more are denied until that time without another call. So a
+    /// client that is mostly denied sends one call per `at_most`, however many requests it has. The default, zero, asks
+    /// Redis for each request.
     ///
     /// Changes by other clients (permits given back, a new rate, a deleted limiter) are seen up to `at_most` late. Changes
     /// by this client, through a method of the limiter or the rate of a [`KeyedRateLimiter`](crate::KeyedRateLimiter), take
     /// effect at once. Permits that come back with time are never late.
     ///
-    /// It applies to `try_acquire`, a timeout of zero, and `check`. A remembered denial counts the time until the first
-    /// permits come back down, has the other numbers as they were, and is from
-    /// [`DecisionSource::Store`](crate::DecisionSource::Store). Waiters and [`check_all`](RedissonClient::check_all) ask as
-    /// they do without it. A client that is used from several tokio runtimes may send one call for each of them.
+    /// It applies to `try_acquire`, a timeout of zero, and `check`. A remembered denial has the time that is left until
+    /// the first permit comes back and otherwise the numbers of the remembered answer; it is from
+    /// [`DecisionSource::Store`](crate::DecisionSource::Store). Waiters and [`check_all`](RedissonClient::check_all)
+    /// ask Redis as if nothing was remembered. A client that is used from several tokio runtimes may send one call for
+    /// each of them.
     ///
-    /// It changes nothing [in memory](RedissonClient::in_memory), where a decision takes no longer than to remember one.
+    /// It changes nothing [in memory](RedissonClient::in_memory), where a decision takes no longer than remembering
+    /// one.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -165,9 +168,9 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Bounds the callers in this process that wait for permits of one limiter: once there are so many, `acquire` and its
-    /// timed form fail at once with [`Error::QueueFull`](crate::Error::QueueFull). The default is no bound; with 0, all of
-    /// them fail.
+    /// Bounds the callers in this process that wait for permits of one limiter: once there are `max`, `acquire` and
+    /// its timed form fail at once with [`Error::QueueFull`](crate::Error::QueueFull). The default is no bound; with 0,
+    /// all of them fail.
     ///
     /// A caller counts from its call until its answer, including while its first call to Redis is in flight: choose a bound
     /// larger than the number of callers that come at once when permits are available.

@@ -43,8 +43,8 @@ impl fmt::Debug for RedisSettings {
 
 /// With the feature `redis`, which is on by default.
 impl RedissonClientBuilder {
-    /// How long a call waits for the server's answer, including its retries, and how long connecting may take. The default
-    /// is 3 s.
+    /// The longest time that a call takes, including its retries and the wait for a connection, and the longest time
+    /// that connecting takes. Waiting for permits comes on top. The default is 3 s.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -135,8 +135,8 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// How long [`connect`](Self::connect) waits for a server that is not there or not ready. A tracing event says what it
-    /// waits for. Refused credentials end the wait. By default it does not wait.
+    /// How long [`connect`](Self::connect) waits for a server that is not there or not ready. A `tracing` event names
+    /// the reason for the wait. Refused credentials end the wait. By default it does not wait.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -17,14 +17,14 @@ use super::{Decision, DecisionSource};
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denied {
-    /// When it is worth asking again: once the first of the permits in use are back. A large request may have to ask
-    /// more than once.
+    /// The time after which a retry is worthwhile: when the first of the permits in use is back. A large request may
+    /// need several retries.
     pub retry_after: Duration,
     /// The permits of one interval.
     pub limit: u64,
     /// The permits left.
     pub remaining: u64,
-    /// Until the first of the permits in use are back; of the other limiters, until all is.
+    /// The time until the first of the permits in use is back; for a policy, until all its permits are available.
     pub reset: Duration,
     /// Who decided.
     pub source: DecisionSource,
@@ -81,7 +81,8 @@ impl Denied {
         Self { remaining, ..self }
     }
 
-    /// Sets the time until all permits are available again.
+    /// Sets [`reset`](Self::reset): the time until the first of the permits in use is back; for a policy, until all its
+    /// permits are available.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -40,12 +40,12 @@ pub struct Granted {
     pub grant: Grant,
     /// The permits of one interval.
     pub limit: u64,
-    /// The permits left after this grant. There may be more where hundreds of an RRateLimiter's grants have expired at
-    /// once: a call counts only as many of them as it needs.
+    /// The permits left after this grant. A lower bound if hundreds of a [`RateLimiter`](crate::RateLimiter)'s grants
+    /// have expired at once: a call counts only the expired grants that it needs.
     pub remaining: u64,
-    /// Until the first of the permits in use are back; of the other limiters, until all is.
+    /// The time until the first of the permits in use is back; for a policy, until all its permits are available.
     pub reset: Duration,
-    /// How long the request has to wait before it goes on: zero but from a [`LeakyBucket`](crate::LeakyBucket).
+    /// How long the request has to wait before it proceeds: zero, except from a [`LeakyBucket`](crate::LeakyBucket).
     pub delay: Duration,
     /// Who decided.
     pub source: DecisionSource,
@@ -100,7 +100,8 @@ impl Granted {
         Self { remaining, ..self }
     }
 
-    /// Sets the time until all permits are available again.
+    /// Sets [`reset`](Self::reset): the time until the first of the permits in use is back; for a policy, until all its
+    /// permits are available.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -115,7 +116,7 @@ impl Granted {
         Self { reset, ..self }
     }
 
-    /// Sets how long the request has to wait before it goes on.
+    /// Sets how long the request has to wait before it proceeds.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -67,7 +67,7 @@ impl RateLimiter {
     /// Dropping the future takes nothing: it leaves the queue, and permits that a call in flight is granted go to the next
     /// waiter or back to the store.
     ///
-    /// A future that is kept but not polled keeps its place in the queue and what it is granted: the permits belong to the
+    /// A future that is kept but not polled keeps its place in the queue. Permits that it is granted belong to the
     /// caller, and count in the window, from the moment of the grant, however late the future is polled.
     #[doc(alias = "tryAcquire")]
     pub async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool> {
@@ -133,8 +133,8 @@ impl RateLimiter {
         self.check_set_up(permits, None).await
     }
 
-    /// Gives a grant back, exactly and once, and tells how many permits came back: 0 where its window has passed, fewer
-    /// than it had where others [released](Self::release) part of it.
+    /// Gives a grant back, exactly and once, and returns how many permits came back: 0 if its window has passed, fewer
+    /// than it had if others [released](Self::release) part of it.
     ///
     /// ```
     /// # use redisson_rate_limiter::{Decision, Rate, RedissonClient};
@@ -151,10 +151,11 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotInitialized`](crate::Error::NotInitialized) where the limiter is gone.
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized) if the limiter is gone.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have given the grant back; what was not given back comes back with its window.
+    /// A call dropped in flight may or may not have given the grant back; otherwise its permits come back when their
+    /// window has passed.
     pub async fn refund(&self, grant: Grant) -> Result<u32> {
         self.validated()?;
         let _changing = self.changing();
@@ -163,9 +164,9 @@ impl RateLimiter {
         answer
     }
 
-    /// Gives permits back without naming their grant. They come out of the oldest grants, so that no window ever holds more
-    /// than the rate. What would raise the permits above the rate is ignored. [`refund`](Self::refund) gives back a known
-    /// grant exactly.
+    /// Gives permits back without naming their grant. They come out of the oldest grants, so that no window ever holds
+    /// more than the rate. Permits beyond the rate are ignored. [`refund`](Self::refund) gives back a known grant
+    /// exactly.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -187,7 +188,7 @@ impl RateLimiter {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have given them back.
+    /// A call dropped in flight may or may not have given the permits back.
     pub async fn release(&self, permits: u32) -> Result<()> {
         let queue = self.asked_for(permits)?;
         let _changing = self.changing();

@@ -85,7 +85,7 @@ impl RateLimiter {
     /// [`Error::InvalidArgument`]: the time is not whole milliseconds, or longer than 2^52 of them.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have had its effect.
+    /// A call dropped in flight may or may not have taken effect.
     pub async fn expire(&self, time_to_live: Duration) -> Result<bool> {
         self.expire_where(time_to_live, Condition::Always).await
     }
@@ -126,8 +126,8 @@ impl RateLimiter {
         store.expire(expiry, Condition::Always).await
     }
 
-    /// Does as [`expire`](Self::expire), for each key that has a time to live (`PEXPIRE … XX`). Returns whether there was one.
-    /// Requires Redis 7.
+    /// Like [`expire`](Self::expire), but only for keys that have a time to live (`PEXPIRE … XX`). Returns whether
+    /// there was such a key. Requires Redis 7.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -155,8 +155,8 @@ impl RateLimiter {
         self.expire_where(time_to_live, Condition::IfSet).await
     }
 
-    /// Does as [`expire`](Self::expire), for each key that has no time to live (`PEXPIRE … NX`). Returns whether there was one.
-    /// Requires Redis 7.
+    /// Like [`expire`](Self::expire), but only for keys that have no time to live (`PEXPIRE … NX`). Returns whether
+    /// there was such a key. Requires Redis 7.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -182,8 +182,8 @@ impl RateLimiter {
         self.expire_where(time_to_live, Condition::IfNotSet).await
     }
 
-    /// Does as [`expire`](Self::expire), for each key whose time to live is shorter (`PEXPIRE … GT`). Returns whether there
-    /// was one. Requires Redis 7.
+    /// Like [`expire`](Self::expire), but only for keys whose time to live is shorter than the new one
+    /// (`PEXPIRE … GT`). Returns whether there was such a key. Requires Redis 7.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -211,8 +211,8 @@ impl RateLimiter {
         self.expire_where(time_to_live, Condition::IfGreater).await
     }
 
-    /// Does as [`expire`](Self::expire), for each key whose time to live is longer or that has none (`PEXPIRE … LT`).
-    /// Returns whether there was one. Requires Redis 7.
+    /// Like [`expire`](Self::expire), but only for keys whose time to live is longer than the new one, or that have
+    /// none (`PEXPIRE … LT`). Returns whether there was such a key. Requires Redis 7.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

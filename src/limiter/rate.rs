@@ -119,7 +119,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate), also where
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate), even if
     /// there is no limiter.
     ///
     /// # Cancel safety

@@ -39,7 +39,7 @@ pub trait Policy: Sealed {}
 
 impl<M: Model> Policy for M {}
 
-/// What a limiter must know of its policy. Not nameable outside the crate.
+/// What a limiter needs to know about its policy. Cannot be named outside the crate.
 pub trait Sealed: fmt::Debug + Clone + Send + Sync + 'static {
     /// Refuses numbers that the algorithm cannot work with.
     fn validate(&self) -> Result<()>;

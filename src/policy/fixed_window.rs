@@ -11,7 +11,7 @@ use super::starts::Starts;
 ///
 /// State: the string `key`, a counter that expires with its window. Around the boundary of two windows, up to twice the
 /// limit can be granted within the length of a window; to prevent that, use a
-/// [`SlidingWindowCounter`](crate::SlidingWindowCounter).
+/// [`SlidingWindowLog`](crate::SlidingWindowLog).
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient};

@@ -17,8 +17,9 @@ use crate::error::Result;
 /// [`check_and_wait`](PolicyLimiter::check_and_wait) waits for it. The first request of a target proceeds at once, whatever
 /// its cost. The largest cost that can be granted is `capacity + quantity`.
 ///
-/// State, as FireflySoft's: the string `key`, the requests in the bucket, and the string `{key}-st`, the time of the last
-/// outflow (ms). They expire after `capacity / quantity` units, rounded up, and one more unit.
+/// State, in the form of the .NET library FireflySoft.RateLimit: the string `key`, the requests in the bucket, and the
+/// string `{key}-st`, the time of the last outflow (ms). They expire after `capacity / quantity` units, rounded up, and
+/// one more unit.
 ///
 /// After a change of the policy ([`PolicyLimiter::set_policy`]), the content of the bucket drains at the new pace, and
 /// nothing more is granted until it fits the new capacity; delays that were returned do not change. A bucket that grants
@@ -52,8 +53,8 @@ pub struct LeakyBucket {
 }
 
 impl LeakyBucket {
-    /// Lets `quantity` requests (at least 1) go on in each `unit` (whole milliseconds, at least 1), while as many may wait.
-    /// A full bucket must drain within 2^52 ms. The first unit begins with the first request.
+    /// Lets `quantity` requests (at least 1) proceed in each `unit` (whole milliseconds, at least 1), and up to
+    /// `quantity` more wait. A full bucket must drain within 2^52 ms. The first unit begins with the first request.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -140,7 +141,7 @@ impl LeakyBucket {
         self.capacity
     }
 
-    /// How many requests go on in each unit.
+    /// How many requests proceed in each unit.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -173,7 +174,7 @@ impl LeakyBucket {
 
 impl PolicyLimiter<LeakyBucket> {
     /// Decides as [`check`](Self::check), and waits for the delay of a granted request: when this returns granted, the
-    /// request may go on. The `delay` of the returned decision is zero.
+    /// request may proceed. The `delay` of the returned decision is zero.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

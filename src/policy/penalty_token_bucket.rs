@@ -12,9 +12,10 @@ use super::starts::Starts;
 ///
 /// A limiter without a penalty also denies a target that another limiter has locked out.
 ///
-/// State, as FireflySoft's: the string `key`, the tokens left; the string `{key}-st`, the time of the last refill (ms); the
-/// string `{key}-lock` while the target is locked out. The time of the last refill expires after twice the time that an
-/// empty bucket takes to fill, but not before a unit is over; the tokens 10 ms later. A denial writes nothing but the lock.
+/// State, in the form of the .NET library FireflySoft.RateLimit: the string `key`, the tokens left; the string
+/// `{key}-st`, the time of the last refill (ms); the string `{key}-lock` while the target is locked out. The time of
+/// the last refill expires after twice the time that an empty bucket takes to fill, but not before a unit is over; the
+/// tokens 10 ms later. A denial writes nothing but the lock.
 ///
 /// After a change of the policy ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the tokens left stay, up
 /// to the new capacity, and the new units count from the last refill on. A bucket that grants nothing for as long as the old
@@ -43,8 +44,8 @@ pub struct PenaltyTokenBucket {
 }
 
 impl PenaltyTokenBucket {
-    /// Adds `quantity` tokens (at least 1) with each `unit` (whole milliseconds, at least 1), up to a capacity of as many.
-    /// An empty bucket must fill within 2^51 ms. The first unit begins with the first request.
+    /// Adds `quantity` tokens (at least 1) with each `unit` (whole milliseconds, at least 1), up to a capacity of
+    /// `quantity`. An empty bucket must fill within 2^51 ms. The first unit begins with the first request.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -44,9 +44,9 @@ pub struct QuotaBucket {
 }
 
 impl QuotaBucket {
-    /// Adds `quota` tokens (at least 1) in each `period` (whole seconds, at least 1), up to a capacity of as many. The
-    /// capacity times the seconds of the period is at most 2^52, and so is the time in milliseconds in which an empty bucket
-    /// fills.
+    /// Adds `quota` tokens (at least 1) in each `period` (whole seconds, at least 1), up to a capacity of `quota`. The
+    /// capacity times the seconds of the period is at most 2^52, and so is the time in milliseconds in which an empty
+    /// bucket fills.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

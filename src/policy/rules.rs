@@ -210,10 +210,10 @@ pub struct Rules<R, E> {
 #[must_use = "a request that was rejected must not go on"]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict<E> {
-    /// All rules that apply granted it: the decision of the one that leaves the least, `None` where no rule applies.
+    /// All rules that apply granted it: the decision of the rule that leaves the least; `None` if no rule applies.
     Granted(Option<Decision>),
-    /// A rule denied it, and no rule charged it: that rule's rejection; where several did, that of the one with the
-    /// longest time until it is worth asking again.
+    /// A rule denied it, and no rule charged it: the rejection of that rule, or, if several rules denied it, of the one
+    /// with the longest time until a retry is worthwhile.
     Rejected(E),
 }
 

@@ -33,7 +33,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Adds `rate` tokens a second (at least 1), up to a capacity of as many.
+    /// Adds `rate` tokens a second (at least 1), up to a capacity of `rate`.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

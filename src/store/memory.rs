@@ -36,7 +36,7 @@ use crate::model::{Answer, At, SetUp};
 use crate::permit::Random;
 use crate::policy::call::{Answers, Call};
 
-/// Limiters in memory. Clones share them, so several clients can.
+/// Limiters in memory. Clones share the limiters, and so can several clients.
 ///
 /// ```
 /// use redisson_rate_limiter::{MemoryStore, Rate, RedissonClient};
@@ -93,9 +93,8 @@ impl MemoryStore {
 
     /// Drops all limiters that have expired, and gives back the memory that they took.
     ///
-    /// Requests do the same bit by bit, whatever limiters they are for: in the first request of a millisecond, and so that all
-    /// limiters are looked at within a second or a few. So this is for a store that nobody asks. It takes some 100 ns for each
-    /// limiter in the store.
+    /// Requests do the same bit by bit, whichever limiter they are for, and visit every limiter every few seconds. So
+    /// this is for a store that receives no requests. It takes some 100 ns for each limiter in the store.
     ///
     /// ```
     /// use redisson_rate_limiter::{FixedWindow, MemoryStore, RedissonClient};

@@ -16,9 +16,9 @@
 //! process that is behind finds what the others have not taken yet.
 //!
 //! **Probing.** A starved process takes nothing and is not noticed. So a process that is alone leaves a few permits now
-//! and then, rarely enough to lose no more than a percent of the rate. At the start, until a probe of one permit and one of several have found
-//! no other process, it does so once per interval. With one permit per interval, the least it can leave is all: for one
-//! hold in five seconds, which is two and a half percent.
+//! and then, rarely enough to lose no more than a percent of the rate. At the start, until a probe of one permit and
+//! one of several have found no other process, it does so once per interval. With one permit per interval, the least it
+//! can leave is all of it. It does so for one hold in five seconds, which costs two and a half percent.
 
 #[cfg(test)]
 mod releases;

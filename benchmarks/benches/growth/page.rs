@@ -50,8 +50,8 @@ longest call of an operation is what other users of the server notice.
 ![The longest call by the number of grants](growth.svg)
 
 The table shows the longest call of each operation in ms of the server's time, and in parentheses the number of calls if the
-operation took more than one. Each grant holds one permit. \"–\" stands where Redisson has no such operation: there each caller
-makes a call of its own. The 64 limiters share the number of grants among them.
+operation took more than one. Each grant holds one permit. \"–\" marks operations that Redisson does not have: its callers
+make a separate call for each request on each limiter. The grants are divided among the 64 limiters.
 
 ",
     );
@@ -71,8 +71,8 @@ Audits: {clients} clients of this crate make their first calls on a limiter with
 - **A call of this crate does a bounded amount of work.** It removes up to 64 expired grants that it does not need, and up to 500
   if a request needs their permits. A request that needs more takes several calls, within its response timeout.
 - **A call of Redisson may do work for every grant.** The first acquire after many grants have expired removes all of them, and
-  `updateRate` with kept state sums all that are live. The table shows how long the server is busy with that. It makes no
-  difference which client made the grants.
+  `updateRate` with kept state sums all that are live. The table shows how long the server is busy with that. This time does not
+  depend on which client made the grants.
 - **Rates to avoid.** If Redisson clients use the limiter too, keep the number of grants in an interval low enough for the
   longest call in the table: 10,000 grants take Redisson roughly a tenth of the time of 100,000. If only this crate uses it, memory
   is the limit: some 120 bytes for each grant.

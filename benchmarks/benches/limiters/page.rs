@@ -38,7 +38,7 @@ pub fn table(rows: &[(Subject, Measured)], machine: &str) -> String {
         table,
         "\nServer: the time of the script, for {TARGETS} targets with {SCARCE} granted and {SCARCE} denied requests each. \
          Callers: decisions per second, all granted, by callers that repeat requests for one key; the median of {ROUNDS} \
-         rounds of {} ms. {machine}\n",
+         rounds of {} ms. In memory: the time per decision of 1 caller. {machine}\n",
         ROUND.as_millis(),
     );
     table

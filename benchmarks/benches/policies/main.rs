@@ -11,6 +11,7 @@ mod subject;
 
 use std::time::Duration;
 
+use benchmarks::thousands;
 use compat_tests::Server;
 use redisson_rate_limiter::RedissonClient;
 
@@ -52,7 +53,7 @@ async fn in_redis(only: Option<&str>) {
             scripts::measure(&mut redis, &client, &subject).await;
         let callers = callers::measure(&redis, &client, &subject).await;
         println!(
-            "| {} | {:.1} µs | {:.1} µs | {:.2} | {:.1} µs | {:.1} µs | {:.2} | {:.0}/s | {:.0}/s | {:.1} |",
+            "| {} | {:.1} µs | {:.1} µs | {:.2} | {:.1} µs | {:.1} µs | {:.2} | {}/s | {}/s | {:.1} |",
             subject.name,
             granted.ours,
             granted.by_hand,
@@ -60,8 +61,8 @@ async fn in_redis(only: Option<&str>) {
             denied.ours,
             denied.by_hand,
             denied.ours / denied.by_hand,
-            callers.ours,
-            callers.bare,
+            thousands(callers.ours.round() as u64),
+            thousands(callers.bare.round() as u64),
             callers.ours / callers.bare,
         );
     }

@@ -92,7 +92,7 @@ impl Results {
         Goal {
             text: "256 callers on one limiter: a lower p99 than Redisson's faster API".into(),
             is_met: ours < theirs,
-            measured: format!("{} to {}", micros(ours), micros(theirs)),
+            measured: format!("{} vs {}", micros(ours), micros(theirs)),
         }
     }
 
@@ -103,13 +103,13 @@ impl Results {
             Contender::OurScript => {
                 "1 caller: p50 at most 1.15 times that of EVALSHA with our script"
             }
-            _ => "1 caller: p50 at most Redisson's",
+            _ => "1 caller: p50 at most that of Redisson's synchronous API",
         };
         Goal {
             text: text.into(),
             is_met: ours <= at_most * theirs,
             measured: format!(
-                "{} to {}: {}",
+                "{} vs {}: {}",
                 micros(ours),
                 micros(theirs),
                 factor(ours / theirs)
@@ -171,10 +171,10 @@ impl Results {
                 .into(),
             is_met: this_crate * 20.0 <= redisson,
             measured: format!(
-                "{} to {}: one {}th",
+                "{} vs {}: {}",
                 bytes(this_crate),
                 bytes(redisson),
-                (redisson / this_crate).floor(),
+                factor(this_crate / redisson),
             ),
         }
     }
@@ -239,5 +239,5 @@ impl Results {
 }
 
 fn nanos(ours: f64, theirs: f64) -> String {
-    format!("{ours:.0} ns to {theirs:.0} ns: {}", factor(ours / theirs))
+    format!("{ours:.0} ns vs {theirs:.0} ns: {}", factor(ours / theirs))
 }

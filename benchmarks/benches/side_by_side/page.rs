@@ -209,7 +209,7 @@ fn how(plan: &Plan, elapsed: Duration) -> String {
          Redisson's synchronous API, or a chain of `tryAcquireAsync`. All tasks of this crate share one connection, and so do all \
          EVALSHA calls. Redisson has its default connection pool.\n\
          - Each turn starts with an empty server. The limiter's window is {window:?}. It has more permits than are requested, or 100 \
-         where most requests are denied.\n\
+         if most requests are denied.\n\
          - \"EVALSHA\" sends a script without the rest of its client, over the type of connection that this crate uses. Redisson's \
          call is recorded with MONITOR and sent as Redisson sends it.\n\
          - \"In pipelines\" measures the scripts alone: they alternate in pipelines of {MANY} calls over one connection, for \
@@ -223,7 +223,7 @@ fn how(plan: &Plan, elapsed: Duration) -> String {
          serve them. Script calls are counted with `INFO commandstats`.\n\
          - Memory is `MEMORY USAGE` of the limiter's keys. Redisson took {by_redisson} permits; the result is scaled to {taken}.\n\
          - In memory, the time per decision is the elapsed time divided by the decisions of all threads, for {in_memory:?} per turn, \
-         with 1,000,000 permits per 10 ms, or 100 per second where most requests are denied. The limiters differ in what they do: \
+         with 1,000,000 permits per 10 ms, or 100 per second if most requests are denied. The limiters differ in what they do: \
          leaky-bucket has no names to look up; trypema's shortest window is one second, in buckets of 10 ms here; governor \
          stores one number instead of the grants in a window.\n",
         alone = *measured * *rounds as u32,

@@ -1,7 +1,7 @@
 //! A counter that starts anew with each window.
 //!
-//! The counter's key lives as long as its window, so the store's own expiry ends it. It lets up to twice the limit
-//! through across the edge between two windows: all of one at its end, all of the next at its start.
+//! The counter's key lives as long as its window, so the store's own expiry ends it. Up to twice the limit can pass
+//! around the edge of two windows: one limit at the end of the first, another at the start of the second.
 
 use std::time::Duration;
 

@@ -30,7 +30,8 @@ impl KeyedRateLimiter {
     /// ```
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// As [`check`](Self::check), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
+    /// [bound](Self::with_max_waiters).
     ///
     /// # Cancel safety
     /// Dropping the future keeps no permit.
@@ -82,7 +83,8 @@ impl KeyedRateLimiter {
     /// ```
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// As [`check`](Self::check), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
+    /// [bound](Self::with_max_waiters).
     ///
     /// # Cancel safety
     /// Dropping the future keeps no permit.

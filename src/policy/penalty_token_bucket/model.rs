@@ -1,7 +1,8 @@
 //! Tokens that come in at the end of each unit of time; a request takes its cost out of them, and a target may be locked
 //! out.
 //!
-//! The time of the last inflow lives longer than an empty bucket takes to fill, so a bucket without one is full.
+//! The key with the time of the last inflow outlives the time that an empty bucket takes to fill, so a bucket without
+//! that key is full.
 
 use super::PenaltyTokenBucket;
 use crate::error::{Error, Result};

@@ -1,8 +1,8 @@
 //! Tokens that come in by a quota for each period; a request takes its cost out of them.
 //!
 //! As with [`TokenBucket`](crate::TokenBucket) only whole tokens come in, and the time of the last refill moves by what
-//! those took, so that in the long run the quota is exact. The state counts in seconds; where the tokens took no whole
-//! number of them, the rest is kept beside the time, in parts of 1 / quota s.
+//! those took, so that in the long run the quota is exact. The state counts in seconds; where the tokens took
+//! a fraction of a second, that fraction is kept beside the time, in units of 1 / quota s.
 
 use super::QuotaBucket;
 use crate::error::{Error, Result};

@@ -1,7 +1,7 @@
 //! A window made of periods, with a counter for each: it slides by a period at a time.
 //!
-//! The periods are counted on from the first one's start, and a counter is named by its period's last millisecond. A time
-//! between two periods belongs to the one that ends there, but the very first to the one that begins.
+//! The periods are counted on from the first one's start, and a counter is named by its period's last millisecond. A moment on
+//! the edge of two periods belongs to the one that ends there; the very first moment belongs to the period that it begins.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::policy::kind::Kind;
 use crate::policy::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 
-/// A decision reads as many counters.
+/// A decision reads up to this many counters.
 const MOST_PERIODS: i64 = 1000;
 /// In ms. A time of today and several windows are together an exact Lua number.
 const LONGEST_WINDOW: i64 = 1 << 50;

@@ -18,7 +18,7 @@ use crate::policy::kind::Kind;
 use crate::policy::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 
-/// A log has as many members.
+/// A log has up to this many members.
 const LARGEST_LIMIT: u32 = 1_000_000;
 
 /// What one zset holds.

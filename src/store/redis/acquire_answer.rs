@@ -1,4 +1,4 @@
-//! The replies of the acquire and reclaim scripts, typed. Reading never panics, whatever the bytes are.
+//! Parses the replies of the acquire and reclaim scripts. Reading never panics, whatever the bytes are.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One call of the other limiters: as keys and arguments, sent, its reply typed.
+//! One call of the other limiters: turns it into keys and arguments, sends it, and parses the reply.
 
 use redis::Value;
 use smallvec::SmallVec;

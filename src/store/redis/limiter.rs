@@ -1,4 +1,5 @@
-//! One limiter in Redis: each step as keys and arguments, its reply typed, and what the client remembers about it.
+//! One limiter in Redis: turns each step into keys and arguments, parses the reply, and holds what the client remembers
+//! about the limiter.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
