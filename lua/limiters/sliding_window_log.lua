@@ -66,10 +66,11 @@ if taken > 0 then
     call('zadd', log, score, random .. '\0\0\0\1')
   else
     for first = 1, taken, LARGEST_ADD do
-      local members = {}
+      local members, place = {}, 1 -- counted here: Lua finds a table's length by searching
       for unit = first, min(first + LARGEST_ADD - 1, taken) do
-        members[#members + 1] = score
-        members[#members + 1] = random .. pack('>I4', unit)
+        members[place] = score
+        members[place + 1] = random .. pack('>I4', unit)
+        place = place + 2
       end
       call('zadd', log, unpack(members))
     end
