@@ -26,14 +26,15 @@ local limit, window = unpack_numbers('<dd', numbers)
 local horizon = format('%d', now - window) -- members with at most this score have expired
 
 local used = call('zcount', log, '(' .. horizon, '+inf')
-local newest, ahead = now, 0
+local newest, last_score, ahead = now, nil, 0
 if used > 0 then
-  ahead = call('zcount', log, '(' .. format('%d', now), '+inf')
-  if ahead > 0 then
-    newest = ceil(tonumber(call('zrevrange', log, '0', '0', 'withscores')[2]))
-    if newest >= LARGEST then
-      return redis.error_reply('BADSTATE a score of the log is not a time')
-    end
+  last_score = ceil(tonumber(call('zrevrange', log, '0', '0', 'withscores')[2]))
+  if last_score >= LARGEST then
+    return redis.error_reply('BADSTATE a score of the log is not a time')
+  end
+  if last_score > now then
+    newest = last_score
+    ahead = call('zcount', log, '(' .. format('%d', now), '+inf')
   end
 end
 local room = limit - used
@@ -42,8 +43,8 @@ local room = limit - used
 --! include shared/grant_runs.lua
 
 --! part write
-if denied_cost and used > 0 and ahead == 0 then
-  newest = ceil(tonumber(call('zrevrange', log, '0', '0', 'withscores')[2]))
+if denied_cost and last_score then
+  newest = last_score
 end
 -- Read before the log is written: counted from the newest, the first member that has to expire.
 local last_to_go, next_denied = '', 1
