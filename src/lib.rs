@@ -56,6 +56,8 @@ pub mod fuzzing;
 
 #[cfg(test)]
 mod interleaving;
+#[cfg(test)]
+mod model_steps;
 
 #[cfg(all(test, feature = "redis"))]
 #[path = "../tests/support/mod.rs"]

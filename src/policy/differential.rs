@@ -25,6 +25,7 @@ use super::{
     SlidingWindowLog, TokenBucket,
 };
 use crate::model::Timed;
+use crate::model_steps::model_steps;
 use crate::rate::Rate;
 use crate::support::Server;
 pub(super) use keyspace::{
@@ -218,8 +219,7 @@ fn several_limiters_decide_together_as_their_models_do() {
 
 /// How many cases each algorithm, and all together, are taken through.
 fn cases() -> u32 {
-    let steps = std::env::var("MODEL_STEPS").map_or(100_000, |steps| steps.parse().unwrap());
-    u32::try_from(steps / STEPS_PER_CASE / ALGORITHMS)
+    u32::try_from(model_steps() / STEPS_PER_CASE / ALGORITHMS)
         .unwrap()
         .max(1)
 }

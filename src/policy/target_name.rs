@@ -159,6 +159,7 @@ mod tests {
     };
     use super::*;
     use crate::keys::sibling;
+    use crate::model_steps::model_steps;
 
     const NO_MAPPER: Option<fn(&str) -> bool> = None;
 
@@ -340,7 +341,7 @@ mod tests {
             .prop_map(|(start, one, other)| (format!("{start}{one}"), format!("{start}{other}")));
         let case = (prop::sample::select(&PREFIXES), pair);
         let config = ProptestConfig {
-            cases: 20_000,
+            cases: u32::try_from(model_steps() / 5).unwrap(),
             failure_persistence: None,
             ..ProptestConfig::default()
         };

@@ -21,11 +21,11 @@ mod stopped;
 
 use std::env;
 
-/// How much each test does, in percent of the ordinary run: `PROCESSES_SCALE`, or 100.
+/// How much each test does, in percent of the ordinary run: `PROCESSES_SCALE`, or 25.
 fn scaled(number: u64) -> u64 {
     let percent: u64 = match env::var("PROCESSES_SCALE") {
         Ok(percent) => percent.parse().expect("PROCESSES_SCALE is a number"),
-        Err(_) => 100,
+        Err(_) => 25,
     };
     (number * percent / 100).max(1)
 }

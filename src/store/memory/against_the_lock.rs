@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::MemoryStore;
+use crate::model_steps::model_steps;
 use crate::{Clock, Decision, Grant, Granted, PermitsInUse, Rate, RateLimiter, RedissonClient};
 
 const STEPS_PER_CASE: usize = 100;
@@ -137,10 +138,11 @@ fn the_fast_path_gives_the_same_answers_as_decisions_under_the_lock() {
             steps
         })
     });
-    let all = std::env::var("MODEL_STEPS").map_or(100_000, |steps| steps.parse().unwrap());
     let seed = std::env::var("MODEL_SEED").map_or(1, |seed| seed.parse().unwrap());
     let config = ProptestConfig {
-        cases: (all / 4 / STEPS_PER_CASE as u32).max(1),
+        cases: u32::try_from(model_steps() / STEPS_PER_CASE)
+            .unwrap()
+            .max(1),
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(seed),
         ..ProptestConfig::default()

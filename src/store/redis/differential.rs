@@ -24,6 +24,7 @@ use super::retry::{Attempts, Repeat};
 use crate::clock::Clock;
 use crate::keys::Keys;
 use crate::model::Window;
+use crate::model_steps::model_steps;
 use crate::rate::ValidRate;
 use crate::support::Server;
 use keyspace::{of_model, of_redis};
@@ -37,8 +38,9 @@ const TTL_UNIT: i64 = 1_000_000;
 
 #[test]
 fn the_scripts_and_the_model_give_the_same_answers_and_the_same_state() {
-    let steps = std::env::var("MODEL_STEPS").map_or(100_000, |steps| steps.parse().unwrap());
-    let cases = u32::try_from(steps / STEPS_PER_CASE).unwrap().max(2);
+    let cases = u32::try_from(model_steps() / STEPS_PER_CASE)
+        .unwrap()
+        .max(2);
     // Two at a time, each with its own server: client and server take turns.
     std::thread::scope(|scope| {
         for _ in 0..2 {
