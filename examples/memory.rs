@@ -16,7 +16,7 @@ use tokio::time::advance;
 
 type Result<T> = std::result::Result<T, Box<dyn error::Error>>;
 
-const KEYS: usize = 200_000;
+const KEYS: usize = 25_000;
 const MINUTE: Duration = Duration::from_secs(60);
 
 const KINDS: [&str; 8] = [
@@ -86,7 +86,7 @@ async fn row(kind: &str) -> Result<String> {
     let megabytes = |bytes: usize| bytes as f64 / 1e6;
     let each = (used + KEYS / 2) / KEYS;
     let (used, left) = (megabytes(used), megabytes(left));
-    Ok(format!("| {kind} | {each} | {used:.0} | {left:.1} |\n"))
+    Ok(format!("| {kind} | {each} | {used:.1} | {left:.1} |\n"))
 }
 
 /// The system's allocator, counting.

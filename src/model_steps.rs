@@ -2,5 +2,5 @@
 
 /// `MODEL_STEPS`, or as many steps as the tests that everybody runs often can take.
 pub(crate) fn model_steps() -> usize {
-    std::env::var("MODEL_STEPS").map_or(20_000, |steps| steps.parse().unwrap())
+    std::env::var("MODEL_STEPS").map_or(10_000, |steps| steps.parse().unwrap())
 }

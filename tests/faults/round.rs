@@ -59,7 +59,7 @@ pub async fn rounds<F>(
     warnings::listen();
     let faults: u64 = match env::var("FAULTS") {
         Ok(faults) => faults.parse().expect("FAULTS is a number"),
-        Err(_) => 2_000,
+        Err(_) => 1_000,
     };
     let count = (faults * permille / 1000).div_ceil(FAULTS).max(1);
     let random = Seeded::new();
