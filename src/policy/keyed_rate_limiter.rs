@@ -208,7 +208,7 @@ impl KeyedRateLimiter {
             let (id, answer) = answered?;
             return decision_alone(&name, id, cost, &answer);
         }
-        Box::pin(self.ask(name, cost, set_up)).await
+        self.ask(name, cost, set_up).await
     }
 
     async fn ask(&self, name: Cow<'_, str>, cost: u32, set_up: Option<SetUp>) -> Result<Decision> {
