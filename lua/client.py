@@ -206,7 +206,7 @@ class RateLimiter:
                 self.sum_at = time.monotonic() + (5 if numbers[5] in (-1, -3) else max(numbers[5], 1) / 1000)
         if was_found and available > 0:
             permits = min(permits, available)  # a release may have taken some of them
-        elif permits > self.rate:
+        elif permits > (numbers[3] if len(numbers) > 3 else self.rate):
             raise ValueError("the permits exceed the rate")
         elif available < permits:
             wait = max(reset + 3, 1)
