@@ -24,7 +24,7 @@ mod direct;
 mod flusher;
 mod same_runtime;
 #[cfg(test)]
-mod steps;
+mod step_tests;
 mod ticket;
 
 use std::collections::{HashMap, VecDeque};

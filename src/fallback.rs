@@ -9,10 +9,10 @@ mod local_limiter;
 mod recent_denials;
 mod recent_grants;
 #[cfg(test)]
-mod remembered_denials;
+mod remembered_denial_tests;
 mod targets;
 #[cfg(test)]
-mod without_redis;
+mod without_redis_tests;
 
 use std::time::Duration;
 

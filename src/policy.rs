@@ -11,7 +11,7 @@ pub(crate) mod call;
 mod combining;
 mod counters;
 #[cfg(all(test, feature = "redis"))]
-mod differential;
+mod differential_tests;
 mod fixed_window;
 #[cfg(all(fuzzing, feature = "redis"))]
 pub(crate) mod fuzzing;

@@ -18,7 +18,7 @@
 mod bounds;
 mod driver;
 #[cfg(test)]
-mod interleavings;
+mod interleaving_tests;
 mod leaving;
 #[cfg(test)]
 mod ledger;
@@ -26,7 +26,7 @@ mod plain;
 mod remembered;
 mod sharing;
 #[cfg(test)]
-mod slow_store;
+mod slow_store_tests;
 mod state;
 mod waiter;
 

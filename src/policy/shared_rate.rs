@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::model::{Grants, Pool, Timed};
     use crate::permit;
-    use crate::policy::differential::{
+    use crate::policy::differential_tests::{
         Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
     use crate::rate::RateType;

@@ -5,10 +5,10 @@
 //! other way round. A decision by one limiter keeps the shard's read lock, so that it needs no handle on the limiter.
 //! A decision by several limiters first finds them all and then locks them in the order of their names.
 
-#[cfg(test)]
-mod against_the_lock;
 mod client_limiter;
 mod fast_path;
+#[cfg(test)]
+mod fast_path_tests;
 mod limiter;
 mod lock;
 mod shard;

@@ -8,7 +8,7 @@ mod acquire;
 mod acquire_answer;
 mod acquire_args;
 #[cfg(test)]
-mod acquire_attempts;
+mod attempt_tests;
 mod audit;
 mod audit_budget;
 mod audit_pages;
@@ -16,7 +16,7 @@ pub(crate) mod background;
 pub(crate) mod check;
 pub(crate) mod connection;
 #[cfg(test)]
-mod differential;
+mod differential_tests;
 pub(crate) mod failure;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
@@ -28,7 +28,7 @@ pub(crate) mod retry;
 mod script_keys;
 mod server_time;
 #[cfg(test)]
-mod unsent_acquires;
+mod unsent_acquire_tests;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

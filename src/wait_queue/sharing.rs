@@ -21,11 +21,11 @@
 //! can leave is all of it. It does so for one hold in five seconds, which costs two and a half percent.
 
 #[cfg(test)]
-mod releases;
+mod release_tests;
 #[cfg(test)]
-mod simulated;
+mod simulation_tests;
 #[cfg(test)]
-mod steps;
+mod step_tests;
 
 use std::time::Duration;
 

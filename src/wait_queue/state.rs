@@ -13,9 +13,9 @@ mod leaving;
 mod outbox;
 mod published;
 #[cfg(test)]
-mod schedules;
+mod schedule_tests;
 #[cfg(test)]
-mod steps;
+mod step_tests;
 mod waiter;
 
 use std::collections::VecDeque;

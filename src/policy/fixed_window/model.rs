@@ -232,7 +232,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::policy::differential::{
+    use crate::policy::differential_tests::{
         Compared, Content, Keyspace, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
     use crate::policy::starts::DAY;

@@ -222,7 +222,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::policy::differential::{
+    use crate::policy::differential_tests::{
         Compared, Content, Keyspace, START, TTL_UNIT, as_set, compare, show_key, timed,
         times_to_live,
     };

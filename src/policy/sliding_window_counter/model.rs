@@ -270,7 +270,7 @@ mod tests {
 
     use super::*;
     use crate::keys::{share_a_slot, sibling};
-    use crate::policy::differential::{
+    use crate::policy::differential_tests::{
         Compared, Content, Keyspace, START, as_set, compare, show_key, timed, times_to_live,
     };
 

@@ -148,7 +148,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::policy::differential::{
+    use crate::policy::differential_tests::{
         Compared, Content, Keyspace, START, compare, show_key, timed, times_to_live,
     };
 

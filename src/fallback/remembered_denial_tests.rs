@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
 
-use super::without_redis::Remote;
+use super::without_redis_tests::Remote;
 use crate::{
     Decision, Denied, Error, FailurePolicy, Granted, PermitsInUse, Rate, RateLimiter,
     RedissonClient,
