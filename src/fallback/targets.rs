@@ -83,7 +83,7 @@ fn without_store(local: &MemoryClient, places: &[Place], error: Error) -> Result
     } else {
         let (targets, costs) = shares.iter().map(|it| (it.target.clone(), it.cost)).unzip();
         let call = Call::new(targets, costs);
-        match local.decide_call(&call)?.decisions(&call) {
+        match local.check_call(&call)?.decisions(&call) {
             Ok(decisions) => decisions,
             // More than the share ever has.
             Err(Error::CostExceedsLimit { .. }) => return deny_all(),

@@ -245,7 +245,7 @@ impl<P: Policy> PolicyLimiter<P> {
         let key = self.mapped_name(key);
         self.policies.read(|in_force| {
             let target = self.validated(&**in_force.algorithm(), &key, cost)?;
-            let answer = memory.decide_one(target, cost)?;
+            let answer = memory.check_one(target, cost)?;
             answer.decision(&key, Grant::forgotten(cost))
         })
     }

@@ -227,7 +227,7 @@ impl MemoryClient {
                 return None;
             }
             Some(limiter.with(name, passed, read, |held, at| {
-                held.decide_one(at, name, client_id, permits, set_up)
+                held.acquire_one(at, name, client_id, permits, set_up)
             }))
         })
     }
@@ -259,7 +259,7 @@ impl Store for MemoryClient {
     }
 
     async fn check(&self, call: &Call, _deadline: Instant) -> Result<Answers> {
-        self.decide_call(call)
+        self.check_call(call)
     }
 
     fn in_memory(&self) -> Option<&MemoryClient> {

@@ -114,7 +114,7 @@ impl LimiterStore for MemoryLimiter {
 
     async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Answer> {
         self.with(|held, at| {
-            let answer = held.decide_call(at, &self.keys.client_id, call);
+            let answer = held.acquire_call(at, &self.keys.client_id, call);
             answer.map_err(|NotInitialized| not_initialized(&self.keys.name))
         })
     }
@@ -123,7 +123,7 @@ impl LimiterStore for MemoryLimiter {
         let Keys {
             name, client_id, ..
         } = &*self.keys;
-        Some(self.with(|held, at| held.decide_one(at, name, client_id, permits, set_up)))
+        Some(self.with(|held, at| held.acquire_one(at, name, client_id, permits, set_up)))
     }
 
     fn try_acquire_now(&self, permits: u32) -> Option<Result<bool>> {
@@ -140,7 +140,7 @@ impl LimiterStore for MemoryLimiter {
             name, client_id, ..
         } = &*self.keys;
         let answer = self.with(|held, at| {
-            let (_, answer) = held.decide_one(at, name, client_id, permits, None)?;
+            let (_, answer) = held.acquire_one(at, name, client_id, permits, None)?;
             held.reserve(at, permits, &answer);
             Ok(answer)
         });

@@ -13,7 +13,7 @@ use crate::policy::target_keys::TargetKeys;
 impl MemoryClient {
     /// Decides one request by one limiter that is no RRateLimiter, whose grants are named by their calls: one look-up in
     /// the map, and then one lock.
-    pub(crate) fn decide_one(&self, target: TargetRef<'_>, cost: u32) -> Result<Answer> {
+    pub(crate) fn check_one(&self, target: TargetRef<'_>, cost: u32) -> Result<Answer> {
         // Before the locks, which are then held for a shorter time.
         let passed = self.clock.now();
         let read = self.store.0.clock.now();
@@ -30,7 +30,7 @@ impl MemoryClient {
         })
     }
 
-    pub(crate) fn decide_call(&self, call: &Call) -> Result<Answers> {
+    pub(crate) fn check_call(&self, call: &Call) -> Result<Answers> {
         // Before the locks, which are then held for a shorter time.
         let read = self.store.0.clock.now();
         self.store.0.sweep(read);
