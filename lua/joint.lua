@@ -25,7 +25,7 @@
 --! include shared/window.lua
 
 local deadline, given_now = unpack_numbers('<dd', ARGV[1])
-local random = ARGV[2]
+local call_id = ARGV[2]
 
 --! include shared/time.lua
 if server_now > deadline then
@@ -42,7 +42,7 @@ end
 local algorithms = {}
 
 algorithms.shared_rate = function(keys, numbers, cost)
-  local limiter, failure = open_shared_rate(keys, { unpack_numbers('<ddddd', numbers) }, now, random, cost)
+  local limiter, failure = open_shared_rate(keys, { unpack_numbers('<ddddd', numbers) }, now, call_id, cost)
   if failure then
     return failure
   elseif limiter.is_unfinished then

@@ -3,7 +3,7 @@
 -- KEYS    name, value, value of the client, permits, permits of the client, audit
 -- ARGV    1  now in ms, '' for the server's clock
 --         2  score of the grant
---         3  random bytes of the grant
+--         3  the call id of the grant: its random bytes
 --         4  permits to return
 --         5  audited rate, as ARGV[3] of acquire.lua
 -- Returns the permits returned: fewer than asked for if releases took part of the grant, 0 if it has expired
@@ -16,7 +16,7 @@
 
 local window = load_window()
 local name, value, client_value, permits, client_permits, audit = unpack(KEYS)
-local now, score, random = window.time_of(ARGV[1]), ARGV[2], ARGV[3]
+local now, score, call_id = window.time_of(ARGV[1]), ARGV[2], ARGV[3]
 local refunded, audited_rate = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 local limiter, failure = window.open(name, value, client_value, permits, client_permits)
@@ -27,7 +27,7 @@ if tonumber(score) <= now - limiter.interval then
   return 0
 end
 
-local member = window.find_at(limiter.permits_key, score, string.char(#random) .. random)
+local member = window.find_at(limiter.permits_key, score, string.char(#call_id) .. call_id)
 if not member then
   return 0
 end
@@ -39,7 +39,7 @@ local held = window.permits_of(member)
 local returned = math.min(refunded, held)
 -- The grant shrinks first: the excess of a peer's release comes out of what remains.
 if held > returned then
-  redis.call('zadd', limiter.permits_key, score, window.pack(random, held - returned))
+  redis.call('zadd', limiter.permits_key, score, window.pack(call_id, held - returned))
 end
 redis.call('zrem', limiter.permits_key, member)
 window.note_change(audit, member, score, returned, held == returned)

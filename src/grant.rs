@@ -1,6 +1,6 @@
 //! Permits that were taken.
 
-use crate::permit::Random;
+use crate::permit::CallId;
 
 /// Permits that were taken. [`refund`](crate::RateLimiter::refund) gives them back if a limiter with a [`Rate`](crate::Rate)
 /// granted them; the other limiters do not keep track of single grants. Dropping a grant gives nothing back: its permits
@@ -23,7 +23,7 @@ use crate::permit::Random;
 pub struct Grant {
     /// When it was made, in ms of the clock that scored it.
     pub(crate) score: i64,
-    pub(crate) random: Random,
+    pub(crate) call_id: CallId,
     pub(crate) permits: u32,
     pub(crate) origin: Origin,
 }
@@ -43,7 +43,7 @@ impl Grant {
     pub(crate) fn forgotten(permits: u32) -> Self {
         Self {
             score: i64::MIN,
-            random: Random::default(),
+            call_id: CallId::default(),
             permits,
             origin: Origin::Store,
         }

@@ -27,7 +27,7 @@ mod retry;
 use std::collections::BTreeMap;
 
 use crate::grant::Grant;
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::rate::RateType;
 use joint::Change;
 use pool::{Reconciled, Removal};
@@ -77,7 +77,7 @@ pub(crate) struct Window {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Acquire {
     /// The call id, the same for each attempt.
-    pub(crate) random: Random,
+    pub(crate) call_id: CallId,
     /// The rate at which the caller last had the live grants summed.
     pub(crate) audited_rate: Option<i64>,
     pub(crate) requests: Requests,
@@ -187,7 +187,7 @@ impl Window {
             || open.pool.value.get() != Some(&reconciled.available);
         open.write_with(&reconciled, taken, |grants| {
             // The list's permits fit a member: its caller ensures it.
-            grants.add(at.now, &call.random, taken as u32);
+            grants.add(at.now, &call.call_id, taken as u32);
         });
         if is_changed || check || sets_rate || keep_alive > 0 {
             open.renew(at.server);

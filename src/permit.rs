@@ -10,15 +10,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use byteorder::{ByteOrder, LittleEndian};
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// The random bytes that name a grant.
-pub(crate) type Random = [u8; 16];
+/// The random bytes that name a call, and the grant that it leaves.
+pub(crate) type CallId = [u8; 16];
 
 /// The first number of a process: its own random 128 bits.
 static START: LazyLock<u128> = LazyLock::new(|| uuid::Uuid::new_v4().as_u128());
 
 /// The id of a call: bytes that no other call has, even in a process whose memory was cloned from this one's (a fork, a
 /// snapshot of a machine that is restored twice).
-pub(crate) fn new_random() -> Random {
+pub(crate) fn new_call_id() -> CallId {
     static IDS: LazyLock<CallIds> = LazyLock::new(|| CallIds::after(*START as u64));
     IDS.next()
 }
@@ -37,7 +37,7 @@ impl CallIds {
         }
     }
 
-    fn next(&self) -> Random {
+    fn next(&self) -> CallId {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         let mut random = [0; 8];
         if getrandom::fill(&mut random).is_err() {
@@ -69,7 +69,7 @@ impl Names {
         }
     }
 
-    pub(crate) fn next(&mut self) -> Random {
+    pub(crate) fn next(&mut self) -> CallId {
         let next = self.next;
         self.next = next.wrapping_add(1);
         next.to_be_bytes()
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn no_two_calls_have_the_same_name() {
-        let names: std::collections::HashSet<_> = (0..100_000).map(|_| new_random()).collect();
+        let names: std::collections::HashSet<_> = (0..100_000).map(|_| new_call_id()).collect();
         assert_eq!(names.len(), 100_000);
     }
 
@@ -129,7 +129,7 @@ mod tests {
         let (mut one, mut other) = (Names::new(), Names::new());
         let names: Vec<_> = (0..1_000).map(|_| one.next()).collect();
         let others: Vec<_> = (0..1_000).map(|_| other.next()).collect();
-        let all: std::collections::HashSet<_> = [&names[..], &others[..], &[new_random()]]
+        let all: std::collections::HashSet<_> = [&names[..], &others[..], &[new_call_id()]]
             .concat()
             .into_iter()
             .collect();

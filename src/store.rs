@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry, SetUp};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::policy::call::{Answers, Call};
 use crate::rate::{Rate, ValidRate};
 
@@ -160,7 +160,7 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         &self,
         _permits: u32,
         _set_up: Option<SetUp>,
-    ) -> Option<Result<(Random, Answer)>> {
+    ) -> Option<Result<(CallId, Answer)>> {
         None
     }
 

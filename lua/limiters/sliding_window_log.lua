@@ -64,13 +64,13 @@ end
 if taken > 0 then
   local score = format('%d', now)
   if taken == 1 then
-    call('zadd', log, score, random .. '\0\0\0\1')
+    call('zadd', log, score, call_id .. '\0\0\0\1')
   else
     for first = 1, taken, LARGEST_ADD do
       local members, place = {}, 1 -- counted here: Lua finds a table's length by searching
       for unit = first, min(first + LARGEST_ADD - 1, taken) do
         members[place] = score
-        members[place + 1] = random .. pack('>I4', unit)
+        members[place + 1] = call_id .. pack('>I4', unit)
         place = place + 2
       end
       call('zadd', log, unpack(members))

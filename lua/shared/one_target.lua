@@ -22,7 +22,7 @@
 -- Writes  what the algorithm writes; the lock, for the time of the penalty, if a request was denied
 
 local deadline, given_now, penalty, cost, times = unpack_numbers('<ddddd', ARGV[1])
-local numbers, more_runs, random = ARGV[2], ARGV[3], ARGV[4]
+local numbers, more_runs, call_id = ARGV[2], ARGV[3], ARGV[4]
 
 --! include shared/time.lua
 if server_now > deadline then

@@ -10,9 +10,9 @@
 --   denied_cost   cost of the first run with a denied request, nil if none was denied
 --   denied_taken  what had been taken before that request
 --   more_denied   the same two numbers for each further run with a denied request, in one array; nil if there are none
--- An algorithm finds its `KEYS`, its `numbers` as little-endian doubles in one string, `now` in ms, and `random`, the call
--- id. As a script of its own it is straight-line code without functions or tables; joint.lua wraps its two parts into
--- functions, so that several limiters decide together. src/policy/NAME.rs holds the same steps in Rust.
+-- An algorithm finds its `KEYS`, its `numbers` as little-endian doubles in one string, `now` in ms, and the `call_id`. As a
+-- script of its own it is straight-line code without functions or tables; joint.lua wraps its two parts into functions, so
+-- that several limiters decide together. src/policy/NAME/model.rs holds the same steps in Rust.
 
 local KEYS, call, pack, unpack_numbers = KEYS, redis.call, struct.pack, struct.unpack
 local format, floor, ceil, max, min = string.format, math.floor, math.ceil, math.max, math.min

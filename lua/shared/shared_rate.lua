@@ -9,7 +9,7 @@
 -- Writes  as acquire.lua does. If the limiter is missing or has other settings, the hash: live grants go on counting, but
 --         a change of the type resets the limiter, and what an earlier one of this name left is deleted
 
-local function open_shared_rate(keys, numbers, now, random, cost)
+local function open_shared_rate(keys, numbers, now, call_id, cost)
   local window = load_window()
   local name, value, client_value, permits, client_permits = unpack(keys)
   local required = numbers[1] > 0 and numbers or nil
@@ -75,7 +75,7 @@ local function open_shared_rate(keys, numbers, now, random, cost)
         window.write(limiter, taken)
       end
       if taken > 0
-          and redis.call('zadd', limiter.permits_key, 'nx', digits(now), window.pack(random, taken)) == 0 then
+          and redis.call('zadd', limiter.permits_key, 'nx', digits(now), window.pack(call_id, taken)) == 0 then
         taken = 0 -- the same call ran before: a proxy or a driver sent it twice
       end
       if not window.is_deleted(limiter) then

@@ -6,7 +6,7 @@ use super::{Decision, DecisionSource, Denied, Granted};
 use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
 use crate::model::{Answer, Requests};
-use crate::permit::Random;
+use crate::permit::CallId;
 
 /// Whether a request that was the only one of its call was granted.
 #[inline]
@@ -32,7 +32,7 @@ pub(crate) fn check_fits(name: &str, permits: u32, rate: i64) -> Result<()> {
 /// The decision on a request that was the only one of its call.
 pub(crate) fn decision_alone(
     name: &str,
-    id: Random,
+    id: CallId,
     permits: u32,
     answer: &Answer,
 ) -> Result<Decision> {
@@ -51,7 +51,7 @@ pub(crate) fn decision_alone(
 /// The decision on one request of a call, where `left` permits remain after it.
 pub(crate) fn decision(
     name: &str,
-    id: Random,
+    id: CallId,
     permits: u32,
     is_granted: bool,
     left: i64,
@@ -66,7 +66,7 @@ pub(crate) fn decision(
     Ok(if is_granted {
         let grant = Grant {
             score: answer.score,
-            random: id,
+            call_id: id,
             permits,
             origin: Origin::Store,
         };

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
 use crate::model::{SetUp, Settings};
-use crate::permit::new_random;
+use crate::permit::new_call_id;
 use crate::rate::Rate;
 use crate::store::Store;
 use crate::store::memory::MemoryClient;
@@ -118,7 +118,7 @@ impl LocalLimiter {
                 let permits = u32::try_from(left).unwrap_or(u32::MAX);
                 let grant = Grant {
                     score,
-                    random: new_random(),
+                    call_id: new_call_id(),
                     permits,
                     origin: Origin::Local,
                 };

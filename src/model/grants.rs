@@ -8,14 +8,14 @@ use bytes::Bytes;
 
 use super::BOUNDS;
 use crate::grant::Grant;
-use crate::permit::{self, Random};
+use crate::permit::{self, CallId};
 
 const NEWEST: usize = 100;
 
 /// A member. Ours needs no allocation; a peer's is stored as its bytes, boxed so that it does not make ours larger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Member {
-    Ours { random: Random, permits: u32 },
+    Ours { call_id: CallId, permits: u32 },
     Other(Box<Bytes>),
 }
 
@@ -23,21 +23,21 @@ impl Member {
     #[cfg(all(test, feature = "redis"))]
     fn from_wire(bytes: &[u8]) -> Self {
         match permit::decode(bytes) {
-            Some((random, permits)) => Self::new(random, permits),
+            Some((call_id, permits)) => Self::new(call_id, permits),
             None => Self::Other(Box::new(Bytes::copy_from_slice(bytes))),
         }
     }
 
-    fn new(random: &[u8], permits: u32) -> Self {
-        match random.try_into() {
-            Ok(random) => Self::Ours { random, permits },
-            Err(_) => Self::Other(Box::new(permit::encode(random, permits))),
+    fn new(call_id: &[u8], permits: u32) -> Self {
+        match call_id.try_into() {
+            Ok(call_id) => Self::Ours { call_id, permits },
+            Err(_) => Self::Other(Box::new(permit::encode(call_id, permits))),
         }
     }
 
     fn to_wire(&self) -> Bytes {
         match self {
-            Self::Ours { random, permits } => permit::encode(random, *permits),
+            Self::Ours { call_id, permits } => permit::encode(call_id, *permits),
             Self::Other(bytes) => Bytes::clone(bytes),
         }
     }
@@ -54,17 +54,17 @@ impl Member {
 
     fn with_permits(&self, permits: u32) -> Self {
         match self {
-            Self::Ours { random, .. } => Self::Ours {
-                random: *random,
+            Self::Ours { call_id, .. } => Self::Ours {
+                call_id: *call_id,
                 permits,
             },
             Self::Other(bytes) => permit::decode(bytes)
-                .map_or_else(|| self.clone(), |(random, _)| Self::new(random, permits)),
+                .map_or_else(|| self.clone(), |(call_id, _)| Self::new(call_id, permits)),
         }
     }
 
-    fn is_named(&self, name: &Random) -> bool {
-        matches!(self, Self::Ours { random, .. } if random == name)
+    fn is_named(&self, name: &CallId) -> bool {
+        matches!(self, Self::Ours { call_id, .. } if call_id == name)
     }
 }
 
@@ -83,7 +83,7 @@ impl Entry {
             return self.score < other.score;
         }
         match (&self.member, &other.member) {
-            (Member::Ours { random: a, .. }, Member::Ours { random: b, .. }) if a != b => a < b,
+            (Member::Ours { call_id: a, .. }, Member::Ours { call_id: b, .. }) if a != b => a < b,
             (a, b) => a.to_wire() < b.to_wire(),
         }
     }
@@ -123,25 +123,25 @@ impl Grants {
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, score: i64, random: &Random, permits: u32) {
-        let random = *random;
+    pub(crate) fn add(&mut self, score: i64, call_id: &CallId, permits: u32) {
+        let call_id = *call_id;
         self.insert(Entry {
             score,
-            member: Member::Ours { random, permits },
+            member: Member::Ours { call_id, permits },
         });
     }
 
     /// The same, merged with the grant of this name and score into one member.
-    pub(super) fn add_to(&mut self, score: i64, random: &Random, permits: u32) {
+    pub(super) fn add_to(&mut self, score: i64, call_id: &CallId, permits: u32) {
         let newest = self.entries.iter().rev();
         let of_now = newest.take_while(|entry| entry.score >= score).count();
         let first = self.entries.len() - of_now;
-        let is_same = |entry: &Entry| entry.score == score && entry.member.is_named(random);
+        let is_same = |entry: &Entry| entry.score == score && entry.member.is_named(call_id);
         let held = self.entries.range(first..).position(is_same);
         let held = held.and_then(|place| self.entries.remove(first + place));
         // A call's costs fit a member: its caller ensures it.
         let held = held.map_or(0, |entry| entry.permits() as u32);
-        self.add(score, random, held + permits);
+        self.add(score, call_id, held + permits);
     }
 
     #[inline]
@@ -219,8 +219,8 @@ impl Grants {
 
     /// The grants with these random bytes, in their order.
     #[cfg(all(test, feature = "redis"))]
-    pub(super) fn find(&self, random: &Random) -> impl Iterator<Item = Found> {
-        let named = { self.entries.iter() }.filter(|entry| entry.member.is_named(random));
+    pub(super) fn find(&self, call_id: &CallId) -> impl Iterator<Item = Found> {
+        let named = { self.entries.iter() }.filter(|entry| entry.member.is_named(call_id));
         named.map(|entry| Found {
             score: entry.score,
             permits: entry.permits() as u32,
@@ -260,7 +260,7 @@ impl Grants {
             .entries
             .range(from..)
             .take_while(|entry| entry.score == grant.score);
-        let offset = { same_score }.position(|entry| entry.member.is_named(&grant.random))?;
+        let offset = { same_score }.position(|entry| entry.member.is_named(&grant.call_id))?;
         Some(from + offset)
     }
 
@@ -297,7 +297,7 @@ impl Grants {
     #[cfg(all(test, feature = "redis"))]
     pub(super) fn is_on_first_page(
         &self,
-        random: &Random,
+        call_id: &CallId,
         score: i64,
         scores: RangeInclusive<i64>,
     ) -> bool {
@@ -309,7 +309,7 @@ impl Grants {
                 .last()
                 .is_some_and(|last| last.score == *scores.start());
         page.iter()
-            .any(|entry| entry.score == score && entry.member.is_named(random))
+            .any(|entry| entry.score == score && entry.member.is_named(call_id))
             || (ends_where_it_begins && score == *scores.start())
     }
 

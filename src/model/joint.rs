@@ -2,7 +2,7 @@
 //! created by its first request.
 
 use super::{At, NotInitialized, Pool, Reconciled, Removal, Settings, Window};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::rate::RateType;
 
 /// The settings that a limiter must have.
@@ -143,7 +143,7 @@ impl Window {
         at: At,
         client: &str,
         set_up: Option<SetUp>,
-        random: &Random,
+        call_id: &CallId,
         permits: i64,
     ) {
         let Ok(change) = SetUp::change(set_up, self.settings.get()) else {
@@ -159,7 +159,7 @@ impl Window {
         open.pool
             .change_grants(|grants| grants.take_from_oldest(reconciled.gone, reconciled.excess));
         open.write_with(&reconciled, permits, |grants| {
-            grants.add_to(at.now, random, permits as u32);
+            grants.add_to(at.now, call_id, permits as u32);
         });
         open.renew(at.server);
     }

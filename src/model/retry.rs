@@ -65,7 +65,7 @@ impl Window {
         };
         let grant = Grant {
             score: found.score,
-            random: call.random,
+            call_id: call.call_id,
             permits: found.permits,
             origin: Origin::Store,
         };
@@ -92,7 +92,7 @@ impl Window {
         let is_whole = i64::from(found.permits) == call.requests.total();
         is_whole
             || self.grants(settings, client).is_some_and(|grants| {
-                grants.is_on_first_page(&call.random, found.score, retry.from..=retry.to)
+                grants.is_on_first_page(&call.call_id, found.score, retry.from..=retry.to)
             })
     }
 
@@ -109,7 +109,7 @@ impl Window {
         let total = call.requests.total();
         let is_whole = |found: &Found| i64::from(found.permits) == total;
         let is_in_range = |found: &Found| (retry.from..=retry.to).contains(&found.score);
-        let whole = grants.find(&call.random).find(is_whole);
-        whole.or_else(|| grants.find(&call.random).find(is_in_range))
+        let whole = grants.find(&call.call_id).find(is_whole);
+        whole.or_else(|| grants.find(&call.call_id).find(is_in_range))
     }
 }

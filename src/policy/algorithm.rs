@@ -16,7 +16,7 @@ use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::failure_policy::LocalShare;
 use crate::model::At;
-use crate::permit::Random;
+use crate::permit::CallId;
 pub(crate) use any_model::AnyModel;
 
 /// The numbers that a limiter decides by. The policies are those of this crate; for an algorithm of your own, implement
@@ -143,14 +143,14 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     fn evaluate(&self, state: &Self::State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
 
     /// Takes the cost of a request that was granted.
-    fn charge(&self, state: &mut Self::State, at: At, random: &Random, cost: i64);
+    fn charge(&self, state: &mut Self::State, at: At, call_id: &CallId, cost: i64);
 
     /// Checks one request by this algorithm alone: evaluates it, and charges or denies.
     fn check(
         &self,
         state: &mut Self::State,
         at: At,
-        random: &Random,
+        call_id: &CallId,
         cost: i64,
     ) -> Result<Evaluation, Unusable> {
         let evaluation = self.evaluate(state, at, cost)?;
@@ -158,7 +158,7 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
             return Ok(evaluation);
         }
         if evaluation.granted {
-            self.charge(state, at, random, cost);
+            self.charge(state, at, call_id, cost);
         } else {
             self.deny(state, at);
         }

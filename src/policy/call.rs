@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
 use crate::keys::{check_not_empty, share_a_slot, sibling};
 use crate::model::{At, BOUNDS, Timed};
-use crate::permit::{Random, new_random};
+use crate::permit::{CallId, new_call_id};
 
 use super::algorithm::{AnyModel, Evaluation, State, Unusable};
 
@@ -18,7 +18,7 @@ use super::algorithm::{AnyModel, Evaluation, State, Unusable};
 #[derive(Debug)]
 pub(crate) struct Call {
     /// The call id, the same for each attempt.
-    pub(crate) random: Random,
+    pub(crate) call_id: CallId,
     pub(crate) limiters: Vec<Target>,
     /// The cost of each request at each limiter.
     pub(crate) costs: Vec<u32>,
@@ -84,7 +84,7 @@ pub(crate) struct Opened<'a> {
 impl Call {
     pub(crate) fn new(limiters: Vec<Target>, costs: Vec<u32>) -> Self {
         Self {
-            random: new_random(),
+            call_id: new_call_id(),
             limiters,
             costs,
             may_have_run: AtomicBool::new(false),
@@ -141,7 +141,7 @@ impl Answers {
         let grant = if target.model.is_on_the_window() {
             Grant {
                 score: self.score,
-                random: call.random,
+                call_id: call.call_id,
                 permits: cost,
                 origin: Origin::Store,
             }
@@ -273,7 +273,7 @@ fn lock_of(target: &str) -> String {
 pub(crate) fn check_requests(
     opened: &mut [Opened<'_>],
     at: At,
-    random: &Random,
+    call_id: &CallId,
     costs: &[u32],
 ) -> Result<Answers, (usize, Unusable)> {
     if opened
@@ -284,7 +284,7 @@ pub(crate) fn check_requests(
     }
     let score = at.now;
     if let [only] = opened {
-        let answers = costs.iter().map(|&cost| only.check(at, random, cost));
+        let answers = costs.iter().map(|&cost| only.check(at, call_id, cost));
         let answers = answers.collect::<Result<_, _>>();
         let answers = answers.map_err(|unusable| (0, unusable))?;
         return Ok(Answers { score, answers });
@@ -302,7 +302,7 @@ pub(crate) fn check_requests(
         for ((limiter, answer), &cost) in opened.iter_mut().zip(&answers[first..]).zip(costs) {
             let model = limiter.target.model;
             if all {
-                model.charge(limiter.state, at, random, i64::from(cost));
+                model.charge(limiter.state, at, call_id, i64::from(cost));
             } else if answer.outcome == Outcome::Denied {
                 model.deny(limiter.state, at);
                 limiter.lock_out(at);
@@ -332,11 +332,16 @@ fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usiz
 
 impl Opened<'_> {
     /// Checks one request by this limiter alone.
-    pub(crate) fn check(&mut self, at: At, random: &Random, cost: u32) -> Result<Answer, Unusable> {
+    pub(crate) fn check(
+        &mut self,
+        at: At,
+        call_id: &CallId,
+        cost: u32,
+    ) -> Result<Answer, Unusable> {
         let (target, cost) = (self.target, i64::from(cost));
         let locked_for = self.locked_for(at);
         let evaluation = match locked_for {
-            None => target.model.check(self.state, at, random, cost)?,
+            None => target.model.check(self.state, at, call_id, cost)?,
             Some(_) => self.evaluate_locked(at, cost)?,
         };
         let answer = target.answer(locked_for, &evaluation, cost);

@@ -73,7 +73,7 @@ fn answers_to_list(call: &Call, reply: &TargetReply) -> Option<Answers> {
         state: &mut *state,
         lock: &mut lock,
     }];
-    check_requests(&mut opened, at, &call.random, &call.costs).ok()
+    check_requests(&mut opened, at, &call.call_id, &call.costs).ok()
 }
 
 /// The state of a target without requests.

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::failure_policy::LocalShare;
 use crate::keys::Keys;
 use crate::model::{At, NotInitialized, SetUp, Settings, Window};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::rate::Rate;
 
 /// The permits of an RRateLimiter.
@@ -189,13 +189,13 @@ impl Model for SharedRate {
         })
     }
 
-    fn charge(&self, state: &mut Window, at: At, random: &Random, cost: i64) {
-        state.take(at, &self.client_id, self.set_up, random, cost);
+    fn charge(&self, state: &mut Window, at: At, call_id: &CallId, cost: i64) {
+        state.take(at, &self.client_id, self.set_up, call_id, cost);
     }
 
     fn deny(&self, state: &mut Window, at: At) {
         // Nothing is taken, but the times to live are renewed.
-        state.take(at, &self.client_id, self.set_up, &Random::default(), 0);
+        state.take(at, &self.client_id, self.set_up, &CallId::default(), 0);
     }
 }
 
@@ -230,12 +230,12 @@ mod tests {
     }
 
     fn pools() -> impl Strategy<Value = Pool> {
-        let random = prop_oneof![
+        let call_id = prop_oneof![
             prop::collection::vec(any::<u8>(), 16),
             prop::collection::vec(any::<u8>(), 8)
         ];
-        let member = (0..4_000_i64, random, 0..6_u32)
-            .prop_map(|(age, random, permits)| (START - age, permit::encode(&random, permits)));
+        let member = (0..4_000_i64, call_id, 0..6_u32)
+            .prop_map(|(age, call_id, permits)| (START - age, permit::encode(&call_id, permits)));
         let members = prop_oneof![
             6 => prop::collection::vec(member.clone(), 0..4),
             2 => prop::collection::vec(member, 4..14),

@@ -14,11 +14,11 @@ use smallvec::SmallVec;
 use crate::error::{Error, Result};
 use crate::lock::Lock;
 use crate::model::{Requests, SetUp};
-use crate::permit::{Random, new_random};
+use crate::permit::{CallId, new_call_id};
 
 #[derive(Debug)]
 pub(crate) struct AcquireCall {
-    pub(crate) id: Random,
+    pub(crate) id: CallId,
     pub(crate) requests: Requests,
     /// Requests the number of permits granted with a higher score than this.
     pub(crate) newer_than: Option<i64>,
@@ -55,7 +55,7 @@ impl Attempt {
 impl AcquireCall {
     pub(crate) fn new(requests: Requests) -> Self {
         Self {
-            id: new_random(),
+            id: new_call_id(),
             requests,
             newer_than: None,
             set_up: None,

@@ -33,7 +33,7 @@ use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::model::{Answer, At, SetUp};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::policy::call::{Answers, Call};
 
 /// Limiters in memory. Clones share the limiters, and so can several clients.
@@ -217,7 +217,7 @@ impl MemoryClient {
         client_id: &str,
         permits: u32,
         set_up: Option<SetUp>,
-    ) -> Option<Result<(Random, Answer)>> {
+    ) -> Option<Result<(CallId, Answer)>> {
         let passed = self.clock.now();
         let read = self.store.0.clock.now();
         self.store.0.sweep(read);
@@ -243,7 +243,7 @@ impl MemoryClient {
             };
             let (client, permits) = (&keys.client_id, i64::from(grant.permits));
             held.window
-                .take(at, client, Some(set_up), &grant.random, permits);
+                .take(at, client, Some(set_up), &grant.call_id, permits);
         });
     }
 }

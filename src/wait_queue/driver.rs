@@ -79,7 +79,7 @@ impl Driver {
                 } = rest;
                 let grant = Grant {
                     score: answer.score,
-                    random: call.id,
+                    call_id: call.id,
                     permits,
                     origin: Origin::Store,
                 };

@@ -79,7 +79,7 @@ impl Ledger {
 
     pub(super) fn refund(&mut self, grant: &Grant) {
         for member in &mut self.members {
-            if member.id == grant.random && member.score == grant.score {
+            if member.id == grant.call_id && member.score == grant.score {
                 member.in_use = member.in_use.saturating_sub(grant.permits);
             }
         }
@@ -94,7 +94,7 @@ impl Ledger {
 
     pub(super) fn take_for_another(&mut self, permits: u32, now: i64) {
         if i64::from(permits) <= self.free(now) {
-            self.add(crate::permit::new_random(), now, permits, true);
+            self.add(crate::permit::new_call_id(), now, permits, true);
         }
     }
 

@@ -314,7 +314,7 @@ impl Sharing {
     fn random_up_to(&mut self, most: Duration) -> Duration {
         if self.random == 0 {
             self.random = u64::from_ne_bytes(
-                crate::permit::new_random()[8..]
+                crate::permit::new_call_id()[8..]
                     .try_into()
                     .unwrap_or_default(),
             ) | 1;

@@ -6,7 +6,7 @@ use std::fmt;
 use super::{Evaluation, Model, ShareOf, State, Unusable};
 use crate::failure_policy::LocalShare;
 use crate::model::At;
-use crate::permit::Random;
+use crate::permit::CallId;
 #[cfg(feature = "redis")]
 use crate::policy::kind::Kind;
 use crate::policy::target_keys::TargetKeys;
@@ -34,13 +34,13 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     ) -> Result<bool, Unusable>;
     fn share_of(&self, share: LocalShare) -> ShareOf;
     fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
-    fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64);
+    fn charge(&self, state: &mut dyn State, at: At, call_id: &CallId, cost: i64);
     fn deny(&self, state: &mut dyn State, at: At);
     fn check(
         &self,
         state: &mut dyn State,
         at: At,
-        random: &Random,
+        call_id: &CallId,
         cost: i64,
     ) -> Result<Evaluation, Unusable>;
     #[cfg(feature = "redis")]
@@ -117,10 +117,10 @@ impl<M: Model> AnyModel for M {
         Model::evaluate(self, state, at, cost)
     }
 
-    fn charge(&self, state: &mut dyn State, at: At, random: &Random, cost: i64) {
+    fn charge(&self, state: &mut dyn State, at: At, call_id: &CallId, cost: i64) {
         let state: &mut dyn Any = state;
         if let Some(state) = state.downcast_mut() {
-            Model::charge(self, state, at, random, cost);
+            Model::charge(self, state, at, call_id, cost);
         }
     }
 
@@ -135,12 +135,12 @@ impl<M: Model> AnyModel for M {
         &self,
         state: &mut dyn State,
         at: At,
-        random: &Random,
+        call_id: &CallId,
         cost: i64,
     ) -> Result<Evaluation, Unusable> {
         let state: &mut dyn Any = state;
         let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
-        Model::check(self, state, at, random, cost)
+        Model::check(self, state, at, call_id, cost)
     }
 
     #[cfg(feature = "redis")]

@@ -10,7 +10,7 @@ use super::Compared;
 use super::keyspace::{Content, Keyspace, as_set, read_all, show_key};
 use crate::keys::sibling;
 use crate::model::{At, Timed};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::policy::algorithm::State;
 use crate::policy::call::{Answer, Call, Opened, Outcome, Target, check_requests};
 use crate::script;
@@ -87,11 +87,11 @@ impl Fixture {
     /// Makes one call on both sides: both give the same answers, or refuse it.
     pub(super) async fn ask(&mut self, sides: &mut [Sides], form: Form, costs: &[u32]) {
         self.calls += 1;
-        let mut random: Random = [0xa5; 16];
-        random[..8].copy_from_slice(&self.calls.to_be_bytes());
+        let mut call_id: CallId = [0xa5; 16];
+        call_id[..8].copy_from_slice(&self.calls.to_be_bytes());
         let limiters = sides.iter().map(|side| side.target.clone()).collect();
         let mut call = Call::new(limiters, costs.to_vec());
-        call.random = random;
+        call.call_id = call_id;
         let at = At {
             now: self.now,
             server: 0,
@@ -104,7 +104,7 @@ impl Fixture {
                 lock: &mut side.lock,
             })
             .collect();
-        let model = check_requests(&mut opened, at, &random, costs).map(|answers| answers.answers);
+        let model = check_requests(&mut opened, at, &call_id, costs).map(|answers| answers.answers);
 
         let keys = sides.iter().flat_map(|side| side.target.all_keys());
         let keys: Vec<String> = keys.collect();

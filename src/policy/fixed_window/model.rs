@@ -9,7 +9,7 @@ use super::FixedWindow;
 use crate::error::Result;
 use crate::keys::sibling;
 use crate::model::{At, Timed};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::policy::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
 #[cfg(feature = "redis")]
 use crate::policy::kind::Kind;
@@ -208,7 +208,7 @@ impl Model for FixedWindow {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Counter, at: At, _random: &Random, cost: i64) {
+    fn charge(&self, state: &mut Counter, at: At, _random: &CallId, cost: i64) {
         let open = self.open(state, at);
         match state.count.get_mut() {
             Some(count) if !open.is_new => *count += cost,

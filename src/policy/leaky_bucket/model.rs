@@ -7,7 +7,7 @@ use super::LeakyBucket;
 use crate::error::{Error, Result};
 use crate::keys::sibling;
 use crate::model::{At, Timed};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::policy::algorithm::{
     Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil,
 };
@@ -196,7 +196,7 @@ impl Model for LeakyBucket {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {
+    fn charge(&self, state: &mut Bucket, at: At, _random: &CallId, cost: i64) {
         let open = self.open(state, at.now);
         let end = at.server + self.units_to_live() * self.unit_millis();
         state.value.set(open.value + cost);

@@ -8,7 +8,7 @@ use super::PenaltyTokenBucket;
 use crate::error::{Error, Result};
 use crate::keys::sibling;
 use crate::model::{At, Timed};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::policy::algorithm::{
     Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil,
 };
@@ -172,7 +172,7 @@ impl Model for PenaltyTokenBucket {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {
+    fn charge(&self, state: &mut Bucket, at: At, _random: &CallId, cost: i64) {
         let open = self.open(state, at.now);
         let end = at.server + self.time_to_live();
         state.tokens.set(open.tokens - cost);

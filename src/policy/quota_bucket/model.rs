@@ -7,7 +7,7 @@
 use super::QuotaBucket;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::policy::algorithm::{
     Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil,
 };
@@ -202,7 +202,7 @@ impl Model for QuotaBucket {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {
+    fn charge(&self, state: &mut Bucket, at: At, _random: &CallId, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
         tokens.remain -= cost;
         self.write(state, at, tokens);

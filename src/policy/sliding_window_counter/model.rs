@@ -9,7 +9,7 @@ use super::{Lengths, SlidingWindowCounter};
 use crate::error::{Error, Result};
 use crate::keys::sibling;
 use crate::model::{At, Timed};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::policy::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
 use crate::policy::counters::Counters;
 #[cfg(feature = "redis")]
@@ -250,7 +250,7 @@ impl Model for SlidingWindowCounter {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Periods, at: At, _random: &Random, cost: i64) {
+    fn charge(&self, state: &mut Periods, at: At, _random: &CallId, cost: i64) {
         let open = self.open(state, at.now);
         let counter = state.counters.of(open.current);
         let is_first = state.start.get().is_none() || counter.get().is_none();

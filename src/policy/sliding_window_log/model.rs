@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::SlidingWindowLog;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::policy::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
 #[cfg(feature = "redis")]
 use crate::policy::kind::Kind;
@@ -59,7 +59,7 @@ struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Members {
     /// All that a call wrote, one for each unit of cost.
-    OfCall { random: Random, units: u32 },
+    OfCall { call_id: CallId, units: u32 },
     /// One that a peer wrote.
     #[cfg_attr(
         not(all(test, feature = "redis")),
@@ -105,21 +105,21 @@ impl Requests {
     }
 
     /// Adds members to those of this call.
-    fn add(&mut self, score: i64, random: &Random, cost: u32) {
+    fn add(&mut self, score: i64, call_id: &CallId, cost: u32) {
         let of_now = self.entries.iter_mut().rev();
         let of_now = of_now.take_while(|entry| entry.score >= score);
         for entry in of_now.filter(|entry| entry.score == score) {
-            if let Members::OfCall { random: of, units } = &mut entry.members
-                && of == random
+            if let Members::OfCall { call_id: of, units } = &mut entry.members
+                && of == call_id
             {
                 *units += cost;
                 self.sum += i64::from(cost);
                 return;
             }
         }
-        let random = *random;
+        let call_id = *call_id;
         let units = cost;
-        self.insert(score, Members::OfCall { random, units });
+        self.insert(score, Members::OfCall { call_id, units });
     }
 
     fn drop_first(&mut self, over: usize) {
@@ -207,8 +207,8 @@ impl Model for SlidingWindowLog {
         for (newer, score) in known {
             let units = u32::try_from(newer + 1 - counted).ok()?;
             if units > 0 {
-                let random = Random::default();
-                requests.insert(score, Members::OfCall { random, units });
+                let call_id = CallId::default();
+                requests.insert(score, Members::OfCall { call_id, units });
             }
             counted = newer + 1;
         }
@@ -260,11 +260,11 @@ impl Model for SlidingWindowLog {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Log, at: At, random: &Random, cost: i64) {
+    fn charge(&self, state: &mut Log, at: At, call_id: &CallId, cost: i64) {
         let log = state.requests.get_or_set(Requests::default);
         log.drop_first(log.over(self.horizon(at.now)));
         // It was granted, so that it is within the limit.
-        log.add(at.now, random, cost as u32);
+        log.add(at.now, call_id, cost as u32);
         let two_windows = 2 * self.window_millis();
         state.requests.expire_at(at.server + two_windows);
     }
@@ -289,9 +289,9 @@ mod tests {
 
     fn members() -> BoxedStrategy<Vec<u8>> {
         let ours = (any::<[u8; 2]>(), 0..9_u32).prop_map(|(ends, cost)| {
-            let mut random = [ends[0]; 16];
-            random[15] = ends[1];
-            permit::encode(&random, cost).to_vec()
+            let mut call_id = [ends[0]; 16];
+            call_id[15] = ends[1];
+            permit::encode(&call_id, cost).to_vec()
         });
         prop_oneof![
             4 => ours,
@@ -333,8 +333,8 @@ mod tests {
                 let members = log.entries.iter().flat_map(|entry| {
                     let members = match &entry.members {
                         Members::Other(member) => vec![member.to_vec()],
-                        Members::OfCall { random, units } => (1..=*units)
-                            .map(|unit| [&random[..], &unit.to_be_bytes()].concat())
+                        Members::OfCall { call_id, units } => (1..=*units)
+                            .map(|unit| [&call_id[..], &unit.to_be_bytes()].concat())
                             .collect(),
                     };
                     members.into_iter().map(|member| (entry.score, member))

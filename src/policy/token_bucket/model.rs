@@ -7,7 +7,7 @@
 use super::TokenBucket;
 use crate::error::Result;
 use crate::model::{At, Timed};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::policy::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
 #[cfg(feature = "redis")]
 use crate::policy::kind::Kind;
@@ -131,7 +131,7 @@ impl Model for TokenBucket {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, _random: &Random, cost: i64) {
+    fn charge(&self, state: &mut Bucket, at: At, _random: &CallId, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
         tokens.left -= cost;
         state.tokens.set(tokens);

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::model::{Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Window};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::rate::{Rate, ValidRate};
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
 
@@ -119,7 +119,7 @@ impl LimiterStore for MemoryLimiter {
         })
     }
 
-    fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<(Random, Answer)>> {
+    fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<(CallId, Answer)>> {
         let Keys {
             name, client_id, ..
         } = &*self.keys;

@@ -14,7 +14,7 @@ use super::fast_path::{FastPath, Reserved};
 use super::lock::lock;
 use crate::error::{Error, Result};
 use crate::model::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed, Window};
-use crate::permit::{Names, Random};
+use crate::permit::{CallId, Names};
 use crate::policy::algorithm::State;
 use crate::policy::target_keys::TargetKeys;
 use crate::rate::RateType;
@@ -133,7 +133,7 @@ impl Held {
         &mut self,
         at: At,
         client: &str,
-        random: Random,
+        call_id: CallId,
         requests: Requests,
         set_up: Option<SetUp>,
     ) -> Result<Answer, NotInitialized> {
@@ -141,7 +141,7 @@ impl Held {
             at,
             client,
             Acquire {
-                random,
+                call_id,
                 audited_rate: self.audited_rate(),
                 requests,
                 newer_than: None,
@@ -160,7 +160,7 @@ impl Held {
             at,
             client,
             Acquire {
-                random: call.id,
+                call_id: call.id,
                 audited_rate: self.audited_rate(),
                 requests: call.requests.clone(),
                 newer_than: call.newer_than,
@@ -205,12 +205,12 @@ impl Held {
         client: &str,
         permits: u32,
         set_up: Option<SetUp>,
-    ) -> Result<(Random, Answer)> {
-        let random = self.names.next();
+    ) -> Result<(CallId, Answer)> {
+        let call_id = self.names.next();
         let requests = Requests::one(permits);
-        let answer = self.acquire_requests(at, client, random, requests, set_up);
+        let answer = self.acquire_requests(at, client, call_id, requests, set_up);
         let answer = answer.map_err(|NotInitialized| not_initialized(name))?;
-        Ok((random, answer))
+        Ok((call_id, answer))
     }
 
     /// Reserves what a request left, if all clients share it and the time is the store's. The request was decided for a
@@ -242,9 +242,9 @@ impl Held {
             now: millis,
             server: millis,
         };
-        let random = self.names.next();
+        let call_id = self.names.next();
         // All clients share the permits, so any client will do.
-        let answer = self.acquire_requests(at, "", random, Requests::one(taken), None);
+        let answer = self.acquire_requests(at, "", call_id, Requests::one(taken), None);
         debug_assert!(answer.is_ok_and(|answer| answer.available >= i64::from(taken)));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 use super::{Held, Limiter, MemoryClient};
 use crate::error::{Error, Result};
 use crate::model::At;
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::policy::algorithm::{AnyModel, State, Unusable};
 use crate::policy::call::{self, Answer, Answers, Call, Opened, TargetRef};
 use crate::policy::target_keys::TargetKeys;
@@ -23,9 +23,9 @@ impl MemoryClient {
             let server = held.time(read);
             let now = passed.unwrap_or(server);
             // No refund looks for it, so a log has one entry for all requests of a millisecond.
-            let random = Random::default();
+            let call_id = CallId::default();
             let opened = held.open(target, server);
-            let answer = opened?.check(At { now, server }, &random, cost);
+            let answer = opened?.check(At { now, server }, &call_id, cost);
             answer.map_err(|unusable| failure(unusable, target.key))
         })
     }
@@ -59,7 +59,7 @@ impl MemoryClient {
         let targets = call.limiters.iter().zip(&mut guards);
         let opened = targets.map(|(target, (_, held))| held.open(target.by_ref(), server));
         let mut opened = opened.collect::<Result<Vec<_>>>()?;
-        let answers = call::check_requests(&mut opened, at, &call.random, &call.costs);
+        let answers = call::check_requests(&mut opened, at, &call.call_id, &call.costs);
         answers.map_err(|(place, unusable)| failure(unusable, &call.limiters[place].key))
     }
 }

@@ -58,7 +58,7 @@ impl RedisLimiter {
         let audited_rate = self.audited_rate();
         let mut attempts = Attempts::new(deadline, Repeat::Safe);
         let call = Acquire {
-            random: acquire.id,
+            call_id: acquire.id,
             audited_rate,
             requests: acquire.requests.clone(),
             newer_than: acquire.newer_than,

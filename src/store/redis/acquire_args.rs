@@ -2,7 +2,7 @@
 
 use crate::keys::Keys;
 use crate::model::{Acquire, Requests, Retry};
-use crate::permit::{self, Random};
+use crate::permit::{self, CallId};
 use crate::rate::RateType;
 use crate::script::Args;
 
@@ -27,14 +27,14 @@ pub(super) fn acquire_args(
 pub(super) fn call_args(args: Args, call: &Acquire) -> Args {
     let total = call.requests.total();
     // A total that does not fit a member is never granted in full.
-    args.bytes(&permit::encode(&call.random, total as u32))
+    args.bytes(&permit::encode(&call.call_id, total as u32))
         .optional(call.audited_rate)
         .number(total)
 }
 
 /// The call's own key, if it has several requests and so may be granted in part.
 pub(super) fn call_key(keys: &Keys, call: &Acquire) -> Option<String> {
-    (!call.requests.is_single()).then(|| keys.of_call(&call.random))
+    (!call.requests.is_single()).then(|| keys.of_call(&call.call_id))
 }
 
 /// The runs and the options; `None` for a single plain request.
@@ -87,7 +87,7 @@ pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
 
 /// The arguments of the reclaim script.
 pub(super) fn reclaim_args(
-    id: &Random,
+    id: &CallId,
     requests: &Requests,
     made: &Retry,
     now: Option<i64>,

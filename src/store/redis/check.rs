@@ -111,7 +111,7 @@ pub(crate) fn script_and_args(
                     runs.flat_map(|(cost, count)| [Some(cost), Some(count)]),
                 ));
             let args = match model.writes_call_id() {
-                true => args.bytes(&call.random),
+                true => args.bytes(&call.call_id),
                 false => args.without_empty_end(),
             };
             (script_of(model.kind()), args)
@@ -138,7 +138,7 @@ fn script_of(kind: Kind) -> &'static Script {
 pub(crate) fn joint_args(call: &Call, now: Option<i64>, deadline: Option<i64>) -> Args {
     let args = Args::new()
         .bytes(&doubles([deadline, now]))
-        .bytes(&call.random);
+        .bytes(&call.call_id);
     let each = call.limiters.iter().zip(&call.costs);
     each.fold(args, |args, (target, &cost)| {
         let key_count = target.model.keys(&target.key).len() as i64;

@@ -20,7 +20,7 @@ use super::audit_pages::{AuditPages, Change, Position};
 use super::retry::{Limits, Repeat};
 use super::{RedisStore, Shared};
 use crate::keys::Keys;
-use crate::permit::{Random, new_random};
+use crate::permit::{CallId, new_call_id};
 use crate::rate::RateType;
 use crate::script::{self, Args, Script};
 
@@ -43,7 +43,7 @@ enum Step {
 struct LargeAudit {
     keys: Keys,
     rate_type: RateType,
-    id: Random,
+    id: CallId,
     pages: AuditPages,
     read: u32,
 }
@@ -59,7 +59,7 @@ impl RedisStore {
         let mut audit = LargeAudit {
             keys: keys.clone(),
             rate_type,
-            id: new_random(),
+            id: new_call_id(),
             pages: AuditPages::default(),
             read: 0,
         };

@@ -116,7 +116,7 @@ impl RedisLimiter {
         let args = Args::new()
             .optional(self.store.clock.now())
             .number(grant.score)
-            .bytes(&grant.random)
+            .bytes(&grant.call_id)
             .number(grant.permits)
             .optional(audited_rate);
         let (keys, deadline) = (self.keys.of_refund(), self.store.deadline());

@@ -220,7 +220,7 @@ mod tests {
 
     async fn acquire(multi_acquires: &Arc<MultiAcquires>, timeout: Duration) -> Option<Entered> {
         let call = Acquire {
-            random: [1; 16],
+            call_id: [1; 16],
             audited_rate: None,
             requests: Requests::one(1),
             newer_than: None,

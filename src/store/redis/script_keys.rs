@@ -5,7 +5,7 @@ use std::fmt::Write;
 use smallvec::SmallVec;
 
 use crate::keys::{Keys, sibling};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::rate::RateType;
 
 impl Keys {
@@ -55,7 +55,7 @@ impl Keys {
     }
 
     /// The key of one call that was granted in part: it exists while a copy of the call may arrive.
-    pub(crate) fn of_call(&self, id: &Random) -> String {
+    pub(crate) fn of_call(&self, id: &CallId) -> String {
         let mut suffix = String::from(":");
         for byte in id {
             // Writing to a string cannot fail.

@@ -15,7 +15,7 @@ use crate::interleaving::let_others_run;
 use crate::keys::Keys;
 use crate::lock::Lock;
 use crate::model::{Answer, Condition, Expiry};
-use crate::permit::Random;
+use crate::permit::CallId;
 use crate::rate::{Rate, ValidRate};
 use crate::store::acquire_call::Attempt;
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
@@ -36,7 +36,7 @@ struct Kept {
     /// The score of the next grant: no two have the same.
     now: i64,
     /// Calls whose attempts no longer do anything.
-    ended: Vec<Random>,
+    ended: Vec<CallId>,
 }
 
 enum Job {

@@ -84,7 +84,7 @@ impl Waiter {
         }
         let grant = Grant {
             score: answer.score,
-            random: call.id,
+            call_id: call.id,
             permits,
             origin: Origin::Store,
         };

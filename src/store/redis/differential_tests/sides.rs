@@ -61,9 +61,9 @@ impl Sides {
             Step::Acquire(request) => {
                 self.calls += 1;
                 // No member of a corrupting step has these bytes.
-                let mut random = [0xa5; 16];
+                let mut call_id = [0xa5; 16];
                 // Not in ascending order, so that equal scores are ordered by what follows the length byte.
-                random[..8].copy_from_slice(&self.calls.wrapping_mul(0x9e37_79b9).to_le_bytes());
+                call_id[..8].copy_from_slice(&self.calls.wrapping_mul(0x9e37_79b9).to_le_bytes());
                 let runs = request.runs.iter();
                 let runs = runs.map(|&(permits, count)| Run { permits, count });
                 let requests = Requests {
@@ -72,7 +72,7 @@ impl Sides {
                     share: request.share,
                 };
                 let call = Acquire {
-                    random,
+                    call_id,
                     audited_rate: request.audited_rate,
                     requests,
                     newer_than: request.newer_than_age.map(|age| at.now - age),
@@ -254,7 +254,7 @@ impl Sides {
             if taken > 0 {
                 self.grants.push(Grant {
                     score: answer.score,
-                    random: call.random,
+                    call_id: call.call_id,
                     permits: taken as u32,
                     origin: Origin::Store,
                 });
@@ -279,9 +279,9 @@ impl Sides {
         let all_keys = limiter.keys.of_refund();
         let mut sent = *made;
         let redis = loop {
-            let (random, requests) = (&call.random, &call.requests);
+            let (call_id, requests) = (&call.call_id, &call.requests);
             let now = Some(at.now);
-            let args = reclaim_args(random, requests, &sent, now, call.audited_rate, None);
+            let args = reclaim_args(call_id, requests, &sent, now, call.audited_rate, None);
             let answer =
                 script::RECLAIM.run(&self.redis.connection, &all_keys, &args, Limits::for_test());
             match answer.await {

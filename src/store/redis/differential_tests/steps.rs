@@ -90,12 +90,12 @@ pub(super) fn a_rate() -> impl Strategy<Value = ValidRate> {
 }
 
 fn a_member() -> impl Strategy<Value = Vec<u8>> {
-    let random = prop_oneof![
+    let call_id = prop_oneof![
         prop::collection::vec(any::<u8>(), 16),
         prop::collection::vec(any::<u8>(), 8)
     ];
     prop_oneof![
-        8 => (random, 0..6_u32).prop_map(|(random, permits)| permit::encode(&random, permits).to_vec()),
+        8 => (call_id, 0..6_u32).prop_map(|(call_id, permits)| permit::encode(&call_id, permits).to_vec()),
         1 => prop::collection::vec(any::<u8>(), 0..24),
     ]
 }

@@ -59,7 +59,7 @@ fn what_was_granted_for_one_that_left_is_handed_on_in_order_and_what_else_is_the
     assert_eq!(queue.answer(&call, 0, 10).permits, 0);
     for waiter in [&mut head, &mut second] {
         let grant = waiter.try_recv().unwrap().unwrap();
-        assert_eq!(grant.random, call.id);
+        assert_eq!(grant.call_id, call.id);
     }
     assert!(third.try_recv().is_err());
     assert_eq!(permits(&queue.call()), [1]);

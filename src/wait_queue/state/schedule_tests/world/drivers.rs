@@ -75,7 +75,7 @@ impl World {
                 if permits > 0 {
                     self.refunds.push(Grant {
                         score: answer.score,
-                        random: call.id,
+                        call_id: call.id,
                         permits,
                         origin: Origin::Store,
                     });

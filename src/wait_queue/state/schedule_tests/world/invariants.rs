@@ -93,7 +93,7 @@ impl World {
 
     pub(super) fn held(&self, id: [u8; 16], score: i64) -> u32 {
         let held = self.waiters.iter().filter_map(|it| match &it.place {
-            Place::Holding(grant) if grant.random == id && grant.score == score => {
+            Place::Holding(grant) if grant.call_id == id && grant.score == score => {
                 Some(grant.permits)
             }
             _ => None,

@@ -82,7 +82,7 @@ impl World {
         if call.requests.taken(&answer) > 0 {
             self.waiters[waiter].place = Place::Holding(Grant {
                 score: answer.score,
-                random: call.id,
+                call_id: call.id,
                 permits,
                 origin: Origin::Store,
             });
@@ -179,7 +179,7 @@ impl World {
         if permits > 0 {
             self.refunds.push(Grant {
                 score: answer.score,
-                random: call.id,
+                call_id: call.id,
                 permits,
                 origin: Origin::Store,
             });
