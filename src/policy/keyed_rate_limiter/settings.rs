@@ -29,8 +29,9 @@ impl KeyedRateLimiter {
         }
     }
 
-    /// As [`RateLimiter::with_remember_denials`], for the limiters of all keys. The client keeps the answers for the 1,024
-    /// keys that were denied last, so that a flood of requests for one key sends few calls.
+    /// As [`RateLimiter::with_remember_denials`](crate::RateLimiter::with_remember_denials), for the limiters of all keys.
+    /// The client keeps the answers for the 1,024 keys that were denied last, so that a flood of requests for one key sends
+    /// few calls.
     ///
     /// ```
     /// use redisson_rate_limiter::{Rate, RedissonClient};
@@ -53,7 +54,7 @@ impl KeyedRateLimiter {
         self
     }
 
-    /// As [`RateLimiter::with_max_waiters`], for the limiter of each key.
+    /// As [`RateLimiter::with_max_waiters`](crate::RateLimiter::with_max_waiters), for the limiter of each key.
     ///
     /// ```
     /// use redisson_rate_limiter::{Error, Rate, RedissonClient};
@@ -76,7 +77,7 @@ impl KeyedRateLimiter {
         self
     }
 
-    /// As [`RateLimiter::with_fail_fast`], for the limiters of all keys.
+    /// As [`RateLimiter::with_fail_fast`](crate::RateLimiter::with_fail_fast), for the limiters of all keys.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -56,7 +56,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a time that is not whole milliseconds of at least 1.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time that is not whole milliseconds of at least 1.
     pub fn with_penalty(self, time: Duration) -> Result<Self> {
         Ok(Self {
             penalty: Some(whole_millis(time, "penalty")?),
