@@ -72,6 +72,17 @@ pub(super) fn expected_difference(
             keys.client = Pool::default();
             (keys != *java).then_some((D::PerClientResetsOverall, java_outcome.clone(), keys))
         }
+        // Also where the hash has gone and what it left has not.
+        Step::UpdateRate(_, PermitsInUse::Keep) | Step::SetRateWith(_, PermitsInUse::Keep) => {
+            let lowered = java.limiter()?;
+            let left = lowered.rate - sum(&lowered.live());
+            let mut keys = java.clone();
+            match &mut keys.pool_mut(lowered.is_per_client).value {
+                Some(value) if left < 0 => value.holds = left,
+                _ => return None,
+            }
+            (keys != *java).then_some((D::LoweredRateSettles, java_outcome.clone(), keys))
+        }
         _ => expected_of_limiter(version, step, before, java_outcome, java),
     }
 }
@@ -101,16 +112,6 @@ fn expected_of_limiter(
         Step::Release(permits) => {
             limiter.release((*permits).into(), &mut keys);
             (D::ReleaseTakesOldest, Outcome::Done)
-        }
-        Step::UpdateRate(_, PermitsInUse::Keep) | Step::SetRateWith(_, PermitsInUse::Keep) => {
-            let lowered = java.limiter()?;
-            let left = lowered.rate - sum(&lowered.live());
-            let pool = keys.pool_mut(lowered.is_per_client);
-            match &mut pool.value {
-                Some(value) if left < 0 => value.holds = left,
-                _ => return None,
-            }
-            (D::LoweredRateSettles, java_outcome.clone())
         }
         _ if !step.asks_for_permits() || *java_outcome == Outcome::PermitsExceedRate => {
             return None;
