@@ -6,10 +6,9 @@
 //! clock must fit the rate. (Comparing scores would be too strict with Redisson: it scores by the caller's clock when
 //! it sends, and a later call may be served before the call arrives.)
 //!
-//! Utilization is measured over the first 20 intervals from the first grant on. Each permit could be granted 20 times
-//! in them. A permit that is granted again on average `lag` after it is back is granted `20 / (1 + lag / interval)`
-//! times, rounded up. 3 ms of the wait are intended, the rest of the lag is how late the callers wake. With a mean lag
-//! below 2/18 of the interval, here 44 ms, 95 % are reached: 19 of 20.
+//! Utilization is measured over the first 20 intervals from the first grant on, and compared with a limiter that as many
+//! threads of Redisson wait for alone, at the same time on the same server: a machine that wakes everybody late delays
+//! both. Each permit can be granted 20 times; a part of a time more or less is chance, so two times fewer are accepted.
 
 use std::time::Duration;
 
@@ -28,20 +27,26 @@ const RATE: u32 = 40;
 const INTERVAL: i64 = 400;
 const INTERVALS: i64 = 20;
 const THREADS: u32 = 6;
-const TASKS: usize = 12;
+const TASKS: u32 = 12;
+/// How many times fewer each permit may be granted on average.
+const FEWER: u32 = 2;
 
 #[tokio::test]
-async fn no_window_exceeds_the_rate_and_95_percent_are_used() {
+async fn no_window_exceeds_the_rate_and_the_permits_are_used_as_often_as_by_redisson_alone() {
     Both::each([Version::V3_17_0, Version::V4_7_0], async |both| {
-        let limiter = both.limiter("n");
+        let [limiter, alone] = ["n", "alone"].map(|name| both.limiter(name));
         let interval = Duration::from_millis(INTERVAL as u64);
         let rate = Rate::overall(RATE.into(), interval);
-        assert!(limiter.try_set_rate(Peer::Rust, rate).await);
+        for limiter in [&limiter, &alone] {
+            assert!(limiter.try_set_rate(Peer::Rust, rate).await);
+        }
         let mut record = Record::start(&both.server, "{n}:permits").await;
+        let record_alone = Record::start(&both.server, "{alone}:permits").await;
 
         // A few intervals more than are evaluated, so that at their end all callers still wait.
         let duration = INTERVAL * (INTERVALS + 2);
         let java = limiter.java.load_waiting(THREADS, 1, duration);
+        let java_alone = alone.java.load_waiting(THREADS + TASKS, 1, duration);
         let rust = async {
             // Redisson's first, so that there is one of each in any case.
             record.wait_for_grant().await;
@@ -58,19 +63,23 @@ async fn no_window_exceeds_the_rate_and_95_percent_are_used() {
             }
             callers.join_all().await;
         };
-        let (load, ()) = tokio::join!(java, rust);
+        let (load, load_alone, ()) = tokio::join!(java, java_alone, rust);
         load.unwrap();
-        let entries = record.end(&both.server).await;
+        load_alone.unwrap();
 
-        let grants = grants(&entries);
-        let used: u32 = grants.iter().map(|grant| grant.permits).sum();
+        let grants_alone = grants(&record_alone.end(&both.server).await);
+        let grants = grants(&record.end(&both.server).await);
+        let [used, used_alone] = [&grants, &grants_alone]
+            .map(|grants| grants.iter().map(|grant| grant.permits).sum::<u32>());
         let share = |peer| {
             let of_peer = grants.iter().filter(|grant| grant.to == peer);
             of_peer.map(|grant| grant.permits).sum::<u32>()
         };
         let [java, rust] = Peer::ALL.map(share);
         let most = RATE * INTERVALS as u32;
-        println!("{used} of {most} permits: {java} to Redisson, {rust} to this crate");
+        println!(
+            "{used} of {most} permits: {java} to Redisson, {rust} to this crate; {used_alone} to Redisson alone"
+        );
         for (place, last) in grants.iter().enumerate() {
             let mut window = 0;
             for grant in &grants[..=place] {
@@ -88,7 +97,10 @@ async fn no_window_exceeds_the_rate_and_95_percent_are_used() {
             java > 0 && rust > 0,
             "{java} to Redisson, {rust} to this crate"
         );
-        assert!(used * 100 >= most * 95, "{used} of {most} permits");
+        assert!(
+            used + FEWER * RATE >= used_alone.min(most),
+            "{used} of {most} permits; {used_alone} to Redisson alone"
+        );
     })
     .await;
 }

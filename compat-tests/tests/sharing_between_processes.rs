@@ -5,9 +5,10 @@
 //! **A quarter each.** At 10 permits a second, 200 come free in the 20 s. Each side is granted at least a quarter of what
 //! all were granted.
 //!
-//! **95 percent together.** A permit that is granted again on average `lag` after it is back is granted
-//! `20 / (1 + lag / 1 s)` times in the 20 s, rounded up. 19 of the 20 times, 95 %, are left with a mean lag below 1/19 of
-//! the second, 52 ms. Of these Redisson's wait and this crate's take 3 ms on purpose; the rest is for a busy machine.
+//! **Together as much as one alone.** A permit that is granted again on average `lag` after it is back is granted
+//! `20 / (1 + lag / 1 s)` times in the 20 s, rounded up. How late a process wakes is for the machine to say, so the
+//! scenarios run at the same time and are compared: sides that share are granted at least 90 % of what a process of this
+//! crate is granted alone, and that at least 85 % of what one of Redisson is. (docs/sharing.md has the parts of the rate.)
 
 use std::path::Path;
 
@@ -20,18 +21,23 @@ use tokio::task::JoinSet;
 /// The program that the processes of this crate run.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fairness");
 
+/// The scenarios that others are compared with.
+const ALONE: &str = "alone";
+const REDISSON_ALONE: &str = "java-alone";
+
 /// The scenarios, and whether each side has a backlog all the time.
-const SHARED: [(&str, bool); 6] = [
+const SHARED: [(&str, bool); 7] = [
+    (ALONE, true),
+    (REDISSON_ALONE, true),
     ("java", true),
     ("two", true),
     ("three", true),
-    ("alone", true),
     ("later", false),
     ("sizes", true),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_backlogs_each_side_gets_a_quarter_and_together_they_use_95_percent() {
+async fn with_backlogs_each_side_gets_a_quarter_and_together_they_use_nearly_what_one_alone_does() {
     let mut running = JoinSet::new();
     for (name, all_have_backlogs) in SHARED {
         let scenario = SCENARIOS.iter().find(|it| it.name == name);
@@ -41,12 +47,24 @@ async fn with_backlogs_each_side_gets_a_quarter_and_together_they_use_95_percent
             (scenario, all_have_backlogs, outcome)
         });
     }
+    let outcomes = running.join_all().await;
+    let granted_to = |name| {
+        let of_name = outcomes.iter().find(|(scenario, ..)| scenario.name == name);
+        let (.., outcome) = of_name.expect("one of the scenarios");
+        outcome.together().min(outcome.most)
+    };
+    let [alone, redisson_alone] = [ALONE, REDISSON_ALONE].map(granted_to);
+
     let mut broken = Vec::new();
-    while let Some(run) = running.join_next().await {
-        let (scenario, all_have_backlogs, outcome) = run.expect("a scenario that runs");
+    for (scenario, all_have_backlogs, outcome) in &outcomes {
         let (name, together) = (scenario.name, outcome.together());
         println!("{name}: {together} of {} {outcome:?}", outcome.most);
-        if together * 100 < outcome.most * 95 {
+        let least = match name {
+            REDISSON_ALONE => 0,
+            ALONE => redisson_alone * 85,
+            _ => alone * 90,
+        };
+        if together * 100 < least {
             broken.push(format!(
                 "{name}: together {together} of {} permits",
                 outcome.most
@@ -54,7 +72,7 @@ async fn with_backlogs_each_side_gets_a_quarter_and_together_they_use_95_percent
         }
         for (place, side) in scenario.sides.iter().enumerate() {
             let permits = outcome.of(place);
-            if all_have_backlogs && permits * 4 < together {
+            if *all_have_backlogs && permits * 4 < together {
                 let label = side.label();
                 broken.push(format!(
                     "{name}: {label} got {permits} of {together} permits"
@@ -62,7 +80,10 @@ async fn with_backlogs_each_side_gets_a_quarter_and_together_they_use_95_percent
             }
         }
     }
-    assert!(broken.is_empty(), "{broken:#?}");
+    assert!(
+        broken.is_empty(),
+        "{broken:#?}; alone {alone}, Redisson alone {redisson_alone}"
+    );
 }
 
 #[tokio::test]
