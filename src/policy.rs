@@ -7,6 +7,7 @@
 //! CONTRIBUTING.md says what a new policy needs.
 
 pub(crate) mod algorithm;
+mod bucket;
 pub(crate) mod call;
 mod combining;
 mod counters;

@@ -1,7 +1,7 @@
 //! What an algorithm is: a policy with its numbers, the state of one target, and the steps that check a request.
 //!
 //! The steps are pure: state, time and cost in, answer out. The script of the same name takes the same steps, and
-//! `differential.rs` compares the two.
+//! `differential_tests.rs` compares the two.
 
 mod any_model;
 

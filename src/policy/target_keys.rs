@@ -8,6 +8,7 @@
 use std::any::Any;
 use std::fmt;
 
+use super::algorithm::State;
 use super::counters::Counters;
 use crate::model::Timed;
 
@@ -36,6 +37,22 @@ impl<T: fmt::Debug + Send + 'static> Content for Timed<T> {
 
     fn is_there(&self) -> bool {
         self.get().is_some()
+    }
+}
+
+/// The state of an algorithm that has only the key with the target's own name.
+impl<T: fmt::Debug + Send + 'static> State for Timed<T> {
+    fn drop_expired(&mut self, server: i64) -> bool {
+        self.drop_expired(server);
+        self.get().is_some()
+    }
+
+    fn has_own_key(&self) -> bool {
+        self.get().is_some()
+    }
+
+    fn close(self: Box<Self>, keys: &mut TargetKeys) {
+        keys.put_own(*self);
     }
 }
 

@@ -208,7 +208,7 @@ impl Model for FixedWindow {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Counter, at: At, _random: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Counter, at: At, _call_id: &CallId, cost: i64) {
         let open = self.open(state, at);
         match state.count.get_mut() {
             Some(count) if !open.is_new => *count += cost,

@@ -6,39 +6,14 @@
 use super::LeakyBucket;
 use crate::error::{Error, Result};
 use crate::keys::sibling;
-use crate::model::{At, Timed};
+use crate::model::At;
 use crate::permit::CallId;
-use crate::policy::algorithm::{
-    Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil,
-};
+use crate::policy::algorithm::{Evaluation, LONGEST, Model, Unusable, at_least_one, div_ceil};
+use crate::policy::bucket::Bucket;
 #[cfg(feature = "redis")]
 use crate::policy::kind::Kind;
 use crate::policy::target_keys::TargetKeys;
 use crate::rate::whole_millis;
-
-/// One target's bucket.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Bucket {
-    value: Timed<i64>,
-    start: Timed<i64>,
-}
-
-impl State for Bucket {
-    fn drop_expired(&mut self, server: i64) -> bool {
-        self.value.drop_expired(server);
-        self.start.drop_expired(server);
-        self.value.get().is_some() || self.start.get().is_some()
-    }
-
-    fn has_own_key(&self) -> bool {
-        self.value.get().is_some()
-    }
-
-    fn close(self: Box<Self>, keys: &mut TargetKeys) {
-        keys.put_own(self.value);
-        keys.start = self.start;
-    }
-}
 
 struct Open {
     value: i64,
@@ -77,7 +52,7 @@ impl LeakyBucket {
                 start_moved: true,
             };
         };
-        let value = state.value.get().map_or(0, |&value| value.max(0));
+        let value = state.level.get().map_or(0, |&value| value.max(0));
         let units = (now - start).div_euclid(unit).max(0);
         Open {
             value: if units >= div_ceil(value, quantity) {
@@ -140,10 +115,7 @@ impl Model for LeakyBucket {
     }
 
     fn open(keys: &mut TargetKeys) -> Option<Bucket> {
-        Some(Bucket {
-            value: keys.take_own()?,
-            start: std::mem::take(&mut keys.start),
-        })
+        Bucket::open(keys)
     }
 
     #[cfg(feature = "redis")]
@@ -163,7 +135,7 @@ impl Model for LeakyBucket {
         };
         let mut state = Bucket::default();
         if is_first == 0 {
-            state.value.set(value);
+            state.level.set(value);
             state.start.set(start);
         }
         Some(state)
@@ -196,11 +168,11 @@ impl Model for LeakyBucket {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, _random: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
         let open = self.open(state, at.now);
         let end = at.server + self.units_to_live() * self.unit_millis();
-        state.value.set(open.value + cost);
-        state.value.expire_at(end);
+        state.level.set(open.value + cost);
+        state.level.expire_at(end);
         if open.start_moved {
             state.start.set(open.start);
             state.start.expire_at(end);
@@ -215,6 +187,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::Timed;
     use crate::policy::differential_tests::{
         Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
@@ -241,7 +214,7 @@ mod tests {
             let start = prop::option::of((-9 * TTL_UNIT..TTL_UNIT, times_to_live()));
             (value, start)
                 .prop_map(|(value, start)| Bucket {
-                    value: value.map_or_else(Timed::default, |(value, ttl)| timed(value, ttl)),
+                    level: value.map_or_else(Timed::default, |(value, ttl)| timed(value, ttl)),
                     start: start.map_or_else(Timed::default, |(at, ttl)| timed(START + at, ttl)),
                 })
                 .boxed()
@@ -250,7 +223,7 @@ mod tests {
         fn show(state: &Bucket, target: &str) -> Keyspace {
             let number = |number: &i64| Content::Text(number.to_string());
             let mut keyspace = Keyspace::new();
-            show_key(&mut keyspace, target.to_owned(), &state.value, number);
+            show_key(&mut keyspace, target.to_owned(), &state.level, number);
             show_key(&mut keyspace, sibling(target, "-st"), &state.start, number);
             keyspace
         }

@@ -7,11 +7,10 @@
 use super::PenaltyTokenBucket;
 use crate::error::{Error, Result};
 use crate::keys::sibling;
-use crate::model::{At, Timed};
+use crate::model::At;
 use crate::permit::CallId;
-use crate::policy::algorithm::{
-    Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil,
-};
+use crate::policy::algorithm::{Evaluation, LONGEST, Model, Unusable, at_least_one, div_ceil};
+use crate::policy::bucket::Bucket;
 #[cfg(feature = "redis")]
 use crate::policy::kind::Kind;
 use crate::policy::target_keys::TargetKeys;
@@ -19,30 +18,6 @@ use crate::rate::whole_millis;
 
 /// How much longer the tokens live than the time of their last inflow, in ms.
 const TOKENS_LIVE_LONGER: i64 = 10;
-
-/// One target's bucket.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Bucket {
-    tokens: Timed<i64>,
-    start: Timed<i64>,
-}
-
-impl State for Bucket {
-    fn drop_expired(&mut self, server: i64) -> bool {
-        self.tokens.drop_expired(server);
-        self.start.drop_expired(server);
-        self.tokens.get().is_some() || self.start.get().is_some()
-    }
-
-    fn has_own_key(&self) -> bool {
-        self.tokens.get().is_some()
-    }
-
-    fn close(self: Box<Self>, keys: &mut TargetKeys) {
-        keys.put_own(self.tokens);
-        keys.start = self.start;
-    }
-}
 
 struct Open {
     tokens: i64,
@@ -81,7 +56,7 @@ impl PenaltyTokenBucket {
             };
         };
         // Tokens that are lost are as many as there can be.
-        let tokens = state.tokens.get().copied().unwrap_or(capacity);
+        let tokens = state.level.get().copied().unwrap_or(capacity);
         let tokens = tokens.clamp(0, capacity);
         let units = (now - start).div_euclid(unit).max(0);
         Open {
@@ -134,10 +109,7 @@ impl Model for PenaltyTokenBucket {
     }
 
     fn open(keys: &mut TargetKeys) -> Option<Bucket> {
-        Some(Bucket {
-            tokens: keys.take_own()?,
-            start: std::mem::take(&mut keys.start),
-        })
+        Bucket::open(keys)
     }
 
     #[cfg(feature = "redis")]
@@ -157,7 +129,7 @@ impl Model for PenaltyTokenBucket {
             return None;
         };
         let mut state = Bucket::default();
-        state.tokens.set(tokens);
+        state.level.set(tokens);
         state.start.set(start);
         Some(state)
     }
@@ -172,11 +144,11 @@ impl Model for PenaltyTokenBucket {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, _random: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
         let open = self.open(state, at.now);
         let end = at.server + self.time_to_live();
-        state.tokens.set(open.tokens - cost);
-        state.tokens.expire_at(end + TOKENS_LIVE_LONGER);
+        state.level.set(open.tokens - cost);
+        state.level.expire_at(end + TOKENS_LIVE_LONGER);
         if open.start_moved {
             state.start.set(open.start);
             state.start.expire_at(end);
@@ -191,6 +163,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::Timed;
     use crate::policy::differential_tests::{
         Compared, Content, Keyspace, START, TTL_UNIT, as_set, compare, show_key, timed,
         times_to_live,
@@ -226,7 +199,7 @@ mod tests {
             let start = prop::option::of((-9 * TTL_UNIT..TTL_UNIT, times_to_live()));
             (tokens, start)
                 .prop_map(|(tokens, start)| Bucket {
-                    tokens: tokens.map_or_else(Timed::default, |(tokens, ttl)| timed(tokens, ttl)),
+                    level: tokens.map_or_else(Timed::default, |(tokens, ttl)| timed(tokens, ttl)),
                     start: start.map_or_else(Timed::default, |(at, ttl)| timed(START + at, ttl)),
                 })
                 .boxed()
@@ -235,7 +208,7 @@ mod tests {
         fn show(state: &Bucket, target: &str) -> Keyspace {
             let number = |number: &i64| Content::Text(number.to_string());
             let mut keyspace = Keyspace::new();
-            show_key(&mut keyspace, target.to_owned(), &state.tokens, number);
+            show_key(&mut keyspace, target.to_owned(), &state.level, number);
             show_key(&mut keyspace, sibling(target, "-st"), &state.start, number);
             for (_, time_to_live) in keyspace.values_mut() {
                 *time_to_live = time_to_live.and_then(as_set);

@@ -8,37 +8,17 @@ use super::QuotaBucket;
 use crate::error::{Error, Result};
 use crate::model::{At, Timed};
 use crate::permit::CallId;
-use crate::policy::algorithm::{
-    Evaluation, LONGEST, Model, State, Unusable, at_least_one, div_ceil,
-};
+use crate::policy::algorithm::{Evaluation, LONGEST, Model, Unusable, at_least_one, div_ceil};
 #[cfg(feature = "redis")]
 use crate::policy::kind::Kind;
 use crate::policy::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 
 /// What one bucket's hash holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Bucket {
-    fields: Timed<Fields>,
-}
-
-impl State for Bucket {
-    fn drop_expired(&mut self, server: i64) -> bool {
-        self.fields.drop_expired(server);
-        self.fields.get().is_some()
-    }
-
-    fn has_own_key(&self) -> bool {
-        self.fields.get().is_some()
-    }
-
-    fn close(self: Box<Self>, keys: &mut TargetKeys) {
-        keys.put_own(self.fields);
-    }
-}
+pub(crate) type Bucket = Timed<Fields>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Fields {
+pub(crate) struct Fields {
     capacity: i64,
     quota: i64,
     period: i64,
@@ -70,7 +50,7 @@ impl QuotaBucket {
             timestamp: second,
             fraction: 0,
         };
-        let Some(Fields { tokens, .. }) = state.fields.get() else {
+        let Some(Fields { tokens, .. }) = state.get() else {
             return full;
         };
         let remain = tokens.remain.min(capacity).max(0);
@@ -118,10 +98,8 @@ impl QuotaBucket {
     fn write(&self, state: &mut Bucket, at: At, tokens: Tokens) {
         let product = i64::from(self.capacity) * self.period_seconds();
         let seconds_to_fill = div_ceil(product, i64::from(self.quota));
-        state.fields.set(self.fields(tokens));
-        state
-            .fields
-            .expire_at(at.server + 2 * seconds_to_fill * 1000);
+        state.set(self.fields(tokens));
+        state.expire_at(at.server + 2 * seconds_to_fill * 1000);
     }
 }
 
@@ -161,9 +139,7 @@ impl Model for QuotaBucket {
     }
 
     fn open(keys: &mut TargetKeys) -> Option<Bucket> {
-        Some(Bucket {
-            fields: keys.take_own()?,
-        })
+        keys.take_own()
     }
 
     #[cfg(feature = "redis")]
@@ -181,7 +157,7 @@ impl Model for QuotaBucket {
             return None;
         };
         let mut state = Bucket::default();
-        state.fields.set(self.fields(Tokens {
+        state.set(self.fields(Tokens {
             remain,
             timestamp,
             fraction,
@@ -202,7 +178,7 @@ impl Model for QuotaBucket {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, _random: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
         tokens.remain -= cost;
         self.write(state, at, tokens);
@@ -256,16 +232,14 @@ mod tests {
                             fraction,
                         },
                     };
-                    Bucket {
-                        fields: timed(fields, time_to_live),
-                    }
+                    timed(fields, time_to_live)
                 })
                 .boxed()
         }
 
         fn show(state: &Bucket, target: &str) -> Keyspace {
             let mut keyspace = Keyspace::new();
-            show_key(&mut keyspace, target.to_owned(), &state.fields, |fields| {
+            show_key(&mut keyspace, target.to_owned(), state, |fields| {
                 let field = |name: &str, number: i64| (name.to_owned(), number.to_string());
                 let tokens = &fields.tokens;
                 let mut shown = BTreeMap::from([

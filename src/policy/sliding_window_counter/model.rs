@@ -250,7 +250,7 @@ impl Model for SlidingWindowCounter {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Periods, at: At, _random: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Periods, at: At, _call_id: &CallId, cost: i64) {
         let open = self.open(state, at.now);
         let counter = state.counters.of(open.current);
         let is_first = state.start.get().is_none() || counter.get().is_none();

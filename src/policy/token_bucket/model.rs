@@ -8,34 +8,16 @@ use super::TokenBucket;
 use crate::error::Result;
 use crate::model::{At, Timed};
 use crate::permit::CallId;
-use crate::policy::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
+use crate::policy::algorithm::{Evaluation, Model, Unusable, at_least_one, div_ceil};
 #[cfg(feature = "redis")]
 use crate::policy::kind::Kind;
 use crate::policy::target_keys::TargetKeys;
 
 /// What one bucket's hash holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Bucket {
-    tokens: Timed<Tokens>,
-}
-
-impl State for Bucket {
-    fn drop_expired(&mut self, server: i64) -> bool {
-        self.tokens.drop_expired(server);
-        self.tokens.get().is_some()
-    }
-
-    fn has_own_key(&self) -> bool {
-        self.tokens.get().is_some()
-    }
-
-    fn close(self: Box<Self>, keys: &mut TargetKeys) {
-        keys.put_own(self.tokens);
-    }
-}
+pub(crate) type Bucket = Timed<Tokens>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Tokens {
+pub(crate) struct Tokens {
     left: i64,
     refilled_at: i64,
     /// Parts of 1 / rate ms that the last refill was later than `refilled_at`.
@@ -51,7 +33,7 @@ impl TokenBucket {
             refilled_at: now,
             fraction: 0,
         };
-        let Some(&stored) = state.tokens.get() else {
+        let Some(&stored) = state.get() else {
             return full;
         };
         let left = stored.left.min(capacity);
@@ -97,9 +79,7 @@ impl Model for TokenBucket {
     }
 
     fn open(keys: &mut TargetKeys) -> Option<Bucket> {
-        Some(Bucket {
-            tokens: keys.take_own()?,
-        })
+        keys.take_own()
     }
 
     #[cfg(feature = "redis")]
@@ -113,7 +93,7 @@ impl Model for TokenBucket {
             return None;
         };
         let mut state = Bucket::default();
-        state.tokens.set(Tokens {
+        state.set(Tokens {
             left,
             refilled_at,
             fraction,
@@ -131,13 +111,13 @@ impl Model for TokenBucket {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, _random: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
         tokens.left -= cost;
-        state.tokens.set(tokens);
+        state.set(tokens);
         let time_to_fill_twice =
             div_ceil(2 * i64::from(self.capacity) * 1000, i64::from(self.rate));
-        state.tokens.expire_at(at.server + time_to_fill_twice);
+        state.expire_at(at.server + time_to_fill_twice);
     }
 }
 
@@ -169,16 +149,14 @@ mod tests {
                         refilled_at,
                         fraction,
                     };
-                    Bucket {
-                        tokens: timed(tokens, time_to_live),
-                    }
+                    timed(tokens, time_to_live)
                 })
                 .boxed()
         }
 
         fn show(state: &Bucket, target: &str) -> Keyspace {
             let mut keyspace = Keyspace::new();
-            show_key(&mut keyspace, target.to_owned(), &state.tokens, |tokens| {
+            show_key(&mut keyspace, target.to_owned(), state, |tokens| {
                 let field = |name: &str, number: i64| (name.to_owned(), number.to_string());
                 let mut fields = BTreeMap::from([
                     field("tokens", tokens.left),
