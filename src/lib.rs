@@ -57,7 +57,7 @@ pub mod fuzzing;
 #[cfg(test)]
 mod interleaving;
 #[cfg(test)]
-mod model_steps;
+mod random_cases;
 
 #[cfg(all(test, feature = "redis"))]
 #[path = "../tests/support/mod.rs"]

@@ -5,18 +5,15 @@
 //! multiple of [`TTL_UNIT`], and what is left of it, rounded up, is what was set. Some steps write a state to both
 //! sides as its `show` returns it, so that states occur that no step of this crate leads to.
 //!
-//! `MODEL_STEPS` sets the number of steps over all algorithms, 100,000 by default.
+//! `MODEL_STEPS` sets the number of steps over all algorithms.
 
 mod keyspace;
 mod sides;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestError, TestRunner};
-use redis::aio::MultiplexedConnection;
 
 use super::algorithm::Model;
 use super::shared_rate::SharedRate;
@@ -25,9 +22,8 @@ use super::{
     SlidingWindowLog, TokenBucket,
 };
 use crate::model::Timed;
-use crate::model_steps::model_steps;
+use crate::random_cases::{model_steps, run_on_a_server};
 use crate::rate::Rate;
-use crate::support::Server;
 pub(super) use keyspace::{
     Content, Keyspace, START, TTL_UNIT, as_set, show_key, timed, times_to_live,
 };
@@ -94,7 +90,7 @@ pub(super) fn compare<M: Compared>() {
         penalty,
         prop::collection::vec(a_step::<M>(), 1..2 * STEPS_PER_CASE),
     );
-    run(
+    run_on_a_server(
         cases(),
         &case,
         async |connection, (mut policy, penalty, steps)| {
@@ -202,7 +198,7 @@ fn several_limiters_decide_together_as_their_models_do() {
     let step = (pause, prop::collection::vec(cost, count))
         .prop_map(|(pause, costs)| JointStep { pause, costs });
     let case = prop::collection::vec(step, 1..2 * STEPS_PER_CASE);
-    run(cases(), &case, async |connection, steps| {
+    run_on_a_server(cases(), &case, async |connection, steps| {
         let mut fixture = Fixture {
             connection,
             now: START,
@@ -222,42 +218,4 @@ fn cases() -> u32 {
     u32::try_from(model_steps() / STEPS_PER_CASE / ALGORITHMS)
         .unwrap()
         .max(1)
-}
-
-fn run<C: std::fmt::Debug + Clone>(
-    cases: u32,
-    case: &impl Strategy<Value = C>,
-    take: impl AsyncFn(MultiplexedConnection, C),
-) {
-    let server = Server::start();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let connection = runtime.block_on(server.connection());
-    let config = Config {
-        cases,
-        failure_persistence: None,
-        max_shrink_iters: 20_000,
-        ..Config::default()
-    };
-    let taken = AtomicU64::new(0);
-    let result = TestRunner::new(config).run(case, |case| {
-        taken.fetch_add(1, Ordering::Relaxed);
-        // What a failed case left does not belong to the next.
-        runtime.block_on(async {
-            let mut connection = connection.clone();
-            let () = redis::cmd("FLUSHALL")
-                .query_async(&mut connection)
-                .await
-                .unwrap();
-            take(connection, case).await;
-        });
-        Ok(())
-    });
-    match result {
-        Ok(()) => assert!(taken.into_inner() >= u64::from(cases)),
-        Err(TestError::Fail(why, case)) => panic!("{why}\nThe fewest steps: {case:#?}"),
-        Err(aborted) => panic!("{aborted}"),
-    }
 }

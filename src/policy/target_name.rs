@@ -159,7 +159,7 @@ mod tests {
     };
     use super::*;
     use crate::keys::sibling;
-    use crate::model_steps::model_steps;
+    use crate::random_cases::model_steps;
 
     const NO_MAPPER: Option<fn(&str) -> bool> = None;
 

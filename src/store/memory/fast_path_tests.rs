@@ -1,7 +1,7 @@
 //! The fast path against decisions under the lock: the same random steps through two stores, and after each the same
 //! answer. A client with its own clock has each request decided under the lock; here that clock shows the store's time.
 //!
-//! Takes a quarter of the steps that `MODEL_STEPS` sets, 100,000 by default, out of `MODEL_SEED`, 1 by default.
+//! Takes a quarter of the steps that `MODEL_STEPS` sets, out of `MODEL_SEED`, 1 by default.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::MemoryStore;
-use crate::model_steps::model_steps;
+use crate::random_cases::model_steps;
 use crate::{Clock, Decision, Grant, Granted, PermitsInUse, Rate, RateLimiter, RedissonClient};
 
 const STEPS_PER_CASE: usize = 100;
