@@ -151,12 +151,14 @@ impl Shared {
         shard.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Visits expired limiters, if it is time. The caller holds no lock.
+    /// The time of a request, in ms. If it is time, visits expired limiters. The caller holds no lock.
     #[inline]
-    fn sweep(&self, now: i64) {
+    fn request_time(&self) -> i64 {
+        let now = self.clock.now();
         if let Some(part) = self.sweep.due(now) {
             self.do_part(part, now);
         }
+        now
     }
 
     #[cold]
@@ -219,8 +221,7 @@ impl MemoryClient {
         set_up: Option<SetUp>,
     ) -> Option<Result<(CallId, Answer)>> {
         let passed = self.clock.now();
-        let read = self.store.0.clock.now();
-        self.store.0.sweep(read);
+        let read = self.store.0.request_time();
         self.store.with_limiter(name, read, |limiter| {
             // Those who wait learn from their queue what else this process takes.
             if limiter.drivers.load(Ordering::Relaxed) > 0 {

@@ -45,8 +45,7 @@ impl MemoryLimiter {
     fn with<T>(&self, step: impl FnOnce(&mut Held, At) -> Result<T>) -> Result<T> {
         let passed = self.clock.now();
         // Before the lock, which is then held for a shorter time.
-        let read = self.store.0.clock.now();
-        self.store.0.sweep(read);
+        let read = self.store.0.request_time();
         self.limiter.with(&self.keys.name, passed, read, step)
     }
 

@@ -16,8 +16,7 @@ impl MemoryClient {
     pub(crate) fn check_one(&self, target: TargetRef<'_>, cost: u32) -> Result<Answer> {
         // Before the locks, which are then held for a shorter time.
         let passed = self.clock.now();
-        let read = self.store.0.clock.now();
-        self.store.0.sweep(read);
+        let read = self.store.0.request_time();
         self.store.with_limiter(target.key, read, |limiter| {
             let mut held = limiter.held();
             let server = held.time(read);
@@ -32,8 +31,7 @@ impl MemoryClient {
 
     pub(crate) fn check_call(&self, call: &Call) -> Result<Answers> {
         // Before the locks, which are then held for a shorter time.
-        let read = self.store.0.clock.now();
-        self.store.0.sweep(read);
+        let read = self.store.0.request_time();
         let found = call
             .limiters
             .iter()
