@@ -41,27 +41,27 @@ local first = call('zrange', permits_key, '0', '0', 'withscores')
 -- The common case comes first, without functions or tables of its own: all keys are present and well formed, and the value
 -- agrees with the grants as far as their number shows. Every other case goes through window.lua.
 -- A text in Redis's form of an integer is found by pattern: formatting a number costs as much as a command.
-local check, find = audited_rate ~= fields[1], string.find
+local check, find, POSITIVE = audited_rate ~= fields[1], string.find, '^[1-9]%d*$'
 local rate, interval, stored, oldest = nil, tonumber(fields[2]), tonumber(text), nil
 local available, expired, summed = stored, 0, 0
 local keep_alive = fields[4] ~= '0' and fields[4] or nil
 local is_common = not (retry or taken_before) and interval and (stored or not (text or first[1])) and fields[3] == rate_type
 if is_common and check then
   rate = tonumber(fields[1])
-  is_common = rate and (fields[1] == '0' or find(fields[1], '^[1-9]%d*$'))
+  is_common = rate and (fields[1] == '0' or find(fields[1], POSITIVE))
 elseif is_common then
   is_common = audited_rate ~= ''
   rate = is_common and audited_rate + 0 -- the caller knows it from an earlier reply
 end
 if is_common and keep_alive then
-  is_common = find(keep_alive, '^[1-9]%d*$') and keep_alive + 0 < LARGEST
+  is_common = find(keep_alive, POSITIVE) and keep_alive + 0 < LARGEST
 end
 if is_common and setup then
   is_common = ARGV[setup + 1] == fields[1] and ARGV[setup + 2] == fields[2]
     and (ARGV[setup + 5] ~= '1' or ARGV[setup + 4] == (fields[4] or '0'))
 end
 if is_common then
-  is_common = rate < LARGEST and interval < LARGEST and find(fields[2], '^[1-9]%d*$')
+  is_common = rate < LARGEST and interval < LARGEST and find(fields[2], POSITIVE)
     and (not stored or stored <= rate and stored > -LARGEST and (text == '0' or find(text, '^%-?[1-9]%d*$')))
   if first[1] then
     oldest = first[2] + 0
