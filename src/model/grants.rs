@@ -23,15 +23,16 @@ impl Member {
     #[cfg(all(test, feature = "redis"))]
     fn from_wire(bytes: &[u8]) -> Self {
         match permit::decode(bytes) {
-            Some((call_id, permits)) => Self::new(call_id, permits),
+            Some((random, permits)) => Self::new(random, permits),
             None => Self::Other(Box::new(Bytes::copy_from_slice(bytes))),
         }
     }
 
-    fn new(call_id: &[u8], permits: u32) -> Self {
-        match call_id.try_into() {
+    /// Of random bytes of any length; in ours they are the id of the call.
+    fn new(random: &[u8], permits: u32) -> Self {
+        match random.try_into() {
             Ok(call_id) => Self::Ours { call_id, permits },
-            Err(_) => Self::Other(Box::new(permit::encode(call_id, permits))),
+            Err(_) => Self::Other(Box::new(permit::encode(random, permits))),
         }
     }
 
@@ -59,7 +60,7 @@ impl Member {
                 permits,
             },
             Self::Other(bytes) => permit::decode(bytes)
-                .map_or_else(|| self.clone(), |(call_id, _)| Self::new(call_id, permits)),
+                .map_or_else(|| self.clone(), |(random, _)| Self::new(random, permits)),
         }
     }
 

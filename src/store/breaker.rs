@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_client_is_calm_again_once_each_of_its_breakers_has_closed_or_is_dropped() {
+    async fn a_client_is_healthy_again_once_each_of_its_breakers_has_closed_or_is_dropped() {
         let unhealthy = Arc::<Unhealthy>::default();
         let breaker = || {
             let name = "a server".to_owned();
