@@ -1,12 +1,12 @@
 //! The grants of a pool, ordered by score like the sorted set of permits.
 
-use std::collections::VecDeque;
 #[cfg(all(test, feature = "redis"))]
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
 use super::BOUNDS;
+use super::by_score::{ByScore, Scored};
 use crate::grant::Grant;
 use crate::permit::{self, CallId};
 
@@ -76,8 +76,12 @@ struct Entry {
     member: Member,
 }
 
-impl Entry {
-    /// Whether it comes before another: equal scores are ordered by the members' bytes, as in Redis.
+impl Scored for Entry {
+    fn score(&self) -> i64 {
+        self.score
+    }
+
+    /// Equal scores are ordered by the members' bytes, as in Redis.
     #[inline]
     fn is_before(&self, other: &Self) -> bool {
         if self.score != other.score {
@@ -88,7 +92,9 @@ impl Entry {
             (a, b) => a.to_wire() < b.to_wire(),
         }
     }
+}
 
+impl Entry {
     fn permits(&self) -> i64 {
         self.member.permits()
     }
@@ -102,16 +108,16 @@ pub(super) struct Found {
     pub(super) permits: u32,
 }
 
-/// Members in ascending order. New ones nearly always go to the end, and expired ones leave from the front.
+/// Members in ascending order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Grants {
-    entries: VecDeque<Entry>,
+    entries: ByScore<Entry>,
 }
 
 impl Grants {
     pub(crate) const fn new() -> Self {
         Self {
-            entries: VecDeque::new(),
+            entries: ByScore::new(),
         }
     }
 
@@ -126,7 +132,7 @@ impl Grants {
     #[inline]
     pub(crate) fn add(&mut self, score: i64, call_id: &CallId, permits: u32) {
         let call_id = *call_id;
-        self.insert(Entry {
+        self.entries.insert(Entry {
             score,
             member: Member::Ours { call_id, permits },
         });
@@ -134,49 +140,17 @@ impl Grants {
 
     /// The same, merged with the grant of this name and score into one member.
     pub(super) fn add_to(&mut self, score: i64, call_id: &CallId, permits: u32) {
-        let newest = self.entries.iter().rev();
-        let of_now = newest.take_while(|entry| entry.score >= score).count();
-        let first = self.entries.len() - of_now;
-        let is_same = |entry: &Entry| entry.score == score && entry.member.is_named(call_id);
-        let held = self.entries.range(first..).position(is_same);
-        let held = held.and_then(|place| self.entries.remove(first + place));
+        let place = self.place_of(score, call_id);
+        let held = place.and_then(|place| self.entries.remove(place));
         // A call's costs fit a member: its caller ensures it.
         let held = held.map_or(0, |entry| entry.permits() as u32);
         self.add(score, call_id, held + permits);
     }
 
-    #[inline]
-    fn insert(&mut self, entry: Entry) {
-        if self.entries.capacity() == 0 {
-            self.entries.reserve_exact(1); // most limiters with a key of their own hold one grant
-        }
-        if self
-            .entries
-            .back()
-            .is_none_or(|last| last.is_before(&entry))
-        {
-            self.entries.push_back(entry);
-        } else {
-            let place = self
-                .entries
-                .partition_point(|other| other.is_before(&entry));
-            self.entries.insert(place, entry);
-        }
-    }
-
     /// The number of expired grants: those scored up to `horizon`.
     #[inline]
     pub(super) fn expired(&self, horizon: i64) -> usize {
-        // Usually none or one.
-        match self
-            .entries
-            .iter()
-            .take(2)
-            .position(|entry| entry.score > horizon)
-        {
-            Some(few) => few,
-            None => self.entries.partition_point(|entry| entry.score <= horizon),
-        }
+        self.entries.expired(horizon)
     }
 
     /// Permits of the first `count` grants.
@@ -199,21 +173,21 @@ impl Grants {
     /// The score of the grant at this index.
     #[inline]
     pub(super) fn score_at(&self, place: usize) -> Option<i64> {
-        self.entries.get(place).map(|entry| entry.score)
+        self.entries.score_at(place)
     }
 
     pub(super) fn newest(&self) -> Option<i64> {
-        self.entries.back().map(|entry| entry.score)
+        self.entries.newest()
     }
 
     #[inline]
     pub(super) fn drop_first(&mut self, count: usize) {
-        self.entries.drain(..count);
+        self.entries.drain(0..count);
     }
 
     /// The permits of the grants with a higher score, among the newest.
     pub(super) fn newer(&self, score: i64) -> i64 {
-        let older = self.entries.partition_point(|entry| entry.score <= score);
+        let older = self.entries.later_than(score);
         let first = older.max(self.entries.len().saturating_sub(NEWEST));
         self.permits_after(first)
     }
@@ -221,7 +195,10 @@ impl Grants {
     /// The grants with these random bytes, in their order.
     #[cfg(all(test, feature = "redis"))]
     pub(super) fn find(&self, call_id: &CallId) -> impl Iterator<Item = Found> {
-        let named = { self.entries.iter() }.filter(|entry| entry.member.is_named(call_id));
+        let named = self
+            .entries
+            .iter()
+            .filter(|entry| entry.member.is_named(call_id));
         named.map(|entry| Found {
             score: entry.score,
             permits: entry.permits() as u32,
@@ -237,7 +214,10 @@ impl Grants {
             if wanted == 0 {
                 break;
             }
-            let held = self.entries[at].permits();
+            let Some(entry) = self.entries.get(at) else {
+                break;
+            };
+            let held = entry.permits();
             let taken = held.min(wanted);
             wanted -= taken;
             // One that is removed leaves its index to the next.
@@ -252,29 +232,21 @@ impl Grants {
         (permits - wanted, page == BOUNDS.page)
     }
 
-    /// The index of this grant.
-    fn place_of(&self, grant: &Grant) -> Option<usize> {
-        let from = self
-            .entries
-            .partition_point(|entry| entry.score < grant.score);
-        let same_score = self
-            .entries
-            .range(from..)
-            .take_while(|entry| entry.score == grant.score);
-        let offset = { same_score }.position(|entry| entry.member.is_named(&grant.call_id))?;
-        Some(from + offset)
+    fn place_of(&self, score: i64, call_id: &CallId) -> Option<usize> {
+        let is_named = |entry: &Entry| entry.member.is_named(call_id);
+        self.entries.position(score, is_named)
     }
 
     pub(super) fn holds(&self, grant: &Grant) -> bool {
-        self.place_of(grant).is_some()
+        self.place_of(grant.score, &grant.call_id).is_some()
     }
 
     /// Takes up to its permits out of this grant, and returns how many.
     pub(super) fn shrink(&mut self, grant: &Grant) -> u32 {
-        let Some(place) = self.place_of(grant) else {
+        let Some(place) = self.place_of(grant.score, &grant.call_id) else {
             return 0;
         };
-        let held = self.entries[place].permits() as u32;
+        let held = self.entries.get(place).map_or(0, Entry::permits) as u32;
         let back = grant.permits.min(held);
         self.shrink_at(place, held - back);
         back
@@ -286,7 +258,7 @@ impl Grants {
             return false;
         };
         if permits > 0 {
-            self.insert(Entry {
+            self.entries.insert(Entry {
                 member: entry.member.with_permits(permits),
                 ..entry
             });
@@ -302,7 +274,10 @@ impl Grants {
         score: i64,
         scores: RangeInclusive<i64>,
     ) -> bool {
-        let in_range = { self.entries.iter() }.filter(|entry| scores.contains(&entry.score));
+        let in_range = self
+            .entries
+            .iter()
+            .filter(|entry| scores.contains(&entry.score));
         let page: Vec<_> = in_range.take(BOUNDS.page).collect();
         // If the page ends in the millisecond in which it begins, a binary search finds all grants of that millisecond.
         let ends_where_it_begins = page.len() == BOUNDS.page
@@ -325,6 +300,6 @@ impl Grants {
     pub(crate) fn insert_member(&mut self, score: i64, member: &[u8]) {
         let member = Member::from_wire(member);
         self.entries.retain(|entry| entry.member != member);
-        self.insert(Entry { score, member });
+        self.entries.insert(Entry { score, member });
     }
 }

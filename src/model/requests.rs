@@ -101,6 +101,15 @@ impl Requests {
         }
     }
 
+    /// The permits of a single request, which may take all permits.
+    #[inline]
+    pub(super) fn alone(&self) -> Option<u32> {
+        match self.runs[..] {
+            [Run { permits, count: 1 }] if self.share.is_none() => Some(permits),
+            _ => None,
+        }
+    }
+
     /// Whether it is a single request.
     #[cfg(feature = "redis")]
     pub(crate) fn is_single(&self) -> bool {

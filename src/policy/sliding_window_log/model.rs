@@ -4,15 +4,14 @@
 
 #[cfg(feature = "redis")]
 use std::cmp::Reverse;
-use std::collections::VecDeque;
 
 use bytes::Bytes;
 
 use super::SlidingWindowLog;
 use crate::error::{Error, Result};
-use crate::model::{At, Timed};
+use crate::model::{At, ByScore, Scored, Timed};
 use crate::permit::CallId;
-use crate::policy::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
+use crate::policy::algorithm::{Evaluation, Model, Unusable, at_least_one};
 #[cfg(feature = "redis")]
 use crate::policy::kind::Kind;
 use crate::policy::target_keys::TargetKeys;
@@ -22,30 +21,11 @@ use crate::rate::whole_millis;
 const LARGEST_LIMIT: u32 = 1_000_000;
 
 /// What one zset holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Log {
-    requests: Timed<Requests>,
-}
+pub(crate) type Log = Timed<Requests>;
 
-impl State for Log {
-    fn drop_expired(&mut self, server: i64) -> bool {
-        self.requests.drop_expired(server);
-        self.requests.get().is_some()
-    }
-
-    fn has_own_key(&self) -> bool {
-        self.requests.get().is_some()
-    }
-
-    fn close(self: Box<Self>, keys: &mut TargetKeys) {
-        keys.put_own(self.requests);
-    }
-}
-
-/// In the order of their scores.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Requests {
-    entries: VecDeque<Entry>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Requests {
+    entries: ByScore<Entry>,
     /// Of all costs.
     sum: i64,
 }
@@ -54,6 +34,12 @@ struct Requests {
 struct Entry {
     score: i64,
     members: Members,
+}
+
+impl Scored for Entry {
+    fn score(&self) -> i64 {
+        self.score
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,37 +64,21 @@ impl Members {
 }
 
 impl Requests {
-    /// How many entries are over.
-    fn over(&self, horizon: i64) -> usize {
-        // Mostly none is: a search would look at entries all over a large log.
-        match self.entries.front() {
-            Some(oldest) if oldest.score <= horizon => {
-                self.entries.partition_point(|entry| entry.score <= horizon)
-            }
-            _ => 0,
+    const fn new() -> Self {
+        Self {
+            entries: ByScore::new(),
+            sum: 0,
         }
     }
 
     fn insert(&mut self, score: i64, members: Members) {
         self.sum += members.cost();
-        if self.entries.capacity() == 0 {
-            self.entries.reserve_exact(1); // a limiter for each of millions of keys seldom has more
-        }
-        let entry = Entry { score, members };
-        match self.entries.back() {
-            Some(newest) if newest.score > score => {
-                let place = self.entries.partition_point(|other| other.score <= score);
-                self.entries.insert(place, entry);
-            }
-            _ => self.entries.push_back(entry),
-        }
+        self.entries.insert(Entry { score, members });
     }
 
     /// Adds members to those of this call.
     fn add(&mut self, score: i64, call_id: &CallId, cost: u32) {
-        let of_now = self.entries.iter_mut().rev();
-        let of_now = of_now.take_while(|entry| entry.score >= score);
-        for entry in of_now.filter(|entry| entry.score == score) {
+        for entry in self.entries.of_score_mut(score) {
             if let Members::OfCall { call_id: of, units } = &mut entry.members
                 && of == call_id
             {
@@ -122,9 +92,15 @@ impl Requests {
         self.insert(score, Members::OfCall { call_id, units });
     }
 
+    /// The cost of the first entries.
+    fn cost_of_first(&self, count: usize) -> i64 {
+        let first = self.entries.range(0..count);
+        first.map(|entry| entry.members.cost()).sum()
+    }
+
     fn drop_first(&mut self, over: usize) {
-        let dropped = self.entries.drain(..over);
-        self.sum -= dropped.map(|entry| entry.members.cost()).sum::<i64>();
+        self.sum -= self.cost_of_first(over);
+        self.entries.drain(0..over);
     }
 }
 
@@ -169,9 +145,7 @@ impl Model for SlidingWindowLog {
     }
 
     fn open(keys: &mut TargetKeys) -> Option<Log> {
-        Some(Log {
-            requests: keys.take_own()?,
-        })
+        keys.take_own()
     }
 
     #[cfg(feature = "redis")]
@@ -202,7 +176,7 @@ impl Model for SlidingWindowLog {
         known.dedup_by_key(|&mut (newer, _)| newer);
         // All others are not ahead, whatever is known of those before them.
         known.push((used - 1, known.last()?.1.min(at.now)));
-        let mut requests = Requests::default();
+        let mut requests = Requests::new();
         let mut counted = 0;
         for (newer, score) in known {
             let units = u32::try_from(newer + 1 - counted).ok()?;
@@ -213,23 +187,22 @@ impl Model for SlidingWindowLog {
             counted = newer + 1;
         }
         let mut state = Log::default();
-        state.requests.set(requests);
+        state.set(requests);
         Some(state)
     }
 
     #[inline]
     fn evaluate(&self, state: &Log, at: At, cost: i64) -> Result<Evaluation, Unusable> {
-        let none = Requests::default();
-        let log = state.requests.get().unwrap_or(&none);
-        let over = log.over(self.horizon(at.now));
-        let used = log.sum
-            - log
-                .entries
-                .range(..over)
-                .map(|entry| entry.members.cost())
-                .sum::<i64>();
-        let mut live = log.entries.range(over..);
-        let newest = live.clone().next_back().map(|entry| entry.score);
+        static NONE: Requests = Requests::new();
+        let log = state.get().unwrap_or(&NONE);
+        let over = log.entries.expired(self.horizon(at.now));
+        let used = log.sum - log.cost_of_first(over);
+        // The newest is over only if all are.
+        let newest = if over < log.entries.len() {
+            log.entries.newest()
+        } else {
+            None
+        };
 
         let limit = i64::from(self.limit);
         let remaining = limit - used;
@@ -245,6 +218,7 @@ impl Model for SlidingWindowLog {
             });
         }
         let mut missing = cost - remaining;
+        let mut live = log.entries.range(over..log.entries.len());
         let last_to_go = live.find(|entry| {
             missing -= entry.members.cost();
             missing <= 0
@@ -261,12 +235,12 @@ impl Model for SlidingWindowLog {
 
     #[inline]
     fn charge(&self, state: &mut Log, at: At, call_id: &CallId, cost: i64) {
-        let log = state.requests.get_or_set(Requests::default);
-        log.drop_first(log.over(self.horizon(at.now)));
+        let log = state.get_or_set(Requests::new);
+        log.drop_first(log.entries.expired(self.horizon(at.now)));
         // It was granted, so that it is within the limit.
         log.add(at.now, call_id, cost as u32);
         let two_windows = 2 * self.window_millis();
-        state.requests.expire_at(at.server + two_windows);
+        state.expire_at(at.server + two_windows);
     }
 }
 
@@ -316,20 +290,18 @@ mod tests {
             let entries = prop::collection::btree_map(members(), scores, 1..12);
             (entries, times_to_live())
                 .prop_map(|(entries, time_to_live): (BTreeMap<_, _>, _)| {
-                    let mut requests = Requests::default();
+                    let mut requests = Requests::new();
                     for (member, at) in entries {
                         requests.insert(START + at, Members::Other(Box::new(member.into())));
                     }
-                    Log {
-                        requests: timed(requests, time_to_live),
-                    }
+                    timed(requests, time_to_live)
                 })
                 .boxed()
         }
 
         fn show(state: &Log, target: &str) -> Keyspace {
             let mut keyspace = Keyspace::new();
-            show_key(&mut keyspace, target.to_owned(), &state.requests, |log| {
+            show_key(&mut keyspace, target.to_owned(), state, |log| {
                 let members = log.entries.iter().flat_map(|entry| {
                     let members = match &entry.members {
                         Members::Other(member) => vec![member.to_vec()],
