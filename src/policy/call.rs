@@ -332,6 +332,7 @@ fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usiz
 
 impl Opened<'_> {
     /// Checks one request by this limiter alone.
+    #[inline]
     pub(crate) fn check(
         &mut self,
         at: At,

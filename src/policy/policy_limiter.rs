@@ -209,6 +209,7 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// What a request is for, once it is found good.
+    #[inline]
     fn validated<'a>(
         &self,
         model: &'a dyn AnyModel,

@@ -92,10 +92,16 @@ fn without_braces(key: &str) -> Cow<'_, str> {
 
 /// Whether a key has a character that is not always written as it is.
 fn has_special(key: &str) -> bool {
-    // Without an early end, so that several bytes are compared at once.
-    key.bytes().fold(false, |found, byte| {
-        found | matches!(byte, b'{' | b'}' | b'%')
-    })
+    // Without an early end, so that the bytes of a chunk are compared at once.
+    let is_special = |chunk: &[u8; 16]| {
+        let found =
+            |byte: &u8| u8::from(*byte == b'{') | u8::from(*byte == b'}') | u8::from(*byte == b'%');
+        chunk.iter().map(found).fold(0, |all, one| all | one) > 0
+    };
+    let (chunks, rest) = key.as_bytes().as_chunks();
+    let mut last = [0; 16];
+    last[..rest.len()].copy_from_slice(rest);
+    chunks.iter().chain([&last]).any(is_special)
 }
 
 /// Whether what follows a `%` reads like an encoded brace, or one that was encoded again.

@@ -64,6 +64,7 @@ impl MemoryClient {
 
 impl Held {
     /// The target with its state, which is created if it is missing.
+    #[inline]
     fn open<'a>(&'a mut self, target: TargetRef<'a>, server: i64) -> Result<Opened<'a>> {
         self.lock.drop_expired(server);
         self.drop_others_expired(server);
