@@ -13,6 +13,7 @@
 //! The path of an acquire is inlined, so that its settings and sums stay in registers: copying them through memory
 //! would take as long as deciding.
 
+mod acquire;
 mod answer;
 mod bounds;
 mod by_score;
@@ -28,11 +29,10 @@ mod retry;
 use std::collections::BTreeMap;
 
 use crate::grant::Grant;
-use crate::permit::CallId;
 use crate::rate::RateType;
-use joint::Change;
 use pool::{Reconciled, Removal};
 
+pub(crate) use acquire::Acquire;
 pub(crate) use answer::Answer;
 pub(crate) use bounds::BOUNDS;
 #[cfg(all(test, feature = "redis"))]
@@ -75,20 +75,6 @@ pub(crate) struct Window {
     pub(crate) clients: BTreeMap<String, Pool>,
 }
 
-/// A list of requests, as one call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Acquire {
-    /// The call id, the same for each attempt.
-    pub(crate) call_id: CallId,
-    /// The rate at which the caller last had the live grants summed.
-    pub(crate) audited_rate: Option<i64>,
-    pub(crate) requests: Requests,
-    /// Requests the number of permits granted with a higher score than this.
-    pub(crate) newer_than: Option<i64>,
-    /// The settings that the limiter must have.
-    pub(crate) set_up: Option<SetUp>,
-}
-
 /// What a call must know whose earlier attempts may have been granted, or may still arrive.
 #[cfg(feature = "redis")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,145 +107,6 @@ impl Window {
             hash: &mut self.settings,
             pool,
         })
-    }
-
-    /// Decides a list of requests, in order, as if each had come alone at the same time.
-    #[inline]
-    pub(crate) fn acquire(
-        &mut self,
-        at: At,
-        client: &str,
-        call: &Acquire,
-    ) -> Result<Answer, NotInitialized> {
-        match self.grant_common(at, client, call) {
-            Some(answer) => Ok(answer),
-            None => self.acquire_in_full(at, client, call),
-        }
-    }
-
-    /// Grants a single request in the common case: the limiter is in order, shared by all clients, and none of its
-    /// grants has expired. Then nothing is summed and nothing removed. Otherwise `None`, and nothing but what has
-    /// expired is changed.
-    #[inline]
-    fn grant_common(&mut self, at: At, client: &str, call: &Acquire) -> Option<Answer> {
-        let permits = call.requests.alone()?;
-        self.drop_expired(client, at.server);
-        let settings = *self.settings.get()?;
-        let Settings { rate, interval, .. } = settings;
-        let is_in_order = settings.rate_type == RateType::Overall
-            && call.audited_rate == Some(rate)
-            && call.newer_than.is_none()
-            && matches!(
-                SetUp::change(call.set_up, Some(&settings)),
-                Ok(Change::None)
-            );
-        let available = *self.overall.value.get()?;
-        let oldest = self.overall.grants().score_at(0)?;
-        let has_room = i64::from(permits) <= available && available <= rate;
-        if !is_in_order || !has_room || oldest <= at.now - interval {
-            return None;
-        }
-        let mut open = Open {
-            settings,
-            hash: &mut self.settings,
-            pool: &mut self.overall,
-        };
-        open.pool
-            .grants
-            .get_mut()?
-            .add(at.now, &call.call_id, permits);
-        *open.pool.value.get_mut()? -= i64::from(permits);
-        open.renew(at.server);
-        let reset = interval - at.now + oldest;
-        Some(Answer::new(at.now, rate, available, reset))
-    }
-
-    fn acquire_in_full(
-        &mut self,
-        at: At,
-        client: &str,
-        call: &Acquire,
-    ) -> Result<Answer, NotInitialized> {
-        let (mut sets_rate, mut stored_rate) = (false, None);
-        if call.set_up.is_some() {
-            self.drop_expired(client, at.server);
-            stored_rate = self.settings.get().map(|settings| settings.rate);
-            let change = SetUp::change(call.set_up, self.settings.get())?;
-            if let Change::Settings(new) | Change::Afresh(new) = change {
-                if !call.requests.any_fits(new.rate) {
-                    return Ok(Answer::new(at.now, new.rate, 0, new.interval));
-                }
-                sets_rate = true;
-                self.apply(&change, at, client);
-            }
-        }
-        let mut open = self.open(client, at.server)?;
-        let Settings {
-            rate,
-            interval,
-            keep_alive,
-            ..
-        } = open.settings;
-        if !call.requests.any_fits(rate) {
-            return Ok(Answer::new(at.now, rate, 0, interval));
-        }
-
-        let wanted = call.requests.wanted(rate);
-        let (reconciled, check) = loop {
-            let audited = if sets_rate { stored_rate } else { Some(rate) };
-            let check = call.audited_rate.is_none() || call.audited_rate != audited;
-            let reconciled = open.reconcile(at.now, check, Removal::until(wanted));
-            if !reconciled.is_unfinished(wanted) {
-                break (reconciled, check);
-            }
-            open.remove_expired(&reconciled, at.server);
-            sets_rate = false;
-        };
-        let reset = reconciled
-            .oldest
-            .map_or(interval, |oldest| interval - at.now + oldest);
-        let newer = call.newer_than.map(|score| open.pool.grants().newer(score));
-        let answer = Answer {
-            newer,
-            interval: newer.map(|_| interval),
-            ..Answer::new(at.now, rate, reconciled.available, reset)
-        };
-        let taken = call.requests.taken(&answer);
-
-        if reconciled.excess > 0 {
-            open.pool.change_grants(|grants| {
-                grants.take_from_oldest(reconciled.gone, reconciled.excess)
-            });
-        }
-        // A denial that found the keys in order does not write them, unless the keep alive counts from it.
-        let is_changed = taken > 0
-            || reconciled.gone > 0
-            || reconciled.excess > 0
-            || open.pool.value.get() != Some(&reconciled.available);
-        open.write_with(&reconciled, taken, |grants| {
-            // The list's permits fit a member: its caller ensures it.
-            grants.add(at.now, &call.call_id, taken as u32);
-        });
-        if is_changed || check || sets_rate || keep_alive > 0 {
-            open.renew(at.server);
-        }
-
-        let newest = check.then(|| open.pool.grants().newest()).flatten();
-        let answer = Answer {
-            ahead: newest.map_or(0, |score| (score - at.now).max(0)),
-            counted: if reconciled.rest > 0 {
-                0
-            } else {
-                reconciled.counted
-            },
-            audit_due: reconciled.audit_due,
-            has_more: reconciled.rest > 0,
-            ..answer
-        };
-        if keep_alive > 0 && taken < call.requests.total() {
-            return Ok(answer.with_life(keep_alive));
-        }
-        Ok(answer)
     }
 
     /// Gives permits back without naming their grant: they come out of the oldest live grants.
