@@ -72,7 +72,7 @@ impl<T: Scored> ByScore<T> {
         // Usually one: a search would look at entries all over a large queue.
         match self.entries.get(1) {
             Some(second) if second.score() <= horizon => self.later_than(horizon),
-            _ => 1,
+            _ => self.len().min(1),
         }
     }
 
@@ -203,7 +203,7 @@ mod tests {
                 prop_assert!(queue.range(0..queue.len()).eq(&sorted));
                 prop_assert_eq!(queue.newest(), sorted.last().copied());
                 prop_assert_eq!(queue.score_at(0), sorted.first().copied());
-                for score in -1..13 {
+                for score in (-1..13).chain([i64::MIN, i64::MAX]) {
                     let up_to = sorted.iter().filter(|it| **it <= score).count();
                     prop_assert_eq!(queue.expired(score), up_to);
                     let first = sorted.iter().position(|it| *it == score);
