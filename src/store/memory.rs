@@ -5,6 +5,7 @@
 //! other way round. A decision by one limiter keeps the shard's read lock, so that it needs no handle on the limiter.
 //! A decision by several limiters first finds them all and then locks them in the order of their names.
 
+mod client;
 mod client_limiter;
 mod fast_path;
 #[cfg(test)]
@@ -16,25 +17,14 @@ mod sweep;
 mod targets;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
-use client_limiter::MemoryLimiter;
+pub(crate) use client::MemoryClient;
 use limiter::{Held, Limiter};
 use shard::Shard;
 use sweep::{Part, Sweep};
 
-use super::{LimiterStore, Store};
-use crate::clock::{Clock, TokioClock};
-use crate::error::Result;
-use crate::grant::Grant;
-use crate::keys::Keys;
-use crate::model::{Answer, At, SetUp};
-use crate::permit::CallId;
-use crate::policy::call::{Answers, Call};
+use crate::clock::TokioClock;
 
 /// Limiters in memory. Clones share the limiters, and so can several clients.
 ///
@@ -191,93 +181,15 @@ impl Default for MemoryStore {
     }
 }
 
-/// A store as one client uses it, with the client's clock.
-#[derive(Debug)]
-pub(crate) struct MemoryClient {
-    store: MemoryStore,
-    clock: Clock,
-}
-
-impl MemoryClient {
-    pub(crate) fn new(store: &MemoryStore, clock: Clock) -> Self {
-        Self {
-            store: store.clone(),
-            clock,
-        }
-    }
-
-    /// The time that scores its grants, in ms.
-    pub(crate) fn now(&self) -> i64 {
-        self.clock.now().unwrap_or_else(|| self.store.0.clock.now())
-    }
-
-    /// Decides one request by the RRateLimiter of this name without a handle on it: returns the call's id and the answer.
-    /// `None` if somebody waits for its permits.
-    pub(crate) fn acquire_now(
-        &self,
-        name: &str,
-        client_id: &str,
-        permits: u32,
-        set_up: Option<SetUp>,
-    ) -> Option<Result<(CallId, Answer)>> {
-        let passed = self.clock.now();
-        let read = self.store.0.request_time();
-        self.store.with_limiter(name, read, |limiter| {
-            // Those who wait learn from their queue what else this process takes.
-            if limiter.drivers.load(Ordering::Relaxed) > 0 {
-                return None;
-            }
-            Some(limiter.with(name, passed, read, |held, at| {
-                held.acquire_one(at, name, client_id, permits, set_up)
-            }))
-        })
-    }
-
-    /// Charges a limiter for what was granted elsewhere, even if it has less.
-    pub(crate) fn charge(&self, keys: &Keys, set_up: SetUp, grant: &Grant) {
-        let server = self.store.0.clock.now();
-        self.store.with_limiter(&keys.name, server, |limiter| {
-            let mut held = limiter.held();
-            let at = At {
-                now: grant.score,
-                server: held.time(server),
-            };
-            let (client, permits) = (&keys.client_id, i64::from(grant.permits));
-            held.window
-                .take(at, client, Some(set_up), &grant.call_id, permits);
-        });
-    }
-}
-
-#[async_trait]
-impl Store for MemoryClient {
-    fn is_cluster(&self) -> bool {
-        false
-    }
-
-    fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore> {
-        Arc::new(MemoryLimiter::new(&self.store, &self.clock, keys))
-    }
-
-    async fn check(&self, call: &Call, _deadline: Instant) -> Result<Answers> {
-        self.check_call(call)
-    }
-
-    fn in_memory(&self) -> Option<&MemoryClient> {
-        Some(self)
-    }
-
-    fn call_deadline(&self) -> Instant {
-        Instant::now()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::clock::Clock;
+    use crate::keys::Keys;
     use crate::rate::Rate;
+    use crate::store::Store;
     use crate::{FixedWindow, RedissonClient};
 
     impl MemoryStore {
