@@ -38,6 +38,8 @@ pub(crate) use bounds::BOUNDS;
 #[cfg(all(test, feature = "redis"))]
 pub(crate) use bounds::Bounds;
 pub(crate) use by_score::{ByScore, Scored};
+#[cfg(test)]
+pub(crate) use expiry::timed;
 pub(crate) use expiry::{Condition, Expiry, Timed};
 pub(crate) use grants::Grants;
 pub(crate) use joint::SetUp;

@@ -22,6 +22,20 @@ pub(crate) struct Acquire {
     pub(crate) set_up: Option<SetUp>,
 }
 
+#[cfg(all(test, feature = "redis"))]
+impl Acquire {
+    /// A client's first call: it knows nothing of the limiter. Its id is all ones.
+    pub(crate) fn first(requests: Requests) -> Self {
+        Self {
+            call_id: [1; 16],
+            audited_rate: None,
+            requests,
+            newer_than: None,
+            set_up: None,
+        }
+    }
+}
+
 impl Window {
     /// Decides a list of requests, in order, as if each had come alone at the same time.
     #[inline]
@@ -31,23 +45,24 @@ impl Window {
         client: &str,
         call: &Acquire,
     ) -> Result<Answer, NotInitialized> {
-        match self.grant_common(at, client, call) {
+        self.drop_expired(client, at.server);
+        match self.grant_common(at, call) {
             Some(answer) => Ok(answer),
             None => self.acquire_in_full(at, client, call),
         }
     }
 
     /// Grants a single request in the common case: the limiter is in order, shared by all clients, and none of its
-    /// grants has expired. Then nothing is summed and nothing removed. Otherwise `None`, and nothing but what has
-    /// expired is changed.
+    /// grants has expired. Then nothing is summed and nothing removed. Otherwise `None`, and nothing is changed. The
+    /// caller has dropped what is expired.
     #[inline]
-    fn grant_common(&mut self, at: At, client: &str, call: &Acquire) -> Option<Answer> {
-        let permits = call.requests.alone()?;
-        self.drop_expired(client, at.server);
+    fn grant_common(&mut self, at: At, call: &Acquire) -> Option<Answer> {
+        let permits = call.requests.single()?;
         let settings = *self.settings.get()?;
         let Settings { rate, interval, .. } = settings;
         let is_in_order = settings.rate_type == RateType::Overall
             && call.audited_rate == Some(rate)
+            && call.requests.share.is_none()
             && call.newer_than.is_none()
             && matches!(
                 SetUp::change(call.set_up, Some(&settings)),
@@ -82,7 +97,6 @@ impl Window {
     ) -> Result<Answer, NotInitialized> {
         let (mut sets_rate, mut stored_rate) = (false, None);
         if call.set_up.is_some() {
-            self.drop_expired(client, at.server);
             stored_rate = self.settings.get().map(|settings| settings.rate);
             let change = SetUp::change(call.set_up, self.settings.get())?;
             if let Change::Settings(new) | Change::Afresh(new) = change {
@@ -171,20 +185,11 @@ mod tests {
     use proptest::test_runner::TestRunner;
 
     use super::*;
-    use crate::model::{Pool, Timed};
+    use crate::model::{Pool, Share, timed};
 
     const CLIENT: &str = "a";
 
     /// Around the time 0 of the call, so that each comparison of times meets equal ones.
-    fn timed<T>(value: T, expires_at: Option<i64>) -> Timed<T> {
-        let mut timed = Timed::default();
-        timed.set(value);
-        if let Some(at) = expires_at {
-            timed.expire_at(at);
-        }
-        timed
-    }
-
     fn expiry() -> impl Strategy<Value = Option<i64>> {
         prop_oneof![6 => Just(None), 1 => (-1..3_i64).prop_map(Some)]
     }
@@ -243,11 +248,18 @@ mod tests {
         });
         let audited_rate = prop_oneof![4 => Just(Some(stored.rate)), 1 => Just(None)];
         let newer_than = prop::option::weighted(0.2, -4..3_i64);
-        (1..4_u32, audited_rate, newer_than, prop::option::of(set_up))
-            .prop_map(|(permits, audited_rate, newer_than, set_up)| Acquire {
+        let share = (0..1_001_i64, -2_000..2_000_i64)
+            .prop_map(|(permille, credit)| Share { permille, credit });
+        let requests =
+            (1..4_u32, prop::option::weighted(0.2, share)).prop_map(|(permits, share)| Requests {
+                share,
+                ..Requests::one(permits)
+            });
+        (requests, audited_rate, newer_than, prop::option::of(set_up))
+            .prop_map(|(requests, audited_rate, newer_than, set_up)| Acquire {
                 call_id: [9; 16],
                 audited_rate,
-                requests: Requests::one(permits),
+                requests,
                 newer_than,
                 set_up,
             })
@@ -266,12 +278,12 @@ mod tests {
         let common = Cell::new(0);
         let result = TestRunner::new(config).run(&cases, |(call, window, server)| {
             let at = At { now: 0, server };
-            let (mut one, mut other) = (window.clone(), window);
-            if let Some(answer) = one.grant_common(at, CLIENT, &call) {
+            let mut one = window;
+            one.drop_expired(CLIENT, server);
+            let mut other = one.clone();
+            if let Some(answer) = one.grant_common(at, &call) {
                 common.set(common.get() + 1);
                 prop_assert_eq!(Ok(answer), other.acquire_in_full(at, CLIENT, &call));
-            } else {
-                other.drop_expired(CLIENT, server);
             }
             prop_assert_eq!(one, other);
             Ok(())

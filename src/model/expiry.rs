@@ -56,6 +56,12 @@ impl<T> Timed<T> {
     }
 }
 
+/// A key with a value and a time to live, for a strategy of states.
+#[cfg(test)]
+pub(crate) fn timed<T>(value: T, expires_at: Option<i64>) -> Timed<T> {
+    Timed(Some((value, expires_at)))
+}
+
 /// A key of any type, for operations on all five.
 trait Key {
     fn expires_at(&self) -> Option<i64>;

@@ -101,19 +101,13 @@ impl Requests {
         }
     }
 
-    /// The permits of a single request, which may take all permits.
+    /// The permits of a single request; `None` if there are several.
     #[inline]
-    pub(super) fn alone(&self) -> Option<u32> {
+    pub(crate) fn single(&self) -> Option<u32> {
         match self.runs[..] {
-            [Run { permits, count: 1 }] if self.share.is_none() => Some(permits),
+            [Run { permits, count: 1 }] => Some(permits),
             _ => None,
         }
-    }
-
-    /// Whether it is a single request.
-    #[cfg(feature = "redis")]
-    pub(crate) fn is_single(&self) -> bool {
-        matches!(self.runs[..], [Run { count: 1, .. }])
     }
 
     #[inline]

@@ -22,11 +22,10 @@ use super::{
     SlidingWindowLog, TokenBucket,
 };
 use crate::model::Timed;
+pub(super) use crate::model::timed;
 use crate::random_cases::{model_steps, run_on_a_server};
 use crate::rate::Rate;
-pub(super) use keyspace::{
-    Content, Keyspace, START, TTL_UNIT, as_set, show_key, timed, times_to_live,
-};
+pub(super) use keyspace::{Content, Keyspace, START, TTL_UNIT, as_set, show_key, times_to_live};
 use sides::{Fixture, Form, Sides};
 
 /// On average.

@@ -36,16 +36,6 @@ pub(in super::super) fn show_key<T>(
     }
 }
 
-/// A key with a value and a time to live, for a strategy of states.
-pub(in super::super) fn timed<T>(value: T, time_to_live: Option<i64>) -> Timed<T> {
-    let mut timed = Timed::default();
-    timed.set(value);
-    if let Some(at) = time_to_live {
-        timed.expire_at(at);
-    }
-    timed
-}
-
 /// Times to live that a peer may have set.
 pub(in super::super) fn times_to_live() -> BoxedStrategy<Option<i64>> {
     prop_oneof![4 => (1..9_i64).prop_map(|n| Some(n * TTL_UNIT)), 1 => Just(None)].boxed()

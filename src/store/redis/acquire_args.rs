@@ -34,13 +34,16 @@ pub(super) fn call_args(args: Args, call: &Acquire) -> Args {
 
 /// The call's own key, if it has several requests and so may be granted in part.
 pub(super) fn call_key(keys: &Keys, call: &Acquire) -> Option<String> {
-    (!call.requests.is_single()).then(|| keys.of_call(&call.call_id))
+    call.requests
+        .single()
+        .is_none()
+        .then(|| keys.of_call(&call.call_id))
 }
 
 /// The runs and the options; `None` for a single plain request.
 pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
     let requests = &call.requests;
-    let (is_single, fifo) = (requests.is_single(), requests.fifo);
+    let (is_single, fifo) = (requests.single().is_some(), requests.fifo);
     let has_options =
         requests.share.is_some() || call.newer_than.is_some() || call.set_up.is_some();
     if is_single && !has_options && retry.is_none() {

@@ -176,13 +176,7 @@ async fn a_copy_of_a_list_finds_what_the_first_one_took_whatever_is_free_by_then
         let mut on_server = OnServer::start().await;
         let in_use = 10_000 - free_at_first;
         on_server.limiter.acquire_permits(in_use).await;
-        let call = Acquire {
-            call_id: [1; 16],
-            audited_rate: None,
-            requests: Requests::plain([3, 2].into_iter()),
-            newer_than: None,
-            set_up: None,
-        };
+        let call = Acquire::first(Requests::plain([3, 2].into_iter()));
         let deadline = on_server.now().await + 10_000;
         let first = on_server.deliver(&call, deadline).await;
         assert!(!first.found);
@@ -343,13 +337,7 @@ async fn an_acquire_that_a_shared_call_refused_did_nothing_so_that_its_next_atte
 {
     let on_server = OnServer::without_limiter().await;
     let limiter = &on_server.limiter;
-    let call = Acquire {
-        call_id: [1; 16],
-        audited_rate: None,
-        requests: Requests::one(1),
-        newer_than: None,
-        set_up: None,
-    };
+    let call = Acquire::first(Requests::one(1));
     let deadline = Instant::now() + Duration::from_secs(10);
     let calls = &limiter.store.multi_acquires;
     let (in_flight, keys) = (calls.enter().unwrap(), &limiter.keys);

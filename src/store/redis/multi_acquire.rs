@@ -219,13 +219,7 @@ mod tests {
     }
 
     async fn acquire(multi_acquires: &Arc<MultiAcquires>, timeout: Duration) -> Option<Entered> {
-        let call = Acquire {
-            call_id: [1; 16],
-            audited_rate: None,
-            requests: Requests::one(1),
-            newer_than: None,
-            set_up: None,
-        };
+        let call = Acquire::first(Requests::one(1));
         let keys = Keys::new("limiter", "client");
         let deadline = Instant::now() + timeout;
         let in_flight = multi_acquires.enter().unwrap();
