@@ -2,7 +2,8 @@
 //!
 //! A request that finds no other on its key makes its own call, a *direct call*, at no extra cost. Requests that arrive
 //! while a call is in flight are enqueued. A task, the flusher, sends all that are pending as the next call, in the
-//! order of arrival. So a key with many requests costs few calls.
+//! order of arrival. So a key with many requests costs few calls. Some kinds of request have two flushers per key, see
+//! [`Calls::calls_at_once`].
 //!
 //! **Silence.** A call that was sent and is not answered for a while holds up no other: its answer may be lost, and only
 //! its own. The next call is made beside it, and no later request depends on what becomes of it.
@@ -70,6 +71,11 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
         true
     }
 
+    /// A request like this one does not wait for a call in flight unless there are as many.
+    fn calls_at_once(_request: &Self::Request) -> usize {
+        1
+    }
+
     /// The permits a request may take: those of one call fit a `u32`.
     fn cost(request: &Self::Request) -> u32;
 
@@ -112,11 +118,12 @@ type FlightKey<C> = (runtime::Id, <C as Calls>::Key);
 /// The requests of one key on one runtime.
 struct Flight<C: Calls> {
     has_direct_call: bool,
-    has_flusher: bool,
+    /// How many flushers take pending requests: all have a call in flight, but for those that are about to take some.
+    flushers: usize,
     pending: VecDeque<Entry<C>>,
     /// The number of the next request to be enqueued.
     next_number: u64,
-    /// The flusher's call, and those that were not answered for too long.
+    /// The calls of the flushers, and those that are silent.
     in_flight: SmallVec<[InFlight<C>; 1]>,
 }
 
@@ -131,6 +138,8 @@ struct InFlight<C: Calls> {
     live: usize,
     /// Whether it is abandoned once it is overdue.
     is_watched: bool,
+    /// Whether it was not answered for so long that its flusher takes no more requests.
+    is_silent: bool,
 }
 
 /// What remains to be done for a request whose caller is gone.
@@ -184,7 +193,7 @@ impl<C: Calls> Default for Flight<C> {
     fn default() -> Self {
         Self {
             has_direct_call: false,
-            has_flusher: false,
+            flushers: 0,
             pending: VecDeque::new(),
             next_number: 0,
             in_flight: SmallVec::new(),
@@ -263,7 +272,7 @@ impl<C: Calls> Batcher<C> {
         let flight_key = (runtime.id(), key.clone());
         let mut flights = self.flights();
         let flight = flights.entry(flight_key.clone()).or_default();
-        let is_alone = C::may_go_alone(request) && !flight.has_direct_call && !flight.has_flusher;
+        let is_alone = C::may_go_alone(request) && !flight.has_direct_call && flight.flushers == 0;
         if is_alone {
             flight.has_direct_call = true;
             drop(flights);
@@ -284,9 +293,9 @@ impl<C: Calls> Batcher<C> {
             deadline,
             answer: Some(answer),
         });
-        let start_flusher = !std::mem::replace(&mut flight.has_flusher, true);
+        let starts_flusher = flight.starts_flusher();
         drop(flights);
-        if start_flusher {
+        if starts_flusher {
             Flusher::spawn(&runtime, Arc::clone(self), flight_key.clone());
         }
         Ok(Entered::Pending(Ticket {
@@ -312,7 +321,7 @@ impl<C: Calls> Batcher<C> {
         let mut flights = self.flights();
         let flight = flights.get_mut(key)?;
         let answer = change(flight);
-        if !flight.has_direct_call && !flight.has_flusher && flight.in_flight.is_empty() {
+        if !flight.has_direct_call && flight.flushers == 0 && flight.in_flight.is_empty() {
             flights.remove(key);
         }
         Some(answer)
@@ -326,6 +335,17 @@ impl<C: Calls> InFlight<C> {
 }
 
 impl<C: Calls> Flight<C> {
+    /// Counts one flusher more, to be spawned, unless the pending requests wait for one of those that there are.
+    fn starts_flusher(&mut self) -> bool {
+        let Some(last) = self.pending.back() else {
+            return false;
+        };
+        let sent = self.in_flight.iter().filter(|it| !it.is_silent).count();
+        let starts = self.flushers == sent && sent < C::calls_at_once(&last.request);
+        self.flushers += usize::from(starts);
+        starts
+    }
+
     /// Removes the call that carries a request.
     fn take_in_flight(&mut self, number: u64) -> Option<InFlight<C>> {
         let place = self.in_flight.iter().position(|it| it.carries(number))?;

@@ -21,8 +21,6 @@ pub(super) struct Flusher<C: Calls> {
     flight_key: FlightKey<C>,
     /// The number of the first request in flight.
     in_flight: Option<u64>,
-    /// Whether its call is silent. Then it makes no other, and another flusher may.
-    is_silent: bool,
     is_done: bool,
 }
 
@@ -43,18 +41,19 @@ impl<C: Calls> Flusher<C> {
             batcher,
             flight_key,
             in_flight: None,
-            is_silent: false,
             is_done: false,
         };
         runtime.spawn(flusher.flush());
     }
 
     async fn flush(mut self) {
-        while !self.is_silent
-            && let Some(mut batch) = self.next_batch()
-        {
+        while let Some(mut batch) = self.next_batch() {
             let result = self.run(&mut batch).await;
+            let is_silent = self.end_call();
             self.deliver(batch, result);
+            if is_silent {
+                break;
+            }
         }
         self.is_done = true;
     }
@@ -64,7 +63,7 @@ impl<C: Calls> Flusher<C> {
         let (batch, overdue, _gone) = self.batcher.change(&self.flight_key, |flight| {
             let overdue = flight.take_overdue(Instant::now());
             let (entries, gone) = flight.take_pending();
-            flight.has_flusher = !entries.is_empty();
+            flight.flushers -= usize::from(entries.is_empty());
             (self.compose(flight, entries), overdue, gone)
         })?;
         fail_unsent(overdue);
@@ -85,6 +84,7 @@ impl<C: Calls> Flusher<C> {
             deadline,
             live: entries.len(),
             is_watched: false,
+            is_silent: false,
         });
         Some(Batch {
             call,
@@ -98,14 +98,11 @@ impl<C: Calls> Flusher<C> {
     async fn run(&mut self, batch: &mut Batch<C>) -> Result<Answers<C>> {
         let running = self.batcher.calls.run(batch.call.clone(), batch.deadline);
         let mut running = pin!(running);
-        let mut checked_at = Instant::now();
+        let mut check_at = Some(Instant::now() + LONGEST_HOLD_UP);
         loop {
             let in_flight = batch.entries.get(batch.expired);
             let in_flight = in_flight.map(|entry| entry.deadline);
-            let (pending, check_at) = match self.is_silent {
-                true => (None, None),
-                false => (self.first_deadline(), Some(checked_at + LONGEST_HOLD_UP)),
-            };
+            let pending = check_at.and_then(|_| self.first_deadline());
             let deadlines = [in_flight, pending, check_at].into_iter().flatten();
             let Some(next) = deadlines.min() else {
                 return running.await;
@@ -116,11 +113,13 @@ impl<C: Calls> Flusher<C> {
                 () = sleep_until(next) => self.expire(batch),
             }
             if check_at.is_some_and(|check_at| check_at <= next) {
-                checked_at = next;
                 // What was not sent has no connection, nor would another call.
-                if C::may_have_run(&batch.call) {
+                check_at = if C::may_have_run(&batch.call) {
                     self.step_aside();
-                }
+                    None
+                } else {
+                    Some(next + LONGEST_HOLD_UP)
+                };
             }
         }
     }
@@ -132,11 +131,14 @@ impl<C: Calls> Flusher<C> {
     }
 
     /// Leaves the pending requests, and those to come, to another flusher.
-    fn step_aside(&mut self) {
-        self.is_silent = true;
+    fn step_aside(&self) {
         let is_followed = self.batcher.change(&self.flight_key, |flight| {
-            flight.has_flusher = !flight.pending.is_empty();
-            flight.has_flusher
+            let mut calls = flight.in_flight.iter_mut();
+            if let Some(call) = calls.find(|it| self.in_flight.is_some_and(|own| it.carries(own))) {
+                call.is_silent = true;
+            }
+            flight.flushers -= 1;
+            flight.starts_flusher()
         });
         if is_followed == Some(true) {
             let (batcher, flight_key) = (Arc::clone(&self.batcher), self.flight_key.clone());
@@ -158,11 +160,15 @@ impl<C: Calls> Flusher<C> {
         }
     }
 
-    fn deliver(&mut self, mut batch: Batch<C>, result: Result<Answers<C>>) {
-        if let Some(number) = self.in_flight.take() {
-            self.batcher
-                .change(&self.flight_key, |flight| flight.take_in_flight(number));
-        }
+    /// Removes the call from those in flight, and returns whether it was silent.
+    fn end_call(&mut self) -> bool {
+        let take = |flight: &mut Flight<C>| flight.take_in_flight(self.in_flight?);
+        let ended = self.batcher.change(&self.flight_key, take).flatten();
+        self.in_flight = None;
+        ended.is_some_and(|ended| ended.is_silent)
+    }
+
+    fn deliver(&self, mut batch: Batch<C>, result: Result<Answers<C>>) {
         let mut unclaimed = Vec::new();
         match result {
             Ok(answers) => {
@@ -249,10 +255,10 @@ impl<C: Calls> Drop for Flusher<C> {
         let left = self.batcher.change(&self.flight_key, |flight| {
             let in_flight = self.in_flight;
             let in_flight = in_flight.and_then(|number| flight.take_in_flight(number));
-            if self.is_silent {
+            if in_flight.as_ref().is_some_and(|it| it.is_silent) {
                 return (Default::default(), in_flight);
             }
-            flight.has_flusher = false;
+            flight.flushers -= 1;
             (std::mem::take(&mut flight.pending), in_flight)
         });
         if let Some((_pending, Some(in_flight))) = left {

@@ -3,6 +3,7 @@
 mod echo;
 mod shutdown;
 mod silence;
+mod two_flushers;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -37,6 +38,19 @@ async fn those_that_arrive_while_a_call_is_in_flight_share_the_next_up_to_its_ca
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_that_arrive_before_the_flusher_has_run_start_no_other() {
+    let requests = Requests::taking(TAKES);
+    let mut asked = [1, 2, 3, 4, 5].map(|cost| Box::pin(requests.0.ask((), cost)));
+    for request in &mut asked {
+        assert!(poll_once(request.as_mut()).is_pending());
+    }
+    run_until_stalled().await;
+    assert_eq!(requests.made(), [vec![1], vec![2, 3, 4]]);
+    drop(asked);
+    requests.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_costs_of_one_call_fit_what_holds_them() {
     let requests = Requests::taking(TAKES);
     let mut asked = Vec::new();
@@ -56,7 +70,7 @@ async fn a_request_alone_is_a_direct_call_again_after_all_others_are_done() {
     let requests = Requests::taking(TAKES);
     for cost in [1, 2] {
         let asked = requests.ask(cost).await;
-        assert!(requests.0.flights().values().all(|it| !it.has_flusher));
+        assert!(requests.0.flights().values().all(|it| it.flushers == 0));
         asked.await.unwrap().unwrap();
         assert!(requests.0.flights().is_empty());
     }

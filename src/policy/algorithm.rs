@@ -83,9 +83,8 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     /// Whether its state is RRateLimiter's window, where a grant is found by its random bytes.
     const ON_THE_WINDOW: bool = false;
 
-    /// Whether it stores bytes that name the call.
-    #[cfg(feature = "redis")]
-    const WRITES_CALL_ID: bool = false;
+    /// Whether it stores each request, named by its call: then a store takes longer for a call the more it carries.
+    const LOGS_REQUESTS: bool = false;
 
     /// Whether a foreign lock denies even if this limiter has no penalty.
     const HONOURS_FOREIGN_LOCKS: bool = false;

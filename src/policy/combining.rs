@@ -49,6 +49,11 @@ impl Calls for TargetCalls {
     const CAPACITY: usize = 1024;
     const IS_REPEATABLE: bool = false;
 
+    /// Two where a call takes the server longer the more it carries: it decides one while the other is on its way.
+    fn calls_at_once(request: &Request) -> usize {
+        1 + usize::from(request.target.model.logs_requests())
+    }
+
     fn cost(request: &Request) -> u32 {
         request.cost
     }

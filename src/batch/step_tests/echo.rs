@@ -12,11 +12,14 @@ use super::super::*;
 
 pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) const CAPACITY: usize = 3;
+/// Of requests with a cost from here to twice as much, two calls are in flight at once.
+pub(super) const LARGE: u32 = 100;
 
 /// A store that answers each request with its cost.
 pub(super) struct Echo<const IS_REPEATABLE: bool> {
     /// How long a call takes that is made now.
     pub(super) takes: Mutex<Duration>,
+    pub(super) timeout: Mutex<Duration>,
     /// Nothing is sent before.
     pub(super) is_reachable: watch::Sender<bool>,
     made: Mutex<Vec<Vec<u32>>>,
@@ -39,12 +42,16 @@ impl<const IS_REPEATABLE: bool> Calls for Echo<IS_REPEATABLE> {
     const CAPACITY: usize = CAPACITY;
     const IS_REPEATABLE: bool = IS_REPEATABLE;
 
+    fn calls_at_once(request: &u32) -> usize {
+        1 + usize::from((LARGE..2 * LARGE).contains(request))
+    }
+
     fn cost(request: &u32) -> u32 {
         *request
     }
 
     fn deadline(&self) -> Instant {
-        Instant::now() + TIMEOUT
+        Instant::now() + *self.timeout.lock().unwrap()
     }
 
     fn call<'a>(&self, requests: impl Iterator<Item = &'a u32> + Clone) -> Arc<EchoCall> {
@@ -117,6 +124,7 @@ impl<const IS_REPEATABLE: bool> Requests<IS_REPEATABLE> {
     fn over(takes: Duration) -> Self {
         Self(Arc::new(Batcher::new(Echo {
             takes: Mutex::new(takes),
+            timeout: Mutex::new(TIMEOUT),
             is_reachable: watch::Sender::new(true),
             made: Mutex::default(),
             abandoned: Mutex::default(),

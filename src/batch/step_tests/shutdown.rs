@@ -4,20 +4,22 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 
-fn runtime() -> Runtime {
+pub(super) fn runtime() -> Runtime {
     let mut builder = Builder::new_current_thread();
     builder.enable_time().start_paused(true).build().unwrap()
 }
 
-type Request = Pin<Box<dyn Future<Output = Result<u32>>>>;
+pub(super) type Request = Pin<Box<dyn Future<Output = Result<u32>>>>;
 
-/// Makes three requests on a runtime, and shuts it down: the first is a direct call, the second is in flight in the
-/// flusher's call, the third is pending.
-fn shut_down<const IS_REPEATABLE: bool>(requests: &Requests<IS_REPEATABLE>) -> [Request; 3] {
+/// Makes requests on a runtime, one after the other, and shuts it down.
+pub(super) fn shut_down_with<const IS_REPEATABLE: bool, const N: usize>(
+    requests: &Requests<IS_REPEATABLE>,
+    costs: [u32; N],
+) -> [Request; N] {
     let runtime = runtime();
     let made = runtime.block_on(async {
         let mut made = Vec::new();
-        for cost in 1..=3 {
+        for cost in costs {
             let batcher = Arc::clone(&requests.0);
             let mut request: Request = Box::pin(async move { batcher.ask((), cost).await });
             assert!(poll_once(request.as_mut()).is_pending());
@@ -26,8 +28,14 @@ fn shut_down<const IS_REPEATABLE: bool>(requests: &Requests<IS_REPEATABLE>) -> [
         }
         made
     });
-    assert_eq!(requests.made(), [[1], [2]]);
     made.try_into().ok().unwrap()
+}
+
+/// Three requests: the first is a direct call, the second is in flight in the flusher's call, the third is pending.
+fn shut_down<const IS_REPEATABLE: bool>(requests: &Requests<IS_REPEATABLE>) -> [Request; 3] {
+    let made = shut_down_with(requests, [1, 2, 3]);
+    assert_eq!(requests.made(), [[1], [2]]);
+    made
 }
 
 #[test]

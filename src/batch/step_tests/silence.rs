@@ -56,3 +56,17 @@ async fn a_call_that_was_not_sent_holds_up_the_next_which_could_not_be_sent_eith
     assert_eq!(requests.made(), [[1], [2]]);
     requests.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn however_long_a_call_is_silent_one_other_is_in_flight_at_a_time() {
+    let requests = Requests::taking(FOREVER);
+    *requests.0.calls.timeout.lock().unwrap() = 4 * TIMEOUT;
+    let [_direct, _silent, _behind] = behind_silent_calls(&requests).await;
+    sleep(3 * TIMEOUT).await;
+    *requests.0.calls.takes.lock().unwrap() = TIMEOUT;
+    for cost in 4..=6 {
+        requests.ask(cost).await;
+    }
+    assert_eq!(requests.made(), [[1], [2], [3], [4]]);
+    requests.end().await;
+}

@@ -16,8 +16,7 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn kind(&self) -> Kind;
     fn is_on_the_window(&self) -> bool;
     fn honours_foreign_locks(&self) -> bool;
-    #[cfg(feature = "redis")]
-    fn writes_call_id(&self) -> bool;
+    fn logs_requests(&self) -> bool;
     fn limit(&self) -> Option<i64>;
     fn keys(&self, target: &str) -> Vec<String>;
     #[cfg(feature = "redis")]
@@ -63,9 +62,8 @@ impl<M: Model> AnyModel for M {
         M::HONOURS_FOREIGN_LOCKS
     }
 
-    #[cfg(feature = "redis")]
-    fn writes_call_id(&self) -> bool {
-        M::WRITES_CALL_ID
+    fn logs_requests(&self) -> bool {
+        M::LOGS_REQUESTS
     }
 
     fn limit(&self) -> Option<i64> {

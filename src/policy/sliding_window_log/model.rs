@@ -121,8 +121,7 @@ impl Model for SlidingWindowLog {
 
     #[cfg(feature = "redis")]
     const KIND: Kind = Kind::SlidingWindowLog;
-    #[cfg(feature = "redis")]
-    const WRITES_CALL_ID: bool = true;
+    const LOGS_REQUESTS: bool = true;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;

@@ -110,7 +110,7 @@ pub(crate) fn script_and_args(
                 .bytes(&doubles(
                     runs.flat_map(|(cost, count)| [Some(cost), Some(count)]),
                 ));
-            let args = match model.writes_call_id() {
+            let args = match model.logs_requests() {
                 true => args.bytes(&call.call_id),
                 false => args.without_empty_end(),
             };
