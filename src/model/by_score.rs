@@ -102,15 +102,14 @@ impl<T: Scored> ByScore<T> {
         Some(first + place)
     }
 
-    /// The entries with this score, which is among the newest; their scores must stay.
+    /// An entry with this score, which must stay.
     #[inline]
-    pub(crate) fn of_score_mut(&mut self, score: i64) -> impl Iterator<Item = &mut T> {
-        // A search would look at entries all over a large queue.
-        let first = if self.newest < score { self.len() } else { 0 };
-        let newest_first = self.entries.range_mut(first..).rev();
-        newest_first
-            .skip_while(move |entry| entry.score() > score)
-            .take_while(move |entry| entry.score() == score)
+    pub(crate) fn with_score(&mut self, score: i64) -> Option<&mut T> {
+        if self.newest == score {
+            return self.entries.back_mut();
+        }
+        let place = self.position(score, |_| true)?;
+        self.entries.get_mut(place)
     }
 
     #[inline]
@@ -209,8 +208,8 @@ mod tests {
                     let first = sorted.iter().position(|it| *it == score);
                     prop_assert_eq!(queue.position(score, |_| true), first);
                     prop_assert_eq!(queue.position(score, |_| false), None);
-                    let count = sorted.iter().filter(|it| **it == score).count();
-                    prop_assert_eq!(queue.of_score_mut(score).count(), count);
+                    let found = queue.with_score(score).copied();
+                    prop_assert_eq!(found, first.map(|_| score));
                 }
             }
         }

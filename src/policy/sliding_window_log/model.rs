@@ -5,8 +5,6 @@
 #[cfg(feature = "redis")]
 use std::cmp::Reverse;
 
-use bytes::Bytes;
-
 use super::SlidingWindowLog;
 use crate::error::{Error, Result};
 use crate::model::{At, ByScore, Scored, Timed};
@@ -30,36 +28,16 @@ pub(crate) struct Requests {
     sum: i64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The members with one score. Nobody looks for a single one, so their names are not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     score: i64,
-    members: Members,
+    members: u32,
 }
 
 impl Scored for Entry {
     fn score(&self) -> i64 {
         self.score
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Members {
-    /// All that a call wrote, one for each unit of cost.
-    OfCall { call_id: CallId, units: u32 },
-    /// One that a peer wrote.
-    #[cfg_attr(
-        not(all(test, feature = "redis")),
-        expect(dead_code, reason = "in memory there is none")
-    )]
-    Other(Box<Bytes>),
-}
-
-impl Members {
-    fn cost(&self) -> i64 {
-        match self {
-            Self::OfCall { units, .. } => i64::from(*units),
-            Self::Other(_) => 1,
-        }
     }
 }
 
@@ -71,31 +49,18 @@ impl Requests {
         }
     }
 
-    fn insert(&mut self, score: i64, members: Members) {
-        self.sum += members.cost();
-        self.entries.insert(Entry { score, members });
-    }
-
-    /// Adds members to those of this call.
-    fn add(&mut self, score: i64, call_id: &CallId, cost: u32) {
-        for entry in self.entries.of_score_mut(score) {
-            if let Members::OfCall { call_id: of, units } = &mut entry.members
-                && of == call_id
-            {
-                *units += cost;
-                self.sum += i64::from(cost);
-                return;
-            }
+    fn add(&mut self, score: i64, members: u32) {
+        self.sum += i64::from(members);
+        match self.entries.with_score(score) {
+            Some(entry) => entry.members += members,
+            None => self.entries.insert(Entry { score, members }),
         }
-        let call_id = *call_id;
-        let units = cost;
-        self.insert(score, Members::OfCall { call_id, units });
     }
 
     /// The cost of the first entries.
     fn cost_of_first(&self, count: usize) -> i64 {
         let first = self.entries.range(0..count);
-        first.map(|entry| entry.members.cost()).sum()
+        first.map(|entry| i64::from(entry.members)).sum()
     }
 
     fn drop_first(&mut self, over: usize) {
@@ -178,10 +143,9 @@ impl Model for SlidingWindowLog {
         let mut requests = Requests::new();
         let mut counted = 0;
         for (newer, score) in known {
-            let units = u32::try_from(newer + 1 - counted).ok()?;
-            if units > 0 {
-                let call_id = CallId::default();
-                requests.insert(score, Members::OfCall { call_id, units });
+            let members = u32::try_from(newer + 1 - counted).ok()?;
+            if members > 0 {
+                requests.add(score, members);
             }
             counted = newer + 1;
         }
@@ -219,7 +183,7 @@ impl Model for SlidingWindowLog {
         let mut missing = cost - remaining;
         let mut live = log.entries.range(over..log.entries.len());
         let last_to_go = live.find(|entry| {
-            missing -= entry.members.cost();
+            missing -= i64::from(entry.members);
             missing <= 0
         });
         Ok(Evaluation {
@@ -233,11 +197,11 @@ impl Model for SlidingWindowLog {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Log, at: At, call_id: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Log, at: At, _call_id: &CallId, cost: i64) {
         let log = state.get_or_set(Requests::new);
         log.drop_first(log.entries.expired(self.horizon(at.now)));
         // It was granted, so that it is within the limit.
-        log.add(at.now, call_id, cost as u32);
+        log.add(at.now, cost as u32);
         let two_windows = 2 * self.window_millis();
         state.expire_at(at.server + two_windows);
     }
@@ -245,36 +209,18 @@ impl Model for SlidingWindowLog {
 
 #[cfg(all(test, feature = "redis"))]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::iter::repeat_n;
     use std::time::Duration;
 
     use proptest::prelude::*;
 
     use super::*;
-    use crate::permit;
     use crate::policy::differential_tests::{
         Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
 
     fn policy(limit: u32, window: i64) -> SlidingWindowLog {
         SlidingWindowLog::new(limit, Duration::from_millis(window.unsigned_abs()))
-    }
-
-    fn members() -> BoxedStrategy<Vec<u8>> {
-        let ours = (any::<[u8; 2]>(), 0..9_u32).prop_map(|(ends, cost)| {
-            let mut call_id = [ends[0]; 16];
-            call_id[15] = ends[1];
-            permit::encode(&call_id, cost).to_vec()
-        });
-        prop_oneof![
-            4 => ours,
-            1 => "[a-z0-9:]{0,40}".prop_map(String::into_bytes),
-            // What only looks like ours.
-            1 => Just(permit::encode(&[7; 8], 3).to_vec()),
-            1 => Just([&[16_u8; 20][..], b"x"].concat()),
-            1 => Just(vec![16_u8; 20]),
-        ]
-        .boxed()
     }
 
     impl Compared for SlidingWindowLog {
@@ -286,12 +232,11 @@ mod tests {
 
         fn states() -> BoxedStrategy<Log> {
             let scores = prop_oneof![-700_000..50_000_i64, (-14..2_i64).prop_map(|n| n * 50_000)];
-            let entries = prop::collection::btree_map(members(), scores, 1..12);
-            (entries, times_to_live())
-                .prop_map(|(entries, time_to_live): (BTreeMap<_, _>, _)| {
+            (prop::collection::vec(scores, 1..12), times_to_live())
+                .prop_map(|(scores, time_to_live)| {
                     let mut requests = Requests::new();
-                    for (member, at) in entries {
-                        requests.insert(START + at, Members::Other(Box::new(member.into())));
+                    for at in scores {
+                        requests.add(START + at, 1);
                     }
                     timed(requests, time_to_live)
                 })
@@ -301,18 +246,9 @@ mod tests {
         fn show(state: &Log, target: &str) -> Keyspace {
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, target.to_owned(), state, |log| {
-                let members = log.entries.iter().flat_map(|entry| {
-                    let members = match &entry.members {
-                        Members::Other(member) => vec![member.to_vec()],
-                        Members::OfCall { call_id, units } => (1..=*units)
-                            .map(|unit| [&call_id[..], &unit.to_be_bytes()].concat())
-                            .collect(),
-                    };
-                    members.into_iter().map(|member| (entry.score, member))
-                });
-                let mut members: Vec<_> = members.collect();
-                members.sort_unstable();
-                Content::Zset(members)
+                let entries = log.entries.iter();
+                let scores = entries.flat_map(|it| repeat_n(it.score, it.members as usize));
+                Content::Scores(scores.collect())
             });
             keyspace
         }

@@ -21,8 +21,7 @@ impl MemoryClient {
             let mut held = limiter.held();
             let server = held.time(read);
             let now = passed.unwrap_or(server);
-            // No refund looks for it, so a log has one entry for all requests of a millisecond.
-            let call_id = CallId::default();
+            let call_id = CallId::default(); // only an RRateLimiter's grants are named
             let opened = held.open(target, server);
             let answer = opened?.check(At { now, server }, &call_id, cost);
             answer.map_err(|unusable| failure(unusable, target.key))
