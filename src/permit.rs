@@ -56,23 +56,25 @@ impl CallIds {
 /// enough. Each limiter has its own, because threads that share a counter contend for it.
 #[derive(Debug)]
 pub(crate) struct Names {
-    next: u128,
+    counter: u64,
+    next: u64,
 }
 
 impl Names {
     pub(crate) fn new() -> Self {
-        // The upper half distinguishes the counters.
         static COUNTERS: AtomicU64 = AtomicU64::new(1);
         let counter = COUNTERS.fetch_add(1, Ordering::Relaxed);
         Self {
-            next: START.wrapping_add(u128::from(counter) << 64),
+            counter: ((*START >> 64) as u64).wrapping_add(counter),
+            next: *START as u64,
         }
     }
 
     pub(crate) fn next(&mut self) -> CallId {
         let next = self.next;
         self.next = next.wrapping_add(1);
-        next.to_be_bytes()
+        let id = u128::from(self.counter) << 64 | u128::from(next);
+        id.to_be_bytes()
     }
 }
 

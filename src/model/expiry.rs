@@ -4,7 +4,10 @@ use super::{Pool, Window};
 
 /// The value of a key, and when it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Timed<T>(Option<(T, Option<i64>)>);
+pub(crate) struct Timed<T>(Option<(T, i64)>);
+
+/// When a key without a time to live expires: later than any time in use.
+const NEVER: i64 = i64::MAX;
 
 impl<T> Default for Timed<T> {
     fn default() -> Self {
@@ -24,12 +27,12 @@ impl<T> Timed<T> {
 
     /// Writes the value anew, without a time to live.
     pub(crate) fn set(&mut self, value: T) {
-        self.0 = Some((value, None));
+        self.0 = Some((value, NEVER));
     }
 
     /// Changes the value in place; creates it without a time to live if it is missing.
     pub(crate) fn get_or_set(&mut self, make: impl FnOnce() -> T) -> &mut T {
-        let (value, _) = self.0.get_or_insert_with(|| (make(), None));
+        let (value, _) = self.0.get_or_insert_with(|| (make(), NEVER));
         value
     }
 
@@ -39,18 +42,19 @@ impl<T> Timed<T> {
 
     /// When it expires; `None` if it has no time to live or is missing.
     pub(crate) fn expires_at(&self) -> Option<i64> {
-        self.0.as_ref().and_then(|(_, at)| *at)
+        let (_, at) = self.0.as_ref()?;
+        (*at != NEVER).then_some(*at)
     }
 
     pub(crate) fn expire_at(&mut self, at: i64) {
         if let Some((_, expires_at)) = &mut self.0 {
-            *expires_at = Some(at);
+            *expires_at = at;
         }
     }
 
     #[inline]
     pub(crate) fn drop_expired(&mut self, server: i64) {
-        if self.expires_at().is_some_and(|at| server > at) {
+        if self.0.as_ref().is_some_and(|(_, at)| server > *at) {
             self.remove();
         }
     }
@@ -59,7 +63,7 @@ impl<T> Timed<T> {
 /// A key with a value and a time to live, for a strategy of states.
 #[cfg(test)]
 pub(crate) fn timed<T>(value: T, expires_at: Option<i64>) -> Timed<T> {
-    Timed(Some((value, expires_at)))
+    Timed(Some((value, expires_at.unwrap_or(NEVER))))
 }
 
 /// A key of any type, for operations on all five.
@@ -76,9 +80,7 @@ impl<T> Key for Timed<T> {
     }
 
     fn set_expires_at(&mut self, at: Option<i64>) {
-        if let Some((_, expires_at)) = &mut self.0 {
-            *expires_at = at;
-        }
+        self.expire_at(at.unwrap_or(NEVER));
     }
 
     fn is_there(&self) -> bool {
