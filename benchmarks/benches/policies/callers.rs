@@ -10,47 +10,37 @@ use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{Limiter, RedissonClient};
 use tokio::task::JoinSet;
 
-use crate::{
-    median,
-    subject::{ByHand, Subject},
-};
-
-/// Decisions a second.
-pub struct Callers {
-    pub ours: f64,
-    pub bare: f64,
-}
+use crate::compared::Compared;
+use crate::subject::{ByHand, Subject};
 
 pub const CALLERS: u64 = 256;
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_millis(250);
 /// More than anybody takes in a round.
 const LIMIT: u32 = 1_000_000;
 
+/// Decisions a second.
 pub async fn measure(
     redis: &MultiplexedConnection,
     client: &RedissonClient,
     subject: &Subject,
-) -> Callers {
-    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+) -> Compared {
+    let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         crate::scripts::forget_all(&mut redis.clone()).await;
         let limiter = subject.limiter(client, LIMIT);
         let end = Instant::now() + ROUND;
         let callers = (0..CALLERS).map(|_| ask(Arc::clone(&limiter), end));
-        ours.push(decisions_a_second(callers).await);
+        let ours = decisions_a_second(callers).await;
 
         crate::scripts::forget_all(&mut redis.clone()).await;
         let script = Arc::new(subject.by_hand("key", LIMIT));
         let end = Instant::now() + ROUND;
         let callers =
             (0..CALLERS).map(|caller| call(Arc::clone(&script), redis.clone(), caller, end));
-        bare.push(decisions_a_second(callers).await);
+        rounds.push([ours, decisions_a_second(callers).await]);
     }
-    Callers {
-        ours: median(&mut ours),
-        bare: median(&mut bare),
-    }
+    Compared::of(&rounds)
 }
 
 async fn decisions_a_second<C>(callers: impl Iterator<Item = C>) -> f64

@@ -11,7 +11,7 @@ use redisson_rate_limiter::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::median;
+use crate::compared::Compared;
 
 const ROUNDS: usize = 8;
 const DECISIONS: usize = 100_000;
@@ -88,23 +88,17 @@ async fn print_row(name: &str, limiter: impl Ask) {
     let many = compare(&limiter, &governor, &keys).await;
     println!(
         "| {name} | {:.0} ns | {:.0} ns | {:.2} | {:.0} ns | {:.0} ns | {:.2} |",
-        one.ours, one.governors, one.times, many.ours, many.governors, many.times
+        one.ours, one.other, one.times, many.ours, many.other, many.times
     );
 }
 
-/// Nanoseconds of a decision, and the ratio: each the median of all rounds.
-struct Compared {
-    ours: f64,
-    governors: f64,
-    times: f64,
-}
-
+/// Nanoseconds of a decision.
 async fn compare(
     limiter: &impl Ask,
     governor: &DefaultKeyedRateLimiter<String>,
     keys: &[String],
 ) -> Compared {
-    let (mut ours, mut governors, mut times) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rounds = Vec::new();
     // The first round creates the limiters.
     for round in 0..=ROUNDS {
         let start = cpu_nanos();
@@ -115,18 +109,12 @@ async fn compare(
         for key in keys.iter().cycle().take(DECISIONS) {
             assert!(black_box(governor.check_key(key)).is_ok());
         }
-        let [our, governor] = [between - start, cpu_nanos() - between];
+        let sides = [between - start, cpu_nanos() - between];
         if round > 0 {
-            ours.push(our as f64 / DECISIONS as f64);
-            governors.push(governor as f64 / DECISIONS as f64);
-            times.push(our as f64 / governor as f64);
+            rounds.push(sides.map(|nanos| nanos as f64 / DECISIONS as f64));
         }
     }
-    Compared {
-        ours: median(&mut ours),
-        governors: median(&mut governors),
-        times: median(&mut times),
-    }
+    Compared::of(&rounds)
 }
 
 /// What this thread has had of a processor: another process on the machine does not change it much.

@@ -5,6 +5,7 @@
 //! the name of a policy it measures that one.
 
 mod callers;
+mod compared;
 mod in_memory;
 mod scripts;
 mod subject;
@@ -56,19 +57,14 @@ async fn in_redis(only: Option<&str>) {
             "| {} | {:.1} µs | {:.1} µs | {:.2} | {:.1} µs | {:.1} µs | {:.2} | {}/s | {}/s | {:.1} |",
             subject.name,
             granted.ours,
-            granted.by_hand,
-            granted.ours / granted.by_hand,
+            granted.other,
+            granted.times,
             denied.ours,
-            denied.by_hand,
-            denied.ours / denied.by_hand,
+            denied.other,
+            denied.times,
             thousands(callers.ours.round() as u64),
-            thousands(callers.bare.round() as u64),
-            callers.ours / callers.bare,
+            thousands(callers.other.round() as u64),
+            callers.times,
         );
     }
-}
-
-fn median(numbers: &mut [f64]) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
 }

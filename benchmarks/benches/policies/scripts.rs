@@ -3,18 +3,13 @@
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{Limiter, RedissonClient};
 
-use crate::{median, subject::Subject};
+use crate::compared::Compared;
+use crate::subject::Subject;
 
 /// Microseconds a call.
-#[derive(Default)]
-pub struct Micros {
-    pub ours: f64,
-    pub by_hand: f64,
-}
-
 pub struct Scripts {
-    pub granted: Micros,
-    pub denied: Micros,
+    pub granted: Compared,
+    pub denied: Compared,
 }
 
 const ROUNDS: usize = 15;
@@ -28,9 +23,10 @@ pub async fn measure(
     subject: &Subject,
 ) -> Scripts {
     let limiter = subject.limiter(client, LIMIT);
-    let (mut ours, mut by_hand) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    let mut rounds = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         forget_all(redis).await;
+        let mut ours = [0.0; 2];
         // The first one loads the script.
         let _ = limiter.check("first", 1).await.expect("a decision");
         for of in [0, 1] {
@@ -38,7 +34,7 @@ pub async fn measure(
             for target in 0..TARGETS {
                 fill(&*limiter, &format!("user:{target}"), of == 0).await;
             }
-            ours[of].push(micros_a_call(redis).await);
+            ours[of] = micros_a_call(redis).await;
         }
         forget_all(redis).await;
         for of in [0, 1] {
@@ -51,13 +47,10 @@ pub async fn measure(
                     assert!(answer[0] == 1 || of == 1, "{}", subject.name);
                 }
             }
-            by_hand[of].push(micros_a_call(redis).await);
+            rounds[of].push([ours[of], micros_a_call(redis).await]);
         }
     }
-    let [granted, denied] = [0, 1].map(|of| Micros {
-        ours: median(&mut ours[of]),
-        by_hand: median(&mut by_hand[of]),
-    });
+    let [granted, denied] = rounds.map(|rounds| Compared::of(&rounds));
     Scripts { granted, denied }
 }
 
