@@ -201,12 +201,12 @@ impl<C: Calls> Default for Flight<C> {
     }
 }
 
-enum Entered<C: Calls> {
+enum Entered<'a, C: Calls> {
     Direct(DirectCall<C>),
-    Pending(Ticket<C>),
+    Pending(Ticket<'a, C>),
 }
 
-impl<C: Calls> Entered<C> {
+impl<C: Calls> Entered<'_, C> {
     /// `None` if the request must be made again.
     async fn answer(&mut self) -> Option<Result<C::Answer>> {
         match self {
@@ -267,7 +267,7 @@ impl<C: Calls> Batcher<C> {
         key: &C::Key,
         request: &C::Request,
         deadline: Instant,
-    ) -> Result<Entered<C>> {
+    ) -> Result<Entered<'_, C>> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let flight_key = (runtime.id(), key.clone());
         let mut flights = self.flights();
@@ -299,7 +299,7 @@ impl<C: Calls> Batcher<C> {
             Flusher::spawn(&runtime, Arc::clone(self), flight_key.clone());
         }
         Ok(Entered::Pending(Ticket {
-            batcher: Arc::clone(self),
+            batcher: self,
             flight_key,
             home: Home::new(runtime, deadline),
             number,

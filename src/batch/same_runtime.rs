@@ -60,6 +60,9 @@ impl Moved {
 pub(super) struct Home {
     runtime: Handle,
     deadline: Instant,
+    /// The first poll is made at once, where the request is: asking for the runtime would cost the threads that share it
+    /// much.
+    is_polled: bool,
     /// Ends a request that cannot be made again, on the runtime that polls it: its own timers belong to the first one.
     timer: Option<SameRuntime<Pin<Box<Sleep>>>>,
 }
@@ -69,6 +72,7 @@ impl Home {
         Self {
             runtime,
             deadline,
+            is_polled: false,
             timer: None,
         }
     }
@@ -78,12 +82,14 @@ impl Home {
     }
 
     pub(super) fn is_current(&self) -> bool {
-        is_current(self.runtime.id())
+        !self.is_polled || is_current(self.runtime.id())
     }
 
     /// What happens to a request without an answer.
     pub(super) fn poll(&mut self, is_repeatable: bool, context: &mut Context<'_>) -> Poll<Moved> {
-        if self.is_current() {
+        let is_current = self.is_current();
+        self.is_polled = true;
+        if is_current {
             return Poll::Pending;
         }
         if is_repeatable {

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
@@ -12,15 +11,15 @@ use super::{Batcher, Calls, FlightKey, Left};
 use crate::error::Result;
 
 /// The caller's end of an enqueued request. It resolves to `None` if the request must be made again.
-pub(super) struct Ticket<C: Calls> {
-    pub(super) batcher: Arc<Batcher<C>>,
+pub(super) struct Ticket<'a, C: Calls> {
+    pub(super) batcher: &'a Batcher<C>,
     pub(super) flight_key: FlightKey<C>,
     pub(super) home: Home,
     pub(super) number: u64,
     pub(super) receiver: oneshot::Receiver<Result<C::Answer>>,
 }
 
-impl<C: Calls> Future for Ticket<C> {
+impl<C: Calls> Future for Ticket<'_, C> {
     type Output = Option<Result<C::Answer>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -32,7 +31,7 @@ impl<C: Calls> Future for Ticket<C> {
     }
 }
 
-impl<C: Calls> Ticket<C> {
+impl<C: Calls> Ticket<'_, C> {
     pub(super) fn may_have_run(&self) -> bool {
         let flights = self.batcher.flights();
         let flight = flights.get(&self.flight_key);
@@ -41,12 +40,12 @@ impl<C: Calls> Ticket<C> {
     }
 }
 
-impl<C: Calls> Drop for Ticket<C> {
+impl<C: Calls> Drop for Ticket<'_, C> {
     fn drop(&mut self) {
         if self.receiver.is_terminated() {
             return;
         }
-        let batcher = Arc::clone(&self.batcher);
+        let batcher = self.batcher;
         // The receiver closes under the lock: a call that is composed now counts it as a caller, or omits it.
         let mut flights = batcher.flights();
         self.receiver.close();
