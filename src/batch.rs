@@ -241,10 +241,10 @@ impl<C: Calls> Batcher<C> {
     pub(crate) async fn ask(
         self: &Arc<Self>,
         key: C::Key,
-        request: C::Request,
+        request: &C::Request,
     ) -> Result<C::Answer> {
         let deadline = self.calls.deadline();
-        let mut entered = self.enter(&key, &request, deadline)?;
+        let mut entered = self.enter(&key, request, deadline)?;
         if let Some(answer) = entered.answer().await {
             return answer;
         }
@@ -252,7 +252,7 @@ impl<C: Calls> Batcher<C> {
         drop(entered);
         // Requests before it in the flight that it joins now may have later deadlines than its own.
         while Instant::now() < deadline {
-            let mut again = self.enter(&key, &request, deadline)?;
+            let mut again = self.enter(&key, request, deadline)?;
             if let Ok(Some(answer)) = timeout_at(deadline, again.answer()).await {
                 return answer;
             }

@@ -1,5 +1,6 @@
 //! Decisions of the policies, one by one and several at once.
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,14 +26,14 @@ pub(crate) struct Place {
 pub(crate) async fn check_target(
     store: &dyn Store,
     local: &MemoryClient,
-    place: Place,
+    place: &Place,
     call: impl Future<Output = Result<Decision>>,
 ) -> Result<Decision> {
     let key = &place.target.key;
     match over_store(store, key, place.policy, |_| call).await? {
         Outcome::Answered(decision) => Ok(decision),
         Outcome::Unanswered(error) => {
-            let mut decisions = without_store(local, &[place], error)?;
+            let mut decisions = without_store(local, slice::from_ref(place), error)?;
             // There is one for each place.
             Ok(decisions.swap_remove(0))
         }

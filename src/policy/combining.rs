@@ -7,20 +7,15 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::call::{Call, Target};
+use super::call::Call;
 use crate::batch::{Answers, Batcher, Calls};
 use crate::decision::Decision;
 use crate::error::Result;
+use crate::fallback::Place;
 use crate::store::Store;
 
 pub(super) struct TargetCalls {
     store: Arc<dyn Store>,
-}
-
-#[derive(Clone)]
-pub(super) struct Request {
-    target: Target,
-    cost: u32,
 }
 
 pub(super) fn batcher(store: &Arc<dyn Store>) -> Arc<Batcher<TargetCalls>> {
@@ -30,19 +25,14 @@ pub(super) fn batcher(store: &Arc<dyn Store>) -> Arc<Batcher<TargetCalls>> {
 }
 
 /// Decides one request, together with others on the same target.
-pub(super) async fn check(
-    batcher: &Arc<Batcher<TargetCalls>>,
-    target: Target,
-    cost: u32,
-) -> Result<Decision> {
-    let key = Arc::clone(&target.key);
-    batcher.ask(key, Request { target, cost }).await
+pub(super) async fn check(batcher: &Arc<Batcher<TargetCalls>>, place: &Place) -> Result<Decision> {
+    batcher.ask(Arc::clone(&place.target.key), place).await
 }
 
 impl Calls for TargetCalls {
     /// The target's key.
     type Key = Arc<str>;
-    type Request = Request;
+    type Request = Place;
     type Answer = Decision;
     type Call = Arc<Call>;
 
@@ -50,11 +40,11 @@ impl Calls for TargetCalls {
     const IS_REPEATABLE: bool = false;
 
     /// Two where a call takes the server longer the more it carries: it decides one while the other is on its way.
-    fn calls_at_once(request: &Request) -> usize {
+    fn calls_at_once(request: &Place) -> usize {
         1 + usize::from(request.target.model.logs_requests())
     }
 
-    fn cost(request: &Request) -> u32 {
+    fn cost(request: &Place) -> u32 {
         request.cost
     }
 
@@ -62,7 +52,7 @@ impl Calls for TargetCalls {
         self.store.call_deadline()
     }
 
-    fn call<'a>(&self, requests: impl Iterator<Item = &'a Request> + Clone) -> Arc<Call> {
+    fn call<'a>(&self, requests: impl Iterator<Item = &'a Place> + Clone) -> Arc<Call> {
         // The last request has the policy in force.
         let target = requests.clone().last().map(|last| last.target.clone());
         let costs = requests.map(|request| request.cost).collect();

@@ -117,9 +117,9 @@ impl<P: Policy> PolicyLimiter<P> {
     async fn ask(&self, key: &str, cost: u32) -> Result<Decision> {
         let place = self.validated_place(key, cost)?;
         // Boxed, because the future of the failure policy has room for it several times.
-        let asking = Box::pin(combining::check(&self.batcher, place.target.clone(), cost));
+        let asking = Box::pin(combining::check(&self.batcher, &place));
         let store = &**self.client.store();
-        check_target(store, self.client.local_store(), place, asking).await
+        check_target(store, self.client.local_store(), &place, asking).await
     }
 
     /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
