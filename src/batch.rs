@@ -2,7 +2,7 @@
 //!
 //! A request that finds no other on its key makes its own call, a *direct call*, at no extra cost. Requests that arrive
 //! while a call is in flight are enqueued. A task, the flusher, sends all that are pending as the next call, in the
-//! order of arrival. So a key with many requests costs few calls. Some kinds of request have two flushers per key, see
+//! order of arrival. So a key with many requests costs few calls. For some kinds of request there are two flushers, see
 //! [`Calls::calls_at_once`].
 //!
 //! **Silence.** A call that was sent and is not answered for a while holds up no other: its answer may be lost, and only
@@ -71,7 +71,7 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
         true
     }
 
-    /// A request like this one does not wait for a call in flight unless there are as many.
+    /// A request like this one waits for a call in flight only if there are as many as this.
     fn calls_at_once(_request: &Self::Request) -> usize {
         1
     }

@@ -60,8 +60,7 @@ impl Moved {
 pub(super) struct Home {
     runtime: Handle,
     deadline: Instant,
-    /// The first poll is made at once, where the request is: asking for the runtime would cost the threads that share it
-    /// much.
+    /// The first poll comes at once, on this runtime. Asking for the current one writes to a count that all threads share.
     is_polled: bool,
     /// Ends a request that cannot be made again, on the runtime that polls it: its own timers belong to the first one.
     timer: Option<SameRuntime<Pin<Box<Sleep>>>>,
