@@ -240,11 +240,11 @@ impl<C: Calls> Batcher<C> {
     /// Makes a request.
     pub(crate) async fn ask(
         self: &Arc<Self>,
-        key: C::Key,
+        key: &C::Key,
         request: &C::Request,
     ) -> Result<C::Answer> {
         let deadline = self.calls.deadline();
-        let mut entered = self.enter(&key, request, deadline)?;
+        let mut entered = self.enter(key, request, deadline)?;
         if let Some(answer) = entered.answer().await {
             return answer;
         }
@@ -252,7 +252,7 @@ impl<C: Calls> Batcher<C> {
         drop(entered);
         // Requests before it in the flight that it joins now may have later deadlines than its own.
         while Instant::now() < deadline {
-            let mut again = self.enter(&key, request, deadline)?;
+            let mut again = self.enter(key, request, deadline)?;
             if let Ok(Some(answer)) = timeout_at(deadline, again.answer()).await {
                 return answer;
             }
@@ -293,9 +293,9 @@ impl<C: Calls> Batcher<C> {
             deadline,
             answer: Some(answer),
         });
-        let starts_flusher = flight.starts_flusher();
+        let is_added = flight.add_flusher();
         drop(flights);
-        if starts_flusher {
+        if is_added {
             Flusher::spawn(&runtime, Arc::clone(self), flight_key.clone());
         }
         Ok(Entered::Pending(Ticket {
@@ -336,14 +336,19 @@ impl<C: Calls> InFlight<C> {
 
 impl<C: Calls> Flight<C> {
     /// Counts one flusher more, to be spawned, unless the pending requests wait for one of those that there are.
-    fn starts_flusher(&mut self) -> bool {
+    fn add_flusher(&mut self) -> bool {
         let Some(last) = self.pending.back() else {
             return false;
         };
         let sent = self.in_flight.iter().filter(|it| !it.is_silent).count();
-        let starts = self.flushers == sent && sent < C::calls_at_once(&last.request);
-        self.flushers += usize::from(starts);
-        starts
+        let is_added = self.flushers == sent && sent < C::calls_at_once(&last.request);
+        self.flushers += usize::from(is_added);
+        is_added
+    }
+
+    /// The call that carries a request.
+    fn call_of(&mut self, number: u64) -> Option<&mut InFlight<C>> {
+        self.in_flight.iter_mut().find(|it| it.carries(number))
     }
 
     /// Removes the call that carries a request.
@@ -363,7 +368,7 @@ impl<C: Calls> Flight<C> {
 
     /// Notes that the caller of a request is gone.
     fn leave(&mut self, number: u64) -> Left<C> {
-        let Some(in_flight) = self.in_flight.iter_mut().find(|it| it.carries(number)) else {
+        let Some(in_flight) = self.call_of(number) else {
             return Left::Nothing;
         };
         in_flight.live -= 1;

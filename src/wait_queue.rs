@@ -169,7 +169,7 @@ impl WaitQueue {
                 }
                 None => {
                     let request = Request::of_waiter(permits, set_up);
-                    let asking = self.plain.ask((), &request);
+                    let asking = self.plain.ask(&(), &request);
                     match SameRuntime::new(Box::pin(within(until, asking)))?.await {
                         Some(Some(checked)) => Some(checked?),
                         Some(None) => return Ok(false),

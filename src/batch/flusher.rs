@@ -35,7 +35,7 @@ struct Batch<C: Calls> {
 }
 
 impl<C: Calls> Flusher<C> {
-    /// The caller has marked the flight.
+    /// The caller has added it to its flight.
     pub(super) fn spawn(runtime: &Handle, batcher: Arc<Batcher<C>>, flight_key: FlightKey<C>) {
         let flusher = Self {
             batcher,
@@ -133,12 +133,11 @@ impl<C: Calls> Flusher<C> {
     /// Leaves the pending requests, and those to come, to another flusher.
     fn step_aside(&self) {
         let is_followed = self.batcher.change(&self.flight_key, |flight| {
-            let mut calls = flight.in_flight.iter_mut();
-            if let Some(call) = calls.find(|it| self.in_flight.is_some_and(|own| it.carries(own))) {
+            if let Some(call) = self.in_flight.and_then(|number| flight.call_of(number)) {
                 call.is_silent = true;
             }
             flight.flushers -= 1;
-            flight.starts_flusher()
+            flight.add_flusher()
         });
         if is_followed == Some(true) {
             let (batcher, flight_key) = (Arc::clone(&self.batcher), self.flight_key.clone());

@@ -42,7 +42,7 @@ async fn those_that_arrive_before_the_flusher_has_run_start_no_other() {
     let requests = Requests::taking(TAKES);
     let batcher = &requests.0;
     let mut asked =
-        [1, 2, 3, 4, 5].map(|cost| Box::pin(async move { batcher.ask((), &cost).await }));
+        [1, 2, 3, 4, 5].map(|cost| Box::pin(async move { batcher.ask(&(), &cost).await }));
     for request in &mut asked {
         assert!(poll_once(request.as_mut()).is_pending());
     }
@@ -142,7 +142,7 @@ async fn what_was_granted_to_callers_that_left_is_unclaimed_and_the_others_have_
 async fn one_that_arrives_while_others_are_in_flight_or_pending_makes_no_call_of_its_own() {
     let requests = Requests::taking(TAKES);
     let batcher = &requests.0;
-    let ask = |cost| Box::pin(async move { batcher.ask((), &cost).await });
+    let ask = |cost| Box::pin(async move { batcher.ask(&(), &cost).await });
     let (mut direct, mut pending, mut behind, mut last) = (ask(1), ask(2), ask(3), ask(4));
     assert!(poll_once(direct.as_mut()).is_pending());
     assert!(poll_once(pending.as_mut()).is_pending());
@@ -174,7 +174,7 @@ async fn a_direct_call_that_is_dropped_is_abandoned_and_its_answer_unclaimed() {
 async fn an_answer_that_was_delivered_and_not_received_is_unclaimed() {
     let requests = Requests::taking(TAKES);
     let direct = requests.ask(1).await;
-    let mut unreceived = Box::pin(requests.0.ask((), &2));
+    let mut unreceived = Box::pin(requests.0.ask(&(), &2));
     assert!(poll_once(unreceived.as_mut()).is_pending());
     run_until_stalled().await;
     sleep(2 * TAKES).await;
@@ -202,7 +202,7 @@ async fn a_request_that_gives_up_before_its_call_is_sent_was_not_sent() {
             let batcher = Arc::clone(&requests.0);
             tokio::spawn(async move {
                 sleep_until(start + Duration::from_millis(at)).await;
-                batcher.ask((), &(at as u32)).await
+                batcher.ask(&(), &(at as u32)).await
             })
         });
         sleep_until(start + Duration::from_millis(reachable_at + 1)).await;
@@ -231,7 +231,7 @@ async fn each_request_of_a_call_has_its_own_deadline_and_one_never_sent_says_so(
         let batcher = Arc::clone(&requests.0);
         asked.push(tokio::spawn(async move {
             let asked_at = Instant::now();
-            let result = batcher.ask((), &cost).await;
+            let result = batcher.ask(&(), &cost).await;
             (result, asked_at.elapsed())
         }));
         run_until_stalled().await;
@@ -276,11 +276,11 @@ async fn a_waker_that_panics_keeps_no_answer_from_the_others() {
     }
     let requests = Requests::taking(TAKES);
     let direct = requests.ask(1).await;
-    let mut woken = Box::pin(requests.0.ask((), &2));
+    let mut woken = Box::pin(requests.0.ask(&(), &2));
     let waker = std::task::Waker::from(Arc::new(Panics));
     let poll = woken.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(poll.is_pending());
-    let mut other = Box::pin(requests.0.ask((), &3));
+    let mut other = Box::pin(requests.0.ask(&(), &3));
     assert!(poll_once(other.as_mut()).is_pending());
     assert_eq!(direct.await.unwrap().unwrap(), 1);
     assert_eq!(other.await.unwrap(), 3);

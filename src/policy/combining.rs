@@ -26,7 +26,7 @@ pub(super) fn batcher(store: &Arc<dyn Store>) -> Arc<Batcher<TargetCalls>> {
 
 /// Decides one request, together with others on the same target.
 pub(super) async fn check(batcher: &Arc<Batcher<TargetCalls>>, place: &Place) -> Result<Decision> {
-    batcher.ask(Arc::clone(&place.target.key), place).await
+    batcher.ask(&place.target.key, place).await
 }
 
 impl Calls for TargetCalls {

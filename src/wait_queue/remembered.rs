@@ -54,7 +54,7 @@ impl WaitQueue {
             at_most,
             is_shared,
         };
-        async move { self.plain.ask((), &request).await }
+        async move { self.plain.ask(&(), &request).await }
     }
 
     /// Whether the store's last answer still denies some requests.

@@ -136,7 +136,7 @@ impl<const IS_REPEATABLE: bool> Requests<IS_REPEATABLE> {
     /// Makes a request, which is direct, in flight or pending when this returns.
     pub(super) async fn ask(&self, cost: u32) -> Asking {
         let batcher = Arc::clone(&self.0);
-        let asking = tokio::spawn(async move { batcher.ask((), &cost).await });
+        let asking = tokio::spawn(async move { batcher.ask(&(), &cost).await });
         run_until_stalled().await;
         asking
     }

@@ -21,7 +21,7 @@ pub(super) fn shut_down_with<const IS_REPEATABLE: bool, const N: usize>(
         let mut made = Vec::new();
         for cost in costs {
             let batcher = Arc::clone(&requests.0);
-            let mut request: Request = Box::pin(async move { batcher.ask((), &cost).await });
+            let mut request: Request = Box::pin(async move { batcher.ask(&(), &cost).await });
             assert!(poll_once(request.as_mut()).is_pending());
             run_until_stalled().await;
             made.push(request);
@@ -89,7 +89,7 @@ fn one_that_cannot_be_repeated_and_waits_for_an_idle_runtime_learns_at_its_deadl
             let mut made: Vec<Request> = Vec::new();
             for cost in 1..=3 {
                 let batcher = Arc::clone(&requests.0);
-                made.push(Box::pin(async move { batcher.ask((), &cost).await }));
+                made.push(Box::pin(async move { batcher.ask(&(), &cost).await }));
                 assert!(poll_once(made.last_mut().unwrap().as_mut()).is_pending());
                 run_until_stalled().await;
             }
