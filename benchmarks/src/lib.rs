@@ -1,4 +1,4 @@
-//! How the benchmarks show numbers.
+//! How the benchmarks sum up and show numbers.
 
 /// With a comma after each three digits.
 pub fn thousands(number: u64) -> String {
@@ -19,6 +19,17 @@ pub fn rounded(number: f64) -> u64 {
     ((number / unit).round() * unit) as u64
 }
 
+/// The one in the middle, or the mean of the two in the middle.
+pub fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    let middle = numbers.len() / 2;
+    if numbers.len() % 2 == 1 {
+        numbers[middle]
+    } else {
+        (numbers[middle - 1] + numbers[middle]) / 2.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +44,11 @@ mod tests {
     fn three_digits_count() {
         let numbers = [0.4, 7.6, 999.4, 1_234.0, 987_654.0].map(rounded);
         assert_eq!(numbers, [0, 8, 999, 1_230, 988_000]);
+    }
+
+    #[test]
+    fn a_median_has_as_many_numbers_below_it_as_above() {
+        assert_eq!(median(vec![9.0, 1.0, 4.0]), 4.0);
+        assert_eq!(median(vec![9.0, 1.0, 4.0, 6.0]), 5.0);
     }
 }

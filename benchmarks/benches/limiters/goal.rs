@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use benchmarks::median;
 use compat_tests::Server;
 use redisson_rate_limiter::{Limiter, Rate, RedissonClient, Result};
 
@@ -53,9 +54,4 @@ async fn limiters(server: &Server) -> Result<[Arc<dyn Limiter>; 3]> {
         Arc::new(Named(kept)),
         Arc::new(keyed),
     ])
-}
-
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use benchmarks::median;
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{Clock, Limiter, RedissonClient};
 use tokio::task::JoinSet;
@@ -157,8 +158,7 @@ async fn decisions_a_second(callers: Vec<Arc<dyn Limiter>>) -> f64 {
     for _ in 0..ROUNDS {
         rounds.push(round(&callers, ROUND).await);
     }
-    rounds.sort_by(f64::total_cmp);
-    rounds[ROUNDS / 2]
+    median(rounds)
 }
 
 pub async fn round(callers: &[Arc<dyn Limiter>], length: Duration) -> f64 {

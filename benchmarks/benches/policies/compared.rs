@@ -1,5 +1,7 @@
 //! Two sides that take turns. Another process on the machine slows both, so each round gives a ratio of its own.
 
+use benchmarks::median;
+
 /// The median of each side, and of the rounds' ratios.
 pub struct Compared {
     pub ours: f64,
@@ -17,9 +19,4 @@ impl Compared {
             times: median_of(|[ours, other]| ours / other),
         }
     }
-}
-
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
 }

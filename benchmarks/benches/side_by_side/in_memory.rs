@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use benchmarks::median;
 use governor::{Quota, RateLimiter as Governor};
 use leaky_bucket::RateLimiter as LeakyBucket;
 use redisson_rate_limiter::{Rate, RedissonClient};
@@ -20,7 +21,7 @@ use trypema::{
     local::LocalRateLimiterProvider,
 };
 
-use crate::{plan::Plan, sample::median, workload::Traffic};
+use crate::{plan::Plan, workload::Traffic};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limiter {

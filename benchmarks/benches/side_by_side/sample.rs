@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use benchmarks::median;
+
 use crate::{contender::Contender, workload::Workload};
 
 /// One turn of one contender.
@@ -60,15 +62,5 @@ impl Sampled {
     /// How many times the decisions a second of `other` `one` makes.
     pub fn ratio_of_throughput(&self, one: Contender, other: Contender) -> f64 {
         self.of(one).throughput / self.of(other).throughput
-    }
-}
-
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 {
-        values[middle]
-    } else {
-        (values[middle - 1] + values[middle]) / 2.0
     }
 }

@@ -3,12 +3,12 @@
 
 use std::{sync::Arc, time::Instant};
 
+use benchmarks::median;
 use redis::{Pipeline, Value, aio::ConnectionManager};
 
 use crate::{
     plan::Plan,
     recorded_call::{RecordedCall, Script},
-    sample::median,
     setup::Setup,
     workload::{MANY, Traffic, Workload},
 };
