@@ -117,7 +117,7 @@ pub(super) fn compare<M: Compared>() {
                         side.target.model = Arc::new(policy.clone());
                     }
                     Step::Put(state) => {
-                        side.state = Box::new(state);
+                        side.put(Box::new(state));
                         fixture.put(side, before).await;
                     }
                     Step::PutLock(lock) => {
@@ -129,7 +129,7 @@ pub(super) fn compare<M: Compared>() {
                 fixture.compare(&sides).await;
             }
             let all = sides[0].shown();
-            sides[0].state = Box::new(M::State::default());
+            sides[0].put(Box::<M::State>::default());
             sides[0].lock.remove();
             fixture.put(&sides[0], all).await;
         },

@@ -22,18 +22,8 @@ pub(in super::super) enum Content {
     Text(String),
     Hash(BTreeMap<String, String>),
     Zset(Vec<(i64, Vec<u8>)>),
-    /// The scores of a zset whose members have no meaning.
+    /// A zset whose members' names the model does not keep: their scores.
     Scores(Vec<i64>),
-}
-
-impl Content {
-    /// The same without the names of members.
-    pub(super) fn scores(&self) -> Self {
-        match self {
-            Self::Zset(members) => Self::Scores(members.iter().map(|(score, _)| *score).collect()),
-            other => other.clone(),
-        }
-    }
 }
 
 /// Adds a key if the state has it.

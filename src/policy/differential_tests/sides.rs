@@ -26,6 +26,8 @@ pub(super) struct Sides {
     pub(super) lock: Timed<()>,
     show: fn(&dyn State, &str) -> Keyspace,
     rounds: bool,
+    /// The members that are in the zset, if the model keeps only their scores.
+    members: Vec<(i64, Vec<u8>)>,
 }
 
 impl Sides {
@@ -43,6 +45,38 @@ impl Sides {
                 M::show(state.downcast_ref().unwrap(), key)
             },
             rounds: M::ANSWERS_BY_TIMES_TO_LIVE,
+            members: Vec::new(),
+        }
+    }
+
+    /// Sets the state as if a peer had written it.
+    pub(super) fn put(&mut self, state: Box<dyn State>) {
+        self.state = state;
+        let scores = self.scores().into_iter().zip(0..);
+        self.members = scores
+            .map(|(score, place)| (score, peers_member(place)))
+            .collect();
+        self.members.sort_unstable();
+    }
+
+    /// Notes the members that a call wrote, and those that it removed.
+    fn note_members(&mut self, now: i64, call_id: &CallId) {
+        let scores = self.scores();
+        self.members.retain(|(score, _)| scores.contains(score));
+        let of_now = |score: &i64| *score == now;
+        let before = self.members.iter().map(|(score, _)| *score).filter(of_now);
+        let written = scores.iter().copied().filter(of_now).count() - before.count();
+        let units = 1..=u32::try_from(written).unwrap();
+        let names = units.map(|unit| [&call_id[..], &unit.to_be_bytes()].concat());
+        self.members.extend(names.map(|name| (now, name)));
+        self.members.sort_unstable();
+    }
+
+    fn scores(&self) -> Vec<i64> {
+        let keyspace = (self.show)(&*self.state, &self.target.key);
+        match keyspace.get(&*self.target.key) {
+            Some((Content::Scores(scores), _)) => scores.clone(),
+            _ => Vec::new(),
         }
     }
 
@@ -55,6 +89,13 @@ impl Sides {
         show_key(&mut keyspace, self.lock_key(), &self.lock, |()| {
             Content::Text("1".to_owned())
         });
+        for (content, _) in keyspace.values_mut() {
+            if let Content::Scores(scores) = content {
+                let of_members = self.members.iter().map(|(score, _)| score);
+                assert!(of_members.eq(&*scores), "{:?} {scores:?}", self.members);
+                *content = Content::Zset(self.members.clone());
+            }
+        }
         keyspace
     }
 
@@ -66,6 +107,15 @@ impl Sides {
             }
         }
         answer
+    }
+}
+
+/// The name of a member that a peer wrote. Every third looks like one of ours, and every third is a little longer.
+fn peers_member(place: u8) -> Vec<u8> {
+    match place % 3 {
+        0 => place.to_string().into_bytes(),
+        1 => vec![place; 20],
+        _ => [&[place; 20][..], b"x"].concat(),
     }
 }
 
@@ -105,6 +155,9 @@ impl Fixture {
             })
             .collect();
         let model = check_requests(&mut opened, at, &call_id, costs).map(|answers| answers.answers);
+        for side in &mut *sides {
+            side.note_members(self.now, &call_id);
+        }
 
         let keys = sides.iter().flat_map(|side| side.target.all_keys());
         let keys: Vec<String> = keys.collect();
@@ -148,13 +201,7 @@ impl Fixture {
         for side in sides {
             model.extend(side.shown());
         }
-        let mut redis = read_all(&mut self.connection).await;
-        for (key, (content, _)) in &mut redis {
-            if let Some((Content::Scores(_), _)) = model.get(key) {
-                *content = content.scores();
-            }
-        }
-        assert_eq!(redis, model);
+        assert_eq!(read_all(&mut self.connection).await, model);
     }
 
     /// Writes the keys of a target to the server as its model has them.
@@ -171,10 +218,7 @@ impl Fixture {
                     .hset_multiple(&key, &fields.into_iter().collect::<Vec<_>>())
                     .ignore(),
                 Content::Zset(members) => pipe.zadd_multiple(&key, &members).ignore(),
-                Content::Scores(scores) => {
-                    let members: Vec<_> = scores.into_iter().zip(0..).collect();
-                    pipe.zadd_multiple(&key, &members).ignore()
-                }
+                Content::Scores(_) => unreachable!("shown with its members"),
             };
             if let Some(millis) = time_to_live {
                 pipe.pexpire(&key, millis).ignore();
