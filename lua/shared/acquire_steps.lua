@@ -92,6 +92,9 @@ if is_common and oldest and oldest <= now - interval then
       available = available + a + b * 256 + c * 65536 + d * 16777216
     end
   end
+  if available > rate then
+    available = rate -- a peer's release raised the value and left its grant, which has expired now
+  end
   oldest = tonumber(next[2])
   if not oldest then
     available = rate -- nothing is in use

@@ -90,6 +90,21 @@ async fn what_a_peer_released_leaves_the_oldest_grants_in_pages() {
 }
 
 #[tokio::test]
+async fn a_release_of_a_peer_before_the_audit_makes_no_more_available_than_the_rate() {
+    let mut fixture = Fixture::start().await;
+    fixture.prevent_audits().await;
+    let limiter = limiter(&mut fixture, RATE as u32 - 100).await;
+    let expired = keys::time(&mut fixture.raw).await - 2 * HOUR.as_millis() as i64;
+    fixture.add(expired, &keys::member(&[7; 16], 300)).await;
+    let Decision::Granted(granted) = limiter.check(RATE as u32).await.unwrap() else {
+        panic!("it was denied");
+    };
+    assert_eq!(granted.remaining, 0);
+    assert_eq!(fixture.value().await, Some("0".to_owned()));
+    assert!(!limiter.try_acquire(1).await.unwrap());
+}
+
+#[tokio::test]
 async fn a_lost_value_is_as_if_nothing_were_left_until_the_audit() {
     let mut fixture = Fixture::start().await;
     let limiter = limiter(&mut fixture, 0).await;

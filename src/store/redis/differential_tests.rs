@@ -27,7 +27,7 @@ use crate::random_cases::{model_steps, run_on_a_server};
 use crate::rate::ValidRate;
 use keyspace::{of_model, of_redis};
 use sides::Sides;
-use steps::{Step, a_rate, a_step};
+use steps::{Step, a_larger_rate, a_rate, a_step, a_step_among_many_grants};
 
 const STEPS_PER_CASE: usize = 50;
 const NAME: &str = "n";
@@ -49,8 +49,14 @@ fn the_scripts_and_the_model_give_the_same_answers_and_the_same_state() {
 }
 
 fn compare(cases: u32) {
-    let step = (a_step(), prop_oneof![3 => Just(0_usize), 1 => Just(1)]);
-    let case = (a_rate(), prop::collection::vec(step, STEPS_PER_CASE));
+    let of = |rate, step| {
+        let client = prop_oneof![3 => Just(0_usize), 1 => Just(1)];
+        (rate, prop::collection::vec((step, client), STEPS_PER_CASE))
+    };
+    let case = prop_oneof![
+        of(a_rate().boxed(), a_step().boxed()),
+        of(a_larger_rate().boxed(), a_step_among_many_grants().boxed()),
+    ];
     run_on_a_server(cases, &case, compare_case);
 }
 

@@ -189,3 +189,46 @@ pub(super) fn a_step() -> impl Strategy<Value = Step> {
         .prop_map(Step::Corrupt),
     ]
 }
+
+/// Has room for more grants than a call sums.
+pub(super) fn a_larger_rate() -> impl Strategy<Value = ValidRate> {
+    let rate_type = prop_oneof![3 => Just(RateType::Overall), 1 => Just(RateType::PerClient)];
+    (15..60_i64, 500..4_000_i64, rate_type).prop_map(|(permits, interval, rate_type)| ValidRate {
+        rate_type,
+        permits,
+        interval,
+        keep_alive: 0,
+    })
+}
+
+/// Nearly all grants are small, nothing resets the limiter, and peers change the value: so there often are more grants
+/// than a call sums, with a value that does not agree with them.
+pub(super) fn a_step_among_many_grants() -> impl Strategy<Value = Step> {
+    let small = (1..3_u32).prop_map(|permits| vec![(permits, 1)]);
+    let request = (a_request(), prop::option::weighted(0.9, small)).prop_map(|(request, small)| {
+        let runs = small.unwrap_or_else(|| request.runs.clone());
+        Request {
+            runs,
+            set_up: None,
+            ..request
+        }
+    });
+    let permits = prop_oneof![Just(0), Just(1), Just(2), Just(9)];
+    let member = (any::<[u8; 16]>(), permits)
+        .prop_map(|(call_id, permits)| permit::encode(&call_id, permits).to_vec());
+    prop_oneof![
+        6 => (1..400_i64).prop_map(Step::Pass),
+        16 => request.prop_map(Step::Acquire),
+        1 => before().prop_map(Step::SendAgain),
+        1 => before().prop_map(Step::Reclaim),
+        2 => (1..12_u32, audited_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed)),
+        2 => (0..4_usize, 1..12_u32, audited_rate())
+            .prop_map(|(which, permits, summed)| Step::Refund(which, permits, summed)),
+        1 => Just(Step::AvailablePermits),
+        2 => prop_oneof![
+            prop::option::of(-5..60_i64).prop_map(Corrupt::Value),
+            (-4_000..1_500_i64, member).prop_map(|(age, member)| Corrupt::Member { age, member }),
+        ]
+        .prop_map(Step::Corrupt),
+    ]
+}
