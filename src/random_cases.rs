@@ -33,6 +33,7 @@ mod on_a_server {
         let config = Config {
             cases,
             failure_persistence: None,
+            max_local_rejects: cases.saturating_mul(100), // by default a fixed number for any run
             max_shrink_iters: 20_000,
             ..Config::default()
         };
