@@ -57,6 +57,7 @@ fn current_end(start: i64, period: i64, now: i64) -> i64 {
 
 /// The periods as they stand at `now`.
 struct Open {
+    limit: i64,
     now: i64,
     start: i64,
     /// The end of the current one.
@@ -102,6 +103,58 @@ impl Open {
         let current_then = div_ceil(last + window + 1 - self.start, period);
         self.start + (current_then - 1) * period + 1 - self.now
     }
+
+    #[inline]
+    fn evaluate(&self, state: &Periods, cost: i64) -> Evaluation {
+        let limit = self.limit;
+        let (mut used, mut newest) = (0, None);
+        for (last, count) in self.held(state) {
+            used += count;
+            if count != 0 {
+                newest = Some(last);
+            }
+        }
+        // Counters that a peer took below 0 give no more than the limit.
+        let remaining = (limit - used).min(limit);
+        if cost <= remaining {
+            let newest = newest.unwrap_or(self.current).max(self.current);
+            return Evaluation {
+                granted: true,
+                limit,
+                remaining: remaining - cost,
+                retry_after: 0,
+                reset: self.until_out(newest),
+                delay: 0,
+            };
+        }
+        let mut left = used;
+        let fits_without = self.held(state).find(|(_, count)| {
+            left -= count;
+            cost <= limit - left
+        });
+        let newest = newest.unwrap_or(self.current);
+        Evaluation {
+            granted: false,
+            limit,
+            remaining: remaining.max(0),
+            retry_after: self.until_out(fits_without.map_or(newest, |(last, _)| last)),
+            reset: self.until_out(newest),
+            delay: 0,
+        }
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut Periods, server: i64, cost: i64) {
+        let counter = state.counters.of(self.current);
+        let is_first = state.start.get().is_none() || counter.get().is_none();
+        *counter.get_or_set(|| 0) += cost;
+        if is_first {
+            let end = server + 2 * self.lengths.window;
+            counter.expire_at(end + COUNTERS_OUTLIVE);
+            state.start.set(self.start);
+            state.start.expire_at(end);
+        }
+    }
 }
 
 impl SlidingWindowCounter {
@@ -122,6 +175,7 @@ impl SlidingWindowCounter {
         let current = current_end(start, period, now);
         let floor = current - window;
         Open {
+            limit: i64::from(self.limit),
             now,
             start,
             current,
@@ -211,56 +265,29 @@ impl Model for SlidingWindowCounter {
 
     #[inline]
     fn evaluate(&self, state: &Periods, at: At, cost: i64) -> Result<Evaluation, Unusable> {
-        let open = self.open(state, at.now);
-        let limit = i64::from(self.limit);
-        let (mut used, mut newest) = (0, None);
-        for (last, count) in open.held(state) {
-            used += count;
-            if count != 0 {
-                newest = Some(last);
-            }
-        }
-        // Counters that a peer took below 0 give no more than the limit.
-        let remaining = (limit - used).min(limit);
-        if cost <= remaining {
-            let newest = newest.unwrap_or(open.current).max(open.current);
-            return Ok(Evaluation {
-                granted: true,
-                limit,
-                remaining: remaining - cost,
-                retry_after: 0,
-                reset: open.until_out(newest),
-                delay: 0,
-            });
-        }
-        let mut left = used;
-        let fits_without = open.held(state).find(|(_, count)| {
-            left -= count;
-            cost <= limit - left
-        });
-        let newest = newest.unwrap_or(open.current);
-        Ok(Evaluation {
-            granted: false,
-            limit,
-            remaining: remaining.max(0),
-            retry_after: open.until_out(fits_without.map_or(newest, |(last, _)| last)),
-            reset: open.until_out(newest),
-            delay: 0,
-        })
+        Ok(self.open(state, at.now).evaluate(state, cost))
     }
 
     #[inline]
     fn charge(&self, state: &mut Periods, at: At, _call_id: &CallId, cost: i64) {
+        self.open(state, at.now).charge(state, at.server, cost);
+    }
+
+    // Opens the periods once for both steps.
+    #[inline]
+    fn check(
+        &self,
+        state: &mut Periods,
+        at: At,
+        _call_id: &CallId,
+        cost: i64,
+    ) -> Result<Evaluation, Unusable> {
         let open = self.open(state, at.now);
-        let counter = state.counters.of(open.current);
-        let is_first = state.start.get().is_none() || counter.get().is_none();
-        *counter.get_or_set(|| 0) += cost;
-        if is_first {
-            let end = at.server + 2 * open.lengths.window;
-            counter.expire_at(end + COUNTERS_OUTLIVE);
-            state.start.set(open.start);
-            state.start.expire_at(end);
+        let evaluation = open.evaluate(state, cost);
+        if evaluation.granted {
+            open.charge(state, at.server, cost);
         }
+        Ok(evaluation)
     }
 }
 
