@@ -9,6 +9,9 @@
 //! most the part of the time that [`PAUSE_PER_GRANT`] leaves it, so all clients together cost the server no more than
 //! that.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -56,13 +59,7 @@ impl RedisStore {
         }
         let store = Arc::downgrade(&self.0);
         let flag = Auditing(Weak::clone(&store));
-        let mut audit = LargeAudit {
-            keys: keys.clone(),
-            rate_type,
-            id: new_call_id(),
-            pages: AuditPages::default(),
-            read: 0,
-        };
+        let mut audit = LargeAudit::new(keys, rate_type);
         self.background().spawn(async move {
             let _flag = flag;
             // The store is not kept alive during a pause.
@@ -89,6 +86,16 @@ impl Drop for Auditing {
 }
 
 impl LargeAudit {
+    fn new(keys: &Keys, rate_type: RateType) -> Self {
+        Self {
+            keys: keys.clone(),
+            rate_type,
+            id: new_call_id(),
+            pages: AuditPages::default(),
+            read: 0,
+        }
+    }
+
     /// One call; `None` if it failed: a later audit makes up for this one.
     async fn step(&mut self, store: &RedisStore) -> Option<Step> {
         let answer = self.read_page(store).await?;

@@ -1,0 +1,259 @@
+//! Random steps of clients during an audit, on a server. Whatever they do in between, after the audit permits left +
+//! permits of all grants = rate; and if it was so before, it is so all the time.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use proptest::prelude::*;
+use redis::aio::MultiplexedConnection;
+
+use super::*;
+use crate::clock::Clock;
+use crate::grant::{Grant, Origin};
+use crate::model::{Acquire, Requests};
+use crate::permit;
+use crate::random_cases::{model_steps, run_on_a_server};
+use crate::rate::ValidRate;
+use crate::store::redis::acquire_answer::{AcquireAnswer, Outcome};
+use crate::store::redis::acquire_args::acquire_args;
+use crate::store::redis::limiter::RedisLimiter;
+use crate::store::{IfMissing, LimiterStore, PermitsInUse};
+
+const NAME: &str = "n";
+const VALUE: &str = "{n}:value";
+const PERMITS: &str = "{n}:permits";
+const AUDIT: &str = "{n}:audit";
+const INTERVAL: i64 = 1_000;
+const STEPS_PER_CASE: usize = 60;
+
+/// What a client does, or time.
+#[derive(Debug, Clone)]
+enum Other {
+    Pass(i64),
+    Acquire(u32),
+    Release(u32),
+    /// One of the last grants, all of it or less.
+    Refund(usize, u32),
+    /// The permits in use are kept.
+    UpdateRate(i64),
+    /// A grant by a clock that is so many ms behind.
+    PeersGrant(i64, u32),
+}
+
+fn an_other() -> impl Strategy<Value = Other> {
+    prop_oneof![
+        3 => prop_oneof![4 => 1..150_i64, 1 => 300..900_i64].prop_map(Other::Pass),
+        12 => (1..4_u32).prop_map(Other::Acquire),
+        2 => prop_oneof![1..3_u32, 1..9_u32].prop_map(Other::Release),
+        3 => (0..40_usize, 1..4_u32).prop_map(|(which, permits)| Other::Refund(which, permits)),
+        1 => (30..120_i64).prop_map(Other::UpdateRate),
+        1 => (0..800_i64, 1..4_u32).prop_map(|(age, permits)| Other::PeersGrant(age, permits)),
+    ]
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    rate: i64,
+    before: Vec<Other>,
+    /// What peers did to the permits left.
+    drift: i64,
+    /// During each step of the audit.
+    during: Vec<Vec<Other>>,
+}
+
+fn a_case() -> impl Strategy<Value = Case> {
+    let before = prop::collection::vec(an_other(), STEPS_PER_CASE / 2);
+    let drift = prop_oneof![Just(0), -20..20_i64];
+    let during = prop::collection::vec(prop::collection::vec(an_other(), 0..5), 0..12);
+    (30..120_i64, before, drift, during).prop_map(|(rate, before, drift, during)| Case {
+        rate,
+        before,
+        drift,
+        during,
+    })
+}
+
+#[test]
+fn whatever_clients_do_during_an_audit_no_permit_is_lost_or_made() {
+    let cases = u32::try_from(model_steps() / STEPS_PER_CASE).unwrap();
+    run_on_a_server(cases.max(1), &a_case(), audit_case);
+}
+
+struct Clients {
+    raw: MultiplexedConnection,
+    limiter: RedisLimiter,
+    now: Arc<AtomicI64>,
+    rate: i64,
+    calls: u64,
+    grants: Vec<Grant>,
+}
+
+async fn audit_case(raw: MultiplexedConnection, case: Case) {
+    let now = Arc::new(AtomicI64::new(1_000_000));
+    let clock = Clock::from_fn({
+        let now = Arc::clone(&now);
+        move || now.load(Ordering::Relaxed)
+    });
+    let store = RedisStore::over(raw.clone(), clock, Duration::from_secs(30));
+    let keys = Keys::new(NAME, "client");
+    let mut clients = Clients {
+        raw,
+        limiter: RedisLimiter::new(store.clone(), Arc::new(keys.clone())),
+        now,
+        rate: case.rate,
+        calls: 0,
+        grants: Vec::new(),
+    };
+    let rate = clients.valid_rate();
+    clients.limiter.set_rate(rate).await.unwrap();
+    clients.set_left(case.rate).await;
+    for other in &case.before {
+        clients.take(other).await;
+    }
+    let left = clients.left().await;
+    clients.set_left(left + case.drift).await;
+
+    let mut audit = None;
+    for others in &case.during {
+        let audit_step = async {
+            let audit = audit.get_or_insert_with(|| LargeAudit::new(&keys, RateType::Overall));
+            audit.step(&store).await
+        };
+        let others = async {
+            for other in others {
+                clients.take(other).await;
+            }
+        };
+        if !matches!(tokio::join!(audit_step, others).0, Some(Step::Pause(_))) {
+            audit = None;
+            clients.end_audit().await;
+        }
+        if case.drift == 0 {
+            assert_eq!(clients.all_permits().await, clients.rate);
+        }
+    }
+    // Without others an audit comes to its end.
+    clients.end_audit().await;
+    let mut audit = LargeAudit::new(&keys, RateType::Overall);
+    while let Some(Step::Pause(_)) = audit.step(&store).await {}
+    assert_eq!(clients.all_permits().await, clients.rate);
+}
+
+impl Clients {
+    fn valid_rate(&self) -> ValidRate {
+        ValidRate {
+            rate_type: RateType::Overall,
+            permits: self.rate,
+            interval: INTERVAL,
+            keep_alive: 0,
+        }
+    }
+
+    async fn take(&mut self, other: &Other) {
+        match *other {
+            Other::Pass(millis) => {
+                self.now.fetch_add(millis, Ordering::Relaxed);
+            }
+            Other::Acquire(permits) => self.acquire(permits).await,
+            Other::Release(permits) => {
+                let released = self.limiter.release_audited(permits, Some(self.rate));
+                released.await.unwrap();
+            }
+            Other::Refund(which, permits) => {
+                if let Some(place) = self.grants.len().checked_sub(which + 1) {
+                    let grant = Grant {
+                        permits,
+                        ..self.grants[place]
+                    };
+                    let refunded = self.limiter.refund_audited(&grant, Some(self.rate));
+                    refunded.await.unwrap();
+                }
+            }
+            Other::UpdateRate(rate) => {
+                self.rate = rate;
+                let (rate, keep) = (self.valid_rate(), PermitsInUse::Keep);
+                let updated = self.limiter.update_rate(rate, keep, IfMissing::DoNothing);
+                assert!(updated.await.unwrap());
+            }
+            Other::PeersGrant(age, permits) => {
+                if self.left().await >= i64::from(permits) {
+                    self.calls += 1;
+                    let score = self.now.load(Ordering::Relaxed) - age;
+                    let member = permit::encode(&self.calls.to_le_bytes(), permits);
+                    let mut both = redis::pipe();
+                    both.atomic().zadd(PERMITS, &member[..], score);
+                    both.decr(VALUE, permits);
+                    both.exec_async(&mut self.raw).await.unwrap();
+                }
+            }
+        }
+    }
+
+    async fn acquire(&mut self, permits: u32) {
+        self.calls += 1;
+        let now = self.now.load(Ordering::Relaxed);
+        let call = Acquire {
+            call_id: (u128::from(self.calls) * 0x9e37_79b9).to_be_bytes(),
+            audited_rate: Some(self.rate),
+            requests: Requests::one(permits),
+            newer_than: None,
+            set_up: None,
+        };
+        let args = acquire_args(&call, None, RateType::Overall, Some(now), None);
+        let keys = self.limiter.keys.of_acquire(RateType::Overall, false, None);
+        let store = &self.limiter.store;
+        loop {
+            let limits = Limits::for_test();
+            let answer = script::ACQUIRE.run(&store.connection, &keys, &args, limits);
+            let answer = answer.await.unwrap();
+            let answer = AcquireAnswer::read(
+                &self.limiter.keys.name,
+                answer,
+                Some(now),
+                call.audited_rate,
+            );
+            match answer.unwrap().outcome {
+                Outcome::Decided(answer) => {
+                    if call.requests.taken(&answer) > 0 {
+                        self.grants.push(Grant {
+                            score: answer.score,
+                            call_id: call.call_id,
+                            permits,
+                            origin: Origin::Store,
+                        });
+                    }
+                    return;
+                }
+                Outcome::Again => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn query<T: redis::FromRedisValue>(&mut self, command: &[&str]) -> T {
+        let mut whole = redis::Cmd::new();
+        whole.arg(command).query_async(&mut self.raw).await.unwrap()
+    }
+
+    async fn left(&mut self) -> i64 {
+        self.query(&["GET", VALUE]).await
+    }
+
+    async fn set_left(&mut self, left: i64) {
+        self.query(&["SET", VALUE, &left.to_string()]).await
+    }
+
+    /// As when the client of an audit is gone, and its lease over.
+    async fn end_audit(&mut self) {
+        self.query(&["DEL", AUDIT]).await
+    }
+
+    /// Those left, and those of all grants. Without a grant nothing is in use, whatever the value.
+    async fn all_permits(&mut self) -> i64 {
+        let grants: Vec<Vec<u8>> = self.query(&["ZRANGE", PERMITS, "0", "-1"]).await;
+        if grants.is_empty() {
+            return self.rate;
+        }
+        let held = grants.iter().map(|grant| permit::decode(grant).unwrap().1);
+        self.left().await + held.map(i64::from).sum::<i64>()
+    }
+}
