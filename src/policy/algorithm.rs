@@ -144,7 +144,8 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     /// Takes the cost of a request that was granted.
     fn charge(&self, state: &mut Self::State, at: At, call_id: &CallId, cost: i64);
 
-    /// Checks one request by this algorithm alone: evaluates it, and charges or denies.
+    /// Checks one request by this algorithm alone: evaluates it, and charges or denies. An algorithm whose steps begin
+    /// with the same work does that work once.
     fn check(
         &self,
         state: &mut Self::State,

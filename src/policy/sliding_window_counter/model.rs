@@ -169,7 +169,8 @@ impl SlidingWindowCounter {
 
     #[inline]
     fn open(&self, state: &Periods, now: i64) -> Open {
-        let Lengths { window, period } = self.lengths();
+        let lengths = self.lengths();
+        let Lengths { window, period } = lengths;
         let new_start = || self.starts.of(window, now);
         let start = state.start.get().copied().unwrap_or_else(new_start);
         let current = current_end(start, period, now);
@@ -180,7 +181,7 @@ impl SlidingWindowCounter {
             start,
             current,
             floor,
-            lengths: self.lengths(),
+            lengths,
             before: self.before.map(|before| Series {
                 newest: current_end(start, before.period, now),
                 // Its keys have gone after two windows of that rule.
