@@ -118,6 +118,13 @@ impl Clock {
         }
     }
 
+    /// The time that a test has set, in ms.
+    #[cfg(all(test, feature = "redis"))]
+    pub(crate) fn shown_by(now: &Arc<std::sync::atomic::AtomicI64>) -> Self {
+        let now = Arc::clone(now);
+        Self::from_fn(move || now.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
     #[inline]
     pub(crate) fn is_the_stores(&self) -> bool {
         matches!(self.0, Source::Server)

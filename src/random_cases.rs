@@ -3,9 +3,11 @@
 #[cfg(feature = "redis")]
 pub(crate) use on_a_server::run_on_a_server;
 
-/// `MODEL_STEPS`, or as many steps as the tests that everybody runs often can take.
-pub(crate) fn model_steps() -> usize {
-    std::env::var("MODEL_STEPS").map_or(10_000, |steps| steps.parse().unwrap())
+/// How many cases of so many steps there are: `MODEL_STEPS` together, or as many steps as the tests that everybody runs
+/// often can take.
+pub(crate) fn cases_of(steps: usize) -> u32 {
+    let all = std::env::var("MODEL_STEPS").map_or(10_000, |steps| steps.parse().unwrap());
+    u32::try_from(all / steps).unwrap().max(1)
 }
 
 #[cfg(feature = "redis")]

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::model::Timed;
 pub(super) use crate::model::timed;
-use crate::random_cases::{model_steps, run_on_a_server};
+use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::Rate;
 pub(super) use keyspace::{Content, Keyspace, START, TTL_UNIT, as_set, show_key, times_to_live};
 use sides::{Fixture, Form, Sides};
@@ -214,7 +214,5 @@ fn several_limiters_decide_together_as_their_models_do() {
 
 /// How many cases each algorithm, and all together, are taken through.
 fn cases() -> u32 {
-    u32::try_from(model_steps() / STEPS_PER_CASE / ALGORITHMS)
-        .unwrap()
-        .max(1)
+    cases_of(STEPS_PER_CASE * ALGORITHMS)
 }

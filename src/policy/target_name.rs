@@ -165,7 +165,7 @@ mod tests {
     };
     use super::*;
     use crate::keys::sibling;
-    use crate::random_cases::model_steps;
+    use crate::random_cases::cases_of;
 
     const NO_MAPPER: Option<fn(&str) -> bool> = None;
 
@@ -346,7 +346,7 @@ mod tests {
         let pair = (keys(), keys(), keys())
             .prop_map(|(start, one, other)| (format!("{start}{one}"), format!("{start}{other}")));
         let case = (prop::sample::select(&PREFIXES), pair);
-        let cases = u32::try_from(model_steps() / 5).unwrap();
+        let cases = cases_of(5);
         let config = ProptestConfig {
             cases,
             max_global_rejects: cases, // about one pair in 30 is not two targets

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::MemoryStore;
-use crate::random_cases::model_steps;
+use crate::random_cases::cases_of;
 use crate::{Clock, Decision, Grant, Granted, PermitsInUse, Rate, RateLimiter, RedissonClient};
 
 const STEPS_PER_CASE: usize = 100;
@@ -140,9 +140,7 @@ fn the_fast_path_gives_the_same_answers_as_decisions_under_the_lock() {
     });
     let seed = std::env::var("MODEL_SEED").map_or(1, |seed| seed.parse().unwrap());
     let config = ProptestConfig {
-        cases: u32::try_from(model_steps() / STEPS_PER_CASE)
-            .unwrap()
-            .max(1),
+        cases: cases_of(STEPS_PER_CASE),
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(seed),
         ..ProptestConfig::default()

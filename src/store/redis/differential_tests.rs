@@ -11,7 +11,7 @@ mod sides;
 mod steps;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ use super::retry::{Attempts, Repeat};
 use crate::clock::Clock;
 use crate::keys::Keys;
 use crate::model::Window;
-use crate::random_cases::{model_steps, run_on_a_server};
+use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::ValidRate;
 use keyspace::{of_model, of_redis};
 use sides::Sides;
@@ -37,13 +37,10 @@ const TTL_UNIT: i64 = 1_000_000;
 
 #[test]
 fn the_scripts_and_the_model_give_the_same_answers_and_the_same_state() {
-    let cases = u32::try_from(model_steps() / STEPS_PER_CASE)
-        .unwrap()
-        .max(2);
     // Two at a time, each with its own server: client and server take turns.
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| compare(cases / 2));
+            scope.spawn(|| compare(cases_of(2 * STEPS_PER_CASE)));
         }
     });
 }
@@ -65,11 +62,11 @@ async fn compare_case(
     (rate, steps): (ValidRate, Vec<(Step, usize)>),
 ) {
     let now = Arc::new(AtomicI64::new(1_000_000));
-    let clock = Clock::from_fn({
-        let now = Arc::clone(&now);
-        move || now.load(Ordering::Relaxed)
-    });
-    let redis = RedisStore::over(connection.clone(), clock, Duration::from_secs(30));
+    let redis = RedisStore::over(
+        connection.clone(),
+        Clock::shown_by(&now),
+        Duration::from_secs(30),
+    );
     let limiter = |client| {
         Arc::new(RedisLimiter::new(
             redis.clone(),

@@ -74,11 +74,15 @@ pub(super) enum Corrupt {
     Member { age: i64, member: Vec<u8> },
 }
 
+fn a_rate_type() -> impl Strategy<Value = RateType> {
+    prop_oneof![3 => Just(RateType::Overall), 1 => Just(RateType::PerClient)]
+}
+
 pub(super) fn a_rate() -> impl Strategy<Value = ValidRate> {
     (
         prop_oneof![8 => 1..20_i64, 1 => Just(LARGEST_RATE as i64)],
         prop_oneof![12 => 1..2000_i64, 1 => TTL_UNIT - 3..TTL_UNIT + 3],
-        prop_oneof![3 => Just(RateType::Overall), 1 => Just(RateType::PerClient)],
+        a_rate_type(),
         prop_oneof![3 => Just(0), 1 => (1..9_i64).prop_map(|n| n * TTL_UNIT)],
     )
         .prop_map(|(permits, interval, rate_type, keep_alive)| ValidRate {
@@ -146,15 +150,23 @@ fn a_request() -> impl Strategy<Value = Request> {
         )
 }
 
+fn a_release() -> impl Strategy<Value = Step> {
+    (1..12_u32, audited_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed))
+}
+
+fn a_refund() -> impl Strategy<Value = Step> {
+    (0..4_usize, 1..12_u32, audited_rate())
+        .prop_map(|(which, permits, summed)| Step::Refund(which, permits, summed))
+}
+
 pub(super) fn a_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (1..800_i64).prop_map(Step::Pass),
         16 => a_request().prop_map(Step::Acquire),
         2 => before().prop_map(Step::SendAgain),
         1 => before().prop_map(Step::Reclaim),
-        3 => (1..12_u32, audited_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed)),
-        3 => (0..4_usize, 1..12_u32, audited_rate())
-            .prop_map(|(which, permits, summed)| Step::Refund(which, permits, summed)),
+        3 => a_release(),
+        3 => a_refund(),
         2 => Just(Step::AvailablePermits),
         1 => a_rate().prop_map(Step::TrySetRate),
         1 => a_rate().prop_map(Step::SetRate),
@@ -192,12 +204,13 @@ pub(super) fn a_step() -> impl Strategy<Value = Step> {
 
 /// Has room for more grants than a call sums.
 pub(super) fn a_larger_rate() -> impl Strategy<Value = ValidRate> {
-    let rate_type = prop_oneof![3 => Just(RateType::Overall), 1 => Just(RateType::PerClient)];
-    (15..60_i64, 500..4_000_i64, rate_type).prop_map(|(permits, interval, rate_type)| ValidRate {
-        rate_type,
-        permits,
-        interval,
-        keep_alive: 0,
+    (15..60_i64, 500..4_000_i64, a_rate_type()).prop_map(|(permits, interval, rate_type)| {
+        ValidRate {
+            rate_type,
+            permits,
+            interval,
+            keep_alive: 0,
+        }
     })
 }
 
@@ -221,9 +234,8 @@ pub(super) fn a_step_among_many_grants() -> impl Strategy<Value = Step> {
         16 => request.prop_map(Step::Acquire),
         1 => before().prop_map(Step::SendAgain),
         1 => before().prop_map(Step::Reclaim),
-        2 => (1..12_u32, audited_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed)),
-        2 => (0..4_usize, 1..12_u32, audited_rate())
-            .prop_map(|(which, permits, summed)| Step::Refund(which, permits, summed)),
+        2 => a_release(),
+        2 => a_refund(),
         1 => Just(Step::AvailablePermits),
         2 => prop_oneof![
             prop::option::of(-5..60_i64).prop_map(Corrupt::Value),

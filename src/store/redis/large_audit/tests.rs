@@ -9,14 +9,12 @@ use redis::aio::MultiplexedConnection;
 use super::*;
 use crate::clock::Clock;
 use crate::grant::{Grant, Origin};
-use crate::model::{Acquire, Requests};
+use crate::model::Requests;
 use crate::permit;
-use crate::random_cases::{model_steps, run_on_a_server};
+use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::ValidRate;
-use crate::store::redis::acquire_answer::{AcquireAnswer, Outcome};
-use crate::store::redis::acquire_args::acquire_args;
 use crate::store::redis::limiter::RedisLimiter;
-use crate::store::{IfMissing, LimiterStore, PermitsInUse};
+use crate::store::{AcquireCall, IfMissing, LimiterStore, PermitsInUse};
 
 const NAME: &str = "n";
 const VALUE: &str = "{n}:value";
@@ -74,8 +72,7 @@ fn a_case() -> impl Strategy<Value = Case> {
 
 #[test]
 fn whatever_clients_do_during_an_audit_no_permit_is_lost_or_made() {
-    let cases = u32::try_from(model_steps() / STEPS_PER_CASE).unwrap();
-    run_on_a_server(cases.max(1), &a_case(), audit_case);
+    run_on_a_server(cases_of(STEPS_PER_CASE), &a_case(), audit_case);
 }
 
 struct Clients {
@@ -89,11 +86,8 @@ struct Clients {
 
 async fn audit_case(raw: MultiplexedConnection, case: Case) {
     let now = Arc::new(AtomicI64::new(1_000_000));
-    let clock = Clock::from_fn({
-        let now = Arc::clone(&now);
-        move || now.load(Ordering::Relaxed)
-    });
-    let store = RedisStore::over(raw.clone(), clock, Duration::from_secs(30));
+    let store = RedisStore::over(raw.clone(), Clock::shown_by(&now), Duration::from_secs(30));
+    store.is_auditing.store(true, Ordering::Release); // the client starts no audit of its own
     let keys = Keys::new(NAME, "client");
     let mut clients = Clients {
         raw,
@@ -155,8 +149,7 @@ impl Clients {
             }
             Other::Acquire(permits) => self.acquire(permits).await,
             Other::Release(permits) => {
-                let released = self.limiter.release_audited(permits, Some(self.rate));
-                released.await.unwrap();
+                self.limiter.release(permits).await.unwrap();
             }
             Other::Refund(which, permits) => {
                 if let Some(place) = self.grants.len().checked_sub(which + 1) {
@@ -164,8 +157,7 @@ impl Clients {
                         permits,
                         ..self.grants[place]
                     };
-                    let refunded = self.limiter.refund_audited(&grant, Some(self.rate));
-                    refunded.await.unwrap();
+                    self.limiter.refund(&grant).await.unwrap();
                 }
             }
             Other::UpdateRate(rate) => {
@@ -190,42 +182,18 @@ impl Clients {
 
     async fn acquire(&mut self, permits: u32) {
         self.calls += 1;
-        let now = self.now.load(Ordering::Relaxed);
-        let call = Acquire {
-            call_id: (u128::from(self.calls) * 0x9e37_79b9).to_be_bytes(),
-            audited_rate: Some(self.rate),
-            requests: Requests::one(permits),
-            newer_than: None,
-            set_up: None,
-        };
-        let args = acquire_args(&call, None, RateType::Overall, Some(now), None);
-        let keys = self.limiter.keys.of_acquire(RateType::Overall, false, None);
-        let store = &self.limiter.store;
-        loop {
-            let limits = Limits::for_test();
-            let answer = script::ACQUIRE.run(&store.connection, &keys, &args, limits);
-            let answer = answer.await.unwrap();
-            let answer = AcquireAnswer::read(
-                &self.limiter.keys.name,
-                answer,
-                Some(now),
-                call.audited_rate,
-            );
-            match answer.unwrap().outcome {
-                Outcome::Decided(answer) => {
-                    if call.requests.taken(&answer) > 0 {
-                        self.grants.push(Grant {
-                            score: answer.score,
-                            call_id: call.call_id,
-                            permits,
-                            origin: Origin::Store,
-                        });
-                    }
-                    return;
-                }
-                Outcome::Again => {}
-                other => panic!("{other:?}"),
-            }
+        let mut call = AcquireCall::new(Requests::one(permits));
+        // The same in each run, as it orders grants of one time.
+        call.id = (u128::from(self.calls) * 0x9e37_79b9).to_be_bytes();
+        let deadline = self.limiter.call_deadline();
+        let answer = self.limiter.acquire(&call, deadline).await.unwrap();
+        if call.requests.taken(&answer) > 0 {
+            self.grants.push(Grant {
+                score: answer.score,
+                call_id: call.id,
+                permits,
+                origin: Origin::Store,
+            });
         }
     }
 
