@@ -72,6 +72,7 @@ impl Redisson {
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed).to_string();
         let (kind, urls) = match servers {
             Servers::Single(url) => ("single", url.to_owned()),
+            Servers::SingleByDefault(url) => ("default", url.to_owned()),
             Servers::Cluster(urls) => ("cluster", urls.join(",")),
         };
         let options: Vec<String> = options.iter().map(ToString::to_string).collect();
@@ -90,6 +91,8 @@ impl Redisson {
 /// Where a client connects to, by `redis://host:port`.
 pub enum Servers<'a> {
     Single(&'a str),
+    /// With Redisson's default settings, for measurements.
+    SingleByDefault(&'a str),
     Cluster(&'a [&'a str]),
 }
 

@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use benchmarks::thousands;
-
 use crate::fixture::{Cost, Costs};
 
-const WIDTH: f64 = 880.0;
+const WIDTH: f64 = 920.0;
 const HEAD: f64 = 56.0;
-const PANEL: (f64, f64) = (250.0, 120.0);
-const GAP: (f64, f64) = (40.0, 56.0);
+const PANEL: (f64, f64) = (220.0, 120.0);
+const GAP: (f64, f64) = (76.0, 56.0);
+/// Left of the first panel, for the labels of its axis.
+const MARGIN: f64 = 52.0;
 const COLUMNS: usize = 3;
 /// The least and the most that is shown, in powers of ten of a ms.
 const SHOWN: (f64, f64) = (-2.0, 4.0);
@@ -36,7 +36,7 @@ text.ours {{ fill: #e8590c; font-weight: 600; }} text.redisson {{ fill: #3b82c4;
 "#
     );
     for (place, (name, costs)) in rows.iter().enumerate() {
-        let x = 40.0 + (place % COLUMNS) as f64 * (PANEL.0 + GAP.0);
+        let x = MARGIN + (place % COLUMNS) as f64 * (PANEL.0 + GAP.0);
         let y = HEAD + (place / COLUMNS) as f64 * (PANEL.1 + GAP.1);
         panel(&mut svg, sizes, name, costs, x, y);
     }
@@ -49,11 +49,16 @@ fn panel(svg: &mut String, sizes: &[u32], name: &str, costs: &[Costs], x: f64, y
         let power = millis.max(1e-9).log10().clamp(SHOWN.0, SHOWN.1);
         y + PANEL.1 * (1.0 - (power - SHOWN.0) / (SHOWN.1 - SHOWN.0))
     };
-    for millis in [0.01, 1.0, 100.0, 10_000.0] {
+    for (millis, label) in [
+        (0.01, "0.01"),
+        (1.0, "1"),
+        (100.0, "100"),
+        (10_000.0, "10,000"),
+    ] {
         let at = height(millis);
         let _ = writeln!(
             svg,
-            r#"<line class="grid" x1="{x}" x2="{}" y1="{at:.1}" y2="{at:.1}"/><text class="end" x="{}" y="{:.1}">{millis}</text>"#,
+            r#"<line class="grid" x1="{x}" x2="{}" y1="{at:.1}" y2="{at:.1}"/><text class="end" x="{}" y="{:.1}">{label}</text>"#,
             x + PANEL.0,
             x - 4.0,
             at + 4.0,
@@ -66,7 +71,7 @@ fn panel(svg: &mut String, sizes: &[u32], name: &str, costs: &[Costs], x: f64, y
             r#"<text x="{:.0}" y="{:.0}" text-anchor="middle">{}</text>"#,
             x + place as f64 * step,
             y + PANEL.1 + 14.0,
-            thousands(u64::from(size)),
+            short(size),
         );
     }
     let of_ours: fn(&Costs) -> Option<Cost> = |costs| Some(costs.ours);
@@ -86,5 +91,14 @@ fn panel(svg: &mut String, sizes: &[u32], name: &str, costs: &[Costs], x: f64, y
             r#"<polyline class="{class}" points="{}"/>"#,
             points.join(" ")
         );
+    }
+}
+
+/// A round number in a few letters: 100k, 1M.
+fn short(number: u32) -> String {
+    match number {
+        0..1_000 => number.to_string(),
+        1_000..1_000_000 => format!("{}k", number / 1_000),
+        _ => format!("{}M", number / 1_000_000),
     }
 }

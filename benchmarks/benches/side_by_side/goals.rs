@@ -47,7 +47,7 @@ impl Results {
         let mut goals = vec![
             self.throughput_of_many_callers(),
             self.p99_of_many_callers(),
-            self.p50_of_a_lone_caller(Contender::Redisson, 1.0),
+            self.p50_of_a_lone_caller(Contender::RedissonAsync, 1.0),
             self.p50_of_a_lone_caller(Contender::OurScript, 1.15),
             self.denials_of_the_script(),
             self.denials(),
@@ -58,22 +58,23 @@ impl Results {
             self.script_calls(Spacing::Spread),
         ];
         for traffic in [Traffic::Granted, Traffic::Denied] {
-            goals.push(self.one_thread_in_memory(traffic));
-            goals.push(self.two_threads_compared_with_one(traffic));
-            for threads in [Threads::TwoOnOneLimiter, Threads::TwoOnTheirOwn] {
-                goals.push(self.two_threads_compared_with_governor(traffic, threads));
+            for limiter in [Limiter::ThisCrate, Limiter::ThisCrateKeyed] {
+                for threads in [
+                    Threads::One,
+                    Threads::TwoOnOneLimiter,
+                    Threads::TwoOnTheirOwn,
+                ] {
+                    goals.push(self.compared_with_governor(traffic, threads, limiter));
+                }
             }
+            goals.push(self.two_threads_compared_with_one(traffic));
         }
         goals
     }
 
     fn throughput_of_many_callers(&self) -> Goal {
         let sampled = self.of(Workload::on_one_limiter(MANY, Traffic::Granted));
-        let best = f64::max(
-            sampled.of(Contender::Redisson).throughput,
-            sampled.of(Contender::RedissonAsync).throughput,
-        );
-        let ratio = sampled.of(Contender::ThisCrate).throughput / best;
+        let ratio = sampled.ratio_of_throughput(Contender::ThisCrate, sampled.faster_redisson());
         Goal {
             text: "256 callers on one limiter: at least 10 times the decisions per second of Redisson's faster API"
                 .into(),
@@ -103,7 +104,7 @@ impl Results {
             Contender::OurScript => {
                 "1 caller: p50 at most 1.15 times that of EVALSHA with our script"
             }
-            _ => "1 caller: p50 at most that of Redisson's synchronous API",
+            _ => "1 caller: p50 at most that of Redisson's asynchronous API",
         };
         Goal {
             text: text.into(),
@@ -201,12 +202,15 @@ impl Results {
         }
     }
 
-    fn one_thread_in_memory(&self, traffic: Traffic) -> Goal {
-        let of = |limiter| self.nanos(traffic, Threads::One, limiter);
-        let (ours, theirs) = (of(Limiter::ThisCrate), of(Limiter::Governor));
+    fn compared_with_governor(&self, traffic: Traffic, threads: Threads, limiter: Limiter) -> Goal {
+        let (ours, theirs) = (
+            self.nanos(traffic, threads, limiter),
+            self.nanos(traffic, threads, limiter.governor()),
+        );
         Goal {
             text: format!(
-                "in memory, {traffic}, 1 thread: at most 3 times the time of governor's keyed limiter"
+                "in memory, {traffic}, {threads}: {limiter} takes at most 3 times the time of {}",
+                limiter.governor()
             ),
             is_met: ours <= 3.0 * theirs,
             measured: nanos(ours, theirs),
@@ -222,18 +226,6 @@ impl Results {
             ),
             is_met: two <= one,
             measured: nanos(two, one),
-        }
-    }
-
-    fn two_threads_compared_with_governor(&self, traffic: Traffic, threads: Threads) -> Goal {
-        let of = |limiter| self.nanos(traffic, threads, limiter);
-        let (ours, theirs) = (of(Limiter::ThisCrate), of(Limiter::Governor));
-        Goal {
-            text: format!(
-                "in memory, {traffic}, {threads}: at most 3 times the time of governor's"
-            ),
-            is_met: ours <= 3.0 * theirs,
-            measured: nanos(ours, theirs),
         }
     }
 }

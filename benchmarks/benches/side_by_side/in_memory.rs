@@ -15,7 +15,7 @@ use std::{
 use benchmarks::median;
 use governor::{Quota, RateLimiter as Governor};
 use leaky_bucket::RateLimiter as LeakyBucket;
-use redisson_rate_limiter::{Rate, RedissonClient};
+use redisson_rate_limiter::{KeyedRateLimiter, Rate, RedissonClient};
 use trypema::{
     BucketSize, RateLimit, RateLimitDecision, RateLimiterBuilder, WindowSize,
     local::LocalRateLimiterProvider,
@@ -26,14 +26,18 @@ use crate::{plan::Plan, workload::Traffic};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limiter {
     ThisCrate,
+    ThisCrateKeyed,
     Governor,
+    GovernorKeyed,
     LeakyBucket,
     Trypema,
 }
 
-const LIMITERS: [Limiter; 4] = [
+const LIMITERS: [Limiter; 6] = [
     Limiter::ThisCrate,
+    Limiter::ThisCrateKeyed,
     Limiter::Governor,
+    Limiter::GovernorKeyed,
     Limiter::LeakyBucket,
     Limiter::Trypema,
 ];
@@ -55,11 +59,23 @@ pub struct InMemory {
     pub nanos: f64,
 }
 
+impl Limiter {
+    /// governor's limiter that does as much: it looks up a key, or does not.
+    pub fn governor(self) -> Self {
+        match self {
+            Self::ThisCrate | Self::Governor | Self::LeakyBucket => Self::Governor,
+            Self::ThisCrateKeyed | Self::GovernorKeyed | Self::Trypema => Self::GovernorKeyed,
+        }
+    }
+}
+
 impl fmt::Display for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::ThisCrate => "this crate",
-            Self::Governor => "governor, keyed",
+            Self::ThisCrate => "this crate, RateLimiter",
+            Self::ThisCrateKeyed => "this crate, KeyedRateLimiter",
+            Self::Governor => "governor",
+            Self::GovernorKeyed => "governor, keyed",
             Self::LeakyBucket => "leaky-bucket",
             Self::Trypema => "trypema, local",
         })
@@ -122,10 +138,24 @@ fn turn(limiter: Limiter, threads: Threads, traffic: Traffic, length: Duration) 
                 Box::new(move |turn| block_on(ask_this_crate(limiter, rate, turn)))
             })
         }
+        Limiter::ThisCrateKeyed => {
+            let client = RedissonClient::in_memory();
+            let rate = Rate::overall(rate.into(), window);
+            let limiter = client.keyed_rate_limiter("", rate).expect("a rate");
+            run(threads, length, |name| {
+                let (limiter, name) = (limiter.clone(), name.to_owned());
+                Box::new(move |turn| block_on(ask_for_key(limiter, name, turn)))
+            })
+        }
         Limiter::Governor => {
-            let burst = NonZero::new(rate).expect("a rate");
-            let quota = Quota::with_period(window / rate).expect("a time for each permit");
-            let governor = Arc::new(Governor::keyed(quota.allow_burst(burst)));
+            let governors = [(); 2].map(|()| Arc::new(Governor::direct(quota(rate, window))));
+            run(threads, length, |name| {
+                let governor = Arc::clone(&governors[usize::from(name == NAMES[1])]);
+                Box::new(move |turn| turn.count(|| governor.check().is_ok()))
+            })
+        }
+        Limiter::GovernorKeyed => {
+            let governor = Arc::new(Governor::keyed(quota(rate, window)));
             run(threads, length, |name| {
                 let (governor, name) = (Arc::clone(&governor), name.to_owned());
                 Box::new(move |turn| turn.count(|| governor.check_key(&name).is_ok()))
@@ -166,6 +196,23 @@ fn turn(limiter: Limiter, threads: Threads, traffic: Traffic, length: Duration) 
             })
         }
     }
+}
+
+fn quota(rate: u32, window: Duration) -> Quota {
+    let burst = NonZero::new(rate).expect("a rate");
+    let quota = Quota::with_period(window / rate).expect("a time for each permit");
+    quota.allow_burst(burst)
+}
+
+async fn ask_for_key(limiter: KeyedRateLimiter, key: String, turn: &Turn) -> u64 {
+    let mut decisions = 0;
+    while !turn.is_over() {
+        for _ in 0..Turn::DECISIONS_BETWEEN_LOOKS {
+            black_box(limiter.try_acquire(&key, 1).await.expect("a decision"));
+        }
+        decisions += Turn::DECISIONS_BETWEEN_LOOKS;
+    }
+    decisions
 }
 
 async fn ask_this_crate(

@@ -34,8 +34,9 @@ pub fn write(
         line(&mut page, &[&goal.text, met, &goal.measured]);
     }
     page += "\n## Results\n\n\
-        The ratio compares a result with that of Redisson's synchronous API; for scripts alone, with Redisson's script; in memory, \
-        with governor.\n\n\
+        The ratio compares a result with that of Redisson's faster API; for scripts alone, with Redisson's script; for waiters and \
+        memory, with Redisson's threads; in memory, with governor: a limiter that looks up a key with governor's keyed one, the \
+        others with governor's limiter without keys.\n\n\
         | workload | client | result | ratio | p50 | p99 | client CPU per decision |\n\
         |---|---|--:|--:|--:|--:|--:|\n";
     for sampled in &results.sampled {
@@ -63,7 +64,7 @@ fn line(page: &mut String, cells: &[&str]) {
 
 fn over_redis(page: &mut String, sampled: &Sampled) {
     for summary in &sampled.summaries {
-        let ratio = sampled.ratio_of_throughput(summary.contender, Contender::Redisson);
+        let ratio = sampled.ratio_of_throughput(summary.contender, sampled.faster_redisson());
         let mut workload = sampled.workload.to_string();
         if sampled.workload.traffic == Traffic::Denied {
             let _ = write!(workload, " ({:.1} % granted)", summary.granted * 100.0);
@@ -170,13 +171,14 @@ fn memory(page: &mut String, results: &Results, plan: &Plan) {
 fn in_memory(page: &mut String, results: &Results) {
     for line_in_memory in &results.in_memory {
         let (traffic, threads) = (line_in_memory.traffic, line_in_memory.threads);
-        let governor = results.nanos(traffic, threads, Limiter::Governor);
+        let limiter = line_in_memory.limiter;
+        let governor = results.nanos(traffic, threads, limiter.governor());
         line(
             page,
             &[
                 &format!("in memory, {threads}, {traffic}"),
-                &match line_in_memory.limiter {
-                    Limiter::ThisCrate => name(Contender::ThisCrate),
+                &match limiter {
+                    Limiter::ThisCrate | Limiter::ThisCrateKeyed => format!("**{limiter}**"),
                     other => other.to_string(),
                 },
                 &format!("{:.0} ns per decision", line_in_memory.nanos),
@@ -206,11 +208,11 @@ fn how(plan: &Plan, elapsed: Duration) -> String {
          warm-up of one window. Each number is the median of the rounds. Before that, each API of Redisson ran for {jvm:?} to warm up \
          the JVM. The whole run took {elapsed:.0} s.\n\
          - A caller requests one permit, and the next as soon as it has the answer. A caller is a task in Rust, a thread with \
-         Redisson's synchronous API, or a chain of `tryAcquireAsync`. All tasks of this crate share one connection, and so do all \
-         EVALSHA calls. Redisson has its default connection pool.\n\
+         Redisson's synchronous API, or a chain of `tryAcquireAsync`. All tasks of this crate share one client of \
+         `RedissonClient::connect`, and all EVALSHA calls one connection. Redisson has its default connection pool.\n\
          - Each turn starts with an empty server. The limiter's window is {window:?}. It has more permits than are requested, or 100 \
          if most requests are denied.\n\
-         - \"EVALSHA\" sends a script without the rest of its client, over the type of connection that this crate uses. Redisson's \
+         - \"EVALSHA\" sends a script without the rest of its client, over a multiplexed connection of redis-rs. Redisson's \
          call is recorded with MONITOR and sent as Redisson sends it.\n\
          - \"In pipelines\" measures the scripts alone: they alternate in pipelines of {MANY} calls over one connection, for \
          {alone:?}, and the number is that of the median pipeline. The server is then the bottleneck. With single calls, \
@@ -224,7 +226,7 @@ fn how(plan: &Plan, elapsed: Duration) -> String {
          - Memory is `MEMORY USAGE` of the limiter's keys. Redisson took {by_redisson} permits; the result is scaled to {taken}.\n\
          - In memory, the time per decision is the elapsed time divided by the decisions of all threads, for {in_memory:?} per turn, \
          with 1,000,000 permits per 10 ms, or 100 per second if most requests are denied. The limiters differ in what they do: \
-         leaky-bucket has no names to look up; trypema's shortest window is one second, in buckets of 10 ms here; governor \
+         KeyedRateLimiter, governor's keyed limiter and trypema look up a key for each decision, the others do not; trypema's shortest window is one second, in buckets of 10 ms here; governor \
          stores one number instead of the grants in a window.\n",
         alone = *measured * *rounds as u32,
         jvm = plan.jvm_warm_up,

@@ -59,6 +59,16 @@ impl Sampled {
             .expect("a contender of the workload")
     }
 
+    /// The API of Redisson that makes more decisions a second.
+    pub fn faster_redisson(&self) -> Contender {
+        let ratio = self.ratio_of_throughput(Contender::RedissonAsync, Contender::Redisson);
+        if ratio > 1.0 {
+            Contender::RedissonAsync
+        } else {
+            Contender::Redisson
+        }
+    }
+
     /// How many times the decisions a second of `other` `one` makes.
     pub fn ratio_of_throughput(&self, one: Contender, other: Contender) -> f64 {
         self.of(one).throughput / self.of(other).throughput

@@ -40,11 +40,8 @@ impl Setup {
     pub async fn start() -> Self {
         let server = Server::start();
         let url = server.url();
-        // One for this crate and for bare calls, so that neither has the better place on the runtime's threads.
         let connection = connect(&url).await;
-        let rust = RedissonClient::builder()
-            .connection(connection.clone())
-            .unwrap();
+        let rust = RedissonClient::connect(&url).await.expect("a client");
         let mut java = Redisson::start(&url);
         let mut redis = connect(&url).await;
 
@@ -132,7 +129,7 @@ impl Setup {
         }
     }
 
-    /// What this crate and all bare calls share.
+    /// What all bare calls share.
     pub fn connection(&self) -> ConnectionManager {
         self.connection.clone()
     }
@@ -182,7 +179,7 @@ async fn fresh(redis: &mut ConnectionManager, names: &[String], rate: u64, windo
     let () = commands.query_async(redis).await.expect("fresh limiters");
 }
 
-/// Of the type and with the settings that this crate uses.
+/// As fast as the connection of this crate: a multiplexed one, without delays.
 async fn connect(url: &str) -> ConnectionManager {
     let info = url.into_connection_info().expect("a URL");
     let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));

@@ -5,8 +5,9 @@
 //! cargo run -p compat-tests --bin faults -- [FAULT…]
 //! ```
 //!
-//! Each fault has a server of its own, first for one kind of client, then for the other. The calls of four callers come
-//! every 20 ms; both clients have their default timeouts.
+//! Each fault has a server of its own for each kind of client: this crate, Redisson with the few connections of
+//! `compat-tests`, and Redisson with its default settings. The calls of four callers come every 20 ms; all clients have their
+//! default timeouts.
 
 use std::env;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use compat_tests::Server;
-use compat_tests::redisson::{self, Version};
+use compat_tests::redisson::{self, Redisson, Servers, Version};
 use proxy::{Fate, Proxy};
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
@@ -71,6 +72,15 @@ const FAULTS: [Fault; 16] = [
     Fault::GrantsLost,
 ];
 
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    ThisCrate,
+    Redisson,
+    RedissonByDefault,
+}
+
+const KINDS: [Kind; 3] = [Kind::ThisCrate, Kind::Redisson, Kind::RedissonByDefault];
+
 #[derive(Clone)]
 enum Limiter {
     Rust(RateLimiter),
@@ -93,16 +103,20 @@ async fn main() {
         if !chosen.is_empty() && !chosen.contains(&format!("{fault:?}")) {
             continue;
         }
-        for is_java in [false, true] {
-            let seen = measure(fault, is_java).await;
-            let name = if is_java { "Redisson" } else { "this crate" };
+        for kind in KINDS {
+            let seen = measure(fault, kind).await;
+            let name = match kind {
+                Kind::ThisCrate => "this crate",
+                Kind::Redisson => "Redisson",
+                Kind::RedissonByDefault => "Redisson, default settings",
+            };
             println!("{fault:?}, {name}: {seen}");
         }
     }
 }
 
 /// What the callers of one kind see of one fault.
-async fn measure(fault: Fault, is_java: bool) -> String {
+async fn measure(fault: Fault, kind: Kind) -> String {
     let folder = tempfile::tempdir().expect("a folder for the server");
     let dir = folder.path().to_str().expect("a path in UTF-8").to_owned();
     let arguments = [
@@ -122,12 +136,14 @@ async fn measure(fault: Fault, is_java: bool) -> String {
     let shared = direct.rate_limiter("limiter");
     let rate = Rate::overall(PERMITS, HOUR);
     shared.set_rate(rate).await.expect("a rate");
-    let limiter = if is_java {
-        let [client] = redisson::clients(Version::V4_7_0, &proxy.url()).await;
-        Limiter::Java(client.limiter("limiter"))
-    } else {
-        let client = RedissonClient::connect(&proxy.url()).await;
-        Limiter::Rust(client.expect("a server").rate_limiter("limiter"))
+    let url = proxy.url();
+    let limiter = match kind {
+        Kind::ThisCrate => {
+            let client = RedissonClient::connect(&url).await;
+            Limiter::Rust(client.expect("a server").rate_limiter("limiter"))
+        }
+        Kind::Redisson => java_limiter(Servers::Single(&url)).await,
+        Kind::RedissonByDefault => java_limiter(Servers::SingleByDefault(&url)).await,
     };
     for _ in 0..50 {
         assert_eq!(limiter.try_acquire().await, Ok(true));
@@ -176,6 +192,11 @@ async fn measure(fault: Fault, is_java: bool) -> String {
         "{longest:?} without a grant, {} granted, {gone} gone, {errors} errors {failed:?}",
         granted
     )
+}
+
+async fn java_limiter(servers: Servers<'_>) -> Limiter {
+    let client = Redisson::shared(Version::V4_7_0).open(servers, &[]).await;
+    Limiter::Java(client.expect("a server").limiter("limiter"))
 }
 
 #[derive(Default)]

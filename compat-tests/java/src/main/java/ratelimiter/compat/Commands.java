@@ -21,7 +21,7 @@ final class Commands {
         switch (command) {
             case "ping":
                 return List.of("pong");
-            case "open": // CLIENT single|cluster URL[,URL…] [option=value…]
+            case "open": // CLIENT default|single|cluster URL[,URL…] [option=value…]
                 clients.put(args[0], Redisson.create(Connection.config(args)));
                 return List.of();
             case "close": // CLIENT

@@ -4,12 +4,17 @@ import org.redisson.config.BaseConfig;
 import org.redisson.config.Config;
 import org.redisson.config.ReadMode;
 
-/** A Redisson configuration that starts quickly and holds few threads and connections. */
+/** A Redisson configuration: its defaults, or one that starts quickly and holds few threads and connections. */
 final class Connection {
     private Connection() {}
 
-    /** From {@code CLIENT single|cluster URL[,URL…] [option=value…]}. */
+    /** From {@code CLIENT default|single|cluster URL[,URL…] [option=value…]}; the defaults take no options. */
     static Config config(String[] args) {
+        if (args[1].equals("default")) {
+            Config config = new Config();
+            config.useSingleServer().setAddress(args[2]);
+            return config;
+        }
         Config config = new Config().setThreads(2).setNettyThreads(2);
         BaseConfig<?> server = args[1].equals("cluster") ? cluster(config, args[2]) : single(config, args[2]);
         server.setConnectTimeout(60_000); // the machine may be busy, and several JVMs start at once
