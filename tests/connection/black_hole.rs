@@ -132,5 +132,5 @@ async fn a_sentinel_that_is_one_costs_no_call() {
     let limiter = ample(&client, "limiter").await;
     let load = Load::on(&limiter);
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut server.connection().await).await;
 }

@@ -8,7 +8,7 @@ use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
 use redisson_rate_limiter::{FixedWindow, PenaltyTokenBucket, Rate, SlidingWindowCounter};
 use tokio::time::sleep;
 
-use crate::load::{HOUR, Load, ample, ms, patient_client};
+use crate::load::{HOUR, Load, ample, ms, patient_client, taken};
 use crate::support::Server;
 
 struct Node {
@@ -52,6 +52,22 @@ fn url(nodes: &[Node]) -> String {
     urls.join(",")
 }
 
+/// The index of the node that serves a key. A replica redirects even what only reads.
+async fn serving(nodes: &mut [Node], key: &str) -> usize {
+    for (index, node) in nodes.iter_mut().enumerate() {
+        if node.serves(key).await {
+            return index;
+        }
+    }
+    panic!("no node serves {key}");
+}
+
+fn signal(pid: u32, signal: &str) {
+    let pid = pid.to_string();
+    let sent = Command::new("kill").args(["-s", signal, &pid]).status();
+    assert!(sent.unwrap().success());
+}
+
 async fn nodes_of(cluster: &RedisCluster) -> Vec<Node> {
     let mut nodes = Vec::new();
     for server in cluster.iter_servers() {
@@ -77,19 +93,20 @@ async fn a_primary_that_is_killed_costs_no_acquire() {
     let limiter = ample(&client, "limiter").await;
     let load = Load::on(&limiter);
     load.until_granted(20).await;
-    let mut primary = None;
-    for (node, server) in nodes.iter_mut().zip(cluster.iter_servers()) {
-        // A replica redirects even what only reads.
-        if node.serves("limiter").await {
-            assert_eq!(node.run("WAIT 1 0").await.unwrap(), Value::Int(1));
-            primary = Some(server.process.id());
-        }
-    }
-    let pid = primary.expect("a node serves the limiter").to_string();
-    let killed = Command::new("kill").args(["-s", "KILL", &pid]).status();
-    assert!(killed.unwrap().success());
+    let primary = serving(&mut nodes, "limiter").await;
+    let pid = cluster.iter_servers().nth(primary).unwrap().process.id();
+    let paused = load.pause().await;
+    // Writes of other connections count only from a write of this one on.
+    nodes[primary].run("SET {limiter}:mark 1").await.unwrap();
+    let replicas = nodes[primary].run("WAIT 1 0").await.unwrap();
+    assert_eq!(replicas, Value::Int(1));
+    signal(pid, "STOP"); // what is sent to it from then on is lost
+    drop(paused);
+    signal(pid, "KILL");
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    nodes.remove(primary);
+    let successor = serving(&mut nodes, "limiter").await;
+    load.end_taken_once(&mut nodes[successor].raw).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -99,6 +116,7 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
     let client = patient_client(&url(&nodes)).await;
     let limiter = ample(&client, "limiter").await;
     let load = Load::on(&limiter);
+    let released = ample(&client, "{limiter}:released").await;
 
     // A node without slots joins.
     let folder = tempfile::tempdir().unwrap();
@@ -126,13 +144,7 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
     }
 
     // The limiter's slot moves, with its keys.
-    let mut source = None;
-    for (index, node) in nodes.iter_mut().enumerate() {
-        if node.serves("limiter").await {
-            source = Some(index);
-        }
-    }
-    let source = source.expect("a node serves the limiter");
+    let source = serving(&mut nodes, "limiter").await;
     let slot = nodes[source].run("CLUSTER KEYSLOT limiter").await.unwrap();
     let slot: u16 = redis::from_redis_value(slot).unwrap();
     let (from, to) = (nodes[source].id.clone(), target.id.clone());
@@ -161,7 +173,7 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
         let (is_set, was_set, released, counted, slid, drawn, joined) = tokio::join!(
             tried.try_set_rate(rate),
             set.set_rate(rate),
-            limiter.release(1),
+            released.release(1),
             window.check("{limiter}:window", 1),
             periods.check("{limiter}:periods", 1),
             bucket.check("{limiter}:bucket", 1),
@@ -198,7 +210,8 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
     }
     meanwhile.await.unwrap();
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut target.raw).await;
+    assert_eq!(taken(&mut target.raw, "{limiter}:released").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -218,12 +231,7 @@ async fn one_node_leads_to_all_and_a_stopped_node_holds_up_no_other() {
         apart.push(ample(&client, &name).await);
     }
     let stopped = cluster.iter_servers().next().unwrap().process.id();
-    let signal = |signal: &str| {
-        let pid = stopped.to_string();
-        let sent = Command::new("kill").args(["-s", signal, &pid]).status();
-        assert!(sent.unwrap().success());
-    };
-    signal("STOP");
+    signal(stopped, "STOP");
     let waiting = apart[0].clone();
     let waiting = tokio::spawn(async move { waiting.try_acquire(1).await });
     for _ in 0..50 {
@@ -231,8 +239,11 @@ async fn one_node_leads_to_all_and_a_stopped_node_holds_up_no_other() {
             assert!(limiter.try_acquire(1).await.unwrap());
         }
     }
-    signal("CONT");
+    signal(stopped, "CONT");
     assert!(waiting.await.unwrap().unwrap());
+    for ((node, limiter), granted) in nodes.iter_mut().zip(&apart).zip([2, 51, 51]) {
+        assert_eq!(taken(&mut node.raw, limiter.name()).await, granted);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -243,16 +254,13 @@ async fn a_slot_that_no_node_serves_for_a_while_costs_no_acquire() {
     let limiter = ample(&client, "limiter").await;
     let load = Load::on(&limiter);
     load.until_granted(20).await;
-    for node in &mut nodes {
-        if node.serves("limiter").await {
-            let slot = node.run("CLUSTER KEYSLOT limiter").await.unwrap();
-            let slot: u16 = redis::from_redis_value(slot).unwrap();
-            node.run(&format!("CLUSTER DELSLOTS {slot}")).await.unwrap();
-            sleep(ms(500)).await; // for so long nobody serves it
-            node.run(&format!("CLUSTER ADDSLOTS {slot}")).await.unwrap();
-            break;
-        }
-    }
+    let serving = serving(&mut nodes, "limiter").await;
+    let node = &mut nodes[serving];
+    let slot = node.run("CLUSTER KEYSLOT limiter").await.unwrap();
+    let slot: u16 = redis::from_redis_value(slot).unwrap();
+    node.run(&format!("CLUSTER DELSLOTS {slot}")).await.unwrap();
+    sleep(ms(500)).await; // for so long nobody serves it
+    node.run(&format!("CLUSTER ADDSLOTS {slot}")).await.unwrap();
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut node.raw).await;
 }

@@ -59,7 +59,7 @@ async fn a_password_that_changes_and_is_put_right_costs_no_patient_call() {
 
     *known.lock().unwrap() = "second".to_owned();
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut raw).await;
     // Its calls fail at once until it is connected again.
     let limiter = impatient.rate_limiter("limiter");
     while limiter.try_acquire(1).await.is_err() {}
@@ -86,7 +86,7 @@ async fn a_user_that_is_deleted_and_set_again_costs_no_patient_call() {
     );
     run(&mut raw, &set).await;
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut raw).await;
 }
 
 #[tokio::test]
@@ -157,5 +157,5 @@ async fn full(url: &str, raw: &mut MultiplexedConnection) {
     }
     run(raw, &["CONFIG", "SET", "maxclients", "100"]).await;
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(raw).await;
 }

@@ -5,6 +5,7 @@ use tokio::time::sleep;
 
 use crate::load::{Load, ample, ms, patient_client};
 use crate::proxy::Proxy;
+use crate::sentinels::acknowledged_by_replica;
 use crate::support::Server;
 
 async fn replica_of(raw: &mut MultiplexedConnection, host: &str, port: &str) {
@@ -21,7 +22,7 @@ async fn a_demotion_that_is_taken_back_costs_no_acquire() {
     sleep(ms(500)).await; // for so long it refuses all writes
     replica_of(&mut raw, "NO", "ONE").await;
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut raw).await;
 }
 
 #[tokio::test]
@@ -34,16 +35,13 @@ async fn another_primary_behind_the_same_address_is_found() {
     replica_of(&mut second_raw, "127.0.0.1", &first.port().to_string()).await;
     let load = Load::on(&limiter);
     load.until_granted(20).await;
-    let acknowledged = async || -> i64 {
-        let mut wait = redis::cmd("WAIT");
-        let mut raw = first_raw.clone();
-        wait.arg(1).arg(0).query_async(&mut raw).await.unwrap()
-    };
-    assert_eq!(acknowledged().await, 1);
+    let paused = load.pause().await;
+    acknowledged_by_replica(&first).await;
 
     replica_of(&mut second_raw, "NO", "ONE").await;
     proxy.lead_to(second.port());
     replica_of(&mut first_raw, "127.0.0.1", &second.port().to_string()).await;
+    drop(paused);
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut second_raw).await;
 }

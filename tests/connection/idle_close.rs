@@ -1,9 +1,9 @@
 //! A connection that the server closes between two calls fails no call, not even one that cannot be repeated.
 
-use redisson_rate_limiter::{FixedWindow, Limiter, Rate, RateLimiter};
+use redisson_rate_limiter::{FixedWindow, PolicyLimiter, Rate, RateLimiter, RedissonClient};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::load::{HOUR, ample, patient_client};
+use crate::load::{HOUR, ample, patient_client, taken};
 use crate::support::Server;
 
 fn runtime() -> Runtime {
@@ -19,16 +19,40 @@ async fn close_others(server: &Server) {
     assert!(killed > 0);
 }
 
-async fn every_kind_of_call(limiter: &RateLimiter, policy: &impl Limiter, call: usize) {
-    match call {
-        0 => assert!(limiter.try_acquire(1).await.unwrap()),
-        1 => limiter.release(1).await.unwrap(),
-        2 => assert!(policy.check("key", 1).await.unwrap().is_granted()),
-        3 => limiter
-            .set_rate(Rate::overall(1_000_000_000, HOUR))
-            .await
-            .unwrap(),
-        _ => assert!(limiter.exists().await.unwrap()),
+/// What is called.
+struct Called {
+    limiter: RateLimiter,
+    other: RateLimiter,
+    policy: PolicyLimiter<FixedWindow>,
+}
+
+impl Called {
+    async fn of(client: &RedissonClient) -> Self {
+        Self {
+            limiter: ample(client, "limiter").await,
+            other: client.rate_limiter("other"),
+            policy: client.limiter(FixedWindow::new(1_000_000, HOUR)).unwrap(),
+        }
+    }
+
+    /// One of five kinds of calls.
+    async fn call(&self, kind: usize) {
+        match kind {
+            0 => assert!(self.limiter.try_acquire(1).await.unwrap()),
+            1 => self.limiter.release(1).await.unwrap(),
+            2 => assert!(self.policy.check("key", 1).await.unwrap().is_granted()),
+            3 => self.other.set_rate(Rate::overall(1, HOUR)).await.unwrap(),
+            _ => assert!(self.limiter.exists().await.unwrap()),
+        }
+    }
+
+    /// So many calls of each kind were executed once each.
+    async fn were_executed_once(&self, server: &Server, calls: u64) {
+        // What was acquired was released.
+        let mut raw = server.connection().await;
+        assert_eq!(taken(&mut raw, self.limiter.name()).await, 1);
+        let last = self.policy.check("key", 1).await.unwrap();
+        assert_eq!(last.remaining(), 1_000_000 - calls - 1);
     }
 }
 
@@ -36,12 +60,12 @@ async fn every_kind_of_call(limiter: &RateLimiter, policy: &impl Limiter, call: 
 async fn each_first_call_after_a_close_succeeds() {
     let server = Server::start();
     let client = patient_client(&server.url()).await;
-    let limiter = ample(&client, "limiter").await;
-    let policy = client.limiter(FixedWindow::new(1_000_000, HOUR)).unwrap();
-    for call in (0..5).cycle().take(50) {
+    let called = Called::of(&client).await;
+    for kind in (0..5).cycle().take(50) {
         close_others(&server).await;
-        every_kind_of_call(&limiter, &policy, call).await;
+        called.call(kind).await;
     }
+    called.were_executed_once(&server, 10).await;
 }
 
 #[test]
@@ -49,11 +73,11 @@ fn each_first_call_of_a_runtime_that_was_not_polled_meanwhile_succeeds() {
     let server = Server::start();
     let (own, other) = (runtime(), runtime());
     let client = own.block_on(patient_client(&server.url()));
-    let limiter = own.block_on(ample(&client, "limiter"));
-    let policy = client.limiter(FixedWindow::new(1_000_000, HOUR)).unwrap();
-    for call in (0..5).cycle().take(50) {
+    let called = own.block_on(Called::of(&client));
+    for kind in (0..5).cycle().take(50) {
         std::thread::sleep(std::time::Duration::from_millis(6)); // what was just used is not looked at
         other.block_on(close_others(&server));
-        own.block_on(every_kind_of_call(&limiter, &policy, call));
+        own.block_on(called.call(kind));
     }
+    own.block_on(called.were_executed_once(&server, 10));
 }

@@ -5,7 +5,7 @@ use std::thread;
 use redisson_rate_limiter::{Error, Rate};
 
 use crate::keys;
-use crate::load::{HOUR, ample, patient_client};
+use crate::load::{HOUR, ample, patient_client, taken};
 use crate::support::Server;
 
 /// With the pause of each, they take about a second to load.
@@ -51,6 +51,7 @@ async fn a_server_that_loads_its_data_costs_no_acquire() {
         keys::errors(&mut raw, "LOADING").await > 0,
         "it was asked while it loaded"
     );
+    assert_eq!(taken(&mut raw, "limiter").await, 2);
 }
 
 #[tokio::test]

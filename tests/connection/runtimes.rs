@@ -8,11 +8,15 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use crate::by_hand::{Pending, poll_once};
-use crate::load::{ample, patient_client};
+use crate::load::{ample, patient_client, taken};
 use crate::support::Server;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn taken_on(runtime: &Runtime, server: &Server, name: &str) -> u64 {
+    runtime.block_on(async { taken(&mut server.connection().await, name).await })
 }
 
 #[test]
@@ -50,6 +54,14 @@ fn threads_with_a_runtime_each_go_on_while_the_one_that_connected_idles() {
         thread.join().unwrap();
     }
     assert!(idle.block_on(limiter.try_acquire(1)).unwrap());
+    assert_eq!(taken_on(&idle, &server, "limiter"), 1 + 4 * 50 + 1);
+    // Of each, one was taken when it was created, and one more.
+    for thread in 0..4 {
+        for name in 0..64 {
+            let name = format!("{thread}:{name}");
+            assert_eq!(taken_on(&idle, &server, &name), 2);
+        }
+    }
 }
 
 #[test]
@@ -71,6 +83,9 @@ fn a_runtime_that_stops_in_the_middle_of_a_call_holds_up_no_other() {
         assert!(other.block_on(limiter.try_acquire(1)).unwrap());
         assert!(other.block_on(apart.try_acquire(1)).unwrap());
     }
+    for name in ["limiter", "another"] {
+        assert_eq!(taken_on(&other, &server, name), 1 + 20);
+    }
 }
 
 #[test]
@@ -83,6 +98,7 @@ fn the_client_outlives_the_runtime_that_connected() {
     for _ in 0..3 {
         assert!(runtime().block_on(limiter.try_acquire(1)).unwrap());
     }
+    assert_eq!(taken_on(&runtime(), &server, "limiter"), 1 + 3);
 }
 
 #[test]

@@ -28,7 +28,7 @@ async fn a_busy_script_costs_no_acquire() {
     let _: () = kill.arg("KILL").query_async(&mut raw).await.unwrap();
     assert!(script.await.unwrap().is_err());
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut raw).await;
 }
 
 #[tokio::test]
@@ -44,5 +44,5 @@ async fn forgotten_scripts_cost_no_acquire() {
         let _: () = flush.arg("FLUSH").query_async(&mut raw).await.unwrap();
     }
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut raw).await;
 }

@@ -8,7 +8,7 @@ use redis_test::utils::get_random_available_port;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use crate::load::ms;
+use crate::load::{Load, ms};
 use crate::support::{Process, Server, server_program};
 
 pub struct Sentinel {
@@ -110,6 +110,14 @@ pub async fn replica_of(primary: &Server) -> Server {
         }
         sleep(ms(10)).await;
     }
+}
+
+/// Stops a primary between two calls, once its replica has all that it granted. Calls that are sent to it from then on
+/// are lost.
+pub async fn stop_once_replicated(primary: &Server, load: &Load) {
+    let _paused = load.pause().await;
+    acknowledged_by_replica(primary).await;
+    primary.signal("STOP");
 }
 
 /// Waits until the replica has what the primary has now.

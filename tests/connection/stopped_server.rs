@@ -13,7 +13,7 @@ async fn a_stopped_process_that_continues_costs_no_acquire() {
     sleep(ms(1_500)).await; // for so long it stands still
     server.signal("CONT");
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut server.connection().await).await;
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn paused_cost_no_acquire(what: &str) {
     pause.arg("PAUSE").arg(1_500).arg(what);
     let _: () = pause.query_async(&mut raw).await.unwrap();
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut raw).await;
 }
 
 #[tokio::test]
@@ -49,5 +49,5 @@ async fn a_primary_that_lacks_its_replicas_for_a_while_costs_no_acquire() {
         sleep(ms(lasts)).await; // for so long it refuses all writes
     }
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut raw).await;
 }

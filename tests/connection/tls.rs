@@ -19,7 +19,7 @@ async fn a_connection_by_tls_works_and_comes_back() {
         let _: i64 = kill.query_async(&mut raw).await.unwrap();
     }
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut raw).await;
     for _ in 0..5 {
         tokio::time::sleep(ms(6)).await; // what was just used is not looked at
         let mut kill = redis::cmd("CLIENT");
@@ -49,7 +49,7 @@ async fn a_certificate_that_expires_and_is_renewed_costs_no_acquire() {
     let renewed = Identity::new(authority, "127.0.0.1", &[authority]);
     server.show(&renewed).await;
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut raw).await;
 }
 
 #[tokio::test]

@@ -104,7 +104,7 @@ async fn all_nodes_are_found_by_one_and_lost_connections_come_back() {
             run(&mut raw, "CLIENT KILL TYPE normal").await;
         }
         load.until_granted(20).await;
-        load.end_without_errors().await;
+        load.end_taken_once(&mut raw).await;
     }
 }
 

@@ -4,7 +4,7 @@ use redis_test::utils::get_random_available_port;
 use redisson_rate_limiter::TlsConfig;
 
 use crate::load::{Load, ample};
-use crate::sentinels::{Sentinel, acknowledged_by_replica};
+use crate::sentinels::{Sentinel, stop_once_replicated};
 use crate::support::Server;
 use crate::tls_server::{Authority, Identity, assert_certificate_refused, connect, start};
 
@@ -13,7 +13,7 @@ struct TlsSentinels {
     of_servers: Authority,
     of_sentinels: Authority,
     primary: Server,
-    _replica: Server,
+    replica: Server,
     _sentinel: Sentinel,
     sentinel_port: u16,
     _identities: [Identity; 3],
@@ -44,7 +44,7 @@ impl TlsSentinels {
             of_servers,
             of_sentinels,
             primary,
-            _replica: replica,
+            replica,
             _sentinel: sentinel,
             sentinel_port,
             _identities: [of_primary, of_replica, of_sentinel],
@@ -65,12 +65,13 @@ async fn a_failover_by_tls_costs_no_acquire() {
     let sentinels = TlsSentinels::start().await;
     let client = connect(&sentinels.url(), sentinels.trust()).await.unwrap();
     let limiter = ample(&client, "limiter").await;
-    acknowledged_by_replica(&sentinels.primary).await;
     let load = Load::on(&limiter);
     load.until_granted(20).await;
+    stop_once_replicated(&sentinels.primary, &load).await;
     sentinels.primary.signal("KILL");
     load.until_granted(20).await;
-    load.end_without_errors().await;
+    load.end_taken_once(&mut sentinels.replica.connection().await)
+        .await;
 }
 
 #[tokio::test]

@@ -5,11 +5,14 @@ use std::time::Duration;
 use redisson_rate_limiter::{
     Decision, FailurePolicy, LocalShare, Rate, RateLimiter, RedissonClient,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::support::Server;
 
 pub const HOUR: Duration = Duration::from_secs(3600);
+
+/// Within this time what a test waits for happens, or it fails.
+pub const AT_LAST: Duration = Duration::from_secs(120);
 
 pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -50,13 +53,17 @@ pub async fn until_by_redis(limiter: &RateLimiter) -> Decision {
 }
 
 async fn until(limiter: &RateLimiter, is_by_policy: bool) -> Decision {
-    loop {
-        let decision = limiter.check(1).await.unwrap();
-        if decision.is_by_failure_policy() == is_by_policy {
-            return decision;
+    let decided = async {
+        loop {
+            let decision = limiter.check(1).await.unwrap();
+            if decision.is_by_failure_policy() == is_by_policy {
+                return decision;
+            }
+            sleep(ms(5)).await;
         }
-        sleep(ms(5)).await;
-    }
+    };
+    let decided = timeout(AT_LAST, decided).await;
+    decided.unwrap_or_else(|_| panic!("by the failure policy: never {is_by_policy}"))
 }
 
 /// Kills a server, and returns its port.

@@ -7,9 +7,9 @@ use redis::{RedisResult, Value};
 use redisson_rate_limiter::{Decision, FailurePolicy, Rate, RateLimiter, RedissonClient};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use crate::fixture::{HOUR, client, ms, policies, until_by_policy, until_by_redis};
+use crate::fixture::{AT_LAST, HOUR, client, ms, policies, until_by_policy, until_by_redis};
 use crate::support::Server;
 
 /// A node of a cluster that goes on without those of its nodes that are away, and never replaces them.
@@ -55,6 +55,40 @@ impl Node {
         let slots = ["CLUSTER", "ADDSLOTSRANGE", &first, &last];
         node.run(&slots).await.unwrap();
         node
+    }
+
+    /// Starts a replica of a node, and waits until it has all of its data.
+    async fn replica_of(primary: &Self) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start_with(&arguments(&folder));
+        let node = Self {
+            port: server.port(),
+            server: Some(server),
+            folder,
+            name: primary.name.clone(),
+        };
+        let id = primary.run(&["CLUSTER", "MYID"]).await.unwrap();
+        let id: String = redis::from_redis_value(id).unwrap();
+        let port = primary.port.to_string();
+        node.run(&["CLUSTER", "MEET", "127.0.0.1", &port])
+            .await
+            .unwrap();
+        // Until it knows the primary.
+        while node.run(&["CLUSTER", "REPLICATE", &id]).await.is_err() {
+            sleep(ms(10)).await;
+        }
+        while !format!("{:?}", node.run(&["INFO", "replication"]).await)
+            .contains("master_link_status:up")
+        {
+            sleep(ms(10)).await;
+        }
+        node
+    }
+
+    /// Takes over the slots of its primary.
+    async fn takes_over(&self) {
+        let take_over = ["CLUSTER", "FAILOVER", "TAKEOVER"];
+        self.run(&take_over).await.unwrap();
     }
 
     async fn run(&self, command: &[&str]) -> RedisResult<Value> {
@@ -174,4 +208,30 @@ async fn only_the_keys_of_a_node_that_is_away_are_left_to_the_policy_and_not_aft
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_keys_of_a_node_that_is_killed_are_left_to_the_policy_and_not_after_its_restart() {
     while_one_is_away(Node::kill, Node::restart).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_failover_redis_decides_again_whatever_the_policy() {
+    let [mut killed, there] = cluster().await;
+    let replica = Node::replica_of(&killed).await;
+    let urls = [&killed, &there].map(|node| format!("redis://127.0.0.1:{}", node.port));
+    let mut clients = Vec::new();
+    for policy in policies() {
+        let client = client(&urls.join(","), policy).await;
+        clients.push(limiter_on(&killed, &client).await);
+    }
+    // One client whose only call waits, and another one that is idle until the failover is over.
+    let waiting = limiter_on(&killed, &client(&urls.join(","), FailurePolicy::Deny).await).await;
+    let idle = limiter_on(&killed, &client(&urls.join(","), FailurePolicy::Deny).await).await;
+    killed.kill();
+    for limiter in &clients {
+        let _ = until_by_policy(limiter).await;
+    }
+    let _ = until_by_policy(&waiting).await;
+    let waiting = tokio::spawn(async move { waiting.acquire(1).await });
+    replica.takes_over().await;
+    timeout(AT_LAST, waiting).await.unwrap().unwrap().unwrap();
+    for limiter in clients.iter().chain([&idle]) {
+        assert!(until_by_redis(limiter).await.is_granted());
+    }
 }
