@@ -53,17 +53,30 @@ class Redis:
             raise
 
     def reply(self):
-        line = self.file.readline()
-        if not line.endswith(b"\r\n"):
-            raise ConnectionError("the connection was closed")
+        line = self.whole(self.file.readline())
         kind, rest = line[:1], line[1:-2]
         if kind == b"-":
-            raise ServerError(rest.decode())
+            raise ServerError(rest.decode(errors="replace"))
+        if kind == b"+":
+            return rest
+        try:
+            number = int(rest)
+        except ValueError:
+            kind = None
         if kind == b":":
-            return int(rest)
+            return number
         if kind == b"$":
-            return self.file.read(int(rest) + 2)[:-2] if rest != b"-1" else None
-        return [self.reply() for _ in range(int(rest))] if kind == b"*" else rest
+            return self.whole(self.file.read(number + 2), number)[:-2] if number >= 0 else None
+        if kind == b"*":
+            return [self.reply() for _ in range(number)]
+        raise ConnectionError("this is not Redis's protocol")
+
+    @staticmethod
+    def whole(read, length=0):
+        """What was read, if it has its end: at the end of a connection, less is read. A part of a reply is no reply."""
+        if len(read) < length + 2 or not read.endswith(b"\r\n"):
+            raise ConnectionError("the connection was closed")
+        return read
 
     def server_now(self):
         seconds, micros = self.command("TIME")

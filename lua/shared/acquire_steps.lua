@@ -130,25 +130,30 @@ if not is_common then
   --! include shared/window.lua
   window = load_window()
 
-  if retry or taken_before then
-    local found, score, more
-    if taken_before and fields[1] and fields[2] and fields[3] == rate_type then
-      local taken, score = string.match(taken_before, '^(%d+) (%-?%d+)$')
-      if taken then
-        rate, interval = window.integer(fields[1]) or 0, window.integer(fields[2]) or 0
-        return pack('<ddddddddddd', server_now, tonumber(taken), window.until_first(permits_key, now, interval), rate, 0,
-          0, 1, tonumber(score), -1, -1, interval)
+  -- What the call was granted before, by an earlier attempt or by a copy of this one, is not decided again.
+  local taken, score, more
+  if fields[1] and fields[2] and fields[3] == rate_type then
+    if taken_before then
+      taken, score = string.match(taken_before, '^(%d+) (%-?%d+)$')
+    end
+    if not taken then
+      local found
+      if retry then
+        found, score, more = window.find_call(permits_key, member, ARGV[retry + 2] + 0, ARGV[retry + 3] + 0)
+      else
+        score = call('zscore', permits_key, member)
+        found = score and member
       end
+      taken = found and window.permits_of(found)
     end
-    if retry and fields[1] and fields[2] and fields[3] == rate_type then
-      found, score, more = window.find_call(permits_key, member, ARGV[retry + 2] + 0, ARGV[retry + 3] + 0)
-    end
-    if found then
+    if taken then
       rate, interval = window.integer(fields[1]) or 0, window.integer(fields[2]) or 0
-      return pack('<ddddddddddd', server_now, window.permits_of(found), window.until_first(permits_key, now, interval),
-        rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, interval)
+      return pack('<ddddddddddd', server_now, tonumber(taken), window.until_first(permits_key, now, interval), rate, 0, 0,
+        1, math.floor(tonumber(score)), -1, -1, interval)
     end
-    local wait = retry and ARGV[retry + 1] - server_now + 1 or 0
+  end
+  if retry then
+    local wait = ARGV[retry + 1] - server_now + 1
     if wait > 0 then
       return pack('<dd', server_now, wait) .. 'early'
     elseif more then
@@ -168,21 +173,18 @@ if not is_common then
   if failure then
     return failure
   end
-  rate, interval = limiter.rate, limiter.interval
+  rate, interval, available = limiter.rate, limiter.interval, 0
 end
 
 local total = all + 0
-if total > rate then
-  local any_fits = false
+local any_fits = total <= rate
+if not any_fits then
   for i = first_run, last_run, 2 do
     any_fits = any_fits or tonumber(ARGV[i]) <= rate
   end
-  if not any_fits then
-    return pack('<dddd', server_now, 0, interval, rate)
-  end
 end
 
-if limiter then
+if limiter and any_fits then
   local wanted = math.min(total, rate)
   if share then
     local permille = ARGV[share + 1] + 0
@@ -205,7 +207,25 @@ if limiter then
   end
 end
 
-local newer, allowed = -1, available
+local allowed = available
+if share and available <= SHARED then
+  local thousandths = available * ARGV[share + 1] + ARGV[share + 2]
+  allowed = math.max(math.min(available, (thousandths - thousandths % 1000) / 1000), 0)
+end
+local reset = oldest and interval - now + oldest or interval
+if allowed < total and not limiter then
+  -- A copy of this call may have been granted all of it, and left too little. Where all fits, ZADD finds its grant.
+  local score = call('zscore', permits_key, member)
+  if score then
+    return pack('<ddddddddddd', server_now, total, math.min(reset, interval), rate, 0, 0, 1, math.floor(tonumber(score)),
+      -1, -1, interval)
+  end
+end
+if not any_fits then
+  return pack('<dddd', server_now, 0, interval, rate)
+end
+
+local newer = -1
 if newer_than then
   newer = 0
   if not (limiter and limiter.is_reset) then
@@ -218,10 +238,6 @@ if newer_than then
       end
     end
   end
-end
-if share and available <= SHARED then
-  local thousandths = available * ARGV[share + 1] + ARGV[share + 2]
-  allowed = math.max(math.min(available, (thousandths - thousandths % 1000) / 1000), 0)
 end
 
 local taken, taken_text = total, all
@@ -237,14 +253,6 @@ if allowed < total then
     end
   end
   taken = allowed - left
-  if call_key then
-    local score = call('zscore', permits_key, member)
-    if score then
-      -- A copy of this call was granted in full.
-      return pack('<ddddddddddd', server_now, total, oldest and interval - now + oldest or interval, rate, 0, 0, 1,
-        math.floor(tonumber(score)), -1, -1, interval)
-    end
-  end
   if taken > 0 then
     taken_text = string.format('%d', taken)
     if call_key and deadline ~= '' then
@@ -254,7 +262,6 @@ if allowed < total then
     member = pack('<c0I', string.sub(member, 1, -5), taken)
   end
 end
-local reset = oldest and interval - now + oldest or interval
 
 if limiter then
   if limiter.changes_settings then
@@ -271,7 +278,8 @@ if taken > 0 then
   if call('zadd', permits_key, 'nx', score, member) == 0 then
     -- The same call ran before: a proxy or a driver sent it twice.
     score = call('zscore', permits_key, member)
-    return pack('<ddddddddddd', server_now, taken, reset, rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, interval)
+    return pack('<ddddddddddd', server_now, taken, math.min(reset, interval), rate, 0, 0, 1, math.floor(tonumber(score)),
+      -1, -1, interval)
   end
 end
 

@@ -59,8 +59,12 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
     limit = limiter.rate,
     check = function(cost)
       local remaining = available - taken
-      local granted = cost <= remaining
-      return granted, granted and remaining - cost or math.max(remaining, 0), math.max(reset, 1), math.max(reset, 0), 0
+      if cost <= remaining then
+        return true, remaining - cost, math.max(reset, 1), math.max(reset, 0)
+      end
+      -- A copy of this call may have been granted, and left too little.
+      local is_copy = redis.call('zscore', limiter.permits_key, window.pack(call_id, cost))
+      return is_copy and not limiter.is_reset, math.max(remaining, 0), math.max(reset, 1), math.max(reset, 0)
     end,
     charge = function(cost)
       take_excess()

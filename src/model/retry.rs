@@ -1,4 +1,4 @@
-//! Later attempts of a call, and giving back what a call took whose caller is gone, as the scripts do it. In memory
+//! Later attempts and copies of a call, and giving back what a call took whose caller is gone, as the scripts do it. In memory
 //! nothing is sent or lost.
 
 use super::grants::Found;
@@ -28,23 +28,46 @@ impl Window {
             && let Some(found) = self.find(settings, client, call, retry)
             && (wait <= 0 || self.is_found_at_once(settings, client, call, retry, found))
         {
-            let (permits, interval) = (i64::from(found.permits), settings.interval);
-            let oldest = { self.grants(settings, client) }.and_then(|grants| {
-                let expired = grants.expired(at.now - interval);
-                grants.score_at(expired)
-            });
-            let reset = oldest.map_or(interval, |oldest| {
-                (interval - at.now + oldest).min(interval)
-            });
-            return Ok(Ok(Answer {
-                found: true,
-                ..Answer::new(found.score, settings.rate, permits, reset)
-            }));
+            return Ok(Ok(self.granted_before(at, settings, client, found)));
         }
         if wait > 0 {
             return Ok(Err(Early(wait)));
         }
         self.acquire(at, client, call).map(Ok)
+    }
+
+    /// Decides a call that a proxy or a driver sent twice: a grant with all of its permits is found whatever is left.
+    pub(crate) fn acquire_copy(
+        &mut self,
+        at: At,
+        client: &str,
+        call: &Acquire,
+    ) -> Result<Answer, NotInitialized> {
+        self.drop_expired(client, at.server);
+        let settings = self.settings.get().copied();
+        let wanted_type = call.set_up.map(|set_up| set_up.settings.rate_type);
+        if let Some(settings) = settings
+            && wanted_type.is_none_or(|wanted| settings.rate_type == wanted)
+            && let Some(found) = self.find_whole(settings, client, call)
+        {
+            return Ok(self.granted_before(at, settings, client, found));
+        }
+        self.acquire(at, client, call)
+    }
+
+    fn granted_before(&self, at: At, settings: Settings, client: &str, found: Found) -> Answer {
+        let (permits, interval) = (i64::from(found.permits), settings.interval);
+        let oldest = { self.grants(settings, client) }.and_then(|grants| {
+            let expired = grants.expired(at.now - interval);
+            grants.score_at(expired)
+        });
+        let reset = oldest.map_or(interval, |oldest| {
+            (interval - at.now + oldest).min(interval)
+        });
+        Answer {
+            found: true,
+            ..Answer::new(found.score, settings.rate, permits, reset)
+        }
     }
 
     /// Gives back all that a call took, once no attempt of it can still arrive. Returns how many permits came back.
@@ -106,10 +129,16 @@ impl Window {
         retry: &Retry,
     ) -> Option<Found> {
         let grants = self.grants(settings, client)?;
+        let is_in_range = |found: &Found| (retry.from..=retry.to).contains(&found.score);
+        let whole = self.find_whole(settings, client, call);
+        whole.or_else(|| grants.find(&call.call_id).find(is_in_range))
+    }
+
+    /// The grant of a call with all its permits.
+    fn find_whole(&self, settings: Settings, client: &str, call: &Acquire) -> Option<Found> {
         let total = call.requests.total();
         let is_whole = |found: &Found| i64::from(found.permits) == total;
-        let is_in_range = |found: &Found| (retry.from..=retry.to).contains(&found.score);
-        let whole = grants.find(&call.call_id).find(is_whole);
-        whole.or_else(|| grants.find(&call.call_id).find(is_in_range))
+        let mut grants = self.grants(settings, client)?.find(&call.call_id);
+        grants.find(is_whole)
     }
 }

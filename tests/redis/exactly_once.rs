@@ -1,8 +1,12 @@
 //! Whatever is lost on the way, a granted request takes its permits once, and any other request takes none.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, Value};
 use redisson_rate_limiter::{Decision, Error, Granted, Rate, RateLimiter, RedissonClient};
+use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 use crate::keys;
@@ -207,13 +211,19 @@ async fn what_only_reads_is_sent_until_it_is_answered() {
 
 /// A connection that sends each command twice and hands on the second answer, as one may do that repeats by itself.
 #[derive(Clone)]
-struct Twice(MultiplexedConnection);
+struct Twice {
+    connection: MultiplexedConnection,
+    /// Of the largest command, how many words it has.
+    words: Arc<AtomicUsize>,
+}
 
 impl ConnectionLike for Twice {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        let words = command.args_iter().count();
+        self.words.fetch_max(words, Ordering::Relaxed);
         Box::pin(async move {
-            self.0.req_packed_command(command).await?;
-            self.0.req_packed_command(command).await
+            self.connection.req_packed_command(command).await?;
+            self.connection.req_packed_command(command).await
         })
     }
 
@@ -223,28 +233,91 @@ impl ConnectionLike for Twice {
         offset: usize,
         count: usize,
     ) -> RedisFuture<'a, Vec<Value>> {
-        self.0.req_packed_commands(pipeline, offset, count)
+        self.connection.req_packed_commands(pipeline, offset, count)
     }
 
     fn get_db(&self) -> i64 {
-        self.0.get_db()
+        self.connection.get_db()
     }
+}
+
+impl Twice {
+    async fn to(fixture: &Fixture) -> Self {
+        Self {
+            connection: fixture.server.connection().await,
+            words: Arc::default(),
+        }
+    }
+
+    fn client(&self) -> RedissonClient {
+        let builder = RedissonClient::builder();
+        builder.connection(self.clone()).unwrap()
+    }
+}
+
+/// Asks each for 2 permits, all at the same time.
+async fn at_once(limiters: impl Iterator<Item = &RateLimiter>) -> Vec<bool> {
+    let asked = limiters.cloned();
+    let asked = asked.map(|limiter| async move { limiter.try_acquire(2).await.unwrap() });
+    asked.collect::<JoinSet<_>>().join_all().await
 }
 
 #[tokio::test]
 async fn an_acquire_that_the_connection_itself_sends_twice_takes_once() {
     let mut fixture = Fixture::start().await;
-    let connection = Twice(fixture.server.connection().await);
-    let limiter = RedissonClient::builder()
-        .connection(connection)
-        .unwrap()
-        .rate_limiter(NAME);
+    let limiter = Twice::to(&fixture).await.client().rate_limiter(NAME);
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
     let mut taken = 0;
-    for permits in [1, 2, 1] {
-        assert!(limiter.try_acquire(permits).await.unwrap());
+    for permits in [1, 2, 1, 6] {
+        assert!(limiter.try_acquire(permits).await.unwrap(), "{permits}");
         taken += i64::from(permits);
         let left_and_used = keys::left_and_used(&mut fixture.raw, VALUE, PERMITS).await;
         assert_eq!(left_and_used, (Some(10 - taken), taken));
+    }
+    assert!(!limiter.try_acquire(1).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_list_that_the_connection_itself_sends_twice_takes_once() {
+    for (rate, granted) in [(20, 8), (18, 8), (17, 7)] {
+        let mut fixture = Fixture::start().await;
+        let limiter = Twice::to(&fixture).await.client().rate_limiter(NAME);
+        limiter.set_rate(Rate::overall(rate, HOUR)).await.unwrap();
+        assert!(limiter.try_acquire(2).await.unwrap());
+        // The first one goes alone, the others together.
+        let answers = at_once(std::iter::repeat_n(&limiter, 8)).await;
+        assert_eq!(
+            answers.into_iter().filter(|granted| *granted).count(),
+            granted
+        );
+        let taken = 2 + 2 * granted as i64;
+        let left_and_used = keys::left_and_used(&mut fixture.raw, VALUE, PERMITS).await;
+        assert_eq!(left_and_used, (Some(rate as i64 - taken), taken), "{rate}");
+    }
+}
+
+#[tokio::test]
+async fn a_shared_call_that_the_connection_itself_sends_twice_takes_once_for_each_limiter() {
+    let mut fixture = Fixture::start().await;
+    let connection = Twice::to(&fixture).await;
+    let client = connection.client();
+    let limiters: Vec<RateLimiter> = (0..60)
+        .map(|i| client.rate_limiter(&format!("l:{i}")))
+        .collect();
+    for limiter in &limiters {
+        limiter.set_rate(Rate::overall(3, HOUR)).await.unwrap();
+        assert!(limiter.try_acquire(1).await.unwrap());
+    }
+    assert!(connection.words.load(Ordering::Relaxed) < 60);
+    let answers = at_once(limiters.iter()).await;
+    assert_eq!(answers, [true; 60], "the last two of each");
+    assert!(
+        connection.words.load(Ordering::Relaxed) > 60,
+        "some shared a call"
+    );
+    for i in 0..limiters.len() {
+        let [value, permits] = ["value", "permits"].map(|key| format!("{{l:{i}}}:{key}"));
+        let left_and_used = keys::left_and_used(&mut fixture.raw, &value, &permits).await;
+        assert_eq!(left_and_used, (Some(0), 3), "{i}");
     }
 }

@@ -28,6 +28,8 @@ pub enum Fate {
     CutBeforeServer,
     /// The server runs it; its answer gets lost, and the connection with it.
     CutBeforeAnswer,
+    /// The server runs it; its answer arrives without its last bytes, and the connection gets lost.
+    CutWithinAnswer,
     /// The server runs it; what comes back is no answer of a Redis server.
     Garbled,
     /// It waits, and all behind it, until the test lets it through.
@@ -196,7 +198,9 @@ async fn forward(client: &mut TcpStream, shared: Arc<Shared>) {
                     Some((command, tell)) => (command, Some(tell)),
                     None => return, // nobody will let it through
                 },
-                Some(Fate::CutBeforeAnswer | Fate::Garbled) | None => (command, None),
+                Some(Fate::CutBeforeAnswer | Fate::CutWithinAnswer | Fate::Garbled) | None => {
+                    (command, None)
+                }
             };
             if server.write_all(&command.wire_form()).await.is_err() {
                 return;
@@ -209,6 +213,10 @@ async fn forward(client: &mut TcpStream, shared: Arc<Shared>) {
                 }
             }
             if fate == Some(Fate::CutBeforeAnswer) {
+                return;
+            }
+            if fate == Some(Fate::CutWithinAnswer) {
+                let _ = client.write_all(&answer[..answer.len() - 6]).await; // it may be gone too
                 return;
             }
             if fate == Some(Fate::Garbled) {

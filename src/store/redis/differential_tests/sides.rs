@@ -41,6 +41,16 @@ pub(super) struct Sides {
     pub(super) next_ttl: i64,
 }
 
+/// How a call reaches the server.
+#[derive(Debug, Clone, Copy)]
+enum Sent {
+    First,
+    /// By another attempt.
+    Again(Retry),
+    /// By the same bytes as before.
+    Copy,
+}
+
 impl Sides {
     pub(super) fn keys(&self) -> [Keys; 2] {
         [0, 1].map(|client| Keys::clone(&self.limiters[client].keys))
@@ -78,12 +88,21 @@ impl Sides {
                     newer_than: request.newer_than_age.map(|age| at.now - age),
                     set_up: request.set_up,
                 };
-                self.acquire(&limiter, at, client, call, None).await;
+                self.acquire(&limiter, at, client, call, Sent::First).await;
             }
             Step::SendAgain(before) => {
                 if let Some(call) = self.last_call.clone() {
                     let retry = before.retry(self.first_attempt, self.last_attempt);
-                    self.acquire(&limiter, at, client, call, Some(retry)).await;
+                    let sent = Sent::Again(retry);
+                    self.acquire(&limiter, at, client, call, sent).await;
+                }
+            }
+            Step::Copy => {
+                let single = self
+                    .last_call
+                    .take_if(|call| call.requests.single().is_some());
+                if let Some(call) = single {
+                    self.acquire(&limiter, at, client, call, Sent::Copy).await;
                 }
             }
             Step::Reclaim(before) => {
@@ -193,8 +212,12 @@ impl Sides {
         at: At,
         client: &str,
         call: Acquire,
-        retry: Option<Retry>,
+        sent: Sent,
     ) {
+        let retry = match sent {
+            Sent::Again(retry) => Some(retry),
+            Sent::First | Sent::Copy => None,
+        };
         let keys = &limiter.keys;
         let of_call = call_key(keys, &call);
         let mut sent_retry = retry;
@@ -243,9 +266,10 @@ impl Sides {
                 other => panic!("{other:?}"),
             }
         };
-        let model = match retry {
-            Some(retry) => self.model.acquire_again(at, client, &call, &retry).ok(),
-            None => self.model.acquire(at, client, &call).ok().map(Ok),
+        let model = match sent {
+            Sent::First => self.model.acquire(at, client, &call).ok().map(Ok),
+            Sent::Again(retry) => self.model.acquire_again(at, client, &call, &retry).ok(),
+            Sent::Copy => self.model.acquire_copy(at, client, &call).ok().map(Ok),
         };
         let model = model.map(|answer| answer.map_err(drop));
         assert_eq!(redis, model);

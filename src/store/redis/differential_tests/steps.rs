@@ -14,6 +14,8 @@ pub(super) enum Step {
     Acquire(Request),
     /// The last acquire, sent again.
     SendAgain(Before),
+    /// The same bytes again, as a proxy may send them, if the last acquire was a single request.
+    Copy,
     /// Gives back what the last acquire took.
     Reclaim(Before),
     Release(u32, Option<i64>),
@@ -164,6 +166,7 @@ pub(super) fn a_step() -> impl Strategy<Value = Step> {
         8 => (1..800_i64).prop_map(Step::Pass),
         16 => a_request().prop_map(Step::Acquire),
         2 => before().prop_map(Step::SendAgain),
+        2 => Just(Step::Copy),
         1 => before().prop_map(Step::Reclaim),
         3 => a_release(),
         3 => a_refund(),
@@ -233,6 +236,7 @@ pub(super) fn a_step_among_many_grants() -> impl Strategy<Value = Step> {
         6 => (1..400_i64).prop_map(Step::Pass),
         16 => request.prop_map(Step::Acquire),
         1 => before().prop_map(Step::SendAgain),
+        1 => Just(Step::Copy),
         1 => before().prop_map(Step::Reclaim),
         2 => a_release(),
         2 => a_refund(),
