@@ -14,10 +14,9 @@ async fn main() -> Result<()> {
         Some(url) => (RedissonClient::connect(&url).await?, "Redis at REDIS_URL"),
         None => (RedissonClient::in_memory(), "memory (REDIS_URL is not set)"),
     };
-    let limiter = client.rate_limiter("redisson-rate-limiter:quickstart");
-    limiter
-        .set_rate(Rate::overall(5, Duration::from_secs(1)))
-        .await?;
+    let limiter = client
+        .rate_limiter("redisson-rate-limiter:quickstart")
+        .with_rate(Rate::overall(5, Duration::from_secs(1)))?;
 
     println!("Five permits a second, kept in {place}.\n");
     println!("   time  who     asks  answer               permits left");

@@ -20,7 +20,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The limiter has no rate: [`try_set_rate`](crate::RateLimiter::try_set_rate) comes first. Nothing changed.
+    /// The limiter has no rate, and the handle knows none to create it with: see
+    /// [`with_rate`](crate::RateLimiter::with_rate) and [`try_set_rate`](crate::RateLimiter::try_set_rate). Nothing changed.
     #[doc(alias = "RateLimiter is not initialized")]
     #[error("rate limiter `{name}` is not initialized: it has no rate")]
     NotInitialized {

@@ -3,6 +3,7 @@
 mod acquire;
 mod expiry;
 mod rate;
+mod with_rate;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::failure_policy::FailurePolicy;
 use crate::fallback::{GuardedQueue, Place};
 use crate::handle_options::HandleOptions;
+use crate::model::SetUp;
 use crate::policy::Charge;
 use crate::policy::call::Target;
 use crate::policy::shared_rate::SharedRate;
@@ -54,11 +56,17 @@ use crate::store::LimiterStore;
 pub struct RateLimiter {
     queue: Arc<GuardedQueue>,
     options: HandleOptions,
+    /// The settings that its requests give the limiter.
+    set_up: Option<SetUp>,
 }
 
 impl RateLimiter {
     pub(crate) fn new(queue: Arc<GuardedQueue>, options: HandleOptions) -> Self {
-        Self { queue, options }
+        Self {
+            queue,
+            options,
+            set_up: None,
+        }
     }
 
     pub(crate) fn with_options(self, options: HandleOptions) -> Self {
@@ -273,7 +281,11 @@ impl RateLimiter {
     pub fn charge(&self, permits: u32) -> Result<Charge> {
         let queue = self.asked_for(permits)?;
         let keys = queue.store().keys();
-        let rate = SharedRate::as_it_is(&keys.client_id, queue.known_settings());
+        let client_id = keys.client_id.as_str();
+        let rate = match self.set_up {
+            Some(set_up) => SharedRate::with_set_up(client_id.into(), set_up),
+            None => SharedRate::as_it_is(client_id, queue.known_settings()),
+        };
         let place = Place {
             target: Target {
                 model: Arc::new(rate),

@@ -77,7 +77,15 @@ impl GuardedQueue {
     }
 
     /// Whether the permits are granted now.
-    pub(crate) async fn try_acquire(&self, permits: u32, options: &HandleOptions) -> Result<bool> {
+    pub(crate) async fn try_acquire(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+        options: &HandleOptions,
+    ) -> Result<bool> {
+        if set_up.is_some() {
+            return Ok(self.check(permits, set_up, options).await?.is_granted());
+        }
         if let Some(is_granted) = self.store().try_acquire_now(permits) {
             return is_granted;
         }

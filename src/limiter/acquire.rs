@@ -40,7 +40,7 @@ impl RateLimiter {
     #[doc(alias = "tryAcquire")]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
         let queue = self.asked_for(permits)?;
-        queue.try_acquire(permits, &self.options).await
+        queue.try_acquire(permits, self.set_up, &self.options).await
     }
 
     /// Waits for permits in the order of arrival (FIFO in this process); returns `false` if `timeout` passes first. A
@@ -74,7 +74,8 @@ impl RateLimiter {
         if timeout.is_zero() {
             return self.try_acquire(permits).await;
         }
-        self.wait_set_up(permits, Some(timeout), None).await
+        self.wait_set_up(permits, Some(timeout), self.read_set_up())
+            .await
     }
 
     /// Waits for permits in the order of arrival (FIFO in this process).
@@ -99,7 +100,7 @@ impl RateLimiter {
     /// # Cancel safety
     /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
     pub async fn acquire(&self, permits: u32) -> Result<()> {
-        self.wait_set_up(permits, None, None).await?;
+        self.wait_set_up(permits, None, self.read_set_up()).await?;
         Ok(())
     }
 
@@ -130,7 +131,7 @@ impl RateLimiter {
     /// # Cancel safety
     /// As [`try_acquire`](Self::try_acquire).
     pub async fn check(&self, permits: u32) -> Result<Decision> {
-        self.check_set_up(permits, None).await
+        self.check_set_up(permits, self.set_up).await
     }
 
     /// Gives a grant back, exactly and once, and returns how many permits came back: 0 if its window has passed, fewer
@@ -161,7 +162,7 @@ impl RateLimiter {
         let _changing = self.changing();
         let answer = self.queue.refund(&grant).await;
         self.queue.permits_freed();
-        answer
+        self.or_unused(answer, |_| 0)
     }
 
     /// Gives permits back without naming their grant. They come out of the oldest grants, so that no window ever holds
@@ -194,7 +195,7 @@ impl RateLimiter {
         let _changing = self.changing();
         let answer = queue.release(permits, self.options.failure_policy).await;
         self.queue.permits_freed();
-        answer
+        self.or_unused(answer, |_| ())
     }
 
     /// How many permits are available now. Changes nothing.
@@ -223,8 +224,10 @@ impl RateLimiter {
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64> {
         let store = self.validated()?;
+        let answer = store.available_permits().await;
+        let permits = self.or_unused(answer, |set_up| set_up.settings.rate)?;
         // The permits of an Answer are never below zero.
-        Ok(store.available_permits().await?.max(0).unsigned_abs())
+        Ok(permits.max(0).unsigned_abs())
     }
 
     /// As [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the same call.

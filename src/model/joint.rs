@@ -3,7 +3,7 @@
 
 use super::{At, NotInitialized, Pool, Reconciled, Removal, Settings, Window};
 use crate::permit::CallId;
-use crate::rate::RateType;
+use crate::rate::{RateType, ValidRate};
 
 /// The settings that a limiter must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,23 @@ pub(super) enum Change {
 }
 
 impl SetUp {
+    /// The settings of this rate. A keep alive that the rate does not set stays as the limiter has it.
+    pub(crate) fn with_rate(rate: ValidRate) -> Self {
+        Self {
+            keep_alive_counts: rate.keep_alive > 0,
+            settings: rate.into(),
+        }
+    }
+
+    /// The same, for a limiter that expires: one without a keep alive of its own an interval after its last request.
+    pub(crate) fn expiring(rate: ValidRate) -> Self {
+        let mut set_up = Self::with_rate(rate);
+        if !set_up.keep_alive_counts {
+            set_up.settings.keep_alive = set_up.settings.interval;
+        }
+        set_up
+    }
+
     pub(super) fn change(
         set_up: Option<Self>,
         stored: Option<&Settings>,

@@ -17,8 +17,9 @@ use crate::rate::Rate;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SharedRate {
     client_id: Arc<str>,
-    /// The rate that a limiter gets with its first request; `None` if it must have one.
+    /// The rate of the set-up, as the caller gave it.
     rate: Option<Rate>,
+    /// The settings that a limiter gets with its first request; `None` if it must have some.
     set_up: Option<SetUp>,
     /// The settings of a limiter without a set-up, if this client has seen them.
     known: Option<Settings>,
@@ -38,21 +39,21 @@ impl SharedRate {
     /// A limiter that has this rate from its first request on. If the rate has no keep alive, it expires an interval
     /// after its last request.
     pub(crate) fn with_rate(client_id: Arc<str>, rate: Rate) -> Result<Self> {
-        let valid = rate.validate()?;
-        let keep_alive_counts = valid.keep_alive > 0;
-        let mut settings = Settings::from(valid);
-        if !keep_alive_counts {
-            settings.keep_alive = settings.interval;
-        }
+        let set_up = SetUp::expiring(rate.validate()?);
         Ok(Self {
-            client_id,
             rate: Some(rate),
-            set_up: Some(SetUp {
-                settings,
-                keep_alive_counts,
-            }),
-            known: None,
+            ..Self::with_set_up(client_id, set_up)
         })
+    }
+
+    /// A limiter that has these settings from its first request on.
+    pub(crate) fn with_set_up(client_id: Arc<str>, set_up: SetUp) -> Self {
+        Self {
+            client_id,
+            rate: None,
+            set_up: Some(set_up),
+            known: None,
+        }
     }
 
     pub(crate) fn rate(&self) -> Option<Rate> {
@@ -164,12 +165,9 @@ impl Model for SharedRate {
         let Some(settings) = settings else {
             return ShareOf::Unknown;
         };
-        ShareOf::Model(Arc::new(Self {
-            client_id: Arc::clone(&self.client_id),
-            rate: None,
-            set_up: Some(share.of(settings)),
-            known: None,
-        }))
+        let client_id = Arc::clone(&self.client_id);
+        let share = Self::with_set_up(client_id, share.of(settings));
+        ShareOf::Model(Arc::new(share))
     }
 
     fn evaluate(&self, state: &Window, at: At, cost: i64) -> Result<Evaluation, Unusable> {

@@ -41,6 +41,7 @@ mod untrusted_keys;
 mod update_rate;
 mod waiting;
 mod waiting_for_a_key;
+mod with_rate;
 mod worked_example;
 
 on_every_store! {
@@ -309,6 +310,15 @@ on_every_store! {
             waiting_creates_the_limiter_of_a_key_also_where_it_is_lost_meanwhile,
             a_timed_wait_for_a_key_is_false_where_its_permits_come_back_later,
             a_limiter_whose_keep_alive_is_its_interval_is_kept_alive_by_who_waits,
+        }
+        with_rate {
+            every_form_of_request_creates_a_missing_limiter_that_does_not_expire,
+            every_form_of_request_gives_the_limiter_its_rate_and_leaves_what_is_in_use,
+            a_keep_alive_that_the_rate_does_not_set_stays_as_the_limiter_has_it,
+            in_a_missing_limiter_nothing_is_in_use_and_only_requests_create_it,
+            a_rate_that_is_set_holds_until_the_next_request_of_a_handle_with_its_own,
+            a_rate_that_cannot_be_set_is_refused_with_the_handle,
+            waiters_create_a_limiter_that_was_lost_in_the_meantime,
         }
     }
     on_servers {

@@ -55,16 +55,19 @@ async fn a_server_that_loads_its_data_costs_no_acquire() {
 }
 
 #[tokio::test]
-async fn on_a_server_that_was_emptied_a_limiter_has_no_rate_and_a_keyed_one_is_created_anew() {
+async fn on_a_server_that_was_emptied_a_limiter_has_no_rate_and_one_that_knows_its_rate_is_created_anew()
+ {
     let server = Server::start();
     let client = patient_client(&server.url()).await;
     let limiter = client.rate_limiter("limiter");
     let rate = Rate::overall(2, HOUR);
     limiter.try_set_rate(rate).await.unwrap();
     let keyed = client.keyed_rate_limiter("keyed:", rate).unwrap();
+    let knowing = client.rate_limiter("knowing").with_rate(rate).unwrap();
     assert!(limiter.try_acquire(2).await.unwrap());
     assert!(keyed.check("key", 2).await.unwrap().is_granted());
     assert!(!keyed.check("key", 1).await.unwrap().is_granted());
+    assert!(knowing.try_acquire(2).await.unwrap());
     let mut raw = server.connection().await;
     redis::cmd("FLUSHALL").exec_async(&mut raw).await.unwrap();
     let answer = limiter.try_acquire(1).await;
@@ -74,4 +77,6 @@ async fn on_a_server_that_was_emptied_a_limiter_has_no_rate_and_a_keyed_one_is_c
     );
     assert!(keyed.check("key", 2).await.unwrap().is_granted());
     assert!(!keyed.check("key", 1).await.unwrap().is_granted());
+    assert!(knowing.try_acquire(2).await.unwrap());
+    assert!(!knowing.try_acquire(1).await.unwrap());
 }

@@ -12,6 +12,7 @@ mod support;
 mod away_and_back;
 mod breaker;
 mod each_limiter;
+mod emptied_server;
 mod many_callers;
 mod mistakes;
 mod nodes;
