@@ -43,6 +43,9 @@ const FEW: usize = 16;
 /// The most limiters of one call: the server does nothing else while it runs.
 const LARGEST_CALL: usize = 32;
 
+/// The most runs of equal requests in the lists of one call, unless a single list has more.
+const LARGEST_LISTS: usize = 1_000;
+
 /// What came back, and the time that was sent along.
 pub(super) struct Sent {
     pub(super) answer: Value,
@@ -133,6 +136,7 @@ impl MultiAcquires {
             words: call_args(words, call),
             keys: keys.len(),
             list: list_args(call, None),
+            runs: call.requests.runs.len(),
             deadline,
             server_deadline,
             answer,
@@ -161,12 +165,26 @@ impl Flusher {
         yield_now().await; // tasks that are ready now may join the batch
         let mut entries = self.batch.take();
         self.has_taken = true;
-        while entries.len() > LARGEST_CALL {
-            let first = entries.drain(..LARGEST_CALL).collect();
+        loop {
+            let of_one_call = of_one_call(entries.iter().map(|entry| entry.runs));
+            if of_one_call == entries.len() {
+                break;
+            }
+            let first = entries.drain(..of_one_call).collect();
             tokio::spawn(Arc::clone(&self.sender).send(first));
         }
         Arc::clone(&self.sender).send(entries).await;
     }
+}
+
+/// How many acquires, from the front, one call takes, if their lists have so many runs.
+fn of_one_call(runs: impl Iterator<Item = usize>) -> usize {
+    let mut all = 0;
+    let fit = runs.enumerate().take_while(|&(place, runs)| {
+        all += runs;
+        place == 0 || (place < LARGEST_CALL && all <= LARGEST_LISTS)
+    });
+    fit.count()
 }
 
 impl Drop for Flusher {
@@ -281,6 +299,18 @@ mod tests {
             answer,
             None | Some(Entered::Answered(Err(Failure::Lost(None))))
         ));
+    }
+
+    #[test]
+    fn a_call_takes_no_more_limiters_and_no_longer_lists_than_the_server_decides_in_a_few_ms() {
+        let of_one_call = |runs: &[usize]| of_one_call(runs.iter().copied());
+        assert_eq!(of_one_call(&[]), 0);
+        assert_eq!(of_one_call(&[1; 100]), LARGEST_CALL);
+        assert_eq!(of_one_call(&[31; LARGEST_CALL]), LARGEST_CALL);
+        assert_eq!(of_one_call(&[300; 5]), 3);
+        assert_eq!(of_one_call(&[999, 1, 1]), 2);
+        assert_eq!(of_one_call(&[4_096, 1]), 1);
+        assert_eq!(of_one_call(&[1, 4_096]), 1);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(super) struct Entry {
     pub(super) keys: usize,
     /// The runs and the options, unless there is a single plain request.
     pub(super) list: Option<Args>,
+    /// How many runs of equal requests it has.
+    pub(super) runs: usize,
     pub(super) deadline: Instant,
     /// The same by the server's clock.
     pub(super) server_deadline: i64,
