@@ -115,9 +115,12 @@ algorithms.penalty_token_bucket = function(KEYS, numbers)
   end }
 end
 
--- Every limiter is read before any is written, except for expired grants, which shared_rate may remove first.
+-- Every limiter is read before any is written, except for expired grants, which shared_rate may remove first. What each
+-- limiter loses in any case leaves a page for those whose permits are needed, however many limiters come before them.
+local number = (#ARGV - 2) / 3
+spare, to_remove = JOINTLY, PAGE + JOINTLY * (number - 1)
 local limiters, next_key, all_grant, is_unfinished = {}, 1, true, false
-for place = 1, (#ARGV - 2) / 3 do
+for place = 1, number do
   local penalty, key_count, cost = unpack_numbers('<ddd', ARGV[3 * place + 1])
   local keys = {}
   for i = 1, key_count do

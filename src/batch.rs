@@ -76,8 +76,13 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
         1
     }
 
-    /// The permits a request may take: those of one call fit a `u32`.
+    /// The permits a request may take. Those of one call fit its [`room`](Self::room).
     fn cost(request: &Self::Request) -> u32;
+
+    /// The permits that a call which begins with this request may take, at least as many as each of them alone.
+    fn room(_first: &Self::Request) -> u32 {
+        u32::MAX
+    }
 
     /// The latest time at which a request that arrives now has its answer.
     fn deadline(&self) -> Instant;

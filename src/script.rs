@@ -78,17 +78,19 @@ const LIMITS: &str = "shared/limits.lua";
 
 /// How [`LIMITS`] states these bounds.
 #[cfg(test)]
-fn lines(bounds: Bounds) -> [String; 4] {
+fn lines(bounds: Bounds) -> [String; 5] {
     let Bounds {
         few,
         summed,
         spare,
+        jointly,
         page,
     } = bounds;
     let bounds = [
         ("FEW", few),
         ("SUMMED", summed),
         ("SPARE", spare),
+        ("JOINTLY", jointly),
         ("PAGE", page),
     ];
     bounds.map(|(name, number)| format!("\nlocal {name} = {number} "))

@@ -8,18 +8,19 @@
 --         6  how many are ahead of now
 --         7… for each run with a denied request: the last member that has to expire before the request fits, as the number
 --            of members newer than it, and its score; left out if that member is one of this call's own
--- Writes  a member for each unit of cost, with the time as its score, so that a peer that counts the members counts the
---         same; removes the members that have expired; the log's time to live, two windows, in which a peer that sets none
---         may have added to it
+-- Writes  a member for each unit of cost, with the time as its score, so that a peer that counts the live members counts
+--         the same; for each of them, removes up to three that have expired, the oldest first; the log's time to live, two
+--         windows, in which a peer that sets none may have added to it
 --
--- A member is the 16 bytes of the call id and the unit's number within the call, from 1, as a big-endian u32.
+-- A member is the 16 bytes of the call id and the unit's number within the call, from 1, as a big-endian u32. The costs of
+-- all requests of a call are at most 500 together, so that it adds and removes at most 2,000 members.
 
 --! include shared/limits.lua
 --! include shared/policy.lua
 --! include shared/one_target.lua
 
 --! part read
-local LARGEST_ADD = 1000 -- members of one ZADD: a Lua stack holds a few thousand arguments
+local REMOVED = 3 -- expired members that each new one removes at most. LARGEST_COST in src/policy belongs to it
 
 local log = KEYS[1]
 local limit, window = unpack_numbers('<dd', numbers)
@@ -66,17 +67,18 @@ if taken > 0 then
   if taken == 1 then
     call('zadd', log, score, call_id .. '\0\0\0\1')
   else
-    for first = 1, taken, LARGEST_ADD do
-      local members, place = {}, 1 -- counted here: Lua finds a table's length by searching
-      for unit = first, min(first + LARGEST_ADD - 1, taken) do
-        members[place] = score
-        members[place + 1] = call_id .. pack('>I4', unit)
-        place = place + 2
-      end
-      call('zadd', log, unpack(members))
+    local members, place = {}, 1 -- counted here: Lua finds a table's length by searching
+    for unit = 1, taken do
+      members[place] = score
+      members[place + 1] = call_id .. pack('>I4', unit)
+      place = place + 2
     end
+    call('zadd', log, unpack(members))
   end
-  call('zremrangebyscore', log, '-inf', horizon)
+  local expired = call('zcard', log) - used - taken
+  if expired > 0 then
+    call('zremrangebyrank', log, '0', format('%d', min(expired, REMOVED * taken) - 1))
+  end
   call('pexpire', log, format('%d', 2 * window))
 end
 return pack('<dddddd', server_now, now, 0, used, newest, ahead) .. last_to_go

@@ -1,10 +1,12 @@
--- Bounds that all scripts share. `Bounds` in src/model.rs repeats the first four.
+-- Bounds that all scripts share. `Bounds` in src/model.rs repeats the first five.
 
 local LARGEST = 9007199254740992 -- 2^53, up to which a Lua number is an exact integer
 local FEW = 32 -- up to this many live grants are summed in any call that finds expired ones
 local SUMMED = 100 -- more live grants than this are never summed in one call: an audit reads them in pages
 local SPARE = 64 -- expired grants that any call removes, more than it adds
+local JOINTLY = 16 -- the same of each limiter of a joint decision
 local PAGE = 500 -- expired grants that a call removes where a request needs their permits, and grants that it reads
+local spare = SPARE -- expired grants that this call removes of a limiter in any case
 local to_remove = PAGE -- expired grants that this call may still remove, over all its limiters
 local SHARED = 1099511627776 -- 2^40: a share of more permits than this is all of them
 local NEWEST = '100' -- of the newest grants, how many are summed for the option `newer`

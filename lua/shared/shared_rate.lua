@@ -9,8 +9,10 @@
 -- Writes  as acquire.lua does. If the limiter is missing or has other settings, the hash: live grants go on counting, but
 --         a change of the type resets the limiter, and what an earlier one of this name left is deleted
 
+local window
+
 local function open_shared_rate(keys, numbers, now, call_id, cost)
-  local window = load_window()
+  window = window or load_window() -- creating its functions takes as long as a command
   local name, value, client_value, permits, client_permits = unpack(keys)
   local required = numbers[1] > 0 and numbers or nil
 
@@ -18,7 +20,7 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
   if failure then
     return nil, failure
   end
-  -- Where many grants have expired, a page of them is removed whatever the decision.
+  -- Where many grants have expired, a few of them are removed whatever the decision, and as many as the request needs.
   if window.has_many_expired(limiter, now) then
     local wanted = math.min(cost, limiter.rate)
     failure = window.reconcile(limiter, now, false, wanted)
@@ -33,7 +35,7 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
   end
 
   local others_may_remove = to_remove
-  to_remove = window.has_many_expired(limiter, now) and 0 or SPARE
+  to_remove = window.has_many_expired(limiter, now) and 0 or spare
   failure = window.reconcile(limiter, now, not limiter.is_reset and redis.call('zcard', limiter.permits_key) <= FEW, 0)
   to_remove = others_may_remove
   if failure then

@@ -259,7 +259,7 @@ local function load_window()
         limiter.expired, limiter.all_expired = number, true
         return
       end
-      read_expired(limiter, math.min(SPARE, to_remove))
+      read_expired(limiter, math.min(spare, to_remove))
       if limiter.unread > 0 and (value or 0) + limiter.expired_permits < wanted then
         read_expired(limiter, to_remove)
       end
@@ -303,7 +303,7 @@ local function load_window()
       return false
     end
     local expired = redis.call('zcount', limiter.permits_key, '-inf', digits(now - limiter.interval))
-    return expired > SPARE and expired < redis.call('zcard', limiter.permits_key)
+    return expired > spare and expired < redis.call('zcard', limiter.permits_key)
   end
 
   -- Whether the request has to be sent again: expired grants that this call may not remove hold permits that it needs.

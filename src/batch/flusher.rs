@@ -202,7 +202,8 @@ impl<C: Calls> Flight<C> {
     fn take_pending(&mut self) -> (Vec<Entry<C>>, Vec<Entry<C>>) {
         let mut entries = Vec::with_capacity(self.pending.len().min(C::CAPACITY));
         let mut gone = Vec::new();
-        let mut room = u32::MAX;
+        let first = self.pending.front();
+        let mut room = first.map_or(u32::MAX, |first| C::room(&first.request));
         while let Some(next) = self.pending.front() {
             let is_gone = next.is_gone();
             let cost = C::cost(&next.request);

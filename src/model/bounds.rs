@@ -9,6 +9,8 @@ pub(crate) struct Bounds {
     pub(crate) summed: usize,
     /// Any call removes up to this many expired grants.
     pub(crate) spare: usize,
+    /// The same of each limiter of a joint decision.
+    pub(crate) jointly: usize,
     /// A call removes up to this many if a request needs their permits, and reads up to this many grants.
     pub(crate) page: usize,
 }
@@ -19,6 +21,7 @@ impl Bounds {
         few: 32,
         summed: 100,
         spare: 64,
+        jointly: 16,
         page: 500,
     };
     #[cfg(test)]
@@ -26,6 +29,7 @@ impl Bounds {
         few: 2,
         summed: 4,
         spare: 2,
+        jointly: 1,
         page: 5,
     };
 }

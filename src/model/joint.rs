@@ -116,8 +116,8 @@ impl Window {
         })
     }
 
-    /// If many grants have expired, removes a page of them, at most `most`, whatever is decided, and subtracts as many
-    /// from `most`. Returns whether this must be repeated before requests for `wanted` permits are decided.
+    /// If many grants have expired, removes a few of them whatever is decided, and as many as the requests need, but at most
+    /// `most`, and subtracts as many from `most`. Returns whether this must be repeated before requests for `wanted` permits are decided.
     pub(crate) fn prepare(
         &mut self,
         at: At,
@@ -143,11 +143,7 @@ impl Window {
         self.apply(&change, at, client);
         let mut open = self.open(client, at.server)?;
         let wanted = wanted.min(settings.rate);
-        let removal = Removal {
-            wanted,
-            most: *most,
-        };
-        let reconciled = open.reconcile(at.now, false, removal);
+        let reconciled = open.reconcile(at.now, false, Removal::jointly(wanted, *most));
         open.remove_expired(&reconciled, at.server);
         *most -= reconciled.gone;
         Ok(reconciled.is_unfinished(wanted))
@@ -211,7 +207,7 @@ impl Pool {
         let removal = if self.are_many_expired(now - settings.interval) {
             Removal::NONE
         } else {
-            Removal::SPARE
+            Removal::JOINTLY
         };
         self.reconcile(settings, value, now, self.is_small(), removal)
     }

@@ -12,24 +12,38 @@ pub(crate) struct Pool {
 /// Which expired grants a step may remove.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Removal {
-    /// Until this many permits are left; any step removes a few.
+    /// Until this many permits are left.
     pub(super) wanted: i64,
+    /// So many in any case.
+    pub(super) spare: usize,
     /// At most this many.
     pub(super) most: usize,
 }
 
 impl Removal {
-    pub(super) const NONE: Self = Self { wanted: 0, most: 0 };
-    /// The few that any step removes.
-    pub(super) const SPARE: Self = Self {
+    pub(super) const NONE: Self = Self {
         wanted: 0,
-        most: BOUNDS.page,
+        spare: 0,
+        most: 0,
     };
+    /// The few that any step removes.
+    pub(super) const SPARE: Self = Self::until(0);
+    /// The few that a joint decision removes of each of its limiters.
+    pub(super) const JOINTLY: Self = Self::jointly(0, BOUNDS.jointly);
 
     pub(super) const fn until(wanted: i64) -> Self {
         Self {
             wanted,
+            spare: BOUNDS.spare,
             most: BOUNDS.page,
+        }
+    }
+
+    pub(super) const fn jointly(wanted: i64, most: usize) -> Self {
+        Self {
+            wanted,
+            spare: BOUNDS.jointly,
+            most,
         }
     }
 }
@@ -84,10 +98,10 @@ impl Pool {
         self.grants().len() <= BOUNDS.few
     }
 
-    /// Whether more grants have expired than any step removes, and others have not.
+    /// Whether more grants have expired than any joint decision removes, and others have not.
     pub(super) fn are_many_expired(&self, horizon: i64) -> bool {
         let expired = self.grants().expired(horizon);
-        expired > BOUNDS.spare && expired < self.grants().len()
+        expired > BOUNDS.jointly && expired < self.grants().len()
     }
 
     /// What is available at `now`, once expired grants are removed; without a `value`, what the other grants leave.
@@ -117,7 +131,7 @@ impl Pool {
         if reconciled.oldest.is_none() {
             return reconciled; // nothing is in use
         }
-        let gone = expired.min(BOUNDS.spare).min(removal.most);
+        let gone = expired.min(removal.spare).min(removal.most);
         let mut available = value.unwrap_or(0) + grants.permits_of_first(gone);
         reconciled.gone = gone;
         if gone < expired && available < removal.wanted {

@@ -86,6 +86,9 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     /// Whether it stores each request, named by its call: then a store takes longer for a call the more it carries.
     const LOGS_REQUESTS: bool = false;
 
+    /// The most that the requests of one call may cost together.
+    const LARGEST_COST: u32 = u32::MAX;
+
     /// Whether a foreign lock denies even if this limiter has no penalty.
     const HONOURS_FOREIGN_LOCKS: bool = false;
 
@@ -94,6 +97,12 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
 
     /// The largest cost that can be granted; `None` if it depends on the state.
     fn limit(&self) -> Option<i64>;
+
+    /// How many members or counters, beside a few, a call touches for a request of this cost. At most [`MOST_TOUCHED`] for
+    /// each cost up to [`LARGEST_COST`](Self::LARGEST_COST).
+    fn touches(&self, _cost: u32) -> u32 {
+        0
+    }
 
     /// The keys of a target, in the script's order.
     fn keys(&self, target: &str) -> Vec<String>;
@@ -168,6 +177,9 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     /// What a denied request leaves.
     fn deny(&self, _state: &mut Self::State, _at: At) {}
 }
+
+/// How many members and counters a call may touch. A server does nothing else meanwhile.
+pub(crate) const MOST_TOUCHED: u32 = 2_000;
 
 /// What decides a client's share of a limit.
 #[derive(Debug)]

@@ -316,7 +316,7 @@ pub(crate) fn check_requests(
 fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usize, Unusable)> {
     let limiters = opened.len();
     loop {
-        let (mut most, mut is_unfinished) = (BOUNDS.page, false);
+        let (mut most, mut is_unfinished) = (BOUNDS.page + BOUNDS.jointly * (limiters - 1), false);
         for (place, limiter) in opened.iter_mut().enumerate() {
             let cost = costs.iter().skip(place).step_by(limiters);
             let cost = cost.map(|&cost| i64::from(cost)).sum();

@@ -48,6 +48,10 @@ impl Calls for TargetCalls {
         request.cost
     }
 
+    fn room(request: &Place) -> u32 {
+        request.target.model.largest_cost()
+    }
+
     fn deadline(&self) -> Instant {
         self.store.call_deadline()
     }

@@ -154,6 +154,7 @@ fn joint_sides() -> Vec<Sides> {
     let penalty = Some(3 * TTL_UNIT);
     vec![
         Sides::new(&rate, "rate", None),
+        Sides::new(&rate, "another rate", None),
         Sides::new(&FixedWindow::new(30, window), "fixed", None),
         Sides::new(
             &TokenBucket::per_second(2).with_capacity(1_000),

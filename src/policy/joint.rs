@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use super::algorithm::MOST_TOUCHED;
 use super::call::Call;
 use crate::client::RedissonClient;
 use crate::decision::Decision;
@@ -38,6 +39,9 @@ impl Charge {
         Self { store, place }
     }
 }
+
+/// A server does nothing else while it decides: about 0.1 ms for each RRateLimiter with many grants.
+const MOST_LIMITERS: usize = 32;
 
 /// What several limiters decided together.
 ///
@@ -88,8 +92,10 @@ impl RedissonClient {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if there are no charges, two have the same name, whatever their kinds, or one is of
-    /// another client; [`Error::InvalidName`] on a cluster if the keys do not share a slot: give them one hash tag; and
+    /// [`Error::InvalidArgument`] if there are no charges, or more than 32; if those of
+    /// [`SlidingWindowLog`](crate::SlidingWindowLog)s and [`SlidingWindowCounter`](crate::SlidingWindowCounter)s would touch
+    /// more than 2,000 members and counters together, four for each unit of cost at a log and one for each period of a
+    /// counter's window; if two have the same name, whatever their kinds; or if one is of another client; [`Error::InvalidName`] on a cluster if the keys do not share a slot: give them one hash tag; and
     /// those of [`PolicyLimiter::check`](crate::PolicyLimiter::check). No limiter was charged, unless it is
     /// [`Error::Indeterminate`].
     ///
@@ -128,11 +134,18 @@ impl RedissonClient {
             if !Arc::ptr_eq(&charge.store, self.store()) {
                 return refuse("one is of another client");
             }
+            if places.len() == MOST_LIMITERS {
+                return refuse("there are more than 32");
+            }
             keys.extend(charge.place.target.all_keys());
             places.push(charge.place);
         }
         if places.is_empty() {
             return refuse("there are none");
+        }
+        let touched = places.iter().map(|it| it.target.model.touches(it.cost));
+        if touched.fold(0, u32::saturating_add) > MOST_TOUCHED {
+            return refuse("they would touch more than 2,000 members of logs and counters");
         }
         if self.store().is_cluster() && !share_a_slot(&keys) {
             return Err(Error::InvalidName {

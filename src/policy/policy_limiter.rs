@@ -98,7 +98,8 @@ impl<P: Policy> PolicyLimiter<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a cost of 0, [`Error::CostExceedsLimit`] for one that could never be granted,
+    /// [`Error::InvalidArgument`] for a cost of 0, or above 500 at a [`SlidingWindowLog`](crate::SlidingWindowLog),
+    /// [`Error::CostExceedsLimit`] for one that could never be granted,
     /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] if the keys hold something else, such as
     /// another kind of limiter as far as types and fields show it, and the errors that [`RateLimiter`](crate::RateLimiter)
     /// lists.
@@ -217,6 +218,12 @@ impl<P: Policy> PolicyLimiter<P> {
         cost: u32,
     ) -> Result<TargetRef<'a>> {
         check_cost(cost, model.limit(), key)?;
+        if cost > model.largest_cost() {
+            return Err(Error::InvalidArgument {
+                argument: "cost",
+                reason: "one request of a SlidingWindowLog costs at most 500: each unit is a member",
+            });
+        }
         let target = TargetRef {
             model,
             key,

@@ -84,8 +84,8 @@ impl SlidingWindowCounter {
         }
     }
 
-    /// Makes the window slide by this `period` (whole milliseconds, at least 1) at a time. The window must be 1 to 1000
-    /// whole periods.
+    /// Makes the window slide by this `period` (whole milliseconds, at least 1) at a time. The window must be 1 to 500
+    /// whole periods: a decision reads a counter for each.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -12,11 +12,12 @@ use std::time::Duration;
 /// the same key that sets no time to live may have added to it in the meantime. Each member counts 1, including those that
 /// scripts wrote.
 ///
-/// A grant writes as many members as it costs. For limits of many thousands a
-/// [`SlidingWindowCounter`](crate::SlidingWindowCounter) is cheaper.
+/// A grant writes as many members as it costs, and removes up to three times as many that have expired; those that remain
+/// count no more. So that no call holds up the server, a request may cost 500 at most. For limits of many thousands, or
+/// costs of hundreds, a [`SlidingWindowCounter`](crate::SlidingWindowCounter) is cheaper.
 ///
-/// A [`set_policy`](crate::PolicyLimiter::set_policy) applies at once to the stored requests: a shorter window removes those
-/// that are older than it; a longer one counts those that the shorter one has not removed.
+/// A [`set_policy`](crate::PolicyLimiter::set_policy) applies at once to the stored requests: those that are older than a
+/// shorter window no longer count, and its grants remove them; a longer one counts those that have not been removed.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, SlidingWindowLog};
@@ -42,7 +43,7 @@ pub struct SlidingWindowLog {
 }
 
 impl SlidingWindowLog {
-    /// `limit` (1 to 1,000,000) in each `window` (whole milliseconds, at least 1).
+    /// `limit` (1 to 20,000) in each `window` (whole milliseconds, at least 1).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

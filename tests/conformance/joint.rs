@@ -1,8 +1,8 @@
 //! Joint decisions: granted by all limiters, or charged to none.
 
 use redisson_rate_limiter::{
-    Decision, Denied, Error, FixedWindow, Granted, PolicyLimiter, Rate, RateLimiter,
-    RedissonClient, TokenBucket,
+    Charge, Decision, Denied, Error, FixedWindow, Granted, PolicyLimiter, Rate, RateLimiter,
+    RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
@@ -225,4 +225,45 @@ pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
     assert!(three.user.charge(&three.user_key(), 0).is_err());
     assert!(three.application.charge(0).is_err());
     assert_eq!(three.left().await, [10, 3, 5]);
+}
+
+pub async fn more_limiters_or_members_than_a_call_may_touch_are_refused(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let key = |place: u32| format!("{{{}}}:{place}", fixture.name());
+    let refused = async |charges: Vec<Charge>| match client.check_all(charges).await {
+        Err(Error::InvalidArgument {
+            argument: "charges",
+            reason,
+        }) => reason,
+        other => panic!("{other:?}"),
+    };
+    let tokens = client
+        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .unwrap();
+    let buckets = |count| (0..count).map(|place| tokens.charge(&key(place), 1).unwrap());
+    assert_eq!(
+        refused(buckets(33).collect()).await,
+        "there are more than 32"
+    );
+    let endless = (0..).map(|place| tokens.charge(&key(place), 1).unwrap());
+    assert!(client.check_all(endless).await.is_err());
+
+    let log = client.limiter(SlidingWindowLog::new(500, HOUR)).unwrap();
+    let periods = SlidingWindowCounter::new(500, 500 * HOUR).with_period(HOUR);
+    let counter = client.limiter(periods).unwrap();
+    let touching = |units: u32| {
+        let mut charges = vec![log.charge(&key(100), units).unwrap()];
+        charges.extend((101..104).map(|place| counter.charge(&key(place), 1).unwrap()));
+        charges
+    };
+    let most = "they would touch more than 2,000 members of logs and counters";
+    assert_eq!(refused(touching(126)).await, most); // 4 × 126 + 3 × 500
+    let decided = client.check_all(touching(125)).await.unwrap();
+    assert!(decided.is_granted());
+    let decided = client.check_all(buckets(32)).await.unwrap();
+    assert!(decided.is_granted());
+    assert_eq!(decided.decisions().len(), 32);
+    for decision in decided.decisions() {
+        assert_eq!(decision.remaining(), 9);
+    }
 }

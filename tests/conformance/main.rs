@@ -192,6 +192,7 @@ on_every_store! {
             a_grant_of_an_rratelimiter_in_it_can_be_refunded,
             a_limiter_without_a_rate_or_a_cost_above_the_limit_charges_nobody,
             shares_that_cannot_decide_together_are_refused,
+            more_limiters_or_members_than_a_call_may_touch_are_refused,
         }
         rules {
             all_rules_that_apply_grant_or_none_is_charged,
@@ -217,6 +218,7 @@ on_every_store! {
             what_is_denied_is_not_logged,
             no_two_clients_pass_between_the_count_and_the_entry,
             a_changed_window_holds_at_once_for_what_is_logged,
+            a_request_of_more_units_than_a_call_writes_is_refused,
         }
         sliding_window_counter {
             the_current_period_and_those_before_it_in_the_window_count,

@@ -112,3 +112,27 @@ pub async fn a_changed_window_holds_at_once_for_what_is_logged(fixture: Fixture)
         .unwrap();
     assert!(passed(&limiter, fixture.name(), 2).await);
 }
+
+pub async fn a_request_of_more_units_than_a_call_writes_is_refused(fixture: Fixture) {
+    let limiter = limiter(&fixture, SlidingWindowLog::new(1_000, MINUTE)).await;
+    for cost in [501, 1_000] {
+        for refused in [
+            limiter.check(fixture.name(), cost).await.map(drop),
+            limiter.charge(fixture.name(), cost).map(drop),
+        ] {
+            assert!(
+                matches!(
+                    refused,
+                    Err(Error::InvalidArgument {
+                        argument: "cost",
+                        ..
+                    })
+                ),
+                "{refused:?}"
+            );
+        }
+    }
+    assert!(passed(&limiter, fixture.name(), 500).await);
+    assert!(passed(&limiter, fixture.name(), 500).await);
+    assert_eq!(denied(&limiter, fixture.name(), 1).await, (0, MINUTE));
+}

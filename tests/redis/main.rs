@@ -22,6 +22,7 @@ mod acl_rule;
 mod arguments;
 mod attempt_deadlines;
 mod audits;
+mod bounded_calls;
 mod call_deadlines;
 mod clock_skew;
 mod cluster_names;

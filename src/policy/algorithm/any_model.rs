@@ -18,6 +18,8 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn honours_foreign_locks(&self) -> bool;
     fn logs_requests(&self) -> bool;
     fn limit(&self) -> Option<i64>;
+    fn largest_cost(&self) -> u32;
+    fn touches(&self, cost: u32) -> u32;
     fn keys(&self, target: &str) -> Vec<String>;
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64>;
@@ -68,6 +70,14 @@ impl<M: Model> AnyModel for M {
 
     fn limit(&self) -> Option<i64> {
         Model::limit(self)
+    }
+
+    fn largest_cost(&self) -> u32 {
+        M::LARGEST_COST
+    }
+
+    fn touches(&self, cost: u32) -> u32 {
+        Model::touches(self, cost)
     }
 
     fn keys(&self, target: &str) -> Vec<String> {

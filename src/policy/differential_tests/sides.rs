@@ -62,10 +62,12 @@ impl Sides {
     /// Notes the members that a call wrote, and those that it removed.
     fn note_members(&mut self, now: i64, call_id: &CallId) {
         let scores = self.scores();
-        self.members.retain(|(score, _)| scores.contains(score));
         let of_now = |score: &i64| *score == now;
         let before = self.members.iter().map(|(score, _)| *score).filter(of_now);
         let written = scores.iter().copied().filter(of_now).count() - before.count();
+        // The oldest leave first, and among equal ones the first by their bytes.
+        let left = self.members.len() + written - scores.len();
+        self.members.drain(..left);
         let units = 1..=u32::try_from(written).unwrap();
         let names = units.map(|unit| [&call_id[..], &unit.to_be_bytes()].concat());
         self.members.extend(names.map(|name| (now, name)));

@@ -17,8 +17,9 @@ use crate::policy::kind::Kind;
 use crate::policy::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 
-/// A decision reads up to this many counters.
-const MOST_PERIODS: i64 = 1000;
+/// A decision reads this many counters at most, and after a change of the period those of before too: together no more
+/// than [`MOST_TOUCHED`](crate::policy::algorithm::MOST_TOUCHED).
+const MOST_PERIODS: i64 = 500;
 /// In ms. A time of today and several windows are together an exact Lua number.
 const LONGEST_WINDOW: i64 = 1 << 50;
 /// How much longer than the start the counters live, in ms.
@@ -211,13 +212,22 @@ impl Model for SlidingWindowCounter {
             return refuse("window", "it is not a whole number of periods");
         }
         if window / period > MOST_PERIODS {
-            return refuse("period", "the window has more than 1000 of them");
+            return refuse("period", "the window has more than 500 of them");
         }
         self.starts.validate(window, "window")
     }
 
     fn limit(&self) -> Option<i64> {
         Some(i64::from(self.limit))
+    }
+
+    fn touches(&self, _cost: u32) -> u32 {
+        let Lengths { window, period } = self.lengths();
+        let before = self.before.map_or(0, |before| {
+            window.min(2 * before.window + COUNTERS_OUTLIVE + 1) / before.period + 1
+        });
+        // Each window was validated, so that it has few periods.
+        (window / period + before) as u32
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
@@ -298,6 +308,7 @@ mod tests {
 
     use super::*;
     use crate::keys::{share_a_slot, sibling};
+    use crate::policy::algorithm::MOST_TOUCHED;
     use crate::policy::differential_tests::{
         Compared, Content, Keyspace, START, as_set, compare, show_key, timed, times_to_live,
     };
@@ -393,7 +404,7 @@ mod tests {
         assert_eq!(refused(policy(1, 10, 0)), "period");
         assert_eq!(refused(policy(1, 10, 3)), "window");
         assert_eq!(refused(policy(1, 5, 10)), "window");
-        assert_eq!(refused(policy(1, 1_001, 1)), "period");
+        assert_eq!(refused(policy(1, 501, 1)), "period");
         assert_eq!(refused(policy(1, (1 << 50) + 1, (1 << 50) + 1)), "window");
         assert_eq!(
             refused(policy(1, 1_500, 500).with_natural_start()),
@@ -409,12 +420,34 @@ mod tests {
             refused(SlidingWindowCounter::new(1, whole).with_period(part_of_a_ms)),
             "period"
         );
-        policy(u32::MAX, 1_000, 1).validate().unwrap();
+        policy(u32::MAX, 500, 1).validate().unwrap();
         policy(1, 1 << 50, 1 << 50).validate().unwrap();
         policy(1, 3_000, 500)
             .with_natural_start()
             .validate()
             .unwrap();
+    }
+
+    #[test]
+    fn no_change_of_the_periods_has_a_call_read_more_than_it_may() {
+        let year = 365 * 24 * 3_600_000;
+        let policies = [
+            (1, 1),
+            (500, 1),
+            (1_000, 2),
+            (500 * year, year),
+            (year, year),
+        ];
+        let policies = policies.map(|(window, period)| policy(1, window, period));
+        for before in &policies {
+            for policy in &policies {
+                policy.validate().unwrap();
+                let changed = policy.after(before).0;
+                assert!(changed.touches(1) <= MOST_TOUCHED, "{before} {policy}");
+            }
+        }
+        let changed = policies[3].after(&policies[1]).0;
+        assert_eq!(changed.touches(1), 500 + 2 * 500 + 16 + 1 + 1);
     }
 
     #[test]

@@ -9,14 +9,16 @@ use super::SlidingWindowLog;
 use crate::error::{Error, Result};
 use crate::model::{At, ByScore, Scored, Timed};
 use crate::permit::CallId;
-use crate::policy::algorithm::{Evaluation, Model, Unusable, at_least_one};
+use crate::policy::algorithm::{Evaluation, MOST_TOUCHED, Model, Unusable, at_least_one};
 #[cfg(feature = "redis")]
 use crate::policy::kind::Kind;
 use crate::policy::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 
-/// A log has up to this many members.
-const LARGEST_LIMIT: u32 = 1_000_000;
+/// A log has up to this many members: a server deletes it in a few ms when it expires.
+const LARGEST_LIMIT: u32 = 20_000;
+/// How many expired members each new one removes at most. With as many as it adds a log would never shrink.
+const REMOVED: u32 = 3;
 
 /// What one zset holds.
 pub(crate) type Log = Timed<Requests>;
@@ -63,9 +65,26 @@ impl Requests {
         first.map(|entry| i64::from(entry.members)).sum()
     }
 
-    fn drop_first(&mut self, over: usize) {
-        self.sum -= self.cost_of_first(over);
-        self.entries.drain(0..over);
+    /// Removes the oldest members that are scored up to `horizon`, at most so many.
+    fn remove_expired(&mut self, horizon: i64, most: u32) {
+        let (mut whole, mut left) = (0, most);
+        let expired = self.entries.expired(horizon);
+        for entry in self.entries.range(0..expired) {
+            if entry.members > left {
+                break;
+            }
+            left -= entry.members;
+            whole += 1;
+        }
+        self.sum -= self.cost_of_first(whole);
+        self.entries.drain(0..whole);
+        if whole < expired
+            && let Some(score) = self.entries.score_at(0)
+            && let Some(oldest) = self.entries.with_score(score)
+        {
+            oldest.members -= left;
+            self.sum -= i64::from(left);
+        }
     }
 }
 
@@ -87,13 +106,14 @@ impl Model for SlidingWindowLog {
     #[cfg(feature = "redis")]
     const KIND: Kind = Kind::SlidingWindowLog;
     const LOGS_REQUESTS: bool = true;
+    const LARGEST_COST: u32 = MOST_TOUCHED / (1 + REMOVED);
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
         if self.limit > LARGEST_LIMIT {
             return Err(Error::InvalidArgument {
                 argument: "limit",
-                reason: "it is above 1,000,000: a log has as many members",
+                reason: "it is above 20,000: a log has as many members, which expire at once",
             });
         }
         whole_millis(self.window, "window")?;
@@ -102,6 +122,10 @@ impl Model for SlidingWindowLog {
 
     fn limit(&self) -> Option<i64> {
         Some(i64::from(self.limit))
+    }
+
+    fn touches(&self, cost: u32) -> u32 {
+        cost.saturating_mul(1 + REMOVED)
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
@@ -199,9 +223,10 @@ impl Model for SlidingWindowLog {
     #[inline]
     fn charge(&self, state: &mut Log, at: At, _call_id: &CallId, cost: i64) {
         let log = state.get_or_set(Requests::new);
-        log.drop_first(log.entries.expired(self.horizon(at.now)));
         // It was granted, so that it is within the limit.
-        log.add(at.now, cost as u32);
+        let cost = cost as u32;
+        log.remove_expired(self.horizon(at.now), cost.saturating_mul(REMOVED));
+        log.add(at.now, cost);
         let two_windows = 2 * self.window_millis();
         state.expire_at(at.server + two_windows);
     }
