@@ -15,7 +15,8 @@
 --         until it is worth asking again, ms until no permit is in use.
 --         An array of one string with the server's clock alone after the deadline; with the server's clock and now if
 --         nothing was decided, because more grants have expired than one call removes: send the call again
--- Errors  BADSTATE, UNINITIALIZED
+-- Errors  BADSTATE, UNINITIALIZED and those of Redis. Behind the code stand the word `limiter`, the place of the limiter
+--         that the error is about, from 1, and a colon
 -- Writes  what the algorithms write; a lock, for the time of the penalty, if its limiter denied the request
 
 --! include shared/limits.lua
@@ -120,7 +121,7 @@ end
 local number = (#ARGV - 2) / 3
 spare, to_remove = JOINTLY, PAGE + JOINTLY * (number - 1)
 local limiters, next_key, all_grant, is_unfinished = {}, 1, true, false
-for place = 1, number do
+local function open(place)
   local penalty, key_count, cost = unpack_numbers('<ddd', ARGV[3 * place + 1])
   local keys = {}
   for i = 1, key_count do
@@ -143,6 +144,17 @@ for place = 1, number do
   local grants = may_grant and cost <= limiter.room
   limiter.denies = may_grant and not grants
   all_grant = all_grant and grants
+  return limiter
+end
+for place = 1, number do
+  local has_run, limiter = pcall(open, place)
+  if not has_run then
+    -- Before Redis 7 a failed command raises the text of its error, preceded by the line of the script.
+    limiter = { err = type(limiter) == 'table' and limiter.err or 'ERR ' .. limiter }
+  end
+  if limiter.err then
+    return redis.error_reply((string.gsub(limiter.err, '^%S+', '%0 limiter ' .. format('%d', place) .. ':')))
+  end
   limiters[place] = limiter
 end
 

@@ -32,6 +32,18 @@ pub(crate) use of_answer::{check_fits, decision, decision_alone, is_granted};
 /// # Ok(()) }
 /// ```
 ///
+/// The compiler warns if it is dropped, also behind `?`:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # use redisson_rate_limiter::{RedissonClient, Result};
+/// # async fn call() -> Result<()> {
+/// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+/// limiter.check(3).await?;
+/// # Ok(()) }
+/// # fn main() {}
+/// ```
+///
 /// It is not `#[non_exhaustive]`: a request is granted or denied, so a `match` needs no wildcard arm. What a decision
 /// contains may grow: [`Granted`] and [`Denied`] are `#[non_exhaustive]`.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::escaped::Escaped;
+
 /// Why a call failed. A lack of permits is not an error but an answer: `false`, or a denial.
 ///
 /// ```
@@ -23,13 +25,13 @@ pub enum Error {
     /// The limiter has no rate, and the handle knows none to create it with: see
     /// [`with_rate`](crate::RateLimiter::with_rate) and [`try_set_rate`](crate::RateLimiter::try_set_rate). Nothing changed.
     #[doc(alias = "RateLimiter is not initialized")]
-    #[error("rate limiter `{name}` is not initialized: it has no rate")]
+    #[error("rate limiter `{}` is not initialized: it has no rate", Escaped(.name))]
     NotInitialized {
         /// The limiter's name in Redis.
         name: String,
     },
     /// More permits were asked for than the rate has, so they could never be granted. Nothing changed.
-    #[error("{requested} permits exceed the rate of `{name}`, which is {rate}")]
+    #[error("{requested} permits exceed the rate of `{}`, which is {rate}", Escaped(.name))]
     PermitsExceedRate {
         /// The limiter's name in Redis.
         name: String,
@@ -39,7 +41,7 @@ pub enum Error {
         rate: u64,
     },
     /// A request's cost is more than a limiter ever has, so it could never be granted. Nothing changed.
-    #[error("a cost of {cost} exceeds the limit of `{key}`, which is {limit}")]
+    #[error("a cost of {cost} exceeds the limit of `{}`, which is {limit}", Escaped(.key))]
     CostExceedsLimit {
         /// The target's key in the store.
         key: String,
@@ -52,7 +54,7 @@ pub enum Error {
     /// [`max_waiters`](crate::RedissonClientBuilder::max_waiters). Nothing was sent, nothing changed, and no
     /// [`FailurePolicy`](crate::FailurePolicy) applies.
     #[doc(alias = "RejectedExecutionException")]
-    #[error("{waiters} callers wait for permits of `{name}` already")]
+    #[error("{waiters} callers wait for permits of `{}` already", Escaped(.name))]
     QueueFull {
         /// The limiter's name in Redis.
         name: String,
@@ -68,7 +70,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// The limiter's name cannot be used. Nothing was sent.
-    #[error("invalid limiter name `{name}`: {reason}")]
+    #[error("invalid limiter name `{}`: {reason}", Escaped(.name))]
     InvalidName {
         /// The limiter's name after the name mapper.
         name: String,
@@ -111,7 +113,7 @@ pub enum Error {
     },
     /// A key of the limiter holds something that is not a limiter's state: another type of key, or a field or value
     /// that is not a number. Nothing changed.
-    #[error("the state of rate limiter `{name}` in Redis cannot be used")]
+    #[error("the state of rate limiter `{}` in Redis cannot be used", Escaped(.name))]
     BadState {
         /// The limiter's name in Redis.
         name: String,

@@ -41,6 +41,7 @@ mod model;
 mod clock;
 mod decision;
 mod error;
+mod escaped;
 mod failure_policy;
 mod grant;
 mod handle_options;

@@ -64,10 +64,12 @@ pub trait RRateLimiter: Sealed + fmt::Debug + Send + Sync {
 
     /// As [`RateLimiter::try_acquire`].
     #[doc(alias = "tryAcquire")]
+    #[must_use = "`false`: the permits were not taken"]
     async fn try_acquire(&self, permits: u32) -> Result<bool>;
 
     /// As [`RateLimiter::try_acquire_timeout`].
     #[doc(alias = "tryAcquire")]
+    #[must_use = "`false`: the permits were not taken"]
     async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool>;
 
     /// As [`RateLimiter::acquire`].

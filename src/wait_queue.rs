@@ -41,6 +41,7 @@ use tokio::time::Instant;
 use crate::batch::{Batcher, SameRuntime};
 use crate::decision::{Decision, Denied, decision_alone};
 use crate::error::{Error, Result};
+use crate::escaped::Escaped;
 use crate::grant::Grant;
 use crate::lock::Lock;
 use crate::model::{Answer, SetUp};
@@ -312,7 +313,7 @@ impl Shared {
         self.note_own(call.requests.taken(&answer));
         if answer.ahead > 0 && !self.has_warned_of_skew.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                limiter = %self.name(),
+                limiter = %Escaped(self.name()),
                 ahead_ms = answer.ahead,
                 "a peer's clock is ahead: its permits come back late, for all"
             );

@@ -17,6 +17,9 @@ impl RateLimiter {
     ///
     /// It never waits for permits, and may overtake callers that do.
     ///
+    /// The compiler warns if the answer is dropped, but it lets pass the plain `bool` that `?` leaves, unless the lint
+    /// `unused_results` is on. Of the [`Decision`] of [`check`](Self::check) it warns behind `?` too.
+    ///
     /// ```
     /// # use redisson_rate_limiter::*;
     /// # use std::time::Duration;
@@ -38,6 +41,7 @@ impl RateLimiter {
     /// # Cancel safety
     /// Dropping the future takes nothing: permits that a call in flight is granted go back.
     #[doc(alias = "tryAcquire")]
+    #[must_use = "`false`: the permits were not taken"]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
         let queue = self.asked_for(permits)?;
         queue.try_acquire(permits, self.set_up, &self.options).await
@@ -70,6 +74,7 @@ impl RateLimiter {
     /// A future that is kept but not polled keeps its place in the queue. Permits that it is granted belong to the
     /// caller, and count in the window, from the moment of the grant, however late the future is polled.
     #[doc(alias = "tryAcquire")]
+    #[must_use = "`false`: the permits were not taken"]
     pub async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool> {
         if timeout.is_zero() {
             return self.try_acquire(permits).await;

@@ -62,7 +62,19 @@ const MOST_LIMITERS: usize = 32;
 /// assert!(per_user.check("user:123", 1).await?.is_granted()); // and the user was not charged
 /// # redisson_rate_limiter::Result::Ok(()) }
 /// ```
+///
+/// The compiler warns if it is dropped, also behind `?`:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # use redisson_rate_limiter::{Charge, RedissonClient, Result};
+/// # async fn call(client: RedissonClient, charges: [Charge; 2]) -> Result<()> {
+/// client.check_all(charges).await?;
+/// # Ok(()) }
+/// # fn main() {}
+/// ```
 #[derive(Debug, PartialEq, Eq)]
+#[must_use = "a request that was denied must not go on"]
 pub struct JointDecision {
     decisions: Vec<Decision>,
     /// The place of the one that decides.

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::escaped::Escaped;
 use state::{Change, State, Verdict};
 
 pub(crate) struct Breaker {
@@ -182,11 +183,19 @@ impl Breaker {
     fn tell(&self, change: Change, cause: String) {
         let server = &self.server;
         match change {
-            Change::Opened => tracing::warn!(%server, %cause, "circuit breaker opened"),
-            Change::OpenedAgain => tracing::debug!(%server, %cause, "circuit breaker opened again"),
-            Change::HalfOpened => tracing::info!(%server, "circuit breaker half open"),
-            Change::HalfOpenedAgain => tracing::debug!(%server, "circuit breaker half open again"),
-            Change::Closed => tracing::info!(%server, "circuit breaker closed"),
+            Change::Opened => {
+                tracing::warn!(server = %Escaped(server), cause = %Escaped(&cause), "circuit breaker opened")
+            }
+            Change::OpenedAgain => {
+                tracing::debug!(server = %Escaped(server), cause = %Escaped(&cause), "circuit breaker opened again")
+            }
+            Change::HalfOpened => {
+                tracing::info!(server = %Escaped(server), "circuit breaker half open")
+            }
+            Change::HalfOpenedAgain => {
+                tracing::debug!(server = %Escaped(server), "circuit breaker half open again")
+            }
+            Change::Closed => tracing::info!(server = %Escaped(server), "circuit breaker closed"),
         }
     }
 }

@@ -132,6 +132,35 @@ pub async fn the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_l
     );
 }
 
+pub async fn an_error_names_the_first_limiter_that_cannot_decide(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let key = |suffix| format!("{{{}}}:{suffix}", fixture.name());
+    let window = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
+    let bucket = client.limiter(TokenBucket::per_second(5)).unwrap();
+    // A string, which is no bucket.
+    assert!(window.check(&key("bad"), 1).await.unwrap().is_granted());
+    let good = || window.charge(&key("good"), 1).unwrap();
+    let bad = || bucket.charge(&key("bad"), 1).unwrap();
+    let missing = |suffix| client.rate_limiter(&key(suffix)).charge(1).unwrap();
+    for (charges, expected) in [
+        (vec![missing("m"), good()], ("missing", "m")),
+        (vec![good(), missing("m"), missing("n")], ("missing", "m")),
+        (vec![good(), bad()], ("bad", "bad")),
+        (vec![good(), bad(), missing("m")], ("bad", "bad")),
+        (vec![missing("m"), good(), bad()], ("missing", "m")),
+    ] {
+        let error = client.check_all(charges).await.unwrap_err();
+        let found = match &error {
+            Error::NotInitialized { name } => ("missing", name),
+            Error::BadState { name, .. } => ("bad", name),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, (expected.0, &key(expected.1)), "{error:?}");
+    }
+    let left = window.check(&key("good"), 5).await.unwrap();
+    assert!(left.is_granted(), "none was charged");
+}
+
 pub async fn an_rratelimiter_in_it_slides_as_always(fixture: Fixture) {
     let client = fixture.client("client").await;
     let limiter = client.rate_limiter(fixture.name());

@@ -191,6 +191,7 @@ on_every_store! {
             an_rratelimiter_in_it_slides_as_always,
             a_grant_of_an_rratelimiter_in_it_can_be_refunded,
             a_limiter_without_a_rate_or_a_cost_above_the_limit_charges_nobody,
+            an_error_names_the_first_limiter_that_cannot_decide,
             shares_that_cannot_decide_together_are_refused,
             more_limiters_or_members_than_a_call_may_touch_are_refused,
         }
@@ -287,6 +288,7 @@ on_every_store! {
         untrusted_keys {
             no_two_keys_share_state_whatever_they_hold,
             a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_else,
+            a_key_is_on_one_line_of_an_errors_message_whatever_it_holds,
             a_keys_limiter_is_the_one_that_decided,
         }
         key_types {

@@ -130,6 +130,28 @@ pub async fn a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_e
     }
 }
 
+pub async fn a_key_is_on_one_line_of_an_errors_message_whatever_it_holds(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let prefix = format!("{}:", fixture.name());
+    let key = "a\nWARN b\u{1b}[2J\r\u{202e}";
+    let shown = r"a\nWARN b\u{1b}[2J\r\u{202e}";
+    let keyed = client
+        .keyed_rate_limiter(&prefix, Rate::overall(3, HOUR))
+        .unwrap();
+    let window = client.limiter(FixedWindow::new(3, HOUR)).unwrap();
+    let window = window.with_prefix(&*prefix);
+    let limiter = client.rate_limiter(&format!("{prefix}{key}"));
+    let errors = [
+        limiter.try_acquire(1).await.unwrap_err(),
+        keyed.check(key, 4).await.unwrap_err(),
+        window.check(key, 4).await.unwrap_err(),
+    ];
+    for error in errors {
+        let message = error.to_string();
+        assert!(message.contains(&format!("`{prefix}{shown}`")), "{message}");
+    }
+}
+
 pub async fn a_keys_limiter_is_the_one_that_decided(fixture: Fixture) {
     let client = fixture.client("client").await;
     for prefix in [

@@ -53,6 +53,26 @@ async fn a_score_ahead_of_the_server_is_warned_of_once_with_by_how_much() {
 }
 
 #[tokio::test]
+async fn a_name_is_on_one_line_of_a_warning_whatever_it_holds() {
+    let events = Events::start();
+    let mut fixture = Fixture::start().await;
+    let client = RedissonClient::connect(&fixture.server.url())
+        .await
+        .unwrap();
+    let limiter = client.rate_limiter("a\nWARN b");
+    limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
+    let minute_ahead = keys::time(&mut fixture.raw).await + 60_000;
+    let score = minute_ahead.to_string();
+    let command = [b"ZADD", &b"{a\nWARN b}:permits"[..], score.as_bytes()];
+    let grant = member(&[7; 16], 1);
+    fixture.run_bytes(&[&command[..], &[&grant]].concat()).await;
+    assert!(limiter.try_acquire(1).await.unwrap());
+    let found = warnings(&events);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains(r"limiter=a\nWARN b "), "{found:?}");
+}
+
+#[tokio::test]
 async fn grants_of_this_client_are_not_warned_of() {
     let events = Events::start();
     let fixture = Fixture::start().await;

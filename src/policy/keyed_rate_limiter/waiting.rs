@@ -63,6 +63,7 @@ impl KeyedRateLimiter {
     /// # Cancel safety
     /// Dropping the future keeps no permit.
     #[doc(alias = "tryAcquire")]
+    #[must_use = "`false`: the permits were not taken"]
     pub async fn try_acquire(&self, key: &str, permits: u32) -> Result<bool> {
         Ok(self.check(key, permits).await?.is_granted())
     }
@@ -89,6 +90,7 @@ impl KeyedRateLimiter {
     /// # Cancel safety
     /// Dropping the future keeps no permit.
     #[doc(alias = "tryAcquire")]
+    #[must_use = "`false`: the permits were not taken"]
     pub async fn try_acquire_timeout(
         &self,
         key: &str,

@@ -53,9 +53,14 @@ impl MemoryClient {
         }
         let now = passed.unwrap_or(server);
         let at = At { now, server };
-        let targets = call.limiters.iter().zip(&mut guards);
-        let opened = targets.map(|(target, (_, held))| held.open(target.by_ref(), server));
-        let mut opened = opened.collect::<Result<Vec<_>>>()?;
+        let mut opened = Vec::with_capacity(call.limiters.len());
+        for (target, (_, held)) in call.limiters.iter().zip(&mut guards) {
+            match held.open(target.by_ref(), server) {
+                Ok(limiter) => opened.push(limiter),
+                // As in the script, the error names the first limiter that cannot decide.
+                Err(error) => return Err(first_uninitialized(&opened, at).unwrap_or(error)),
+            }
+        }
         let answers = call::check_requests(&mut opened, at, &call.call_id, &call.costs);
         answers.map_err(|(place, unusable)| failure(unusable, &call.limiters[place].key))
     }
@@ -137,6 +142,15 @@ impl Held {
         }
         Ok(())
     }
+}
+
+/// The error of the first limiter that has no rate.
+fn first_uninitialized(opened: &[Opened<'_>], at: At) -> Option<Error> {
+    opened.iter().find_map(|limiter| {
+        let evaluated = limiter.target.model.evaluate(limiter.state, at, 0);
+        let unusable = evaluated.err()?;
+        Some(failure(unusable, limiter.target.key))
+    })
 }
 
 fn failure(unusable: Unusable, name: &str) -> Error {

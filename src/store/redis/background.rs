@@ -10,6 +10,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::escaped::Escaped;
 use crate::store::Task;
 
 /// Runs tasks on a thread of its own.
@@ -39,7 +40,9 @@ impl Background {
                 let _ = sender.send(task);
                 *tasks = Some(sender);
             }
-            Err(error) => tracing::error!(%error, "cannot start the background thread"),
+            Err(error) => {
+                tracing::error!(error = %Escaped(&error), "cannot start the background thread")
+            }
         }
     }
 }

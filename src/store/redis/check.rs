@@ -1,6 +1,6 @@
 //! One call of the other limiters: turns it into keys and arguments, sends it, and parses the reply.
 
-use redis::Value;
+use redis::{RedisError, Value};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::retry::{Attempts, Repeat};
 use crate::error::{Error, Result};
 use crate::policy::algorithm::AnyModel;
-use crate::policy::call::{Answers, Call};
+use crate::policy::call::{Answers, Call, Target};
 use crate::policy::kind::Kind;
 use crate::policy::reply::{self, TargetReply};
 use crate::script::{self, Args, Script};
@@ -40,6 +40,10 @@ impl RedisStore {
             if let Err(Failure::NotSent(_) | Failure::NotRun(_)) = result {
                 call.note_sent(false);
             }
+            let name = match &result {
+                Err(Failure::Refused(error)) => &culprit(call, error).unwrap_or(first).key,
+                _ => name,
+            };
             let Some(reply) = attempts.after(name, result).await? else {
                 continue;
             };
@@ -61,6 +65,13 @@ impl RedisStore {
             }
         }
     }
+}
+
+/// The limiter that an error of a joint decision is about. The script names its place, from 1.
+fn culprit<'a>(call: &'a Call, error: &RedisError) -> Option<&'a Target> {
+    let (place, _) = error.detail()?.strip_prefix("limiter ")?.split_once(':')?;
+    let place: usize = place.parse().ok()?;
+    call.limiters.get(place.checked_sub(1)?)
 }
 
 /// What a script returned, with the server's clock in ms.

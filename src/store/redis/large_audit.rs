@@ -22,6 +22,7 @@ use tokio::time::sleep;
 use super::audit_pages::{AuditPages, Change, Position};
 use super::retry::{Limits, Repeat};
 use super::{RedisStore, Shared};
+use crate::escaped::Escaped;
 use crate::keys::Keys;
 use crate::permit::{CallId, new_call_id};
 use crate::rate::RateType;
@@ -161,7 +162,7 @@ impl LargeAudit {
                 (b"done", [drift, released]) => {
                     let (drift, released) = (number(drift)?, number(released)?);
                     if drift != 0 {
-                        tracing::debug!(limiter = %self.keys.name, drift, "permits left set right");
+                        tracing::debug!(limiter = %Escaped(&self.keys.name), drift, "permits left set right");
                     }
                     return self.release(store, released).await;
                 }

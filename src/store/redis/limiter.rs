@@ -14,6 +14,7 @@ use super::hints::Hint;
 use super::retry::{Attempts, Repeat};
 use super::{RedisStore, read};
 use crate::error::{Error, Result};
+use crate::escaped::Escaped;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry};
@@ -210,9 +211,9 @@ impl LimiterStore for RedisLimiter {
         self.store.background().spawn(async move {
             if let Err(error) = limiter.refund(&grant).await {
                 tracing::warn!(
-                    limiter = %limiter.keys.name,
+                    limiter = %Escaped(&limiter.keys.name),
                     permits = grant.permits,
-                    %error,
+                    error = %Escaped(&error),
                     "permits of a cancelled request come back only when their window has passed"
                 );
             }
@@ -225,8 +226,8 @@ impl LimiterStore for RedisLimiter {
         self.store.background().spawn(async move {
             if let Err(error) = limiter.reclaim_call(&call).await {
                 tracing::warn!(
-                    limiter = %limiter.keys.name,
-                    %error,
+                    limiter = %Escaped(&limiter.keys.name),
+                    error = %Escaped(&error),
                     "permits of a cancelled request come back only when their window has passed"
                 );
             }

@@ -17,6 +17,7 @@ use super::per_runtime::PerRuntime;
 use super::resolver::Resolver;
 use super::settings::Settings;
 use super::slots::{self, SlotMap};
+use crate::escaped::Escaped;
 use crate::store::breaker::Breaker;
 use crate::store::redis::failure::{Failure, timed_out};
 use crate::store::redis::retry::{Limits, Repeat};
@@ -134,7 +135,7 @@ impl Cluster {
             if let Some(inner) = cluster.upgrade() {
                 let result = Self(inner).refresh(Instant::now() + PATIENCE * 4).await;
                 if let Err(failure) = result {
-                    tracing::debug!(?failure, "the slot map cannot be read");
+                    tracing::debug!(failure = ?Escaped(&failure), "the slot map cannot be read");
                 }
             }
             sleep(PAUSE).await;
@@ -235,10 +236,10 @@ impl Inner {
         };
         let (now, before) = (map.nodes(), before.nodes());
         for node in now.difference(&before) {
-            tracing::info!(%node, "a node of the cluster serves slots");
+            tracing::info!(node = %Escaped(node), "a node of the cluster serves slots");
         }
         for node in before.difference(&now) {
-            tracing::info!(%node, "a node of the cluster serves slots no more");
+            tracing::info!(node = %Escaped(node), "a node of the cluster serves slots no more");
         }
         let removed: Vec<_> = nodes
             .links()

@@ -18,6 +18,7 @@ use super::open::{Open, Retired};
 use super::resolver::Resolver;
 use super::round_trip::RoundTrip;
 use super::settings::Settings;
+use crate::escaped::Escaped;
 use crate::store::breaker::Breaker;
 use crate::store::redis::failure::{Failure, closed, of_connecting, timed_out};
 use crate::store::redis::retry::Limits;
@@ -199,7 +200,7 @@ impl Keeper {
         let mut wants_primary = false;
         loop {
             let (open, endpoint) = self.connect(wants_primary).await;
-            tracing::info!(server = %endpoint, "connected");
+            tracing::info!(server = %Escaped(&endpoint), "connected");
             self.breaker.connected();
             let since = Instant::now();
             let open = Arc::new(open);
@@ -207,7 +208,7 @@ impl Keeper {
             let cause = open.retirement().await;
             wants_primary = matches!(cause, Retired::Refused(_));
             self.state.send_replace(State::Connecting(None));
-            tracing::warn!(server = %endpoint, %cause, "replacing the connection");
+            tracing::warn!(server = %Escaped(&endpoint), cause = %Escaped(&cause), "replacing the connection");
             if since.elapsed() >= STABLE {
                 after_losses.reset();
             } else {
@@ -273,7 +274,7 @@ impl Keeper {
             .as_ref()
             .is_none_or(|last| last.to_string() != cause)
         {
-            tracing::warn!(server = %self.resolver, %cause, "cannot connect, trying again");
+            tracing::warn!(server = %Escaped(&self.resolver), cause = %Escaped(&cause), "cannot connect, trying again");
         }
         *last_failure = Some(error.clone());
         self.breaker.disconnected(&of_connecting(error.clone()));

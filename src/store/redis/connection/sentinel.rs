@@ -17,6 +17,7 @@ use super::open::Open;
 use super::round_trip::RoundTrip;
 use super::settings::Settings;
 use super::setup;
+use crate::escaped::Escaped;
 use crate::store::redis::failure::timed_out;
 
 /// A Sentinel is asked again after this long if connecting to the primary takes longer.
@@ -75,7 +76,7 @@ impl Sentinels {
                     return Ok((open, primary));
                 }
                 Err(error) => {
-                    tracing::debug!(%sentinel, %error, "the Sentinel leads to no primary");
+                    tracing::debug!(sentinel = %Escaped(sentinel), error = %Escaped(&error), "the Sentinel leads to no primary");
                     last_error = Some(error);
                 }
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::error::{Error, Result};
+use crate::escaped::Escaped;
 use crate::store::redis::after;
 use crate::store::redis::failure::{self, Failure};
 use crate::store::redis::retry::{Limits, Repeat};
@@ -53,7 +54,7 @@ impl Wait {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         if cause != self.last_cause {
             let left = self.until - Instant::now();
-            tracing::info!(server = %self.name, ?left, cause, "waiting for the server");
+            tracing::info!(server = %Escaped(&self.name), ?left, cause, "waiting for the server");
             self.last_cause = cause;
         }
         sleep(PAUSE).await;
