@@ -46,8 +46,8 @@ struct Inner {
     id: String,
     name_mapper: Option<NameMapper>,
     handles: HandleOptions,
-    /// The queues of keys whose last answer may be asked for again.
-    recent: RecentDenials,
+    /// The queues whose last answer may be asked for again.
+    recent: Arc<RecentDenials>,
     /// The shares of limiters that are granted here while the store is away.
     local_store: Arc<MemoryClient>,
     queues: RwLock<Queues>,
@@ -149,17 +149,19 @@ impl RedissonClient {
     /// The limiter of a name that the name mapper has mapped already.
     pub(crate) fn limiter_of_mapped(&self, mapped: &str) -> RateLimiter {
         let inner = &*self.0;
-        // The map stays whole whatever panics elsewhere. Requests by key come here each time, so those of a queue in use
-        // do not wait for each other.
-        let in_use = {
-            let queues = inner.queues.read().unwrap_or_else(PoisonError::into_inner);
-            queues.get(mapped)
-        };
-        let queue = in_use.unwrap_or_else(|| {
+        let queue = self.queue_in_use(mapped).unwrap_or_else(|| {
             let mut queues = inner.queues.write().unwrap_or_else(PoisonError::into_inner);
             queues.get_or_create(mapped, inner)
         });
         RateLimiter::new(queue, inner.handles)
+    }
+
+    /// The queue of a name that the name mapper has mapped already, if there is one.
+    pub(crate) fn queue_in_use(&self, mapped: &str) -> Option<Arc<GuardedQueue>> {
+        // The map stays whole whatever panics elsewhere. Requests by key come here each time, so those of a queue in use
+        // do not wait for each other.
+        let queues = self.0.queues.read().unwrap_or_else(PoisonError::into_inner);
+        queues.get(mapped)
     }
 
     /// A limiter that decides by `policy`, for any number of targets. Sends nothing.
@@ -209,11 +211,6 @@ impl RedissonClient {
         self.0.handles
     }
 
-    /// The limiters whose last denial is kept while nobody has a handle on them.
-    pub(crate) fn recent_denials(&self) -> &RecentDenials {
-        &self.0.recent
-    }
-
     pub(crate) fn name_mapper(&self) -> Option<&NameMapper> {
         self.0.name_mapper.as_ref()
     }
@@ -258,7 +255,8 @@ impl Queues {
         }
         let keys = Arc::new(Keys::new(name, &client.id));
         let (store, local) = (Arc::clone(&client.store), Arc::clone(&client.local_store));
-        let queue = Arc::new(GuardedQueue::new(store, local, keys));
+        let queue = GuardedQueue::new(store, local, &client.recent, keys);
+        let queue = Arc::new(queue);
         self.by_name.insert(name.to_owned(), Arc::downgrade(&queue));
         queue
     }

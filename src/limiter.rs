@@ -222,12 +222,14 @@ impl RateLimiter {
 
     /// The shortest time that a caller who asks now would wait for this many permits: the time until the first of the
     /// permits in use comes back, and one more interval for each time that the waiters in front and the caller use up
-    /// the rate. `None` if unknown.
+    /// the rate. `None` if unknown, and for more permits than the rate.
     ///
     /// The estimate assumes that no waiter in front gives up, no permits are given back, and the rate is not raised. Other
     /// processes may take permits in the meantime, so that the wait gets longer. It is computed from the store's last answer
-    /// to a waiter, or, in Redis, to any request, and is `None` if that answer is older than 1.003 s or a change by this
-    /// client may have invalidated it. The interval counts as zero if this client has neither set nor read it.
+    /// to a waiter, or, in Redis, to any request. It is `None` if that answer is older than 1.003 s or does not say exactly
+    /// how many permits were left, if a change by this client may have invalidated it, and if this handle or a waiter in
+    /// front has another [rate of its own](Self::with_rate). The interval counts as zero unless the answer contains it or
+    /// this client has set or read it in the last 10 s.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -247,7 +249,7 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn estimated_wait(&self, permits: u32) -> Option<Duration> {
-        self.queue.estimated_wait(permits)
+        self.queue.estimated_wait(permits, self.set_up)
     }
 
     #[cfg(test)]
@@ -299,7 +301,7 @@ impl RateLimiter {
     }
 
     /// The queue, once the name and the permits are found good.
-    fn asked_for(&self, permits: u32) -> Result<&GuardedQueue> {
+    fn asked_for(&self, permits: u32) -> Result<&Arc<GuardedQueue>> {
         if permits == 0 {
             return Err(Error::InvalidArgument {
                 argument: "permits",
@@ -317,17 +319,13 @@ impl RateLimiter {
         Ok(store)
     }
 
-    /// The call that starts now may change what the last answer said, also where it is dropped under way.
-    fn changing(&self) -> Changing<'_> {
-        Changing(&self.queue)
-    }
-}
-
-/// A change that may have been made once this is dropped.
-struct Changing<'a>(&'a GuardedQueue);
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        self.0.forget_last_answer();
+    /// Makes a call that changes the limiter, also where it is dropped under way.
+    async fn change<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let sending = self.queue.changing();
+        let answer = call.await;
+        if answer.is_ok() {
+            sending.done();
+        }
+        answer
     }
 }

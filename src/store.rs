@@ -145,6 +145,12 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         true
     }
 
+    /// How often the limiter may have been changed past this client's queue. A store in memory counts changes of its
+    /// settings, by any client; a client of Redis the audits that it has made.
+    fn changes(&self) -> u64 {
+        0
+    }
+
     /// A driver of this client has started, for a store that counts who waits.
     fn driver_started(&self) {}
 

@@ -44,14 +44,16 @@ use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::grant::Grant;
 use crate::lock::Lock;
-use crate::model::{Answer, SetUp};
+use crate::model::{Answer, Requests, SetUp};
+use crate::permit::CallId;
 use crate::store::{AcquireCall, LimiterStore};
 use driver::Driver;
 pub(crate) use leaving::within;
 pub(crate) use plain::Checked;
 use plain::{Plain, Request};
+pub(crate) use remembered::Sending;
 pub(crate) use state::IntervalOf;
-use state::{Availability, Published, State, Waiter};
+use state::{Availability, Published, State, Waiter, Waits};
 use waiter::{FirstTry, Ticket};
 
 /// The longest time between two calls of the queue, where permits come back much later: other processes may release
@@ -128,14 +130,18 @@ impl WaitQueue {
     #[inline]
     fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<Checked>> {
         let answered = self.store().acquire_now(permits, set_up)?;
-        Some(answered.and_then(|(id, answer)| {
-            let decision = decision_alone(self.shared.name(), id, permits, &answer)?;
-            if decision.is_granted() {
-                self.shared.note_own(i64::from(permits));
-            }
-            let wait = answer.wait();
-            Ok(Checked { decision, wait })
-        }))
+        Some(answered.and_then(|(id, answer)| self.checked(id, permits, &answer)))
+    }
+
+    /// What an answer to one request says.
+    #[inline]
+    fn checked(&self, id: CallId, permits: u32, answer: &Answer) -> Result<Checked> {
+        let decision = decision_alone(self.shared.name(), id, permits, answer)?;
+        if decision.is_granted() {
+            self.shared.note_own(i64::from(permits));
+        }
+        let wait = answer.wait();
+        Ok(Checked { decision, wait })
     }
 
     /// The place in the queue of a request that arrives now, however late or often it waits.
@@ -154,19 +160,25 @@ impl WaitQueue {
         set_up: Option<ReadSetUp>,
         fail_fast: Option<&IntervalOf<'_>>,
     ) -> Result<bool> {
-        if self.is_hopeless(permits, until, fail_fast) {
+        let request = Waits {
+            permits,
+            set_up: set_up.as_ref().and_then(|read| read()),
+            until,
+        };
+        if self.is_hopeless(&request, fail_fast) {
             return Ok(false);
         }
         let mut denied = None;
         let first_try = FirstTry::start(&self.shared, sequence);
         if first_try.is_some() {
-            let sent @ (sent_at, _) = self.shared.sent();
-            let set_up = set_up.as_ref().and_then(|read| read());
-            let checked = match self.acquire_now(permits, set_up) {
-                Some(checked) => {
-                    let checked = checked?;
-                    self.shared.note_decision(&checked.decision, set_up, sent);
-                    Some(checked)
+            let sent = self.shared.sent();
+            let set_up = request.set_up;
+            let checked = match self.store().acquire_now(permits, set_up) {
+                Some(answered) => {
+                    let (id, answer) = answered?;
+                    let requests = Requests::one(permits);
+                    self.shared.note(&requests, set_up, &answer, &sent);
+                    Some(self.checked(id, permits, &answer)?)
                 }
                 None => {
                     let request = Request::of_waiter(permits, set_up);
@@ -183,10 +195,10 @@ impl WaitQueue {
                 match decision {
                     Decision::Granted(_) => return Ok(true),
                     Decision::Denied(Denied { remaining, .. }) => {
-                        if self.is_hopeless(permits, until, fail_fast) {
+                        if self.is_hopeless(&request, fail_fast) {
                             return Ok(false);
                         }
-                        denied = Some(Availability::new(remaining, sent_at, wait));
+                        denied = Some(Availability::new(remaining, sent.at, wait));
                     }
                 }
             }
@@ -308,8 +320,10 @@ impl Shared {
     }
 
     /// Makes a call.
-    async fn call(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
+    async fn call(self: &Arc<Self>, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
+        let sending = self.sending_acquire(call.set_up, deadline);
         let answer = self.store.acquire(call, deadline).await?;
+        sending.answered(&call.requests, &answer);
         self.note_own(call.requests.taken(&answer));
         if answer.ahead > 0 && !self.has_warned_of_skew.swap(true, Ordering::Relaxed) {
             tracing::warn!(

@@ -9,7 +9,6 @@ use super::connect::RedisSettings;
 use super::{Inner, NameMapper, RedissonClient};
 use crate::clock::Clock;
 use crate::failure_policy::FailurePolicy;
-use crate::fallback::RecentDenials;
 use crate::handle_options::HandleOptions;
 use crate::store::Store;
 use crate::store::memory::{MemoryClient, MemoryStore};
@@ -134,8 +133,12 @@ impl RedissonClientBuilder {
     /// Redis for each request.
     ///
     /// Changes by other clients (permits given back, a new rate, a deleted limiter) are seen up to `at_most` late. Changes
-    /// by this client, through a method of the limiter or the rate of a [`KeyedRateLimiter`](crate::KeyedRateLimiter), take
-    /// effect at once. Permits that come back with time are never late.
+    /// by this client take effect at once: those of a method, and the rate of a request
+    /// ([`with_rate`](crate::RateLimiter::with_rate), [`KeyedRateLimiter`](crate::KeyedRateLimiter)) or of a joint decision.
+    /// Permits that come back with time are never late. Only an answer that says exactly how many permits are left is
+    /// remembered.
+    ///
+    /// The client remembers the 1,024 limiters that were denied last, by name: handles may be made anew for each request.
     ///
     /// It applies to `try_acquire`, a timeout of zero, and `check`. A remembered denial has the time that is left until
     /// the first permit comes back and otherwise the numbers of the remembered answer; it is from
@@ -199,7 +202,8 @@ impl RedissonClientBuilder {
     ///
     /// It uses [`RateLimiter::estimated_wait`](crate::RateLimiter::estimated_wait), without the waiters in front whose
     /// timeouts pass first. So it refuses no caller that would have been served, unless waiters in front are dropped,
-    /// permits are given back or the rate is raised in the meantime. If nothing is known, the caller waits.
+    /// permits are given back or the rate is raised in the meantime. If nothing is known, the caller waits. More permits
+    /// than the rate are an error as ever.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -247,7 +251,7 @@ impl RedissonClientBuilder {
             id: self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
             name_mapper: self.name_mapper,
             handles: self.handles,
-            recent: RecentDenials::default(),
+            recent: Arc::default(),
             local_store: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
             queues: RwLock::default(),
         }))

@@ -3,12 +3,14 @@
 
 mod waiting;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::local_limiter::LocalLimiter;
-use super::{Outcome, allowed, denied, over_store};
+use super::{Outcome, RecentDenials, allowed, denied, over_store};
 use crate::decision::{Decision, check_fits};
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
@@ -19,7 +21,7 @@ use crate::model::{SetUp, Settings};
 use crate::rate::Rate;
 use crate::store::memory::MemoryClient;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{Checked, WaitQueue};
+use crate::wait_queue::{Checked, Sending, WaitQueue};
 
 #[derive(Debug)]
 pub(crate) struct GuardedQueue {
@@ -28,12 +30,14 @@ pub(crate) struct GuardedQueue {
     local: LocalLimiter,
     /// Whether [`RecentDenials`](super::RecentDenials) keeps it.
     pub(super) is_kept: AtomicBool,
+    recent: Weak<RecentDenials>,
 }
 
 impl GuardedQueue {
     pub(crate) fn new(
         client_store: Arc<dyn Store>,
         local_store: Arc<MemoryClient>,
+        recent: &Arc<RecentDenials>,
         keys: Arc<Keys>,
     ) -> Self {
         Self {
@@ -41,6 +45,7 @@ impl GuardedQueue {
             client_store,
             local: LocalLimiter::new(local_store, keys),
             is_kept: AtomicBool::new(false),
+            recent: Arc::downgrade(recent),
         }
     }
 
@@ -176,13 +181,29 @@ impl GuardedQueue {
     }
 
     /// Whether an answer of the store is kept that denies requests which remember denials for this long.
-    pub(crate) fn remembers(&self, at_most: Duration) -> bool {
+    pub(super) fn remembers(&self, at_most: Duration) -> bool {
         self.queue.remembers(at_most)
     }
 
-    /// The limiter may be gone, or is about to be.
-    pub(crate) fn forget_last_answer(&self) {
-        self.queue.forget_last_answer();
+    /// Has the client keep the last denial while nobody has a handle on the limiter, where it is to be remembered.
+    pub(crate) fn keep_denial(self: &Arc<Self>, at_most: Duration) {
+        if !at_most.is_zero()
+            && !self.is_kept.load(Ordering::Relaxed)
+            && self.remembers(at_most)
+            && let Some(recent) = self.recent.upgrade()
+        {
+            recent.keep(self, at_most);
+        }
+    }
+
+    /// See [`WaitQueue::changing`].
+    pub(crate) fn changing(&self) -> Sending {
+        self.queue.changing()
+    }
+
+    /// See [`WaitQueue::setting_up`].
+    pub(crate) fn setting_up(&self, set_up: SetUp, deadline: Instant) -> Sending {
+        self.queue.setting_up(set_up, deadline)
     }
 
     /// Gives a grant back where it was made.

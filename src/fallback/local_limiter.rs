@@ -100,6 +100,11 @@ impl LocalLimiter {
         self.known().settings
     }
 
+    /// The same, unless this client saw them long ago, or may have changed them since.
+    pub(super) fn recent_settings(&self) -> Option<Settings> {
+        self.settings().filter(|_| !self.is_stale())
+    }
+
     /// Notes permits that the store granted: they count toward the share with these settings.
     pub(super) fn note_granted(&self, permits: u32, share: SetUp) {
         let now = self.store.now();

@@ -1,5 +1,5 @@
-//! The queues of limiters without a handle, kept for the denials that they remember: while a queue remembers one, and
-//! only the last [`CAPACITY`].
+//! The denials that a client remembers, by limiter: it keeps the queues that remember one, whether there is a handle on
+//! the limiter or not, and only the last [`CAPACITY`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;

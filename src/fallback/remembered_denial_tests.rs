@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
 
-use super::without_redis_tests::Remote;
+use super::without_redis_tests::{RESPONSE_TIMEOUT, Remote};
 use crate::{
     Decision, Denied, Error, FailurePolicy, Granted, PermitsInUse, Rate, RateLimiter,
     RedissonClient,
@@ -191,4 +191,157 @@ async fn a_key_that_nobody_has_a_handle_on_is_remembered_until_its_rate_changes(
     assert_eq!(remote.take_calls(), 0);
     keyed.set_rate(Rate::overall(2, MINUTE)).unwrap();
     assert!(keyed.try_acquire("a", 1).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn handles_made_anew_for_each_request_remember_what_their_client_was_told() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Error);
+    let rate = Rate::overall(1, MINUTE);
+    let plain = || remembering(&client);
+    let with_rate = || plain().with_rate(rate).unwrap();
+    let keyed = || client.keyed_rate_limiter("", rate).unwrap();
+    let keyed = || keyed().with_remember_denials(AT_MOST);
+    assert!(with_rate().try_acquire(1).await.unwrap());
+    for kind in 0..4 {
+        advance(AT_MOST).await;
+        remote.take_calls();
+        for _ in 0..200 {
+            let is_granted = match kind {
+                0 => plain().try_acquire(1).await,
+                1 => plain().check(1).await.map(|it| it.is_granted()),
+                2 => with_rate().try_acquire(1).await,
+                _ => keyed().try_acquire("l", 1).await,
+            };
+            assert!(!is_granted.unwrap());
+        }
+        assert_eq!(remote.take_calls(), 1, "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_remembers_the_1024_limiters_that_were_denied_last() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Error);
+    let limiter = |i: u32| {
+        let limiter = client.rate_limiter(&i.to_string());
+        let limiter = limiter.with_rate(Rate::overall(1, 10 * MINUTE)).unwrap();
+        limiter.with_remember_denials(10 * MINUTE)
+    };
+    for i in 0..1_025 {
+        assert!(limiter(i).try_acquire(1).await.unwrap());
+        assert!(!limiter(i).try_acquire(1).await.unwrap());
+    }
+    remote.take_calls();
+    for (i, calls) in [(1_024, 0), (1, 0), (0, 1)] {
+        assert!(!limiter(i).try_acquire(1).await.unwrap());
+        assert_eq!(remote.take_calls(), calls, "{i}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_with_more_expired_grants_behind_it_denies_nothing() {
+    let remote = Remote::new();
+    let limiter = remembering(&remote.client(FailurePolicy::Error));
+    limiter.set_rate(Rate::overall(20, MINUTE)).await.unwrap();
+    for _ in 0..19 {
+        assert!(limiter.try_acquire(1).await.unwrap());
+    }
+    advance(ms(1_000)).await;
+    assert!(limiter.try_acquire(1).await.unwrap());
+    advance(MINUTE - ms(1_000)).await; // all have expired but the last
+    for permits in [1, 8, 10] {
+        assert!(limiter.try_acquire(permits).await.unwrap(), "{permits}");
+    }
+    assert!(!limiter.try_acquire(1).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_that_a_joint_decision_sets_counts_at_once() {
+    for is_keyed in [false, true] {
+        let remote = Remote::new();
+        let client = remote.client(FailurePolicy::Error);
+        let limiter = remembering(&client);
+        limiter.set_rate(Rate::overall(1, MINUTE)).await.unwrap();
+        assert!(limiter.try_acquire(1).await.unwrap());
+        assert!(!limiter.try_acquire(1).await.unwrap());
+        let raised = Rate::overall(3, MINUTE);
+        let charge = if is_keyed {
+            let keyed = client.keyed_rate_limiter("", raised).unwrap();
+            keyed.charge("l", 1).unwrap()
+        } else {
+            let with_rate = client.rate_limiter("l").with_rate(raised).unwrap();
+            with_rate.charge(1).unwrap()
+        };
+        assert!(client.check_all([charge]).await.unwrap().is_granted());
+        assert!(limiter.try_acquire(1).await.unwrap());
+        assert!(!limiter.try_acquire(1).await.unwrap());
+        remote.take_calls();
+        assert!(!limiter.try_acquire(1).await.unwrap());
+        assert_eq!(remote.take_calls(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_with_another_rate_than_the_answers_asks_the_store() {
+    let remote = Remote::new();
+    let (limiter, _) = denied(&remote, Rate::overall(1, MINUTE)).await;
+    let raised = limiter.clone().with_rate(Rate::overall(2, MINUTE)).unwrap();
+    assert!(raised.try_acquire(1).await.unwrap());
+    assert!(!raised.try_acquire(1).await.unwrap());
+    // This one's denial is remembered, and drops nothing for a handle without a rate.
+    remote.take_calls();
+    assert!(!raised.try_acquire(1).await.unwrap());
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    assert_eq!(remote.take_calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_without_an_answer_has_every_request_ask_until_its_time_is_over() {
+    let remote = Remote::new();
+    let (limiter, _) = denied(&remote, Rate::overall(1, 10 * MINUTE)).await;
+    let raised = limiter
+        .clone()
+        .with_rate(Rate::overall(2, 10 * MINUTE))
+        .unwrap();
+    for change in 0..3 {
+        let (limiter, raised) = (limiter.clone(), raised.clone());
+        let call = tokio::spawn(async move {
+            match change {
+                0 => limiter.release(1).await,
+                1 => limiter.delete().await.map(drop),
+                _ => raised.check(1).await.map(drop),
+            }
+        });
+        tokio::task::yield_now().await;
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+    }
+    remote.take_calls();
+    for _ in 0..5 {
+        let _ = limiter.try_acquire(1).await.unwrap();
+    }
+    assert_eq!(remote.take_calls(), 5);
+    advance(RESPONSE_TIMEOUT).await;
+    let _ = limiter.try_acquire(1).await.unwrap();
+    remote.take_calls();
+    for _ in 0..5 {
+        assert!(!limiter.try_acquire(1).await.unwrap());
+    }
+    assert_eq!(remote.take_calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_is_not_remembered_beyond_the_life_that_this_client_gave_the_limiter() {
+    let remote = Remote::new();
+    let (limiter, _) = denied(&remote, Rate::overall(1, MINUTE)).await;
+    assert!(limiter.expire(ms(50)).await.unwrap());
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    remote.take_calls();
+    advance(ms(40)).await;
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    assert_eq!(remote.take_calls(), 0);
+    advance(ms(20)).await;
+    let missing = limiter.try_acquire(1).await;
+    assert!(matches!(missing, Err(Error::NotInitialized { .. })));
 }

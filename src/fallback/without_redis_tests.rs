@@ -21,7 +21,7 @@ use crate::{
 pub(super) use remote::Remote;
 
 const SECOND: Duration = Duration::from_secs(1);
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 fn one_of(clients: u32) -> FailurePolicy {
     FailurePolicy::Local(LocalShare::one_of(clients).unwrap())

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use super::RateLimiter;
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::fallback::RecentDenials;
 use crate::grant::Grant;
 use crate::model::SetUp;
 use crate::wait_queue::ReadSetUp;
@@ -44,7 +43,12 @@ impl RateLimiter {
     #[must_use = "`false`: the permits were not taken"]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
         let queue = self.asked_for(permits)?;
-        queue.try_acquire(permits, self.set_up, &self.options).await
+        let options = &self.options;
+        let is_granted = queue.try_acquire(permits, self.set_up, options).await?;
+        if !is_granted {
+            queue.keep_denial(options.remember_denials);
+        }
+        Ok(is_granted)
     }
 
     /// Waits for permits in the order of arrival (FIFO in this process); returns `false` if `timeout` passes first. A
@@ -164,8 +168,7 @@ impl RateLimiter {
     /// window has passed.
     pub async fn refund(&self, grant: Grant) -> Result<u32> {
         self.validated()?;
-        let _changing = self.changing();
-        let answer = self.queue.refund(&grant).await;
+        let answer = self.change(self.queue.refund(&grant)).await;
         self.queue.permits_freed();
         self.or_unused(answer, |_| 0)
     }
@@ -197,8 +200,8 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have given the permits back.
     pub async fn release(&self, permits: u32) -> Result<()> {
         let queue = self.asked_for(permits)?;
-        let _changing = self.changing();
-        let answer = queue.release(permits, self.options.failure_policy).await;
+        let releasing = queue.release(permits, self.options.failure_policy);
+        let answer = self.change(releasing).await;
         self.queue.permits_freed();
         self.or_unused(answer, |_| ())
     }
@@ -242,7 +245,11 @@ impl RateLimiter {
         set_up: Option<SetUp>,
     ) -> Result<Decision> {
         let queue = self.asked_for(permits)?;
-        queue.check(permits, set_up, &self.options).await
+        let decision = queue.check(permits, set_up, &self.options).await?;
+        if !decision.is_granted() {
+            queue.keep_denial(self.options.remember_denials);
+        }
+        Ok(decision)
     }
 
     /// Waits until the permits are granted, or for the timeout; creates the limiter as
@@ -257,13 +264,5 @@ impl RateLimiter {
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let queue = self.asked_for(permits)?;
         queue.wait(permits, until, set_up, &self.options).await
-    }
-
-    /// Keeps the last denial while nobody has a handle on the limiter, where it is to be remembered.
-    pub(crate) fn keep_denial(&self, recent: &RecentDenials) {
-        let at_most = self.options.remember_denials;
-        if self.queue.remembers(at_most) {
-            recent.keep(&self.queue, at_most);
-        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::time::Instant;
+
 use super::RateLimiter;
 use crate::error::{Error, Result};
 use crate::model::{Condition, Expiry};
@@ -59,8 +61,7 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have removed it.
     pub async fn delete(&self) -> Result<bool> {
         let store = self.validated()?;
-        let _changing = self.changing();
-        store.delete().await
+        self.change_life(None, store.delete()).await
     }
 
     /// Sets the time to live of the limiter's keys (whole milliseconds); zero deletes them. Returns whether there was
@@ -122,8 +123,9 @@ impl RateLimiter {
         // Redis counts in ms; what is below that goes.
         let millis = Duration::from_millis(since_epoch.as_millis().try_into().unwrap_or(u64::MAX));
         let expiry = Expiry::At(millis_from_zero(millis, "time")?);
-        let _changing = self.changing();
-        store.expire(expiry, Condition::Always).await
+        let left = time.duration_since(SystemTime::now()).unwrap_or_default();
+        self.change_life(Some(left), store.expire(expiry, Condition::Always))
+            .await
     }
 
     /// Like [`expire`](Self::expire), but only for keys that have a time to live (`PEXPIRE … XX`). Returns whether
@@ -263,7 +265,7 @@ impl RateLimiter {
     #[doc(alias = "clearExpire")]
     pub async fn clear_expire(&self) -> Result<bool> {
         let store = self.validated()?;
-        store.clear_expire().await
+        self.change_life(None, store.clear_expire()).await
     }
 
     /// How long the limiter lives, to the millisecond.
@@ -297,7 +299,24 @@ impl RateLimiter {
     async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
         let store = self.validated()?;
         let expiry = Expiry::In(millis_from_zero(time_to_live, "time to live")?);
-        let _changing = self.changing();
-        store.expire(expiry, condition).await
+        self.change_life(Some(time_to_live), store.expire(expiry, condition))
+            .await
+    }
+
+    /// As [`change`](Self::change), for a call after which the limiter has this time to live, if any.
+    async fn change_life(
+        &self,
+        time_to_live: Option<Duration>,
+        call: impl Future<Output = Result<bool>>,
+    ) -> Result<bool> {
+        let sending = self.queue.changing();
+        let expires_at = time_to_live.and_then(|left| Instant::now().checked_add(left));
+        let is_changed = call.await?;
+        if is_changed {
+            sending.expires(expires_at);
+        } else {
+            sending.done();
+        }
+        Ok(is_changed)
     }
 }

@@ -33,8 +33,7 @@ impl RateLimiter {
     pub async fn try_set_rate(&self, rate: Rate) -> Result<bool> {
         let store = self.validated()?;
         let valid = rate.validate()?;
-        let _changing = self.changing();
-        let answer = store.try_set_rate(valid).await;
+        let answer = self.change(store.try_set_rate(valid)).await;
         if !matches!(answer, Ok(false)) {
             self.learn(rate, answer.is_ok());
         }
@@ -66,8 +65,7 @@ impl RateLimiter {
     pub async fn set_rate(&self, rate: Rate) -> Result<()> {
         let store = self.validated()?;
         let valid = rate.validate()?;
-        let _changing = self.changing();
-        let answer = store.set_rate(valid).await;
+        let answer = self.change(store.set_rate(valid)).await;
         self.learn(rate, answer.is_ok());
         answer
     }
@@ -167,8 +165,8 @@ impl RateLimiter {
     ) -> Result<bool> {
         let store = self.validated()?;
         let valid = rate.validate()?;
-        let _changing = self.changing();
-        let answer = store.update_rate(valid, in_use, if_missing).await;
+        let updating = store.update_rate(valid, in_use, if_missing);
+        let answer = self.change(updating).await;
         self.learn(rate, matches!(answer, Ok(true)));
         answer
     }

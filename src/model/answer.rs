@@ -53,6 +53,18 @@ impl Answer {
         }
     }
 
+    /// Whether `available` is what the limiter had before the list, neither more nor less.
+    pub(crate) fn is_exact(&self) -> bool {
+        // An audit that is due may find more.
+        !self.found && !self.has_more && !self.audit_due
+    }
+
+    /// Until the first of the permits in use are back, or the limiter expires.
+    pub(crate) fn lasts(&self) -> Duration {
+        let reset = self.reset();
+        self.lives.map_or(reset, |lives| reset.min(millis(lives)))
+    }
+
     /// Until the first of the permits in use are back.
     pub(crate) fn reset(&self) -> Duration {
         millis(self.reset)

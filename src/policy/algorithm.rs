@@ -15,7 +15,7 @@ use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::{Error, Result};
 use crate::failure_policy::LocalShare;
-use crate::model::At;
+use crate::model::{At, SetUp};
 use crate::permit::CallId;
 pub(crate) use any_model::AnyModel;
 
@@ -94,6 +94,11 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
 
     /// Refuses numbers that it cannot work with.
     fn validate(&self) -> Result<()>;
+
+    /// The settings that a request gives an RRateLimiter.
+    fn set_up(&self) -> Option<SetUp> {
+        None
+    }
 
     /// The largest cost that can be granted; `None` if it depends on the state.
     fn limit(&self) -> Option<i64>;

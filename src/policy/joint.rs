@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::algorithm::MOST_TOUCHED;
 use super::call::Call;
 use crate::client::RedissonClient;
@@ -11,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::fallback::{Place, check_together};
 use crate::keys::share_a_slot;
 use crate::store::Store;
+use crate::wait_queue::Sending;
 
 /// A request to one of several limiters that decide together: an argument of [`RedissonClient::check_all`]. From
 /// [`PolicyLimiter::charge`](crate::PolicyLimiter::charge), [`KeyedRateLimiter::charge`](crate::KeyedRateLimiter::charge) and
@@ -127,10 +130,23 @@ impl RedissonClient {
         // Boxed, because the future of the failure policy has room for it several times.
         let asking = Box::pin(async {
             let deadline = store.call_deadline();
-            store.check(&call, deadline).await?.decisions(&call)
+            let changing = self.set_up_by(&places, deadline);
+            let answers = store.check(&call, deadline).await?;
+            changing.into_iter().for_each(Sending::done);
+            answers.decisions(&call)
         });
         let decisions = check_together(store, self.local_store(), &places, asking).await?;
         Ok(JointDecision::new(decisions))
+    }
+
+    /// The changes that a joint decision makes to the settings of limiters in use.
+    fn set_up_by(&self, places: &[Place], deadline: Instant) -> Vec<Sending> {
+        let changed = places.iter().filter_map(|Place { target, .. }| {
+            let set_up = target.model.set_up()?;
+            let queue = self.queue_in_use(&target.key)?;
+            Some(queue.setting_up(set_up, deadline))
+        });
+        changed.collect()
     }
 
     /// The limiters of one decision, once they are found to go together.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::algorithm::Model;
 use super::joint::Charge;
 use super::policy_limiter::check_cost;
 use super::shared_rate::SharedRate;
@@ -213,11 +214,7 @@ impl KeyedRateLimiter {
 
     async fn ask(&self, name: Cow<'_, str>, cost: u32, set_up: Option<SetUp>) -> Result<Decision> {
         let limiter = self.limiter_of_mapped(&name);
-        let decision = limiter.check_set_up(cost, set_up).await?;
-        if !decision.is_granted() {
-            limiter.keep_denial(self.client.recent_denials());
-        }
-        Ok(decision)
+        limiter.check_set_up(cost, set_up).await
     }
 
     /// The rate of the keys without a rate of their own.

@@ -59,10 +59,6 @@ impl SharedRate {
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.rate
     }
-
-    pub(super) fn set_up(&self) -> Option<SetUp> {
-        self.set_up
-    }
 }
 
 impl State for Window {
@@ -94,6 +90,10 @@ impl Model for SharedRate {
 
     fn validate(&self) -> Result<()> {
         self.rate.map_or(Ok(()), |rate| rate.validate().map(|_| ()))
+    }
+
+    fn set_up(&self) -> Option<SetUp> {
+        self.set_up
     }
 
     fn limit(&self) -> Option<i64> {

@@ -31,7 +31,7 @@ mod server_time;
 mod unsent_acquire_tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     audit_budget: AuditBudget,
     /// Whether this client audits a limiter in pages.
     is_auditing: AtomicBool,
+    /// How many such audits have ended.
+    audits: AtomicU64,
     hints: HintCache,
     background: Background,
 }
@@ -113,6 +115,7 @@ impl RedisStore {
             multi_acquires,
             audit_budget: AuditBudget::default(),
             is_auditing: AtomicBool::new(false),
+            audits: AtomicU64::new(0),
             hints: HintCache::default(),
             background: Background::default(),
         }))

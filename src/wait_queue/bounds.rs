@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::state::Waits;
 use super::{IntervalOf, Shared, WaitQueue};
 use crate::error::{Error, Result};
+use crate::model::SetUp;
 
 /// A caller that was admitted to wait. Dropping it makes room for the next one.
 pub(crate) struct Admitted {
@@ -33,30 +35,34 @@ impl WaitQueue {
         self.shared.state.lock().admitted()
     }
 
-    /// The least time that a request waits, if known. With `until`, waiters that give up by then are not counted.
-    /// `interval` returns the interval of a rate.
+    /// The least time that a request waits, if known. `interval` returns the interval of a rate.
     pub(crate) fn shortest_wait(
         &self,
         permits: u32,
-        until: Option<Instant>,
+        set_up: Option<SetUp>,
         interval: &IntervalOf<'_>,
     ) -> Option<Duration> {
-        let state = self.shared.state.lock();
-        state.shortest_wait(permits, until, Instant::now(), interval)
+        let request = Waits {
+            permits,
+            set_up,
+            until: None,
+        };
+        self.least_wait(&request, interval)
     }
 
-    /// Whether a request certainly waits beyond `until`.
-    pub(super) fn is_hopeless(
-        &self,
-        permits: u32,
-        until: Option<Instant>,
-        interval: Option<&IntervalOf<'_>>,
-    ) -> bool {
-        let (Some(until), Some(interval)) = (until, interval) else {
+    /// Whether a request certainly waits beyond its end.
+    pub(super) fn is_hopeless(&self, request: &Waits, interval: Option<&IntervalOf<'_>>) -> bool {
+        let (Some(until), Some(interval)) = (request.until, interval) else {
             return false;
         };
-        self.shortest_wait(permits, Some(until), interval)
+        self.least_wait(request, interval)
             .is_some_and(|wait| wait > until.saturating_duration_since(Instant::now()))
+    }
+
+    fn least_wait(&self, request: &Waits, interval: &IntervalOf<'_>) -> Option<Duration> {
+        let changes = self.store().changes();
+        let state = self.shared.state.lock();
+        state.shortest_wait(request, changes, Instant::now(), interval)
     }
 }
 

@@ -121,9 +121,7 @@ impl Calls for Plain {
                 call.claim(); // it is never sent
                 return Ok(denials);
             }
-            let sent = shared.sent();
             let answer = shared.call(&call, deadline).await?;
-            shared.note(&call, &answer, sent);
             if !call.claim() {
                 // Its callers are gone, and its permits have been given back.
                 return Err(Error::Indeterminate { source: None });
@@ -166,10 +164,11 @@ impl Calls for Plain {
 impl Shared {
     /// The decisions on `count` requests, if the last answer denies all of them.
     fn denials(&self, request: &Deniable, count: usize) -> Option<Answers<Plain>> {
+        let changes = self.store.changes();
         let state = self.state.lock();
         let now = Instant::now();
         let denial = || {
-            let decision = state.last_answer.denial(request, now)?;
+            let decision = state.last_answer.denial(request, changes, now)?;
             let wait = Duration::ZERO; // none of them waits
             Some(Ok(Checked { decision, wait }))
         };

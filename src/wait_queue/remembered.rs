@@ -1,18 +1,95 @@
-//! Plain requests that the store's last answer denies. See [`LastAnswer`](super::state::LastAnswer).
+//! Requests that the store's last answer denies, and the calls that drop it. See [`LastAnswer`](super::state::LastAnswer).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::plain::{Checked, Request};
-use super::state::{Deniable, Epoch, Observed};
+use super::state::{Deniable, LastAnswer, Observed, Sent};
 use super::{Shared, WaitQueue};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::model::{Answer, SetUp};
-use crate::store::AcquireCall;
+use crate::model::{Answer, Requests, SetUp};
+
+/// A call under way. Unless its answer says otherwise, it may change the limiter until its deadline.
+///
+/// Each call by which this client changes the limiter is one of these: what it drops is never remembered longer than the
+/// call takes.
+pub(crate) struct Sending {
+    shared: Arc<Shared>,
+    sent: Sent,
+    effect: Effect,
+    deadline: Instant,
+    is_answered: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Effect {
+    /// It takes permits, after giving the limiter these settings.
+    Takes(Option<SetUp>),
+    /// It changes the limiter otherwise.
+    Changes,
+}
+
+impl Effect {
+    fn changes(self, last_answer: &LastAnswer) -> bool {
+        match self {
+            Self::Takes(set_up) => last_answer.is_changed_by(set_up),
+            Self::Changes => true,
+        }
+    }
+}
+
+impl Sending {
+    /// The call has been made.
+    pub(crate) fn done(mut self) {
+        self.is_answered = true;
+        let mut state = self.shared.state.lock();
+        if self.effect.changes(&state.last_answer) {
+            state.last_answer.changed();
+        }
+    }
+
+    /// The limiter expires at this time, if at all.
+    pub(crate) fn expires(mut self, at: Option<Instant>) {
+        self.is_answered = true;
+        self.shared.state.lock().last_answer.expires(at);
+    }
+
+    /// The requests of the call got this answer.
+    pub(super) fn answered(mut self, requests: &Requests, answer: &Answer) {
+        self.is_answered = true;
+        if let Effect::Takes(set_up) = self.effect {
+            self.shared.note(requests, set_up, answer, &self.sent);
+        }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if self.is_answered {
+            return;
+        }
+        let mut state = self.shared.state.lock();
+        if self.effect.changes(&state.last_answer) {
+            state.last_answer.unsettled(self.deadline);
+        }
+    }
+}
 
 impl WaitQueue {
+    /// A call that changes the rate, the permits in use or the time to live.
+    pub(crate) fn changing(&self) -> Sending {
+        let deadline = self.store().call_deadline();
+        self.shared.sending(Effect::Changes, deadline)
+    }
+
+    /// A call of others than this queue that gives the limiter these settings.
+    pub(crate) fn setting_up(&self, set_up: SetUp, deadline: Instant) -> Sending {
+        self.shared.sending(Effect::Takes(Some(set_up)), deadline)
+    }
+
     /// The denial of a request, if an answer of the store that is no older than `at_most` denies it.
     pub(crate) fn remembered(
         &self,
@@ -24,15 +101,14 @@ impl WaitQueue {
             return None;
         }
         let request = Deniable::one(permits, set_up, at_most);
+        let changes = self.store().changes();
         if set_up.is_none() {
-            return self
-                .shared
-                .last_answer
-                .observed()?
-                .denial(&request, Instant::now());
+            let observed = self.shared.last_answer.observed();
+            let observed = observed.filter(|it| it.is_after(changes))?;
+            return observed.denial(&request, Instant::now());
         }
         let state = self.shared.state.lock();
-        state.last_answer.denial(&request, Instant::now())
+        state.last_answer.denial(&request, changes, Instant::now())
     }
 
     /// Like [`check`](Self::check), after [`remembered`](Self::remembered). If the request is probably denied again,
@@ -45,8 +121,11 @@ impl WaitQueue {
     ) -> impl Future<Output = Result<Checked>> {
         let is_shared = !at_most.is_zero() && {
             let request = Deniable::one(permits, set_up, at_most);
+            let changes = self.store().changes();
             let state = self.shared.state.lock();
-            state.last_answer.would_deny(&request, Instant::now())
+            state
+                .last_answer
+                .would_deny(&request, changes, Instant::now())
         };
         let request = Request {
             permits,
@@ -62,39 +141,46 @@ impl WaitQueue {
         let state = self.shared.state.lock();
         state.last_answer.is_in_use(at_most, Instant::now())
     }
-
-    /// The limiter was replaced or deleted: drops the last answer.
-    pub(crate) fn forget_last_answer(&self) {
-        self.shared.state.lock().last_answer.forget();
-    }
 }
 
 impl Shared {
-    /// What [`note`](Self::note) must know about a call that is sent now.
-    pub(super) fn sent(&self) -> (Instant, Epoch) {
-        let epoch = self.state.lock().last_answer.epoch();
-        (Instant::now(), epoch)
-    }
-
-    /// Notes the answer to a call of plain requests.
-    pub(super) fn note(&self, call: &AcquireCall, answer: &Answer, sent: (Instant, Epoch)) {
-        let (sent_at, epoch) = sent;
-        if let Some(observed) = Observed::by_answer(answer, &call.requests, sent_at) {
-            let mut state = self.state.lock();
-            state.last_answer.note(observed, call.set_up, epoch);
-        }
-    }
-
-    /// Notes the decision of a store that decides without waiting.
-    pub(super) fn note_decision(
-        &self,
-        decision: &Decision,
+    /// A call that takes permits, after giving the limiter these settings.
+    pub(super) fn sending_acquire(
+        self: &Arc<Self>,
         set_up: Option<SetUp>,
-        sent: (Instant, Epoch),
-    ) {
-        let (sent_at, epoch) = sent;
-        if let Some(observed) = Observed::by_denial(decision, sent_at) {
-            self.state.lock().last_answer.note(observed, set_up, epoch);
+        deadline: Instant,
+    ) -> Sending {
+        self.sending(Effect::Takes(set_up), deadline)
+    }
+
+    fn sending(self: &Arc<Self>, effect: Effect, deadline: Instant) -> Sending {
+        Sending {
+            sent: self.sent(),
+            shared: Arc::clone(self),
+            effect,
+            deadline,
+            is_answered: false,
         }
+    }
+
+    /// What [`note`](Self::note) must know about a call that is sent now.
+    pub(super) fn sent(&self) -> Sent {
+        let changes = self.store.changes();
+        let state = self.state.lock();
+        state.last_answer.sent(Instant::now(), changes)
+    }
+
+    /// Notes what an answer says.
+    pub(super) fn note(
+        &self,
+        requests: &Requests,
+        set_up: Option<SetUp>,
+        answer: &Answer,
+        sent: &Sent,
+    ) {
+        // A call whose requests all exceed the rate changes nothing.
+        let set_up = set_up.filter(|_| requests.any_fits(answer.rate));
+        let observed = Observed::by_answer(answer, requests, set_up, sent);
+        self.state.lock().last_answer.note(observed, set_up, sent);
     }
 }

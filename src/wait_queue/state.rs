@@ -10,6 +10,7 @@ mod held_up;
 mod in_flight;
 mod last_answer;
 mod leaving;
+mod observed;
 mod outbox;
 mod published;
 #[cfg(test)]
@@ -32,12 +33,14 @@ use crate::model::Requests;
 use crate::store::AcquireCall;
 pub(super) use answers::{Answered, Rest};
 pub(super) use availability::Availability;
+pub(super) use bounds::Waits;
 use first_try::FirstTry;
 use held_up::HeldUp;
 use in_flight::InFlight;
-pub(crate) use last_answer::IntervalOf;
-pub(super) use last_answer::{Deniable, Epoch, LastAnswer, Observed};
+pub(super) use last_answer::{Deniable, LastAnswer, Sent};
 pub(super) use leaving::{Left, Watched};
+pub(crate) use observed::IntervalOf;
+pub(super) use observed::Observed;
 pub(super) use outbox::Outbox;
 pub(super) use published::Published;
 pub(super) use waiter::Waiter;
@@ -147,7 +150,7 @@ impl State {
     pub(super) fn permits_freed(&mut self) {
         self.freed += 1;
         self.known = None;
-        self.last_answer.forget();
+        self.last_answer.changed();
         self.sharing.permits_freed();
         self.notify_drivers();
     }
@@ -243,7 +246,6 @@ impl State {
             take_over_at: now + TAKE_OVER_AFTER,
             drivers: 1,
             freed: self.freed,
-            epoch: self.last_answer.epoch(),
         });
         call
     }

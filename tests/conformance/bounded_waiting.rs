@@ -104,3 +104,85 @@ pub async fn those_who_stay_in_front_count_for_the_estimate_and_those_who_give_u
     second.abort();
     stays.abort();
 }
+
+/// The limiter, used up, whose last answer refuses a wait of a second at once.
+async fn refusing(fixture: &Fixture) -> RateLimiter {
+    let limiter = used_up(fixture).await.with_fail_fast(true);
+    let refused = limiter.try_acquire_timeout(1, SECOND);
+    assert!(!at_once(refused).await.unwrap());
+    limiter
+}
+
+pub async fn more_permits_than_the_rate_are_an_error_whatever_the_last_answer(fixture: Fixture) {
+    let _stopped = fixture.stop_time();
+    let limiter = refusing(&fixture).await;
+    assert_eq!(limiter.estimated_wait(2), None);
+    let waiter = wait(&limiter);
+    run_until_stalled(&limiter).await;
+    let exceeding = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.try_acquire_timeout(2, HOUR).await }
+    });
+    run_until_stalled(&limiter).await;
+    fixture.let_pass(SECOND).await; // until the queue asks
+    let exceeds = exceeding.await.unwrap();
+    assert!(
+        matches!(exceeds, Err(Error::PermitsExceedRate { requested: 2, .. })),
+        "{exceeds:?}"
+    );
+    waiter.abort();
+}
+
+pub async fn a_timed_wait_with_a_rate_of_its_own_is_not_refused_by_an_answer_under_another(
+    fixture: Fixture,
+) {
+    let _stopped = fixture.stop_time();
+    let limiter = refusing(&fixture).await;
+    let raised = limiter.clone().with_rate(Rate::overall(2, HOUR)).unwrap();
+    assert_eq!(raised.estimated_wait(1), None);
+    let waited = raised.try_acquire_timeout(1, SECOND);
+    assert!(at_once(waited).await.unwrap());
+    let refused = raised.try_acquire_timeout(1, SECOND);
+    assert!(!at_once(refused).await.unwrap());
+}
+
+pub async fn a_rate_that_requests_by_key_or_joint_decisions_set_counts_for_the_next_timed_wait(
+    fixture: Fixture,
+) {
+    let _stopped = fixture.stop_time();
+    let client = fixture.client("client").await;
+    let (prefix, key) = fixture.name().split_at(fixture.name().len() - 1);
+    for is_joint in [false, true] {
+        let limiter = client.rate_limiter(fixture.name()).with_fail_fast(true);
+        limiter.set_rate(Rate::overall(1, HOUR)).await.unwrap();
+        assert!(limiter.try_acquire(1).await.unwrap());
+        let refused = limiter.try_acquire_timeout(1, SECOND);
+        assert!(!at_once(refused).await.unwrap());
+        let raised = Rate::overall(3, HOUR);
+        let keyed = client.keyed_rate_limiter(prefix, raised).unwrap();
+        if is_joint {
+            let charges = [keyed.charge(key, 1).unwrap()];
+            assert!(client.check_all(charges).await.unwrap().is_granted());
+        } else {
+            assert!(keyed.try_acquire(key, 1).await.unwrap());
+        }
+        let waited = limiter.try_acquire_timeout(1, SECOND);
+        assert!(at_once(waited).await.unwrap(), "{is_joint}");
+    }
+}
+
+pub async fn the_interval_of_a_rate_that_was_replaced_does_not_count(fixture: Fixture) {
+    let _stopped = fixture.stop_time();
+    let client = fixture.client("client").await;
+    let (prefix, key) = fixture.name().split_at(fixture.name().len() - 1);
+    let keyed = client.keyed_rate_limiter(prefix, Rate::overall(1, HOUR));
+    let keyed = keyed.unwrap();
+    assert!(keyed.try_acquire_timeout(key, 1, SECOND).await.unwrap());
+    let limiter = client.rate_limiter(fixture.name());
+    limiter.set_rate(Rate::overall(1, SECOND)).await.unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    let waiter = wait(&limiter);
+    run_until_stalled(&limiter).await;
+    assert_eq!(limiter.estimated_wait(1), Some(2 * SECOND));
+    waiter.abort();
+}

@@ -67,6 +67,10 @@ on_every_store! {
             who_leaves_makes_room_at_once_and_who_was_refused_took_none,
             a_timed_wait_is_refused_at_once_where_its_permits_come_later,
             those_who_stay_in_front_count_for_the_estimate_and_those_who_give_up_before_do_not,
+            more_permits_than_the_rate_are_an_error_whatever_the_last_answer,
+            a_timed_wait_with_a_rate_of_its_own_is_not_refused_by_an_answer_under_another,
+            a_rate_that_requests_by_key_or_joint_decisions_set_counts_for_the_next_timed_wait,
+            the_interval_of_a_rate_that_was_replaced_does_not_count,
         }
         worked_example {
             the_worked_example_is_answered_to_the_permit_and_the_millisecond,

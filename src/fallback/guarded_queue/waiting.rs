@@ -153,14 +153,14 @@ impl GuardedQueue {
     }
 
     /// The least time that a request for this many permits waits, if known.
-    pub(crate) fn estimated_wait(&self, permits: u32) -> Option<Duration> {
+    pub(crate) fn estimated_wait(&self, permits: u32, set_up: Option<SetUp>) -> Option<Duration> {
         self.queue
-            .shortest_wait(permits, None, &|rate| self.interval_of(rate))
+            .shortest_wait(permits, set_up, &|rate| self.interval_of(rate))
     }
 
-    /// The limiter's interval, if it is known and the limiter still has this rate.
+    /// The limiter's interval, if this client has set or read it lately, and the limiter still has this rate.
     fn interval_of(&self, rate: u64) -> Option<Duration> {
-        let settings = self.local.settings()?;
+        let settings = self.local.recent_settings()?;
         let is_of_rate = settings.rate.unsigned_abs() == rate;
         is_of_rate.then(|| Duration::from_millis(settings.interval.unsigned_abs()))
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::{Evaluation, Model, ShareOf, State, Unusable};
 use crate::failure_policy::LocalShare;
-use crate::model::At;
+use crate::model::{At, SetUp};
 use crate::permit::CallId;
 #[cfg(feature = "redis")]
 use crate::policy::kind::Kind;
@@ -17,6 +17,7 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn is_on_the_window(&self) -> bool;
     fn honours_foreign_locks(&self) -> bool;
     fn logs_requests(&self) -> bool;
+    fn set_up(&self) -> Option<SetUp>;
     fn limit(&self) -> Option<i64>;
     fn largest_cost(&self) -> u32;
     fn touches(&self, cost: u32) -> u32;
@@ -66,6 +67,10 @@ impl<M: Model> AnyModel for M {
 
     fn logs_requests(&self) -> bool {
         M::LOGS_REQUESTS
+    }
+
+    fn set_up(&self) -> Option<SetUp> {
+        Model::set_up(self)
     }
 
     fn limit(&self) -> Option<i64> {

@@ -30,7 +30,7 @@ impl KeyedRateLimiter {
     }
 
     /// As [`RateLimiter::with_remember_denials`](crate::RateLimiter::with_remember_denials), for the limiters of all keys.
-    /// The client keeps the answers for the 1,024 keys that were denied last, so that a flood of requests for one key sends
+    /// The client remembers the 1,024 limiters that were denied last, so that a flood of requests for one key sends
     /// few calls.
     ///
     /// ```

@@ -101,6 +101,10 @@ impl LimiterStore for MemoryLimiter {
         self.limiter.drivers.load(Ordering::Relaxed) > self.drivers.load(Ordering::Relaxed)
     }
 
+    fn changes(&self) -> u64 {
+        self.limiter.changes.load(Ordering::Acquire)
+    }
+
     fn driver_started(&self) {
         self.limiter.drivers.fetch_add(1, Ordering::Relaxed);
         self.drivers.fetch_add(1, Ordering::Relaxed);

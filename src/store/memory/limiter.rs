@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::fast_path::{FastPath, Reserved};
@@ -27,6 +27,8 @@ pub(super) struct Limiter {
     pub(super) fast_path: FastPath,
     /// The number of drivers with waiters, of all clients.
     pub(super) drivers: AtomicUsize,
+    /// How often its settings have changed.
+    pub(super) changes: AtomicU64,
     held: Mutex<Held>,
 }
 
@@ -60,6 +62,7 @@ impl Limiter {
         Self {
             fast_path: FastPath::default(),
             drivers: AtomicUsize::new(0),
+            changes: AtomicU64::new(0),
             held: Mutex::new(Held {
                 window: Window::default(),
                 audited_rate: 0,
@@ -111,7 +114,11 @@ impl Limiter {
         if held.other.is_some() || held.closed.is_some() {
             held.check_kind(name, server)?;
         }
+        let before = held.window.settings.get().copied();
         let answer = step(&mut held, At { now, server });
+        if held.window.settings.get() != before.as_ref() {
+            self.changes.fetch_add(1, Ordering::Release);
+        }
         if let Some(reserved) = held.reserved {
             self.fast_path.open(reserved);
         }

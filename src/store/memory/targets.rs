@@ -1,6 +1,9 @@
 //! Decisions of the other limiters, by one or by several at once.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
+
+use smallvec::SmallVec;
 
 use super::{Held, Limiter, MemoryClient};
 use crate::error::{Error, Result};
@@ -53,6 +56,9 @@ impl MemoryClient {
         }
         let now = passed.unwrap_or(server);
         let at = At { now, server };
+        let settings =
+            |(_, held): &(usize, MutexGuard<'_, Held>)| held.window.settings.get().copied();
+        let before: SmallVec<[_; 4]> = guards.iter().map(settings).collect();
         let mut opened = Vec::with_capacity(call.limiters.len());
         for (target, (_, held)) in call.limiters.iter().zip(&mut guards) {
             match held.open(target.by_ref(), server) {
@@ -62,6 +68,12 @@ impl MemoryClient {
             }
         }
         let answers = call::check_requests(&mut opened, at, &call.call_id, &call.costs);
+        drop(opened);
+        for ((guard, before), limiter) in guards.iter().zip(before).zip(&found) {
+            if settings(guard) != before {
+                limiter.changes.fetch_add(1, Ordering::Release);
+            }
+        }
         answers.map_err(|(place, unusable)| failure(unusable, &call.limiters[place].key))
     }
 }

@@ -81,6 +81,7 @@ struct Auditing(Weak<Shared>);
 impl Drop for Auditing {
     fn drop(&mut self) {
         if let Some(store) = self.0.upgrade() {
+            store.audits.fetch_add(1, Ordering::Release);
             store.is_auditing.store(false, Ordering::Release);
         }
     }

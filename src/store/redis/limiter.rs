@@ -200,6 +200,10 @@ impl LimiterStore for RedisLimiter {
         self.store.deadline()
     }
 
+    fn changes(&self) -> u64 {
+        self.store.audits.load(Ordering::Acquire)
+    }
+
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
         let result = self.acquire_call(call, deadline).await;
         self.store.note(&self.keys.name, &result, deadline);

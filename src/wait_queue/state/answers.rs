@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::sharing::Seen;
-use super::{Availability, Observed, State};
+use super::{Availability, State};
 use crate::decision::check_fits;
 use crate::error::Error;
 use crate::model::Answer;
@@ -47,10 +47,6 @@ impl State {
                 is_reclaimed: false,
             };
         };
-        if let Some(observed) = Observed::by_answer(answer, &call.requests, answered.sent_at) {
-            self.last_answer
-                .note(observed, call.set_up, in_flight.epoch);
-        }
         self.held_up = None;
         let mut spare = 0;
         let mut denied = Vec::new();

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{IntervalOf, State};
+use super::{IntervalOf, State, Waiter};
+use crate::model::SetUp;
 
 impl State {
     /// Counts one more waiter, or returns the number of waiters as `Err` if there are `max` already.
@@ -26,21 +27,61 @@ impl State {
     }
 
     /// The least time that a request for this many permits waits behind the queue. With `until`, waiters that give up
-    /// by then are not counted: their permits may be left to it.
+    /// by then are not counted: their permits may be left to it. `None` if that is unknown, or the permits exceed the rate.
     pub(in crate::wait_queue) fn shortest_wait(
         &self,
-        permits: u32,
-        until: Option<Instant>,
+        request: &Waits,
+        changes: u64,
         now: Instant,
         interval: &IntervalOf<'_>,
     ) -> Option<Duration> {
-        let in_flight = self.in_flight.iter().flat_map(|it| &it.waiters);
-        let ahead = in_flight
-            .chain(&self.waiters)
-            .filter(|waiter| !waiter.is_gone() && waiter.stays_for(until))
-            .map(|waiter| u64::from(waiter.permits))
-            .fold(0, u64::saturating_add);
-        let permits = ahead.saturating_add(u64::from(permits));
-        self.last_answer.shortest_wait(permits, now, interval)
+        let Waits {
+            permits,
+            set_up,
+            until,
+        } = *request;
+        let observed = self.last_answer.observed(set_up, changes)?;
+        let exceeds = |permits: u32| u64::from(permits) > observed.rate;
+        if exceeds(permits) {
+            return None;
+        }
+        let mut sum = u64::from(permits);
+        if let Some(in_flight) = &self.in_flight {
+            if !observed.has_settings_of(in_flight.call.set_up) {
+                return None;
+            }
+            // The answer may count what a call that was under way has taken.
+            if in_flight.sent_at >= observed.received_at {
+                sum = ahead(&in_flight.waiters, until, exceeds).fold(sum, u64::saturating_add);
+            }
+        }
+        for waiter in &self.waiters {
+            let set_up = waiter.set_up.as_ref().and_then(|read| read());
+            if !waiter.is_gone() && !observed.has_settings_of(set_up) {
+                return None;
+            }
+        }
+        sum = ahead(&self.waiters, until, exceeds).fold(sum, u64::saturating_add);
+        observed.shortest_wait(sum, now, interval)
     }
+}
+
+/// A request that waits, or is about to.
+#[derive(Clone, Copy)]
+pub(in crate::wait_queue) struct Waits {
+    pub(in crate::wait_queue) permits: u32,
+    pub(in crate::wait_queue) set_up: Option<SetUp>,
+    pub(in crate::wait_queue) until: Option<Instant>,
+}
+
+/// The permits of waiters that are served before a request that waits until then.
+fn ahead<'a>(
+    waiters: impl IntoIterator<Item = &'a Waiter>,
+    until: Option<Instant>,
+    exceeds: impl Fn(u32) -> bool,
+) -> impl Iterator<Item = u64> {
+    let waiters = waiters.into_iter();
+    let staying = waiters.filter(move |waiter| !waiter.is_gone() && waiter.stays_for(until));
+    let permits = staying.map(|waiter| waiter.permits);
+    permits.filter(move |&it| !exceeds(it)).map(u64::from)
 }

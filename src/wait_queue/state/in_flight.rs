@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::runtime;
 use tokio::time::Instant;
 
-use super::{Epoch, State, Waiter};
+use super::{State, Waiter};
 use crate::store::AcquireCall;
 
 pub(super) struct InFlight {
@@ -21,8 +21,6 @@ pub(super) struct InFlight {
     pub(super) drivers: u32,
     /// The value of [`State::freed`] when it was sent.
     pub(super) freed: u64,
-    /// The epoch of the last answer when it was sent.
-    pub(super) epoch: Epoch,
 }
 
 impl State {

@@ -1,121 +1,40 @@
-//! The store's last answer, for requests that are answered without a call: those whose denial is remembered, and waits
-//! that cannot be served in time.
+//! The store's last exact answer, for requests that are answered without a call: those whose denial is remembered, and
+//! waits that cannot be served in time.
 //!
-//! Each field errs in favour of the requests. Times count from when the call was sent, which is before it was decided.
-//! Whatever may have freed permits drops the answer, and discards those of calls that are then in flight.
+//! Whatever this client does that may change the limiter drops the answer, and discards those of calls that are then in
+//! flight: see [`Sending`](super::super::remembered::Sending), which each such call passes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::LONGEST_WAIT;
+use super::observed::Observed;
 use super::published::Published;
-use crate::decision::{Decision, Denied};
-use crate::model::{Answer, Requests, SetUp};
-
-/// The interval of a rate of this many permits, if known.
-pub(crate) type IntervalOf<'a> = dyn Fn(u64) -> Option<Duration> + Send + Sync + 'a;
+use crate::decision::Decision;
+use crate::model::SetUp;
 
 #[derive(Default)]
 pub(in crate::wait_queue) struct LastAnswer {
     observed: Option<Observed>,
     /// How often an answer has been dropped.
-    epoch: Epoch,
-    /// The settings that this process's calls last gave the limiter.
+    epoch: u64,
+    /// The settings that this client's calls last gave the limiter, if it has not changed the limiter otherwise since.
     set_up: Option<SetUp>,
+    /// Until when a change may still be made whose call was not answered.
+    unsettled_until: Option<Instant>,
+    /// When the limiter expires, if this client has set that.
+    expires_at: Option<Instant>,
     /// `observed`, for readers without the lock.
     published: Arc<Published>,
 }
 
-/// An answer holds only in the epoch in which its call was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::wait_queue) struct Epoch(u64);
-
-/// `left` permits are available until the first of those in use come back.
+/// A call that is sent. Its answer holds if nothing has changed since.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::wait_queue) struct Observed {
-    pub(super) sent_at: Instant,
-    pub(super) received_at: Instant,
-    pub(super) left: u64,
-    pub(super) rate: u64,
-    pub(super) reset: Duration,
-    pub(super) interval: Option<Duration>,
-}
-
-impl Observed {
-    /// What an answer to these requests, received now, says.
-    pub(in crate::wait_queue) fn by_answer(
-        answer: &Answer,
-        requests: &Requests,
-        sent_at: Instant,
-    ) -> Option<Self> {
-        let left = (answer.available - requests.taken(answer)).max(0);
-        let interval = answer
-            .interval
-            .map(|ms| Duration::from_millis(ms.unsigned_abs()));
-        // If an earlier attempt was granted, it says how much, and not what is available. The same holds if all
-        // requests exceed the rate.
-        let is_told = !answer.found && requests.any_fits(answer.rate);
-        is_told.then(|| Self {
-            sent_at,
-            received_at: Instant::now(),
-            left: left.unsigned_abs(),
-            rate: answer.rate.unsigned_abs(),
-            reset: answer.reset(),
-            interval,
-        })
-    }
-
-    /// Whether it says that a request is denied, whatever the set-up.
-    fn denies(&self, request: &Deniable, now: Instant) -> bool {
-        // More than the rate is an error, which the store finds out.
-        self.left < u64::from(request.fewest)
-            && u64::from(request.most) <= self.rate
-            && self.age(now) < self.reset
-    }
-
-    /// The denial of a request, if the answer is young enough.
-    pub(in crate::wait_queue) fn denial(
-        &self,
-        request: &Deniable,
-        now: Instant,
-    ) -> Option<Decision> {
-        if !self.denies(request, now) || self.age(now) >= request.at_most {
-            return None;
-        }
-        // Counted from when the answer was received.
-        let age = now.saturating_duration_since(self.received_at);
-        let left = self.reset.saturating_sub(age);
-        let denied = Denied::new(left).with_limit(self.rate);
-        Some(denied.with_remaining(self.left).into())
-    }
-
-    /// The longest time for which it may have been out of date.
-    fn age(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.sent_at)
-    }
-
-    /// What a denial, received now, says.
-    pub(in crate::wait_queue) fn by_denial(decision: &Decision, sent_at: Instant) -> Option<Self> {
-        let &Decision::Denied(Denied {
-            limit,
-            remaining,
-            reset,
-            ..
-        }) = decision
-        else {
-            return None;
-        };
-        Some(Self {
-            sent_at,
-            received_at: Instant::now(),
-            left: remaining,
-            rate: limit,
-            reset,
-            interval: None,
-        })
-    }
+pub(in crate::wait_queue) struct Sent {
+    pub(in crate::wait_queue) at: Instant,
+    epoch: u64,
+    pub(super) changes: u64,
 }
 
 /// One or more requests that are denied while the store's last answer denies them.
@@ -154,102 +73,99 @@ impl Deniable {
 }
 
 impl LastAnswer {
-    pub(in crate::wait_queue) fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
     pub(in crate::wait_queue) fn published(&self) -> Arc<Published> {
         Arc::clone(&self.published)
     }
 
-    /// Permits may have come free.
-    pub(in crate::wait_queue) fn forget(&mut self) {
-        self.observed = None;
-        self.epoch.0 += 1;
-        self.published.publish(None);
+    /// A call that is sent now, while the store counts so many [`changes`](crate::store::LimiterStore::changes).
+    pub(in crate::wait_queue) fn sent(&self, now: Instant, changes: u64) -> Sent {
+        Sent {
+            at: now,
+            epoch: self.epoch,
+            changes,
+        }
     }
 
-    /// Notes an answer to a call with this set-up, sent in that epoch.
+    /// This client has changed the limiter, or permits may have come free.
+    pub(in crate::wait_queue) fn changed(&mut self) {
+        self.epoch += 1;
+        self.set_up = None;
+        self.observe(None);
+    }
+
+    /// A call that changes the limiter was not answered: it may have done so, or do so until then.
+    pub(in crate::wait_queue) fn unsettled(&mut self, until: Instant) {
+        self.changed();
+        self.unsettled_until = self.unsettled_until.max(Some(until));
+    }
+
+    /// This client has set when the limiter expires, if it does.
+    pub(in crate::wait_queue) fn expires(&mut self, at: Option<Instant>) {
+        self.changed();
+        self.expires_at = at;
+    }
+
+    /// Whether a call with this set-up gives the limiter other settings than this client's calls before.
+    pub(in crate::wait_queue) fn is_changed_by(&self, set_up: Option<SetUp>) -> bool {
+        set_up.is_some() && set_up != self.set_up
+    }
+
+    /// Notes what the answer to a call with this set-up says, if it was exact.
     pub(in crate::wait_queue) fn note(
         &mut self,
-        observed: Observed,
+        observed: Option<Observed>,
         set_up: Option<SetUp>,
-        epoch: Epoch,
+        sent: &Sent,
     ) {
-        let is_current = epoch == self.epoch;
-        if set_up.is_some() && set_up != self.set_up {
-            // The rate may have changed: the answers of calls in flight no longer hold.
+        // The call itself may be the change.
+        let is_current = sent.epoch == self.epoch;
+        if self.is_changed_by(set_up) {
+            self.changed();
             self.set_up = set_up;
-            self.forget();
         }
-        if is_current
-            && self
-                .observed
-                .is_none_or(|before| before.sent_at <= observed.sent_at)
-        {
-            self.observed = Some(observed);
-            self.published.publish(Some(&observed));
+        let is_last = { self.observed }.is_none_or(|before| before.sent_at <= sent.at);
+        let is_settled = { self.unsettled_until }.is_none_or(|until| until <= sent.at);
+        if is_current && is_last && is_settled {
+            let expires_at = self.expires_at.filter(|&at| at > sent.at);
+            self.observe(observed.map(|it| expires_at.map_or(it, |at| it.until(at))));
         }
+    }
+
+    fn observe(&mut self, observed: Option<Observed>) {
+        self.observed = observed;
+        self.published.publish(observed.as_ref());
+    }
+
+    /// The answer, if requests with this set-up leave the limiter as it says, and the store counts so many changes.
+    pub(super) fn observed(&self, set_up: Option<SetUp>, changes: u64) -> Option<&Observed> {
+        let observed = self.observed.as_ref()?;
+        (observed.has_settings_of(set_up) && observed.is_after(changes)).then_some(observed)
     }
 
     /// The denial of a request that would still be denied.
     pub(in crate::wait_queue) fn denial(
         &self,
         request: &Deniable,
+        changes: u64,
         now: Instant,
     ) -> Option<Decision> {
-        self.denies(request, now)?.denial(request, now)
+        self.observed(request.set_up, changes)?.denial(request, now)
     }
 
     /// Whether a request would be denied if the answer were young enough.
-    pub(in crate::wait_queue) fn would_deny(&self, request: &Deniable, now: Instant) -> bool {
-        self.denies(request, now).is_some()
+    pub(in crate::wait_queue) fn would_deny(
+        &self,
+        request: &Deniable,
+        changes: u64,
+        now: Instant,
+    ) -> bool {
+        let observed = self.observed(request.set_up, changes);
+        observed.is_some_and(|observed| observed.denies(request, now))
     }
 
     /// Whether it denies anything at that age.
     pub(in crate::wait_queue) fn is_in_use(&self, at_most: Duration, now: Instant) -> bool {
         self.observed
-            .is_some_and(|observed| observed.age(now) < observed.reset.min(at_most))
-    }
-
-    fn denies(&self, request: &Deniable, now: Instant) -> Option<&Observed> {
-        let is_as_set_up = request.set_up.is_none() || request.set_up == self.set_up;
-        let observed = self.observed.as_ref().filter(|_| is_as_set_up)?;
-        observed.denies(request, now).then_some(observed)
-    }
-
-    /// The shortest time in which this many permits can be granted, unless others give permits back or raise the rate.
-    /// `None` if the answer is too old for a waiter to rely on. `interval` returns the interval of a limiter with this
-    /// rate, if otherwise known.
-    pub(in crate::wait_queue) fn shortest_wait(
-        &self,
-        permits: u64,
-        now: Instant,
-        interval: &IntervalOf<'_>,
-    ) -> Option<Duration> {
-        let observed = self.observed.as_ref()?;
-        let age = observed.age(now);
-        if age > LONGEST_WAIT {
-            return None;
-        }
-        let Some(beyond) = permits.checked_sub(observed.left + 1) else {
-            return Some(Duration::ZERO);
-        };
-        let first_back = observed.reset.saturating_sub(age);
-        // All permits may come back at once, and then again after each interval.
-        let windows = beyond.checked_div(observed.rate).unwrap_or(0);
-        let set_up = || {
-            Some(Duration::from_millis(
-                self.set_up?.settings.interval.unsigned_abs(),
-            ))
-        };
-        let interval = observed
-            .interval
-            .or_else(set_up)
-            .or_else(|| interval(observed.rate));
-        let more = interval
-            .unwrap_or(Duration::ZERO)
-            .saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX));
-        Some(first_back.saturating_add(more))
+            .is_some_and(|observed| observed.age(now) < observed.lasts.min(at_most))
     }
 }

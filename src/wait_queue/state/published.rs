@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::last_answer::Observed;
+use super::observed::Observed;
 
 #[derive(Debug)]
 pub(in crate::wait_queue) struct Published {
@@ -19,8 +19,9 @@ pub(in crate::wait_queue) struct Published {
     words: [AtomicU64; WORDS],
 }
 
-/// Sent at, received at, permits left, rate, reset. A rate of 0 is that of no answer: there is no such limiter.
-const WORDS: usize = 5;
+/// Sent at, received at, permits left, rate, reset, how long it holds, changes. A rate of 0 is that of no answer: there is
+/// no such limiter.
+const WORDS: usize = 7;
 
 impl Default for Published {
     fn default() -> Self {
@@ -42,6 +43,8 @@ impl Published {
                 observed.left,
                 observed.rate,
                 nanos_of(observed.reset),
+                nanos_of(observed.lasts),
+                observed.changes,
             ]
         });
         let version = self.version.load(Ordering::Relaxed);
@@ -60,7 +63,7 @@ impl Published {
             return None;
         }
         let mut read = self.words.iter().map(|word| word.load(Ordering::Relaxed));
-        let [sent_at, received_at, left, rate, reset] =
+        let [sent_at, received_at, left, rate, reset, lasts, changes] =
             std::array::from_fn(|_| read.next().unwrap_or(0));
         fence(Ordering::Acquire);
         if self.version.load(Ordering::Relaxed) != version || rate == 0 {
@@ -72,7 +75,10 @@ impl Published {
             left,
             rate,
             reset: Duration::from_nanos(reset),
+            lasts: Duration::from_nanos(lasts),
+            changes,
             interval: None,
+            set_up: None,
         })
     }
 
@@ -100,7 +106,10 @@ mod tests {
             left: number,
             rate: number,
             reset: Duration::from_nanos(number),
+            lasts: Duration::from_nanos(number),
+            changes: number,
             interval: None,
+            set_up: None,
         }
     }
 
@@ -118,6 +127,7 @@ mod tests {
                         };
                         let whole = observed(published.start, read.rate);
                         assert_eq!((read.left, read.reset), (whole.left, whole.reset));
+                        assert_eq!((read.lasts, read.changes), (whole.lasts, whole.changes));
                         assert_eq!(read.sent_at, whole.sent_at);
                         assert_eq!(read.received_at, whole.received_at);
                         assert!(read.rate >= last);

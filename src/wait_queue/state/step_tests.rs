@@ -25,6 +25,8 @@ const RATE: i64 = 10;
 struct Queue {
     state: State,
     now: Instant,
+    /// The last call.
+    sent: Option<Sent>,
     runtimes: [Runtime; 2],
 }
 
@@ -35,6 +37,7 @@ impl Queue {
         Self {
             state: State::default(),
             now: Instant::now(),
+            sent: None,
             runtimes: [(); 2].map(|()| Builder::new_current_thread().build().unwrap()),
         }
     }
@@ -90,6 +93,7 @@ impl Queue {
     }
 
     fn call(&mut self) -> Arc<AcquireCall> {
+        self.sent = Some(self.state.last_answer.sent(self.now, 0));
         match self.next_on(0) {
             Next::Call(call) => call,
             other => panic!("{other:?}"),
@@ -97,9 +101,14 @@ impl Queue {
     }
 
     fn answer(&mut self, call: &Arc<AcquireCall>, score: i64, available: i64) -> Rest {
+        let answer = &Answer::new(score, RATE, available, 60_000);
+        if let Some(sent) = &self.sent {
+            let observed = Observed::by_answer(answer, &call.requests, call.set_up, sent);
+            self.state.last_answer.note(observed, call.set_up, sent);
+        }
         let rest = self.state.answered(&Answered {
             call,
-            answer: &Answer::new(score, RATE, available, 60_000),
+            answer,
             sent_at: self.now,
             own: 0,
             name: "limiter",

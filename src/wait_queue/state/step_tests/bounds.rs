@@ -6,9 +6,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn wait(queue: &Queue, permits: u32, until: Option<Instant>) -> Option<Duration> {
     let interval = |rate| (rate == RATE as u64).then_some(MINUTE);
-    queue
-        .state
-        .shortest_wait(permits, until, queue.now, &interval)
+    let request = Waits {
+        permits,
+        set_up: None,
+        until,
+    };
+    queue.state.shortest_wait(&request, 0, queue.now, &interval)
 }
 
 #[test]
@@ -55,4 +58,42 @@ fn permits_that_may_have_come_free_leave_no_estimate_nor_does_the_answer_to_a_ca
     assert_eq!(wait(&queue, 1, None), Some(MINUTE));
     queue.state.permits_freed();
     assert_eq!(wait(&queue, 1, None), None);
+}
+
+#[test]
+fn an_answer_that_does_not_say_exactly_what_is_left_says_nothing() {
+    let exact = Answer::new(0, RATE, 0, 60_000);
+    let mut inexact = [exact; 3];
+    inexact[0].has_more = true;
+    inexact[1].audit_due = true;
+    inexact[2].found = true;
+    let sent = LastAnswer::default().sent(Instant::now(), 0);
+    let says = |answer: &Answer, permits| {
+        let requests = Requests::one(permits);
+        Observed::by_answer(answer, &requests, None, &sent).is_some()
+    };
+    assert!(says(&exact, 1));
+    assert!(!says(&exact, RATE as u32 + 1));
+    for answer in &inexact {
+        assert!(!says(answer, 1), "{answer:?}");
+    }
+}
+
+#[test]
+fn waiters_whose_permits_an_answer_may_count_already_are_not_counted_again() {
+    let mut queue = Queue::new();
+    let _first = queue.join(1, RATE as u32, None);
+    let call = queue.call();
+    queue.answer(&call, 0, 0);
+    let _second = queue.join(2, 1, None);
+    queue.now += LONGEST_SLEEP;
+    let call = queue.call();
+    // The first one's call is under way; a plain request is answered meanwhile.
+    let sent = queue.state.last_answer.sent(queue.now, 0);
+    let answer = Answer::new(0, RATE, 0, 60_000);
+    let observed = Observed::by_answer(&answer, &Requests::one(1), None, &sent);
+    let received_later = observed.map(|it| it.received_at(queue.now + Duration::from_millis(1)));
+    queue.state.last_answer.note(received_later, None, &sent);
+    assert_eq!(wait(&queue, RATE as u32, None), Some(MINUTE));
+    drop(call);
 }
