@@ -13,13 +13,13 @@ pub use builder::RedissonClientBuilder;
 
 use crate::error::Result;
 use crate::failure_policy::FailurePolicy;
-use crate::fallback::{GuardedQueue, RecentDenials};
+use crate::fallback::{GuardedQueue, LocalStore, RecentDenials};
 use crate::handle_options::HandleOptions;
 use crate::keys::Keys;
 use crate::limiter::RateLimiter;
 use crate::policy::{Policy, PolicyLimiter};
 use crate::store::Store;
-use crate::store::memory::{MemoryClient, MemoryStore};
+use crate::store::memory::MemoryStore;
 
 /// Hands out the limiters of one Redis, or of one store in memory. Cheap to clone; clones share everything.
 ///
@@ -49,7 +49,7 @@ struct Inner {
     /// The queues whose last answer may be asked for again.
     recent: Arc<RecentDenials>,
     /// The shares of limiters that are granted here while the store is away.
-    local_store: Arc<MemoryClient>,
+    local_store: Arc<LocalStore>,
     queues: RwLock<Queues>,
 }
 
@@ -190,7 +190,7 @@ impl RedissonClient {
         &self.0.store
     }
 
-    pub(crate) fn local_store(&self) -> &MemoryClient {
+    pub(crate) fn local_store(&self) -> &Arc<LocalStore> {
         &self.0.local_store
     }
 

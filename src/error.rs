@@ -141,6 +141,21 @@ impl Error {
         )
     }
 
+    /// Which calls the server refuses, if it has answered with a refusal and nothing came after that.
+    #[cfg_attr(
+        not(any(feature = "redis", test)),
+        expect(dead_code, reason = "a store in memory refuses nothing")
+    )]
+    pub(crate) fn refused(&self) -> Option<Refused> {
+        let source = match self {
+            Self::StoreUnavailable { source } => source,
+            Self::Indeterminate { source } => source.as_ref()?,
+            _ => return None,
+        };
+        let refusal: &Refusal = source.downcast_ref()?;
+        Some(refusal.refused)
+    }
+
     /// Why a request of a call has no answer when its time is up.
     pub(crate) fn unanswered(may_have_run: bool) -> Self {
         if may_have_run {
@@ -156,6 +171,44 @@ impl Error {
         Self::StoreUnavailable {
             source: Arc::new(timed_out),
         }
+    }
+}
+
+/// The answer of a server that does not run a call, for a reason that passes: the source of an [`Error`].
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    refused: Refused,
+    answer: Arc<dyn std::error::Error + Send + Sync>,
+}
+
+/// What a server refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// This call. Others, on other keys, are answered.
+    Call,
+    /// All calls: for its clients it is as good as away.
+    AllCalls,
+}
+
+#[cfg_attr(
+    not(any(feature = "redis", test)),
+    expect(dead_code, reason = "a store in memory refuses nothing")
+)]
+impl Refusal {
+    pub(crate) fn new(refused: Refused, answer: Arc<dyn std::error::Error + Send + Sync>) -> Self {
+        Self { refused, answer }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.answer.fmt(f)
+    }
+}
+
+impl std::error::Error for Refusal {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.answer.source()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::rate::RateType;
 /// permission.
 ///
 /// A request waits for its answer until the response timeout, or until the circuit breaker opens: when an attempt to
-/// connect fails or is silent for 500 ms, or after three calls in a row without an answer. While the breaker is open,
+/// connect fails or is silent for 500 ms, or after three calls in a row without an answer, or refused as all calls are. While the breaker is open,
 /// nothing is sent and the policy decides at once. A new connection half opens it: one request at a time is sent, the
 /// policy decides the others, and an answer closes it. If there is a connection but calls are not answered, it half
 /// opens after a pause of 50 ms, which doubles up to 400 ms.
@@ -47,8 +47,8 @@ pub enum FailurePolicy {
     Deny,
     /// It is granted, however many requests there are.
     Allow,
-    /// A limiter in this process decides, with a share of the limit. A waiter waits for that limiter, and returns to
-    /// its place in the queue when Redis is back.
+    /// A limiter in this process decides, with a share of the limit. A waiter keeps its place in the queue, and is served
+    /// by that limiter or by Redis.
     Local(LocalShare),
 }
 
@@ -77,9 +77,10 @@ pub enum FailurePolicy {
 /// `n` clients that are all without Redis together grant no more than the limit in any window (if the rate has fewer
 /// than `n` permits, one permit each in any window of the longer interval). What was granted without Redis is not
 /// reported to it later. So a window in which Redis goes down or comes back holds at most twice the rate: what Redis
-/// granted in it, and what the clients did. A [`RateLimiter`](crate::RateLimiter) that is kept counts what Redis
-/// granted to it lately toward its share. So no window in which Redis goes down, and does not come back, holds more
-/// than `rate * (2 - 1/n)`, and no more than the rate if all clients were granted the same, or if there is only one.
+/// granted in it, and what the clients did. What Redis grants to this client by a [`RateLimiter`](crate::RateLimiter) or
+/// a [`KeyedRateLimiter`](crate::KeyedRateLimiter) counts toward its share, joint decisions included. So no window in
+/// which Redis goes down, and does not come back, holds more than `rate * (2 - 1/n)`, and no more than the rate if all
+/// clients were granted the same, or if there is only one.
 ///
 /// A limiter whose rate this client does not know yet denies: the rate was set elsewhere, and no request or `config`
 /// has returned it yet. A request for more than the share is denied.

@@ -1,13 +1,13 @@
 //! Requests while the store is down: a [`FailurePolicy`](crate::FailurePolicy) decides those that the breaker refuses,
 //! and those that the store could not answer.
 //!
-//! This layer is above the queues, which are the same for all policies: a request leaves its queue when the breaker
-//! opens, and a waiter returns to its place.
+//! This layer is above the queues, which are the same for all policies: a plain request leaves its queue when the breaker
+//! opens. A waiter keeps its place, and tells the queue what becomes of it in the meantime.
 
 mod guarded_queue;
 mod local_limiter;
+mod local_store;
 mod recent_denials;
-mod recent_grants;
 #[cfg(test)]
 mod remembered_denial_tests;
 mod targets;
@@ -17,6 +17,7 @@ mod without_redis_tests;
 use std::time::Duration;
 
 pub(crate) use guarded_queue::GuardedQueue;
+pub(crate) use local_store::LocalStore;
 pub(crate) use recent_denials::RecentDenials;
 pub(crate) use targets::{Place, check_target, check_together};
 
@@ -37,36 +38,24 @@ enum Outcome<T> {
     Unanswered(Error),
 }
 
-/// Makes a request to the store, unless the breaker refuses it. `call` gets whether it is the breaker's probe.
-async fn over_store<T, F>(
+/// Makes a request to the store, unless the breaker refuses it.
+async fn over_store<T>(
     store: &dyn Store,
     key: &str,
     policy: FailurePolicy,
-    call: impl FnOnce(bool) -> F,
-) -> Result<Outcome<T>>
-where
-    F: Future<Output = Result<T>>,
-{
-    let is_error = policy == FailurePolicy::Error;
+    call: impl Future<Output = Result<T>>,
+) -> Result<Outcome<T>> {
+    let (is_error, patience) = match policy {
+        FailurePolicy::Error => (true, Patience::ResponseTimeout),
+        _ => (false, Patience::None),
+    };
     if is_error && store.is_healthy() {
-        return outcome(call(false).await);
+        return outcome(call.await);
     }
-    let Some(breaker) = store.breaker(key) else {
-        return outcome(call(false).await);
-    };
-    let result = if is_error {
-        guarded(&breaker, Patience::ResponseTimeout, call).await
-    } else {
-        let until_opened = async |is_probe| {
-            tokio::select! {
-                biased;
-                result = call(is_probe) => result,
-                cause = breaker.opened() => Err(cause),
-            }
-        };
-        guarded(&breaker, Patience::None, until_opened).await
-    };
-    outcome(result)
+    match store.breaker(key) {
+        Some(breaker) => outcome(guarded(&breaker, patience, call).await),
+        None => outcome(call.await),
+    }
 }
 
 fn outcome<T>(result: Result<T>) -> Result<Outcome<T>> {
@@ -74,28 +63,6 @@ fn outcome<T>(result: Result<T>) -> Result<Outcome<T>> {
         Ok(answer) => Ok(Outcome::Answered(answer)),
         Err(error) if error.is_unavailable() => Ok(Outcome::Unanswered(error)),
         Err(error) => Err(error),
-    }
-}
-
-/// Waits until the store may be asked again.
-async fn recovered(store: &dyn Store, key: &str) {
-    /// A breaker that is not open may admit a call that fails at once.
-    const PAUSE: Duration = Duration::from_millis(20);
-    /// On a cluster another node may have the key by then, with another breaker.
-    const INTERVAL: Duration = Duration::from_millis(250);
-    loop {
-        let Some(breaker) = store.breaker(key) else {
-            return tokio::time::sleep(PAUSE).await;
-        };
-        if breaker.is_healthy() {
-            tokio::time::sleep(PAUSE).await;
-        }
-        if tokio::time::timeout(INTERVAL, breaker.recovered())
-            .await
-            .is_ok()
-        {
-            return;
-        }
     }
 }
 

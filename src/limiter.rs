@@ -296,6 +296,7 @@ impl RateLimiter {
             },
             cost: permits,
             policy: self.options.failure_policy,
+            queue: Some(Arc::clone(&self.queue)),
         };
         Ok(Charge::new(Arc::clone(queue.client_store()), place))
     }

@@ -140,6 +140,16 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     /// The latest time at which a call that starts now returns.
     fn call_deadline(&self) -> Instant;
 
+    /// The breaker of the server that holds the limiter; `None` for a store that needs none.
+    fn breaker(&self) -> Option<Arc<Breaker>> {
+        None
+    }
+
+    /// The same, unless no breaker refuses a call: then it does not have to be looked up.
+    fn unhealthy_breaker(&self) -> Option<Arc<Breaker>> {
+        self.breaker().filter(|breaker| !breaker.is_healthy())
+    }
+
     /// Whether other clients may wait for permits of the same limiter.
     fn may_have_peers(&self) -> bool {
         true

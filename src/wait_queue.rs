@@ -13,6 +13,8 @@
 //!    calls. The call in flight is part of the state: if its driver makes no progress, the driver of another runtime
 //!    sends the same call again, and it is granted once.
 //!
+//! **Outages.** Waiters keep their places, and the driver's first call after an outage asks for the head: see [`outage`].
+//!
 //! **Cancellation.** Dropping a future keeps no permit: see [`leaving`].
 
 mod bounds;
@@ -22,6 +24,7 @@ mod interleaving_tests;
 mod leaving;
 #[cfg(test)]
 mod ledger;
+mod outage;
 mod plain;
 mod remembered;
 mod sharing;
@@ -30,8 +33,8 @@ mod slow_store_tests;
 mod state;
 mod waiter;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -42,13 +45,14 @@ use crate::batch::{Batcher, SameRuntime};
 use crate::decision::{Decision, Denied, decision_alone};
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
-use crate::grant::Grant;
+use crate::grant::{Grant, Origin};
 use crate::lock::Lock;
 use crate::model::{Answer, Requests, SetUp};
 use crate::permit::CallId;
 use crate::store::{AcquireCall, LimiterStore};
 use driver::Driver;
 pub(crate) use leaving::within;
+pub(crate) use outage::{Substitute, Substituted, WhileAway};
 pub(crate) use plain::Checked;
 use plain::{Plain, Request};
 pub(crate) use remembered::Sending;
@@ -81,6 +85,8 @@ struct Shared {
     /// All permits granted to this process, except those of [`LimiterStore::try_acquire_now`], where counting would
     /// cost more than everything else it does.
     own: AtomicU64,
+    /// Set by the first waiter who has one: all of them give grants back in the same way.
+    substitute: OnceLock<Arc<dyn Substitute>>,
 }
 
 impl WaitQueue {
@@ -92,6 +98,7 @@ impl WaitQueue {
             state: Lock::new(state),
             has_warned_of_skew: AtomicBool::new(false),
             own: AtomicU64::new(0),
+            substitute: OnceLock::new(),
         });
         Self {
             plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&shared)))),
@@ -106,6 +113,7 @@ impl WaitQueue {
 
     /// Decides at once, without waiting for permits. With `set_up` the same call creates the limiter, or changes it to
     /// these settings.
+    #[cfg(test)]
     pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
         match self.check_now(permits, set_up) {
             Some(decision) => decision,
@@ -149,8 +157,8 @@ impl WaitQueue {
         self.shared.step(State::take_sequence)
     }
 
-    /// Waits at its place in the queue until the permits are granted, or returns `false` at `until`. `set_up` as for
-    /// [`check`](Self::check). With `fail_fast`, returns `false` at once if the permits certainly come later than
+    /// Waits at its place in the queue until the permits are granted, and returns by whom, or `None` at `until`. `set_up`
+    /// as for [`check`](Self::check). With `fail_fast`, returns `None` at once if the permits certainly come later than
     /// `until`.
     pub(crate) async fn wait(
         &self,
@@ -159,17 +167,22 @@ impl WaitQueue {
         until: Option<Instant>,
         set_up: Option<ReadSetUp>,
         fail_fast: Option<&IntervalOf<'_>>,
-    ) -> Result<bool> {
+        while_away: WhileAway,
+    ) -> Result<Option<Origin>> {
         let request = Waits {
             permits,
             set_up: set_up.as_ref().and_then(|read| read()),
             until,
         };
         if self.is_hopeless(&request, fail_fast) {
-            return Ok(false);
+            return Ok(None);
         }
         let mut denied = None;
-        let first_try = FirstTry::start(&self.shared, sequence);
+        // In an outage the driver asks for the head.
+        let may_try = !self.shared.has_outage();
+        let mut first_try = may_try
+            .then(|| FirstTry::start(&self.shared, sequence))
+            .flatten();
         if first_try.is_some() {
             let sent = self.shared.sent();
             let set_up = request.set_up;
@@ -183,9 +196,14 @@ impl WaitQueue {
                 None => {
                     let request = Request::of_waiter(permits, set_up);
                     let asking = self.plain.ask(&(), &request);
+                    let asking = self.shared.guarded(while_away.stays(), asking);
                     match SameRuntime::new(Box::pin(within(until, asking)))?.await {
+                        Some(Some(Err(error))) if while_away.stays() && error.is_unavailable() => {
+                            self.shared.step(|state| state.call_failed(Instant::now()));
+                            None
+                        }
                         Some(Some(checked)) => Some(checked?),
-                        Some(None) => return Ok(false),
+                        Some(None) => return Ok(None),
                         // Another runtime polls the future: it waits there.
                         None => None,
                     }
@@ -193,79 +211,48 @@ impl WaitQueue {
             };
             if let Some(Checked { decision, wait }) = checked {
                 match decision {
-                    Decision::Granted(_) => return Ok(true),
+                    Decision::Granted(granted) => return Ok(Some(granted.grant.origin)),
                     Decision::Denied(Denied { remaining, .. }) => {
                         if self.is_hopeless(&request, fail_fast) {
-                            return Ok(false);
+                            return Ok(None);
                         }
                         denied = Some(Availability::new(remaining, sent.at, wait));
                     }
                 }
             }
         }
-        let tried = TriedFirst { denied, first_try };
-        self.wait_in_queue(sequence, permits, until, set_up, tried)
-            .await
-    }
-
-    /// Like [`wait`](Self::wait), for a waiter that has waited elsewhere in the meantime. It makes no first try, so
-    /// that waiters that return at the same moment are served in order.
-    pub(crate) async fn wait_again(
-        &self,
-        sequence: u64,
-        permits: u32,
-        until: Option<Instant>,
-        set_up: Option<ReadSetUp>,
-    ) -> Result<bool> {
-        let tried = TriedFirst {
-            denied: None,
-            first_try: None,
-        };
-        self.wait_in_queue(sequence, permits, until, set_up, tried)
-            .await
-    }
-
-    async fn wait_in_queue(
-        &self,
-        sequence: u64,
-        permits: u32,
-        until: Option<Instant>,
-        set_up: Option<ReadSetUp>,
-        tried: TriedFirst,
-    ) -> Result<bool> {
-        let TriedFirst {
-            mut denied,
-            mut first_try,
-        } = tried;
         loop {
-            let mut ticket =
-                self.shared
-                    .join(permits, set_up.clone(), until, sequence, denied.take())?;
+            let waiter = |answer| {
+                Waiter::new(permits, set_up.clone(), sequence, answer)
+                    .joined(Instant::now())
+                    .until(until)
+                    .while_away(while_away.clone())
+            };
+            let mut ticket = self.shared.join(waiter, sequence, denied.take())?;
             drop(first_try.take()); // not before the waiter has joined the queue
             let waiting = SameRuntime::new(Box::pin(within(until, &mut ticket)))?.await;
             match waiting {
-                Some(Some(answer)) => return answer.map(|_grant| true),
-                Some(None) => return Ok(false),
+                Some(Some(answer)) => return answer.map(|grant| Some(grant.origin)),
+                Some(None) => return Ok(None),
                 // Another runtime polls the future. Unless it has its answer, it joins again there, at its old place.
                 None => {
                     if let Some(answer) = ticket.answer_now() {
-                        return answer.map(|_grant| true);
+                        return answer.map(|grant| Some(grant.origin));
                     }
                 }
             }
         }
     }
 
+    /// Whether there is an outage, as the store's breaker sees it.
+    pub(crate) fn is_away(&self) -> bool {
+        self.shared.has_outage()
+    }
+
     /// Permits may have come free: makes the queue's call due at once.
     pub(crate) fn permits_freed(&self) {
         self.shared.permits_freed();
     }
-}
-
-/// The result of a waiter's first try: its answer, and the right to join the queue before the next call.
-struct TriedFirst {
-    denied: Option<Availability>,
-    first_try: Option<FirstTry>,
 }
 
 impl Shared {
@@ -287,19 +274,19 @@ impl Shared {
         &self.store.keys().name
     }
 
+    /// `waiter` makes a waiter of the sender of its answer.
     fn join(
         self: &Arc<Self>,
-        permits: u32,
-        set_up: Option<ReadSetUp>,
-        until: Option<Instant>,
+        waiter: impl FnOnce(oneshot::Sender<Result<Grant>>) -> Waiter,
         sequence: u64,
         denied: Option<Availability>,
     ) -> Result<Ticket> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (answer, receiver) = oneshot::channel();
-        let waiter = Waiter::new(permits, set_up, sequence, answer)
-            .joined(Instant::now())
-            .until(until);
+        let waiter = waiter(answer);
+        if let Some(substitute) = waiter.substitute() {
+            self.substitute.get_or_init(|| Arc::clone(substitute));
+        }
         let new_driver = self.step(|state| state.join(waiter, runtime.id(), denied));
         if let Some(notify) = new_driver {
             runtime.spawn(Driver::new(Arc::clone(self), runtime.id(), notify).drive());
@@ -333,11 +320,6 @@ impl Shared {
             );
         }
         Ok(answer)
-    }
-
-    /// Gives a grant that has no owner back to the store.
-    fn give_back(self: &Arc<Self>, grant: Grant) {
-        Arc::clone(&self.store).refund_unclaimed(grant, self.on_freed());
     }
 
     /// Has the store give back what a call took whose callers are gone.

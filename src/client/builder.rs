@@ -9,6 +9,7 @@ use super::connect::RedisSettings;
 use super::{Inner, NameMapper, RedissonClient};
 use crate::clock::Clock;
 use crate::failure_policy::FailurePolicy;
+use crate::fallback::LocalStore;
 use crate::handle_options::HandleOptions;
 use crate::store::Store;
 use crate::store::memory::{MemoryClient, MemoryStore};
@@ -252,7 +253,7 @@ impl RedissonClientBuilder {
             name_mapper: self.name_mapper,
             handles: self.handles,
             recent: Arc::default(),
-            local_store: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
+            local_store: Arc::new(LocalStore::new()),
             queues: RwLock::default(),
         }))
     }

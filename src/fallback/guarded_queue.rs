@@ -3,6 +3,7 @@
 
 mod waiting;
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::local_limiter::LocalLimiter;
-use super::{Outcome, RecentDenials, allowed, denied, over_store};
+use super::{LocalStore, Outcome, RecentDenials, allowed, denied, over_store};
 use crate::decision::{Decision, check_fits};
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
@@ -19,7 +20,6 @@ use crate::handle_options::HandleOptions;
 use crate::keys::Keys;
 use crate::model::{SetUp, Settings};
 use crate::rate::Rate;
-use crate::store::memory::MemoryClient;
 use crate::store::{LimiterStore, Store};
 use crate::wait_queue::{Checked, Sending, WaitQueue};
 
@@ -27,7 +27,7 @@ use crate::wait_queue::{Checked, Sending, WaitQueue};
 pub(crate) struct GuardedQueue {
     client_store: Arc<dyn Store>,
     queue: WaitQueue,
-    local: LocalLimiter,
+    local: Arc<LocalLimiter>,
     /// Whether [`RecentDenials`](super::RecentDenials) keeps it.
     pub(super) is_kept: AtomicBool,
     recent: Weak<RecentDenials>,
@@ -36,14 +36,14 @@ pub(crate) struct GuardedQueue {
 impl GuardedQueue {
     pub(crate) fn new(
         client_store: Arc<dyn Store>,
-        local_store: Arc<MemoryClient>,
+        local_store: Arc<LocalStore>,
         recent: &Arc<RecentDenials>,
         keys: Arc<Keys>,
     ) -> Self {
         Self {
             queue: WaitQueue::new(client_store.limiter(Arc::clone(&keys))),
             client_store,
-            local: LocalLimiter::new(local_store, keys),
+            local: Arc::new(LocalLimiter::new(local_store, keys)),
             is_kept: AtomicBool::new(false),
             recent: Arc::downgrade(recent),
         }
@@ -134,7 +134,11 @@ impl GuardedQueue {
                     self.check_fits(permits, set_up)?;
                     Err(error)
                 }
-                checked => Ok(checked?.decision),
+                checked => {
+                    let decision = checked?.decision;
+                    self.count(&decision, set_up, options.failure_policy);
+                    Ok(decision)
+                }
             };
         }
         Box::pin(self.ask_guarded(permits, set_up, options)).await
@@ -152,14 +156,9 @@ impl GuardedQueue {
             remember_denials: at_most,
             ..
         } = options;
-        let outcome = match self.read_settings(set_up, policy).await? {
-            Outcome::Answered(()) => {
-                let call = |_| self.queue.check_remembering(permits, set_up, at_most);
-                over_store(&*self.client_store, self.name(), policy, call).await?
-            }
-            Outcome::Unanswered(error) => Outcome::Unanswered(error),
-        };
-        match outcome {
+        let call = self.queue.check_remembering(permits, set_up, at_most);
+        let asking = over_store(&*self.client_store, self.name(), policy, call);
+        match self.while_reading_settings(set_up, policy, asking).await? {
             Outcome::Answered(Checked { decision, .. }) => {
                 self.note(&decision, set_up, policy);
                 Ok(decision)
@@ -172,7 +171,7 @@ impl GuardedQueue {
                     FailurePolicy::Deny => Ok(denied(limit)),
                     FailurePolicy::Allow => Ok(allowed(permits, limit)),
                     FailurePolicy::Local(share) => match self.share(share, set_up) {
-                        Some(share) => self.local.check(permits, share).await,
+                        Some(share) => self.local.check(permits, share),
                         None => Ok(denied(limit)),
                     },
                 }
@@ -229,33 +228,43 @@ impl GuardedQueue {
         self.local.release(permits).await
     }
 
-    /// Reads the limiter's settings for the local limiter, if they are unknown and the store answers.
-    async fn read_settings(
+    /// Makes a request, and beside it reads the limiter's settings for the local limiter, if they are unknown and the
+    /// store answers. The request takes no longer for it: what is not read by the time it ends is left to the next one.
+    async fn while_reading_settings<T>(
         &self,
         set_up: Option<SetUp>,
         policy: FailurePolicy,
-    ) -> Result<Outcome<()>> {
-        let FailurePolicy::Local(_) = policy else {
-            return Ok(Outcome::Answered(()));
-        };
-        let breaker = self.client_store.breaker(self.name());
-        let may_ask = breaker.is_some_and(|breaker| breaker.is_healthy());
-        if set_up.is_some() || !may_ask || !self.local.is_stale() {
-            return Ok(Outcome::Answered(()));
+        request: impl Future<Output = T>,
+    ) -> T {
+        if !self.must_read_settings(set_up, policy) {
+            return request.await;
         }
-        self.local.start_reading();
-        let call = |_| self.store().config();
-        let rate = over_store(&*self.client_store, self.name(), policy, call).await;
-        match rate {
-            Ok(Outcome::Answered(rate)) => self.local.learn(rate),
-            Ok(Outcome::Unanswered(error)) => {
-                self.local.forget();
-                return Ok(Outcome::Unanswered(error));
+        let started = self.local.start_reading();
+        let reading = async {
+            let call = self.store().config();
+            let read = over_store(&*self.client_store, self.name(), policy, call).await;
+            // If it fails, the request finds out what is wrong.
+            if let Ok(Outcome::Answered(rate)) = read {
+                started.learn(rate);
             }
-            // The request finds out what is wrong.
-            Err(_) => self.local.forget(),
+        };
+        let mut request = pin!(request);
+        tokio::select! {
+            biased;
+            // It is sent first, so its answer is there first.
+            () = reading => {}
+            answer = &mut request => return answer,
         }
-        Ok(Outcome::Answered(()))
+        request.await
+    }
+
+    fn must_read_settings(&self, set_up: Option<SetUp>, policy: FailurePolicy) -> bool {
+        if !matches!(policy, FailurePolicy::Local(_)) || set_up.is_some() || !self.local.is_stale()
+        {
+            return false;
+        }
+        let breaker = self.client_store.breaker(self.name());
+        breaker.is_some_and(|breaker| breaker.is_healthy())
     }
 
     fn settings(&self, set_up: Option<SetUp>) -> Option<Settings> {
@@ -275,20 +284,22 @@ impl GuardedQueue {
     }
 
     fn note(&self, decision: &Decision, set_up: Option<SetUp>, policy: FailurePolicy) {
-        if policy == FailurePolicy::Error {
-            return;
+        if policy != FailurePolicy::Error {
+            self.local.learn_limit(decision.limit());
         }
-        self.local.learn_limit(decision.limit());
+        self.count(decision, set_up, policy);
+    }
+
+    /// Counts what the store granted toward this client's share.
+    fn count(&self, decision: &Decision, set_up: Option<SetUp>, policy: FailurePolicy) {
         if let Decision::Granted(granted) = decision {
             self.note_granted(granted.grant.permits, set_up, policy);
         }
     }
 
-    fn note_granted(&self, permits: u32, set_up: Option<SetUp>, policy: FailurePolicy) {
-        if let FailurePolicy::Local(share) = policy
-            && let Some(share) = self.share(share, set_up)
-        {
-            self.local.note_granted(permits, share);
+    pub(super) fn note_granted(&self, permits: u32, set_up: Option<SetUp>, policy: FailurePolicy) {
+        if let Some(share) = self.local.store().share(policy) {
+            self.local.note_granted(permits, share, set_up);
         }
     }
 }

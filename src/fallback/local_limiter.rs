@@ -1,33 +1,28 @@
 //! A client's share of one limiter, granted in this process while the store is down.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::recent_grants::RecentGrants;
-use crate::decision::Decision;
+use super::{LocalStore, denied};
+use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result};
+use crate::failure_policy::LocalShare;
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
 use crate::model::{SetUp, Settings};
-use crate::permit::new_call_id;
 use crate::rate::Rate;
-use crate::store::Store;
-use crate::store::memory::MemoryClient;
-use crate::wait_queue::WaitQueue;
+use crate::store::{LimiterStore, Store};
 
 /// How long the settings of a limiter are used without reading them again.
 const FRESH: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct LocalLimiter {
-    store: Arc<MemoryClient>,
+    store: Arc<LocalStore>,
     keys: Arc<Keys>,
     known: Mutex<Known>,
-    recent: Mutex<RecentGrants>,
-    /// Made when it is first needed.
-    queue: OnceLock<WaitQueue>,
 }
 
 /// The limiter's settings in the store, as this client last saw them.
@@ -36,17 +31,42 @@ struct Known {
     settings: Option<Settings>,
     /// `None` if they may have changed since.
     read_at: Option<Instant>,
+    /// What the store granted while the settings were unknown. It is counted once they are known.
+    uncounted: Option<(LocalShare, u32)>,
+}
+
+/// The settings are being read. If it is dropped before they are learned, the next request reads them.
+pub(super) struct Reading<'a> {
+    local: Option<&'a LocalLimiter>,
+}
+
+impl Reading<'_> {
+    pub(super) fn learn(mut self, rate: Option<Rate>) {
+        if let Some(local) = self.local.take() {
+            local.learn(rate);
+        }
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if let Some(local) = self.local {
+            local.forget();
+        }
+    }
 }
 
 impl LocalLimiter {
-    pub(super) fn new(store: Arc<MemoryClient>, keys: Arc<Keys>) -> Self {
+    pub(super) fn new(store: Arc<LocalStore>, keys: Arc<Keys>) -> Self {
         Self {
             store,
             keys,
             known: Mutex::default(),
-            recent: Mutex::default(),
-            queue: OnceLock::new(),
         }
+    }
+
+    pub(super) fn store(&self) -> &LocalStore {
+        &self.store
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -57,11 +77,15 @@ impl LocalLimiter {
     /// Notes the limiter's rate in the store.
     pub(super) fn learn(&self, rate: Option<Rate>) {
         // A rate that cannot be stored does not exist.
-        let valid = rate.and_then(|rate| rate.validate().ok());
-        *self.known() = Known {
-            settings: valid.map(Settings::from),
-            read_at: Some(Instant::now()),
-        };
+        let settings = rate
+            .and_then(|rate| rate.validate().ok())
+            .map(Settings::from);
+        let mut known = self.known();
+        known.settings = settings;
+        known.read_at = Some(Instant::now());
+        if let (Some(settings), Some((share, permits))) = (settings, known.uncounted.take()) {
+            self.count(share.of(settings), permits);
+        }
     }
 
     /// Notes the rate that an answer contained.
@@ -76,11 +100,12 @@ impl LocalLimiter {
     }
 
     /// The settings are about to be read: if some are known, no other request has to.
-    pub(super) fn start_reading(&self) {
+    pub(super) fn start_reading(&self) -> Reading<'_> {
         let mut known = self.known();
         if known.settings.is_some() {
             known.read_at = Some(Instant::now());
         }
+        Reading { local: Some(self) }
     }
 
     /// The settings may have changed.
@@ -105,87 +130,68 @@ impl LocalLimiter {
         self.settings().filter(|_| !self.is_stale())
     }
 
-    /// Notes permits that the store granted: they count toward the share with these settings.
-    pub(super) fn note_granted(&self, permits: u32, share: SetUp) {
-        let now = self.store.now();
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.note(now, permits, share.settings.interval);
-    }
-
-    /// Charges the share for what the store granted recently.
-    fn charge_recent(&self, share: SetUp) {
-        let now = self.store.now();
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        for (score, permits) in recent.take(now) {
-            // No more than the share has.
-            let mut left = permits.min(share.settings.rate.unsigned_abs());
-            while left > 0 {
-                let permits = u32::try_from(left).unwrap_or(u32::MAX);
-                let grant = Grant {
-                    score,
-                    call_id: new_call_id(),
-                    permits,
-                    origin: Origin::Local,
-                };
-                self.store.charge(&self.keys, share, &grant);
-                left -= u64::from(permits);
-            }
+    /// Counts permits that the store granted toward the share of the limiter with these settings, or else of the known
+    /// ones.
+    pub(super) fn note_granted(&self, permits: u32, share: LocalShare, set_up: Option<SetUp>) {
+        if let Some(set_up) = set_up {
+            return self.count(share.of(set_up.settings), permits);
         }
+        let mut known = self.known();
+        if let Some(settings) = known.settings {
+            drop(known);
+            return self.count(share.of(settings), permits);
+        }
+        let before = known.uncounted.map_or(0, |(_, permits)| permits);
+        known.uncounted = Some((share, before.saturating_add(permits)));
     }
 
-    /// Decides now.
-    pub(super) async fn check(&self, permits: u32, share: SetUp) -> Result<Decision> {
-        self.charge_recent(share);
-        match self.queue().check(permits, Some(share)).await {
+    fn count(&self, share: SetUp, permits: u32) {
+        let Keys {
+            name, client_id, ..
+        } = &*self.keys;
+        self.store.count(name, client_id, share, permits);
+    }
+
+    /// Decides a request by the share.
+    pub(super) fn check(&self, permits: u32, share: SetUp) -> Result<Decision> {
+        self.store.start_shrinking();
+        let Keys {
+            name, client_id, ..
+        } = &*self.keys;
+        let memory = self.store.memory();
+        let Some(decided) = memory.acquire_now(name, client_id, permits, Some(share)) else {
+            return Ok(denied(share.settings.rate.unsigned_abs())); // nobody waits there
+        };
+        let (id, answer) = decided?;
+        match decision_alone(name, id, permits, &answer) {
             Ok(decision) => Ok(decision.by_failure_policy(Origin::Local)),
-            Err(Error::PermitsExceedRate { rate, .. }) => Ok(super::denied(rate)),
+            Err(Error::PermitsExceedRate { rate, .. }) => Ok(denied(rate)),
             Err(error) => Err(error),
         }
     }
 
-    /// Waits for its turn, at its place in the limiter's own queue; for ever if the share is too small.
-    pub(super) async fn wait(
-        &self,
-        place: u64,
-        permits: u32,
-        until: Option<Instant>,
-        share: SetUp,
-    ) -> Result<bool> {
-        self.charge_recent(share);
-        let set_up = Arc::new(move || Some(share));
-        let waiting = self.queue().wait_again(place, permits, until, Some(set_up));
-        match waiting.await {
-            Err(Error::PermitsExceedRate { .. }) => match until {
-                Some(until) => {
-                    tokio::time::sleep_until(until).await;
-                    Ok(false)
-                }
-                None => std::future::pending().await,
-            },
-            waited => waited,
-        }
+    fn limiter(&self) -> Arc<dyn LimiterStore> {
+        self.store.memory().limiter(Arc::clone(&self.keys))
     }
 
     pub(super) async fn refund(&self, grant: &Grant) -> Result<u32> {
-        let refunded = match self.queue().store().refund(grant).await {
+        match self.limiter().refund(grant).await {
             Err(Error::NotInitialized { .. }) => Ok(0), // its window has passed
             refunded => refunded,
-        };
-        self.queue().permits_freed();
-        refunded
+        }
+    }
+
+    /// The same for a waiter that has left.
+    pub(super) fn give_back(&self, grant: &Grant) {
+        self.store
+            .memory()
+            .refund_now(Arc::clone(&self.keys), grant);
     }
 
     pub(super) async fn release(&self, permits: u32) -> Result<()> {
-        let released = match self.queue().store().release(permits).await {
+        match self.limiter().release(permits).await {
             Err(Error::NotInitialized { .. }) => Ok(()), // nothing is in use
             released => released,
-        };
-        self.queue().permits_freed();
-        released
-    }
-
-    fn queue(&self) -> &WaitQueue {
-        let new = || WaitQueue::new(self.store.limiter(Arc::clone(&self.keys)));
-        self.queue.get_or_init(new)
+        }
     }
 }

@@ -4,15 +4,15 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Outcome, allowed, denied, over_store};
+use super::{GuardedQueue, LocalStore, Outcome, allowed, denied, over_store};
 use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::Origin;
-use crate::policy::algorithm::ShareOf;
+use crate::policy::algorithm::{AnyModel, ShareOf};
 use crate::policy::call::{Call, Target};
+use crate::policy::shared_rate::SharedRate;
 use crate::store::Store;
-use crate::store::memory::MemoryClient;
 
 /// A target, what a request costs it, and which policy decides while the store is down.
 #[derive(Debug, Clone)]
@@ -20,17 +20,19 @@ pub(crate) struct Place {
     pub(crate) target: Target,
     pub(crate) cost: u32,
     pub(crate) policy: FailurePolicy,
+    /// The queue of the limiter, if there is a handle on it.
+    pub(crate) queue: Option<Arc<GuardedQueue>>,
 }
 
 /// Decides one request by `call`, or by the failure policy.
 pub(crate) async fn check_target(
     store: &dyn Store,
-    local: &MemoryClient,
+    local: &Arc<LocalStore>,
     place: &Place,
     call: impl Future<Output = Result<Decision>>,
 ) -> Result<Decision> {
     let key = &place.target.key;
-    match over_store(store, key, place.policy, |_| call).await? {
+    match over_store(store, key, place.policy, call).await? {
         Outcome::Answered(decision) => Ok(decision),
         Outcome::Unanswered(error) => {
             let mut decisions = without_store(local, slice::from_ref(place), error)?;
@@ -43,7 +45,7 @@ pub(crate) async fn check_target(
 /// Decides one request by several limiters: by `call`, or by their failure policies.
 pub(crate) async fn check_together(
     store: &dyn Store,
-    local: &MemoryClient,
+    local: &Arc<LocalStore>,
     places: &[Place],
     call: impl Future<Output = Result<Vec<Decision>>>,
 ) -> Result<Vec<Decision>> {
@@ -54,14 +56,19 @@ pub(crate) async fn check_together(
         FailurePolicy::Deny
     };
     let key = places.first().map_or("", |first| &first.target.key);
-    match over_store(store, key, policy, |_| call).await? {
-        Outcome::Answered(decisions) => Ok(decisions),
+    match over_store(store, key, policy, call).await? {
+        Outcome::Answered(decisions) => {
+            if decisions.iter().all(Decision::is_granted) {
+                places.iter().for_each(|place| place.count(local));
+            }
+            Ok(decisions)
+        }
         Outcome::Unanswered(error) => without_store(local, places, error),
     }
 }
 
 /// Decides a request without the store: all grant it, or nothing is charged.
-fn without_store(local: &MemoryClient, places: &[Place], error: Error) -> Result<Vec<Decision>> {
+fn without_store(local: &Arc<LocalStore>, places: &[Place], error: Error) -> Result<Vec<Decision>> {
     let mut shares = Vec::new();
     let mut is_denied = false;
     for place in places {
@@ -84,7 +91,8 @@ fn without_store(local: &MemoryClient, places: &[Place], error: Error) -> Result
     } else {
         let (targets, costs) = shares.iter().map(|it| (it.target.clone(), it.cost)).unzip();
         let call = Call::new(targets, costs);
-        match local.check_call(&call)?.decisions(&call) {
+        local.start_shrinking();
+        match local.memory().check_call(&call)?.decisions(&call) {
             Ok(decisions) => decisions,
             // More than the share ever has.
             Err(Error::CostExceedsLimit { .. }) => return deny_all(),
@@ -112,6 +120,20 @@ fn without_store(local: &MemoryClient, places: &[Place], error: Error) -> Result
 }
 
 impl Place {
+    /// Counts what the store granted toward this client's share.
+    fn count(&self, local: &Arc<LocalStore>) {
+        let Some(share) = local.share(self.policy) else {
+            return;
+        };
+        match (self.target.model.share_of(share), &self.queue) {
+            (ShareOf::Rate { client_id, set_up }, _) => {
+                local.count(&self.target.key, &client_id, set_up, self.cost);
+            }
+            (ShareOf::Unknown, Some(queue)) => queue.note_granted(self.cost, None, self.policy),
+            (ShareOf::Unknown, None) | (ShareOf::Costs, _) => {}
+        }
+    }
+
     /// 0 if unknown.
     fn limit(&self) -> u64 {
         self.target.model.limit().map_or(0, i64::unsigned_abs)
@@ -131,7 +153,10 @@ impl LocalTarget {
     fn new(place: &Place, share: LocalShare) -> Option<Self> {
         let (model, factor) = match place.target.model.share_of(share) {
             ShareOf::Costs => (Arc::clone(&place.target.model), share.clients()),
-            ShareOf::Model(model) => (model, 1),
+            ShareOf::Rate { client_id, set_up } => {
+                let share = SharedRate::with_set_up(client_id, set_up);
+                (Arc::new(share) as Arc<dyn AnyModel>, 1)
+            }
             ShareOf::Unknown => return None,
         };
         Some(Self {

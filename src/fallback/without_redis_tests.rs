@@ -2,6 +2,7 @@
 
 mod breaker;
 mod errors;
+mod histories;
 mod local_limiter;
 mod policies;
 mod remote;

@@ -263,6 +263,18 @@ impl RateLimiter {
         // A time beyond what the clock can count is as good as none.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let queue = self.asked_for(permits)?;
-        queue.wait(permits, until, set_up, &self.options).await
+        let waited = queue.wait(permits, until, set_up, &self.options).await?;
+        Ok(waited.is_some())
+    }
+
+    /// Waits, and returns by whom the permits were granted.
+    #[cfg(test)]
+    pub(crate) async fn wait_for_anyone(
+        &self,
+        permits: u32,
+        until: Option<Instant>,
+    ) -> Result<Option<crate::grant::Origin>> {
+        let set_up = self.read_set_up();
+        self.queue.wait(permits, until, set_up, &self.options).await
     }
 }

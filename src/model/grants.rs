@@ -147,6 +147,28 @@ impl Grants {
         self.add(score, call_id, held + permits);
     }
 
+    /// The same, merged with the newest grant if that has this name and was made since `begins`. Then it counts as made
+    /// now.
+    pub(super) fn add_to_newest(
+        &mut self,
+        score: i64,
+        begins: i64,
+        call_id: &CallId,
+        permits: u32,
+    ) {
+        let newest = self.entries.len().checked_sub(1);
+        let sum = newest.and_then(|place| {
+            let entry = self.entries.get(place)?;
+            let is_same = entry.score >= begins && entry.member.is_named(call_id);
+            let sum = (entry.permits() as u32).checked_add(permits);
+            sum.filter(|_| is_same)
+        });
+        if let (Some(place), Some(_)) = (newest, sum) {
+            self.entries.remove(place);
+        }
+        self.add(score, call_id, sum.unwrap_or(permits));
+    }
+
     /// The number of expired grants: those scored up to `horizon`.
     #[inline]
     pub(super) fn expired(&self, horizon: i64) -> usize {

@@ -1,7 +1,7 @@
 //! The window as one of several limiters that decide together: reading and taking are two steps, and a limiter may be
 //! created by its first request.
 
-use super::{At, NotInitialized, Pool, Reconciled, Removal, Settings, Window};
+use super::{At, BOUNDS, Grants, NotInitialized, Pool, Reconciled, Removal, Settings, Window};
 use crate::permit::CallId;
 use crate::rate::{RateType, ValidRate};
 
@@ -159,6 +159,42 @@ impl Window {
         call_id: &CallId,
         permits: i64,
     ) {
+        self.take_by(at, client, set_up, permits, |grants, _| {
+            grants.add_to(at.now, call_id, permits as u32);
+        });
+    }
+
+    /// Counts permits that were granted elsewhere, even if there are fewer. Those of one part of the interval are one
+    /// grant, made when the last of them was.
+    pub(crate) fn count(&mut self, at: At, client: &str, set_up: SetUp, permits: u32) {
+        const PARTS: i64 = 32;
+        const COUNTED: CallId = [0; 16];
+        let set_up = Some(set_up);
+        let mut most = BOUNDS.page;
+        if self.prepare(at, client, set_up, 0, &mut most).is_err() {
+            return;
+        }
+        self.take_by(
+            at,
+            client,
+            set_up,
+            i64::from(permits),
+            |grants, settings| {
+                let part = (settings.interval / PARTS).max(1);
+                let begins = at.now - at.now.rem_euclid(part);
+                grants.add_to_newest(at.now, begins, &COUNTED, permits);
+            },
+        );
+    }
+
+    fn take_by(
+        &mut self,
+        at: At,
+        client: &str,
+        set_up: Option<SetUp>,
+        permits: i64,
+        add: impl FnOnce(&mut Grants, &Settings),
+    ) {
         let Ok(change) = SetUp::change(set_up, self.settings.get()) else {
             return;
         };
@@ -171,9 +207,8 @@ impl Window {
         // One after the other: if all grants go, their time to live goes too.
         open.pool
             .change_grants(|grants| grants.take_from_oldest(reconciled.gone, reconciled.excess));
-        open.write_with(&reconciled, permits, |grants| {
-            grants.add_to(at.now, call_id, permits as u32);
-        });
+        let settings = open.settings;
+        open.write_with(&reconciled, permits, |grants| add(grants, &settings));
         open.renew(at.server);
     }
 

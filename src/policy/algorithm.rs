@@ -191,8 +191,8 @@ pub(crate) const MOST_TOUCHED: u32 = 2_000;
 pub(crate) enum ShareOf {
     /// The same algorithm with the same numbers: a request costs its cost times the number of clients.
     Costs,
-    /// An algorithm with the numbers of the share.
-    Model(Arc<dyn AnyModel>),
+    /// RRateLimiter's window with these settings.
+    Rate { client_id: Arc<str>, set_up: SetUp },
     /// The limit is unknown.
     Unknown,
 }

@@ -246,6 +246,7 @@ impl<P: Policy> PolicyLimiter<P> {
             },
             cost,
             policy: self.failure_policy,
+            queue: None,
         })
     }
 

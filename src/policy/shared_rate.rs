@@ -165,9 +165,10 @@ impl Model for SharedRate {
         let Some(settings) = settings else {
             return ShareOf::Unknown;
         };
-        let client_id = Arc::clone(&self.client_id);
-        let share = Self::with_set_up(client_id, share.of(settings));
-        ShareOf::Model(Arc::new(share))
+        ShareOf::Rate {
+            client_id: Arc::clone(&self.client_id),
+            set_up: share.of(settings),
+        }
     }
 
     fn evaluate(&self, state: &Window, at: At, cost: i64) -> Result<Evaluation, Unusable> {

@@ -2,7 +2,7 @@
 //!
 //! Each connection has one, so there is one for each runtime and each node of a cluster: no runtime waits for a probe
 //! that another one makes. It opens when the server cannot be connected to, or when consecutive calls use up their time
-//! without an answer. A new connection, or else the end of a pause, half opens it. Then one call at a time is sent, and
+//! without an answer, or are refused as all calls are. A refusal that concerns one call only is an answer. A new connection, or else the end of a pause, half opens it. Then one call at a time is sent, and
 //! an answer closes it.
 
 mod state;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Refused, Result};
 use crate::escaped::Escaped;
 use state::{Change, State, Verdict};
 
@@ -85,6 +85,10 @@ impl Breaker {
             (verdict, change) = state.admit(now, patience, lease);
             change
         });
+        if matches!(verdict, Verdict::Probe(_)) {
+            // From now on others are refused.
+            self.state.send_modify(|_| {});
+        }
         match verdict {
             Verdict::Pass => Ok(Admitted { probe: None }),
             Verdict::Probe(number) => Ok(Admitted {
@@ -100,20 +104,29 @@ impl Breaker {
 
     /// Notes how a call ended that had time until `deadline`.
     pub(crate) fn note<T>(&self, result: &Result<T>, deadline: Instant) {
-        /// A call ends this long before its deadline if another attempt makes no sense.
-        const REST: Duration = Duration::from_millis(5);
-        match result {
-            Err(Error::NoRuntime) => {}
-            Err(error) if error.is_unavailable() => {
-                // A call that failed earlier lost its connection, which the connection reports.
-                if Instant::now() + REST >= deadline {
-                    let (now, cause, random) = (Instant::now(), not_sent(error), random());
-                    self.change(|state| state.timed_out(now, cause, random));
-                }
-            }
-            _ if self.is_healthy() => {}
-            _ => self.change(State::answered),
+        let Err(error) = result else {
+            return self.note_answer();
+        };
+        match (error, error.refused()) {
+            (Error::NoRuntime, _) => {}
+            (_, Some(Refused::Call)) => self.note_answer(),
+            (_, Some(Refused::AllCalls)) => self.note_failure(error),
+            (_, None) if !error.is_unavailable() => self.note_answer(),
+            (_, None) if is_over(deadline) => self.note_failure(error),
+            // It lost its connection, which the connection reports.
+            (_, None) => {}
         }
+    }
+
+    fn note_answer(&self) {
+        if !self.is_healthy() {
+            self.change(State::answered);
+        }
+    }
+
+    fn note_failure(&self, error: &Error) {
+        let (now, cause, random) = (Instant::now(), not_sent(error), random());
+        self.change(|state| state.failed(now, cause, random));
     }
 
     /// An attempt to connect has failed.
@@ -139,6 +152,15 @@ impl Breaker {
         }
     }
 
+    /// Waits until a call without patience would be refused.
+    pub(crate) async fn refusing(&self) {
+        let mut state = self.state.subscribe();
+        while state.borrow_and_update().would_admit(Instant::now()) {
+            // The sender lives as long as `self`.
+            let _ = state.changed().await;
+        }
+    }
+
     /// Waits until a call without patience would be admitted.
     pub(crate) async fn recovered(&self) {
         /// The interval of polling: the breaker may half open by itself, without a notification.
@@ -152,6 +174,11 @@ impl Breaker {
     /// Whether a call without patience would be admitted now.
     pub(crate) fn would_admit(&self) -> bool {
         self.is_healthy() || self.state.borrow().would_admit(Instant::now())
+    }
+
+    /// Whether there is an outage, of which the next answer may be the end.
+    pub(crate) fn has_outage(&self) -> bool {
+        !self.is_healthy() && self.state.borrow().has_outage()
     }
 
     fn change(&self, step: impl FnOnce(&mut State) -> Option<Change>) {
@@ -215,14 +242,12 @@ impl fmt::Debug for Breaker {
 }
 
 impl Admitted {
-    fn is_probe(&self) -> bool {
-        self.probe.is_some()
-    }
-
     /// Ends the call; a probe that failed opens the breaker again.
     fn end<T>(mut self, result: &Result<T>) {
         if let Some((breaker, number)) = self.probe.take() {
-            let failure = result.as_ref().err().filter(|error| error.is_unavailable());
+            let failure = result.as_ref().err();
+            let failure =
+                failure.filter(|it| it.is_unavailable() && it.refused() != Some(Refused::Call));
             breaker.end_probe(number, failure.map(not_sent));
         }
     }
@@ -248,15 +273,12 @@ impl Breaker {
     }
 }
 
-/// Makes a call unless the breaker refuses it; then nothing was sent. `call` gets whether it is the probe.
-pub(crate) async fn guarded<T, F>(
+/// Makes a call unless the breaker refuses it; then nothing was sent. A call without patience ends when the breaker opens.
+pub(crate) async fn guarded<T>(
     breaker: &Arc<Breaker>,
     patience: Patience,
-    call: impl FnOnce(bool) -> F,
-) -> Result<T>
-where
-    F: Future<Output = Result<T>>,
-{
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let admitted = match breaker.admit(patience) {
         Ok(admitted) => admitted,
         Err(cause) => {
@@ -265,9 +287,22 @@ where
             return Err(cause);
         }
     };
-    let result = call(admitted.is_probe()).await;
+    let result = match patience {
+        Patience::ResponseTimeout => call.await,
+        Patience::None => tokio::select! {
+            biased;
+            result = call => result,
+            cause = breaker.opened() => Err(cause),
+        },
+    };
     admitted.end(&result);
     result
+}
+
+/// Whether a call with this deadline has used up its time: it ends a little before if another attempt makes no sense.
+fn is_over(deadline: Instant) -> bool {
+    const REST: Duration = Duration::from_millis(5);
+    Instant::now() + REST >= deadline
 }
 
 /// The error of a call that was refused because of `cause`, and was not sent.

@@ -144,7 +144,7 @@ impl RedisStore {
         };
         match breaker {
             None => noted.await,
-            Some(breaker) => guarded(&breaker, Patience::ResponseTimeout, |_| noted).await,
+            Some(breaker) => guarded(&breaker, Patience::ResponseTimeout, noted).await,
         }
     }
 

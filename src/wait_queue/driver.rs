@@ -1,14 +1,17 @@
 //! The task that makes the queue's calls. Each runtime with waiters has one.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::runtime;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Shared;
-use super::state::{Answered, Next, Rest, State};
+use super::state::{Answered, Next, Rest, State, TAKE_OVER_AFTER};
+use crate::error::Result;
 use crate::grant::{Grant, Origin};
+use crate::model::Answer;
 use crate::store::AcquireCall;
 
 pub(super) struct Driver {
@@ -38,12 +41,20 @@ impl Driver {
             let has_peers = self.shared.store.may_have_peers();
             let now = Instant::now();
             let shared = &self.shared;
-            let next = shared.step(|state| state.next(self.runtime, now, has_peers));
+            let is_refused = shared.is_refused();
+            let next = shared.step(|state| state.next(self.runtime, now, has_peers, is_refused));
             match next {
                 Next::Call(call) => self.make(call).await,
                 Next::Sleep(until) => {
                     tokio::select! {
                         () = sleep_until(until) => {}
+                        () = self.notify.notified() => {}
+                        () = shared.needs_substitute(), if !is_refused => {}
+                    }
+                }
+                Next::Pause(until) => {
+                    tokio::select! {
+                        () = shared.recovered(until) => {}
                         () = self.notify.notified() => {}
                     }
                 }
@@ -55,13 +66,40 @@ impl Driver {
         }
     }
 
+    /// Waits for the answer to a call. If it is silent, and the breaker refuses others, substitutes serve waiters in the
+    /// meantime, also those of the call.
+    async fn answer_to(&self, calling: impl Future<Output = Result<Answer>>) -> Result<Answer> {
+        let mut calling = pin!(calling);
+        let shared = &self.shared;
+        if shared.substitute.get().is_none() {
+            return calling.await;
+        }
+        if let Ok(result) = timeout(TAKE_OVER_AFTER, &mut calling).await {
+            return result;
+        }
+        loop {
+            let now = Instant::now();
+            let ask = || shared.step(|state| state.ask_substitutes(now));
+            let ask_at = shared.is_refused().then(ask).flatten();
+            tokio::select! {
+                biased;
+                result = &mut calling => return result,
+                () = sleep_until(ask_at.unwrap_or(now + TAKE_OVER_AFTER)) => {}
+                () = self.notify.notified() => {}
+            }
+        }
+    }
+
     async fn make(&mut self, call: Arc<AcquireCall>) {
         self.call = Some(Arc::clone(&call));
         // The time of the next call counts from here, however late the answer is read.
         let sent_at = Instant::now();
         let deadline = self.shared.store.call_deadline();
         let deadline = deadline.checked_sub(call.held_up).unwrap_or(deadline);
-        let result = self.shared.call(&call, deadline).await;
+        let all_stay = self.shared.state.lock().all_stay(&call);
+        let calling = self.shared.call(&call, deadline);
+        let calling = self.shared.guarded(all_stay, calling);
+        let result = self.answer_to(calling).await;
         self.call = None;
         let (unclaimed, is_reclaimed) = match result {
             Ok(answer) => {

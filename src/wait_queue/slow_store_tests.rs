@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::WaitQueue;
+use super::{WaitQueue, WhileAway};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
@@ -227,9 +227,9 @@ proptest! {
                     sleep(Duration::from_millis(after)).await;
                     // Callers that never give up end when nothing is left for them.
                     let patience = Duration::from_millis(patience.unwrap_or(5_000));
-                    let granted = timeout(patience, queue.wait(queue.take_place(), permits, None, None, None)).await;
+                    let granted = timeout(patience, queue.wait(queue.take_place(), permits, None, None, None, WhileAway::Fail)).await;
                     match granted {
-                        Ok(granted) => i64::from(permits) * i64::from(granted.unwrap()),
+                        Ok(granted) => i64::from(permits) * i64::from(granted.unwrap().is_some()),
                         Err(_given_up) => 0,
                     }
                 });
@@ -258,10 +258,10 @@ proptest! {
                 asking.spawn(async move {
                     sleep(Duration::from_millis(after)).await;
                     match patience {
-                        None => assert!(queue.wait(queue.take_place(), permits, None, None, None).await.unwrap()),
+                        None => assert!(queue.wait(queue.take_place(), permits, None, None, None, WhileAway::Fail).await.unwrap().is_some()),
                         Some(patience) => {
                             let until = Instant::now() + Duration::from_millis(patience);
-                            queue.wait(queue.take_place(), permits, Some(until), None, None).await.unwrap();
+                            queue.wait(queue.take_place(), permits, Some(until), None, None, WhileAway::Fail).await.unwrap();
                         }
                     }
                 });
@@ -279,14 +279,19 @@ async fn all_waiters_get_the_error_of_a_store_that_fails_and_the_next_one_asks_a
     let queue = store.queue(Rate::overall(1, HOUR)).await;
     assert!(
         queue
-            .wait(queue.take_place(), 1, None, None, None)
+            .wait(queue.take_place(), 1, None, None, None, WhileAway::Fail)
             .await
             .unwrap()
+            .is_some()
     );
     let mut waiting = JoinSet::new();
     for _ in 0..10 {
         let queue = Arc::clone(&queue);
-        waiting.spawn(async move { queue.wait(queue.take_place(), 1, None, None, None).await });
+        waiting.spawn(async move {
+            queue
+                .wait(queue.take_place(), 1, None, None, None, WhileAway::Fail)
+                .await
+        });
     }
     sleep(Duration::from_millis(100)).await;
     store.is_away.store(true, Ordering::Relaxed);
@@ -303,13 +308,14 @@ async fn a_queue_without_waiters_is_dropped() {
     let queue = store.queue(Rate::overall(1, HOUR)).await;
     assert!(
         queue
-            .wait(queue.take_place(), 1, None, None, None)
+            .wait(queue.take_place(), 1, None, None, None, WhileAway::Fail)
             .await
             .unwrap()
+            .is_some()
     );
     let waited = timeout(
         Duration::from_millis(100),
-        queue.wait(queue.take_place(), 1, None, None, None),
+        queue.wait(queue.take_place(), 1, None, None, None, WhileAway::Fail),
     )
     .await;
     assert!(waited.is_err(), "there is no permit for an hour");

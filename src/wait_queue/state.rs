@@ -11,6 +11,7 @@ mod in_flight;
 mod last_answer;
 mod leaving;
 mod observed;
+mod outage;
 mod outbox;
 mod published;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub(super) use last_answer::{Deniable, LastAnswer, Sent};
 pub(super) use leaving::{Left, Watched};
 pub(crate) use observed::IntervalOf;
 pub(super) use observed::Observed;
+use outage::Away;
 pub(super) use outbox::Outbox;
 pub(super) use published::Published;
 pub(super) use waiter::Waiter;
@@ -49,7 +51,7 @@ pub(super) use waiter::Waiter;
 const CAPACITY: usize = 4096;
 
 /// How long a call may be in flight before another runtime's driver sends it again.
-const TAKE_OVER_AFTER: Duration = Duration::from_millis(500);
+pub(super) const TAKE_OVER_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub(super) struct State {
@@ -63,6 +65,7 @@ pub(super) struct State {
     /// Whether a task watches over a call that waiters have left.
     is_watched: bool,
     held_up: Option<HeldUp>,
+    away: Away,
     first_try: Option<FirstTry>,
     /// How often permits may have come free.
     freed: u64,
@@ -86,6 +89,8 @@ pub(super) enum Next {
     Call(Arc<AcquireCall>),
     /// Sleep until this time, or until notified.
     Sleep(Instant),
+    /// The breaker refuses calls: sleep until it no longer does, until notified, or until this time.
+    Pause(Option<Instant>),
     /// Nobody waits.
     Stop,
 }
@@ -111,7 +116,8 @@ impl State {
                 |it: &FirstTry| it.sequence == waiter.sequence && it.freed == self.freed;
             self.known = denied.filter(|_| self.first_try.as_ref().is_some_and(is_current));
         }
-        if self.insert(waiter) == 0 {
+        let ends_pause = self.ends_pause(&waiter);
+        if self.insert(waiter) == 0 || ends_pause {
             // The time of the next call has changed, and this runtime may stall before it learns of it.
             self.notify_drivers();
         }
@@ -170,8 +176,14 @@ impl State {
         std::mem::take(&mut self.outbox)
     }
 
-    /// What a runtime's driver does next.
-    pub(super) fn next(&mut self, runtime: runtime::Id, now: Instant, has_peers: bool) -> Next {
+    /// What a runtime's driver does next. `is_refused` says whether its breaker refuses calls.
+    pub(super) fn next(
+        &mut self,
+        runtime: runtime::Id,
+        now: Instant,
+        has_peers: bool,
+        is_refused: bool,
+    ) -> Next {
         if let Some(in_flight) = &mut self.in_flight {
             if now < in_flight.take_over_at {
                 return Next::Sleep(in_flight.take_over_at);
@@ -183,13 +195,14 @@ impl State {
         }
         self.remove_gone_head();
         let Some(head) = self.waiters.front() else {
-            self.drivers.retain(|slot| slot.runtime != runtime);
-            return Next::Stop;
+            return self.stop(runtime);
         };
-        let head_permits = i64::from(head.permits);
-        let last_chance = head.last_chance();
+        let (head_permits, last_chance) = (i64::from(head.permits), head.last_chance());
         if let Some(until) = self.wait_for_first_try(last_chance, now) {
             return Next::Sleep(until);
+        }
+        if let Some(next) = self.while_away(runtime, now, is_refused) {
+            return next;
         }
         if let Some(known) = self.known
             && head_permits > known.left
@@ -199,6 +212,11 @@ impl State {
             return Next::Sleep(ask_at);
         }
         Next::Call(self.send(now, has_peers))
+    }
+
+    fn stop(&mut self, runtime: runtime::Id) -> Next {
+        self.drivers.retain(|slot| slot.runtime != runtime);
+        Next::Stop
     }
 
     /// Moves the front of the queue into a call.

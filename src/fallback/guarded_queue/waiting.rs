@@ -1,36 +1,18 @@
-//! Requests that wait: in the queue while the store answers, otherwise as the failure policy says. A waiter keeps its place
-//! when it returns to the queue.
+//! Requests that wait: in the queue, whatever the failure policy, which says what becomes of them while the store is away.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::GuardedQueue;
-use crate::batch::SameRuntime;
+use super::{GuardedQueue, LocalLimiter};
+use crate::decision::Decision;
 use crate::error::Result;
-use crate::failure_policy::FailurePolicy;
-use crate::fallback::{Outcome, over_store, recovered};
+use crate::failure_policy::{FailurePolicy, LocalShare};
+use crate::grant::{Grant, Origin};
 use crate::handle_options::HandleOptions;
 use crate::model::SetUp;
-use crate::wait_queue::{IntervalOf, ReadSetUp, within};
-
-/// A waiter, in the queue or outside it.
-struct Waiter {
-    place: u64,
-    permits: u32,
-    until: Option<Instant>,
-    set_up: Option<ReadSetUp>,
-    fail_fast: bool,
-    /// Whether it has left the queue for a while.
-    has_left: bool,
-}
-
-impl Waiter {
-    fn settings(&self) -> Option<SetUp> {
-        self.set_up.as_ref().and_then(|read| read())
-    }
-}
+use crate::wait_queue::{IntervalOf, ReadSetUp, Substitute, Substituted, WhileAway};
 
 impl GuardedQueue {
     /// Like [`WaitQueue::wait`](crate::wait_queue::WaitQueue::wait).
@@ -40,111 +22,41 @@ impl GuardedQueue {
         until: Option<Instant>,
         set_up: Option<ReadSetUp>,
         options: &HandleOptions,
-    ) -> Result<bool> {
+    ) -> Result<Option<Origin>> {
         let policy = options.failure_policy;
         let _admitted = self.queue.admit(options.max_waiters)?;
-        let mut waiter = Waiter {
-            place: self.queue.take_place(),
-            permits,
-            until,
-            set_up,
-            fail_fast: options.fail_fast,
-            has_left: false,
-        };
-        if policy == FailurePolicy::Error || Handle::try_current().is_err() {
-            return match self.wait_for_store(&waiter, policy).await? {
-                Outcome::Answered(is_granted) => Ok(is_granted),
-                Outcome::Unanswered(error) => Err(error),
-            };
+        let place = self.queue.take_place();
+        let settings = set_up.as_ref().and_then(|read| read());
+        if policy != FailurePolicy::Error && self.queue.is_away() {
+            self.check_fits(permits, settings)?;
         }
-        loop {
-            // Another runtime that polls it has another breaker, and timers of its own.
-            let waiting = SameRuntime::new(Box::pin(self.wait_under(policy, &waiter)))?;
-            if let Some(is_granted) = waiting.await.transpose()?.flatten() {
-                return Ok(is_granted);
-            }
-            waiter.has_left = true;
-        }
-    }
-
-    /// Waits for the store, or as the policy says while it is down; `None` once the store may be asked again.
-    async fn wait_under(&self, policy: FailurePolicy, waiter: &Waiter) -> Result<Option<bool>> {
-        let settings = waiter.settings();
-        let outcome = match self.read_settings(settings, policy).await? {
-            Outcome::Answered(()) => self.wait_for_store(waiter, policy).await?,
-            Outcome::Unanswered(error) => Outcome::Unanswered(error),
-        };
-        let error = match outcome {
-            Outcome::Answered(is_granted) => {
-                if is_granted {
-                    self.note_granted(waiter.permits, settings, policy);
-                }
-                return Ok(Some(is_granted));
-            }
-            Outcome::Unanswered(error) => error,
-        };
-        self.check_fits(waiter.permits, settings)?;
-        let share = match policy {
-            FailurePolicy::Error => return Err(error),
-            FailurePolicy::Allow => return Ok(Some(true)),
-            FailurePolicy::Deny => None,
-            FailurePolicy::Local(share) => self.share(share, settings),
-        };
-        let recovered = recovered(&*self.client_store, self.name());
-        let Some(share) = share else {
-            let is_back = within(waiter.until, recovered).await.is_some();
-            return Ok((!is_back).then_some(false));
-        };
-        let Waiter {
-            place,
-            permits,
-            until,
-            ..
-        } = *waiter;
-        tokio::select! {
-            biased;
-            waited = self.local.wait(place, permits, until, share) => waited.map(Some),
-            () = recovered => Ok(None),
-        }
-    }
-
-    async fn wait_for_store(
-        &self,
-        waiter: &Waiter,
-        policy: FailurePolicy,
-    ) -> Result<Outcome<bool>> {
-        let call = |is_probe| self.wait_in_queue(waiter, is_probe);
-        over_store(&*self.client_store, self.name(), policy, call).await
-    }
-
-    async fn wait_in_queue(&self, waiter: &Waiter, is_probe: bool) -> Result<bool> {
-        let Waiter {
-            place,
-            permits,
-            until,
-            ..
-        } = *waiter;
-        if is_probe {
-            // A waiter's call may be made on another runtime, whose breaker it would report to.
-            let asking = within(until, self.queue.check(permits, waiter.settings()));
-            if let Some(asked) = SameRuntime::new(Box::pin(asking))?.await {
-                let Some(decision) = asked else {
-                    return Ok(false);
-                };
-                if decision?.is_granted() {
-                    return Ok(true);
-                }
-            }
-        }
-        let set_up = waiter.set_up.clone();
-        if waiter.has_left {
-            return self.queue.wait_again(place, permits, until, set_up).await;
-        }
+        let while_away = self.while_away(policy, set_up.clone());
         let interval = |rate| self.interval_of(rate);
-        let fail_fast: Option<&IntervalOf<'_>> = waiter.fail_fast.then_some(&interval);
-        self.queue
-            .wait(place, permits, until, set_up, fail_fast)
-            .await
+        let fail_fast: Option<&IntervalOf<'_>> = options.fail_fast.then_some(&interval);
+        let waiting = self
+            .queue
+            .wait(place, permits, until, set_up, fail_fast, while_away);
+        let waited = self
+            .while_reading_settings(settings, policy, waiting)
+            .await?;
+        if waited == Some(Origin::Store) {
+            self.note_granted(permits, settings, policy);
+        }
+        Ok(waited)
+    }
+
+    fn while_away(&self, policy: FailurePolicy, set_up: Option<ReadSetUp>) -> WhileAway {
+        let share = match policy {
+            FailurePolicy::Error => return WhileAway::Fail,
+            FailurePolicy::Deny => return WhileAway::Stay,
+            FailurePolicy::Allow => None,
+            FailurePolicy::Local(share) => Some(share),
+        };
+        WhileAway::Ask(Arc::new(InPlace {
+            local: Arc::clone(&self.local),
+            share,
+            set_up,
+        }))
     }
 
     /// The number of waiters.
@@ -163,5 +75,47 @@ impl GuardedQueue {
         let settings = self.local.recent_settings()?;
         let is_of_rate = settings.rate.unsigned_abs() == rate;
         is_of_rate.then(|| Duration::from_millis(settings.interval.unsigned_abs()))
+    }
+}
+
+/// Serves a waiter in place of the store.
+struct InPlace {
+    local: Arc<LocalLimiter>,
+    /// `None` grants everything.
+    share: Option<LocalShare>,
+    set_up: Option<ReadSetUp>,
+}
+
+impl InPlace {
+    fn settings(&self, share: LocalShare) -> Option<SetUp> {
+        let set_up = self.set_up.as_ref().and_then(|read| read());
+        let settings = set_up.map(|it| it.settings);
+        Some(share.of(settings.or_else(|| self.local.settings())?))
+    }
+}
+
+impl Substitute for InPlace {
+    fn ask(&self, permits: u32) -> Substituted {
+        let Some(share) = self.share else {
+            return Substituted::Granted(Grant {
+                origin: Origin::Nowhere,
+                ..Grant::forgotten(permits)
+            });
+        };
+        let Some(share) = self.settings(share) else {
+            return Substituted::Never; // until the store has said what the rate is
+        };
+        if i64::from(permits) > share.settings.rate {
+            return Substituted::Never;
+        }
+        match self.local.check(permits, share) {
+            Ok(Decision::Granted(granted)) => Substituted::Granted(granted.grant),
+            Ok(Decision::Denied(denied)) => Substituted::Later(denied.retry_after),
+            Err(_) => Substituted::Never,
+        }
+    }
+
+    fn give_back(&self, grant: &Grant) {
+        self.local.give_back(grant);
     }
 }

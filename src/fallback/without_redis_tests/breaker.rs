@@ -1,6 +1,7 @@
 //! What the circuit breaker lets through.
 
 use super::*;
+use crate::error::Refused;
 
 #[tokio::test(start_paused = true)]
 async fn half_open_one_call_goes_out_at_a_time_and_the_policy_decides_the_others_at_once() {
@@ -96,4 +97,44 @@ async fn three_calls_in_a_row_without_an_answer_open_the_breaker() {
         assert!(limiter.try_acquire(1).await.unwrap());
     }
     assert_eq!(remote.take_calls(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_one_call_is_there_for_others() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Deny);
+    let limiter = with_rate(&client, 10).await;
+    remote.refuse(Some(Refused::Call));
+    remote.take_calls();
+    for _ in 0..10 {
+        assert!(limiter.check(1).await.unwrap().is_by_failure_policy());
+    }
+    assert_eq!(remote.take_calls(), 10);
+    remote.refuse(None);
+    assert!(!limiter.check(1).await.unwrap().is_by_failure_policy());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_all_calls_costs_no_timeout_for_each_request() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Allow);
+    let limiter = with_rate(&client, 10).await;
+    remote.refuse(Some(Refused::AllCalls));
+    remote.take_calls();
+    for _ in 0..10 {
+        assert!(limiter.try_acquire(1).await.unwrap());
+    }
+    assert_eq!(remote.take_calls(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_the_server_refuses_for_its_own_reasons_ends_the_outage() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Deny);
+    let limiter = with_rate(&client, 10).await;
+    remote.go_down();
+    remote.come_back();
+    remote.refuse(Some(Refused::Call));
+    assert!(limiter.check(1).await.unwrap().is_by_failure_policy());
+    assert!(remote.breaker.is_healthy());
 }

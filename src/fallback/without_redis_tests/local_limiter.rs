@@ -140,3 +140,132 @@ async fn a_release_without_redis_goes_to_the_local_limiter() {
     limiter.release(3).await.unwrap();
     assert_eq!(granted_now(&limiter).await, 3);
 }
+
+/// By which way a client is granted permits.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    AtOnce,
+    Waiting,
+    Joint,
+    WithARateOfItsOwn,
+    JointWithARateOfItsOwn,
+    UnderAnotherPolicy,
+}
+
+const WAYS: [Way; 6] = [
+    Way::AtOnce,
+    Way::Waiting,
+    Way::Joint,
+    Way::WithARateOfItsOwn,
+    Way::JointWithARateOfItsOwn,
+    Way::UnderAnotherPolicy,
+];
+
+async fn is_granted(way: Way, client: &RedissonClient, limiter: &RateLimiter, rate: Rate) -> bool {
+    let own = || limiter.clone().with_rate(rate).unwrap();
+    let together = async |limiter: &RateLimiter| {
+        let charges = [limiter.charge(1).unwrap()];
+        client.check_all(charges).await.unwrap().is_granted()
+    };
+    match way {
+        Way::AtOnce => limiter.try_acquire(1).await.unwrap(),
+        Way::Waiting => limiter.try_acquire_timeout(1, SECOND).await.unwrap(),
+        Way::Joint => together(limiter).await,
+        Way::WithARateOfItsOwn => own().try_acquire(1).await.unwrap(),
+        Way::JointWithARateOfItsOwn => together(&own()).await,
+        Way::UnderAnotherPolicy => {
+            let other = limiter.clone().with_failure_policy(FailurePolicy::Error);
+            other.try_acquire(1).await.unwrap()
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_redis_granted_by_whatever_way_counts_toward_the_share_of_each_way() {
+    let rate = Rate::overall(5, 100 * SECOND);
+    for before in WAYS {
+        for after in WAYS {
+            if matches!(after, Way::UnderAnotherPolicy) {
+                continue; // it fails without Redis
+            }
+            let remote = Remote::new();
+            let client = remote.client(one_of(1));
+            let limiter = client.rate_limiter("limiter");
+            limiter.set_rate(rate).await.unwrap();
+            // From here on the client uses a share.
+            assert!(limiter.try_acquire(1).await.unwrap());
+            for _ in 1..4 {
+                assert!(is_granted(before, &client, &limiter, rate).await);
+            }
+            remote.go_down();
+            let granted = is_granted(after, &client, &limiter, rate).await;
+            assert!(granted, "{before:?}, {after:?}: one of five is left");
+            for again in WAYS {
+                if !matches!(again, Way::UnderAnotherPolicy) {
+                    let granted = is_granted(again, &client, &limiter, rate).await;
+                    assert!(!granted, "{before:?}, {after:?}, {again:?}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_redis_granted_to_a_key_counts_toward_its_share() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(1));
+    let keyed = client
+        .keyed_rate_limiter("keyed:", Rate::overall(5, 100 * SECOND))
+        .unwrap();
+    assert!(keyed.try_acquire("key", 1).await.unwrap());
+    keyed.acquire("key", 1).await.unwrap();
+    let charge = || [keyed.charge("key", 1).unwrap()];
+    assert!(client.check_all(charge()).await.unwrap().is_granted());
+    remote.go_down();
+    assert!(client.check_all(charge()).await.unwrap().is_granted());
+    assert!(keyed.try_acquire("key", 1).await.unwrap());
+    assert!(!keyed.try_acquire("key", 1).await.unwrap());
+    assert!(!keyed.try_acquire_timeout("key", 1, SECOND).await.unwrap());
+    assert!(!client.check_all(charge()).await.unwrap().is_granted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn grants_of_redis_count_though_the_rate_becomes_known_later() {
+    let remote = Remote::new();
+    with_rate(&remote.client(FailurePolicy::Error), 5).await;
+    let client = remote.client(one_of(1));
+    let limiter = client.rate_limiter("limiter");
+    for _ in 0..4 {
+        let charges = [limiter.charge(1).unwrap()];
+        assert!(client.check_all(charges).await.unwrap().is_granted());
+    }
+    limiter.config().await.unwrap();
+    remote.go_down();
+    assert_eq!(granted_now(&limiter).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shares_of_keys_take_no_memory_once_their_grants_have_expired() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(1));
+    let keyed = client
+        .keyed_rate_limiter("keyed:", Rate::overall(5, SECOND))
+        .unwrap();
+    let fixed = client.limiter(FixedWindow::new(5, SECOND)).unwrap();
+    assert!(keyed.try_acquire("before", 1).await.unwrap());
+    remote.go_down();
+    for key in 0..10_000 {
+        assert!(keyed.try_acquire(&key.to_string(), 1).await.unwrap());
+        let decision = fixed.check(&key.to_string(), 1).await.unwrap();
+        assert!(decision.is_granted());
+    }
+    assert!(client.local_store().held() >= 20_000);
+    remote.come_back();
+    sleep(30 * SECOND).await; // without any request
+    assert_eq!(client.local_store().held(), 0);
+    // The next outage is no different.
+    remote.go_down();
+    assert!(keyed.try_acquire("after", 1).await.unwrap());
+    sleep(30 * SECOND).await;
+    assert_eq!(client.local_store().held(), 0);
+}

@@ -1,15 +1,15 @@
-//! A store that goes down and comes back: the in-memory one behind a breaker.
+//! A store that goes down, falls silent or refuses, and comes back: the in-memory one behind a breaker.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::RESPONSE_TIMEOUT;
 use crate::clock::Clock;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Refused, Result};
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry};
@@ -28,6 +28,10 @@ pub(in super::super) struct Remote {
     memory: Arc<MemoryClient>,
     pub(super) breaker: Arc<Breaker>,
     pub(super) is_away: Arc<AtomicBool>,
+    /// Whether calls are executed, and not answered.
+    pub(super) is_silent: Arc<AtomicBool>,
+    /// With which error calls end at their response timeout, if they do.
+    refusal: Arc<Mutex<Option<Error>>>,
     calls: Arc<AtomicUsize>,
 }
 
@@ -43,6 +47,8 @@ impl Remote {
             memory: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
             breaker: Breaker::new("remote".to_owned(), RESPONSE_TIMEOUT, Arc::default()),
             is_away: Arc::default(),
+            is_silent: Arc::default(),
+            refusal: Arc::default(),
             calls: Arc::default(),
         }
     }
@@ -63,6 +69,14 @@ impl Remote {
         self.breaker.connected();
     }
 
+    /// From now on calls are refused; with `None` they are not.
+    pub(super) fn refuse(&self, refused: Option<Refused>) {
+        let error = |refused| Error::StoreUnavailable {
+            source: Arc::new(Refusal::new(refused, Arc::new(std::fmt::Error))),
+        };
+        *self.refusal.lock().unwrap() = refused.map(error);
+    }
+
     pub(in super::super) fn take_calls(&self) -> usize {
         self.calls.swap(0, Ordering::Relaxed)
     }
@@ -71,11 +85,21 @@ impl Remote {
         let deadline = Instant::now() + RESPONSE_TIMEOUT;
         self.calls.fetch_add(1, Ordering::Relaxed);
         sleep(Duration::from_millis(1)).await;
+        let refusal = self.refusal.lock().unwrap().clone();
         let result = if self.is_away.load(Ordering::Relaxed) {
-            tokio::time::sleep_until(deadline).await;
+            sleep_until(deadline).await;
             Err(Error::Indeterminate { source: None })
+        } else if let Some(refusal) = refusal {
+            sleep_until(deadline).await;
+            Err(refusal)
         } else {
-            call.await
+            let answer = call.await;
+            if self.is_silent.load(Ordering::Relaxed) {
+                sleep_until(deadline).await;
+                Err(Error::Indeterminate { source: None })
+            } else {
+                answer
+            }
         };
         self.breaker.note(&result, deadline);
         result
@@ -124,6 +148,10 @@ impl LimiterStore for RemoteLimiter {
 
     fn call_deadline(&self) -> Instant {
         Instant::now() + RESPONSE_TIMEOUT
+    }
+
+    fn breaker(&self) -> Option<Arc<Breaker>> {
+        Some(Arc::clone(&self.remote.breaker))
     }
 
     fn may_have_peers(&self) -> bool {

@@ -27,8 +27,6 @@ async fn waiters_are_served_in_order_by_the_local_limiter_and_then_by_redis_agai
     while let Some(next) = waiting.join_next().await {
         served.push(next.unwrap().unwrap());
     }
-    // The first one to ask after Redis is back may overtake.
-    served[4..].sort_unstable();
     assert_eq!(served, [0, 1, 2, 3, 4, 5]);
 }
 
@@ -73,4 +71,88 @@ async fn requests_in_flight_and_in_the_queue_are_decided_by_the_policy_when_the_
         }
         assert_eq!(start.elapsed(), Duration::from_millis(10));
     }
+}
+
+/// Twelve waiters, some before an outage, some within it, and some after it, in the order in which they are served.
+async fn order_through_an_outage(policy: FailurePolicy) -> Vec<u32> {
+    let remote = Remote::new();
+    let client = remote.client(policy);
+    let limiter = with_rate(&client, 2).await;
+    assert_eq!(granted_now(&limiter).await, 2);
+    let mut waiting = JoinSet::new();
+    let mut join = async |numbers: std::ops::Range<u32>| {
+        for number in numbers {
+            let limiter = limiter.clone();
+            waiting.spawn(async move { limiter.acquire(1).await.map(|()| number) });
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    join(0..5).await;
+    remote.go_down();
+    sleep(Duration::from_millis(700)).await;
+    join(5..8).await;
+    sleep(11 * SECOND).await; // what was in use in Redis is back
+    remote.come_back();
+    join(8..12).await;
+    let mut served = Vec::new();
+    while let Some(number) = waiting.join_next().await {
+        served.push(number.unwrap().unwrap());
+    }
+    served
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_keep_their_order_through_an_outage() {
+    for policy in [FailurePolicy::Deny, one_of(1), one_of(2)] {
+        for _ in 0..12 {
+            let served = order_through_an_outage(policy).await;
+            assert_eq!(served, Vec::from_iter(0..12), "{policy:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_call_is_not_answered_is_served_by_the_policy_after_the_response_timeout() {
+    for policy in [FailurePolicy::Allow, one_of(1)] {
+        let remote = Remote::new();
+        let client = remote.client(policy);
+        let limiter = with_rate(&client, 10).await;
+        remote.is_away.store(true, Ordering::Relaxed);
+        let start = Instant::now();
+        limiter.acquire(1).await.unwrap();
+        assert_eq!(start.elapsed(), RESPONSE_TIMEOUT);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_probe_holds_up_waiters_for_half_a_second() {
+    for policy in [FailurePolicy::Allow, one_of(1)] {
+        let remote = Remote::new();
+        let client = remote.client(policy);
+        let limiter = with_rate(&client, 10).await;
+        remote.go_down();
+        remote.breaker.connected(); // and it does not answer
+        let start = Instant::now();
+        let (first, second) = tokio::join!(limiter.acquire(1), limiter.acquire(1));
+        first.unwrap();
+        second.unwrap();
+        assert_eq!(start.elapsed(), Duration::from_millis(500));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_more_than_the_share_does_not_hold_up_those_behind_it() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(2));
+    let limiter = with_rate(&client, 4).await;
+    remote.go_down();
+    let large = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.acquire(3).await }
+    });
+    sleep(Duration::from_millis(1)).await;
+    limiter.acquire(2).await.unwrap();
+    assert!(!large.is_finished());
+    remote.come_back();
+    large.await.unwrap().unwrap();
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 
-/// The breaker opens after this many consecutive calls without an answer in their time.
+/// The breaker opens after this many consecutive calls that failed.
 const FAILURES: u32 = 3;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -15,7 +15,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 /// Closed while there is no outage.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Consecutive calls without an answer.
+    /// Consecutive calls that failed.
     failures: u32,
     outage: Option<Outage>,
     /// The number of the last probe.
@@ -77,6 +77,10 @@ impl State {
         self.failures == 0 && self.outage.is_none()
     }
 
+    pub(super) fn has_outage(&self) -> bool {
+        self.outage.is_some()
+    }
+
     /// Why calls are refused, while the breaker is open.
     pub(super) fn open_cause(&self) -> Option<&Error> {
         let outage = self.outage.as_ref()?;
@@ -135,8 +139,8 @@ impl State {
         outage.map(|_| Change::Closed)
     }
 
-    /// A call has used up its time without an answer.
-    pub(super) fn timed_out(&mut self, now: Instant, cause: Error, random: f64) -> Option<Change> {
+    /// A call has used up its time without an answer, or was refused as all calls are.
+    pub(super) fn failed(&mut self, now: Instant, cause: Error, random: f64) -> Option<Change> {
         if self.outage.is_some() {
             return None; // the probe decides
         }
@@ -232,7 +236,7 @@ mod tests {
     fn after_failures(count: u32, now: Instant) -> State {
         let mut state = State::default();
         for _ in 0..count {
-            state.timed_out(now, cause(), 1.0);
+            state.failed(now, cause(), 1.0);
         }
         state
     }
@@ -254,9 +258,9 @@ mod tests {
         let mut state = after_failures(2, now);
         assert!(matches!(admitted(&mut state, now), Verdict::Pass));
         assert_eq!(state.answered(), None);
-        assert_eq!(state.timed_out(now, cause(), 1.0), None);
-        assert_eq!(state.timed_out(now, cause(), 1.0), None);
-        assert_eq!(state.timed_out(now, cause(), 1.0), Some(Change::Opened));
+        assert_eq!(state.failed(now, cause(), 1.0), None);
+        assert_eq!(state.failed(now, cause(), 1.0), None);
+        assert_eq!(state.failed(now, cause(), 1.0), Some(Change::Opened));
         assert!(matches!(admitted(&mut state, now), Verdict::Refuse(_)));
     }
 

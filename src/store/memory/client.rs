@@ -32,11 +32,6 @@ impl MemoryClient {
         }
     }
 
-    /// The time that scores its grants, in ms.
-    pub(crate) fn now(&self) -> i64 {
-        self.clock.now().unwrap_or_else(|| self.store.0.clock.now())
-    }
-
     /// Decides one request by the RRateLimiter of this name without a handle on it: returns the call's id and the answer.
     /// `None` if somebody waits for its permits.
     pub(crate) fn acquire_now(
@@ -59,19 +54,35 @@ impl MemoryClient {
         })
     }
 
-    /// Charges a limiter for what was granted elsewhere, even if it has less.
-    pub(crate) fn charge(&self, keys: &Keys, set_up: SetUp, grant: &Grant) {
-        let server = self.store.0.clock.now();
-        self.store.with_limiter(&keys.name, server, |limiter| {
+    /// Counts permits that were granted elsewhere as granted now, even if there are fewer.
+    pub(crate) fn count(&self, name: &str, client_id: &str, set_up: SetUp, permits: u32) {
+        let read = self.store.0.request_time();
+        self.store.with_limiter(name, read, |limiter| {
             let mut held = limiter.held();
+            let server = held.time(read);
             let at = At {
-                now: grant.score,
-                server: held.time(server),
+                now: server,
+                server,
             };
-            let (client, permits) = (&keys.client_id, i64::from(grant.permits));
-            held.window
-                .take(at, client, Some(set_up), &grant.call_id, permits);
+            held.window.count(at, client_id, set_up, permits);
         });
+    }
+
+    /// Gives a grant back, if its window has not passed.
+    pub(crate) fn refund_now(&self, keys: Arc<Keys>, grant: &Grant) {
+        let limiter = MemoryLimiter::new(&self.store, &self.clock, keys);
+        // If the limiter is gone, so is the grant.
+        let _ = limiter.refund_now(grant);
+    }
+
+    /// Like [`MemoryStore::shrink`], one part after another, so that other tasks go on. Returns whether nothing is left.
+    pub(crate) async fn shrink_in_parts(&self) -> bool {
+        self.store.shrink_in_parts().await
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.store.held()
     }
 }
 

@@ -53,7 +53,7 @@ impl MemoryLimiter {
         self.with(|held, at| Ok(step(&mut held.window, at)))
     }
 
-    fn refund_now(&self, grant: &Grant) -> Result<u32> {
+    pub(super) fn refund_now(&self, grant: &Grant) -> Result<u32> {
         self.with(|held, at| {
             let audited_rate = held.audited_rate();
             let back = held

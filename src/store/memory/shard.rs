@@ -94,7 +94,6 @@ impl Shard {
         self.by_name.shrink_to_fit();
     }
 
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.by_name.len()
     }

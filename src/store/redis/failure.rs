@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
-use crate::error::Error;
+use crate::error::{Error, Refusal, Refused};
 
 /// Why one attempt of a call failed.
 #[derive(Debug, Clone)]
@@ -81,9 +81,44 @@ pub(super) fn timed_out() -> RedisError {
 
 /// The error of a connection that could not be set up, or of a call that never ran.
 pub(super) fn of_connecting(error: RedisError) -> Error {
-    match of_answer("", error) {
-        Error::Redis { source } => Error::StoreUnavailable { source },
+    match of_answer("", error.clone()) {
+        Error::Redis { .. } => Error::StoreUnavailable {
+            source: source_of(error),
+        },
         error => error,
+    }
+}
+
+/// The source of an error, which says whether the server has refused the call.
+pub(super) fn source_of(error: RedisError) -> Arc<dyn std::error::Error + Send + Sync> {
+    match refused_by(&error) {
+        Some(refused) => Arc::new(Refusal::new(refused, Arc::new(error))),
+        None => Arc::new(error),
+    }
+}
+
+/// What a server refuses that answers with this error; `None` if this is no such answer.
+fn refused_by(error: &RedisError) -> Option<Refused> {
+    let ErrorKind::Server(kind) = error.kind() else {
+        let is_refusal = PASSING.iter().any(|code| has_code(error, code));
+        let of_this_connection = has_code(error, "UNBLOCKED");
+        return is_refusal.then_some(match of_this_connection {
+            true => Refused::Call,
+            false => Refused::AllCalls,
+        });
+    };
+    match kind {
+        ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain => {
+            Some(Refused::Call)
+        }
+        // One slot has no node, or the whole cluster is down.
+        ServerErrorKind::ClusterDown => Some(match error.detail() {
+            Some(text) if text.contains("not served") => Refused::Call,
+            _ => Refused::AllCalls,
+        }),
+        ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading => Some(Refused::AllCalls),
+        _ if PASSING.iter().any(|code| has_code(error, code)) => Some(Refused::AllCalls),
+        _ => None,
     }
 }
 
@@ -147,6 +182,56 @@ mod tests {
         }
         let error = of_code("ERR", "unknown command");
         assert!(matches!(Failure::from(error), Failure::Refused(_)));
+    }
+
+    #[test]
+    fn an_error_says_whether_the_server_refuses_this_call_or_all_calls() {
+        let cases = [
+            (
+                "TRYAGAIN",
+                "Multiple keys request during rehashing of slot",
+                Some(Refused::Call),
+            ),
+            ("CLUSTERDOWN", "Hash slot not served", Some(Refused::Call)),
+            (
+                "CLUSTERDOWN",
+                "The cluster is down",
+                Some(Refused::AllCalls),
+            ),
+            (
+                "LOADING",
+                "Redis is loading the dataset in memory",
+                Some(Refused::AllCalls),
+            ),
+            (
+                "BUSY",
+                "Redis is busy running a script.",
+                Some(Refused::AllCalls),
+            ),
+            (
+                "READONLY",
+                "You can't write against a read only replica.",
+                Some(Refused::AllCalls),
+            ),
+            (
+                "MASTERDOWN",
+                "Link with MASTER is down",
+                Some(Refused::AllCalls),
+            ),
+            (
+                "NOREPLICAS",
+                "Not enough good replicas to write.",
+                Some(Refused::AllCalls),
+            ),
+        ];
+        for (code, text, refused) in cases {
+            let answer = format!("-{code} {text}\r\n");
+            let value = redis::parse_redis_value(answer.as_bytes()).unwrap();
+            let error = of_connecting(extract_error(value).unwrap_err());
+            assert_eq!(error.refused(), refused, "{error:?}");
+        }
+        assert_eq!(of_connecting(closed()).refused(), None);
+        assert_eq!(of_connecting(timed_out()).refused(), None);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::script::{self, Args, Script};
+use crate::store::breaker::Breaker;
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
 
 pub(super) struct RedisLimiter {
@@ -202,6 +203,15 @@ impl LimiterStore for RedisLimiter {
 
     fn changes(&self) -> u64 {
         self.store.audits.load(Ordering::Acquire)
+    }
+
+    fn breaker(&self) -> Option<Arc<Breaker>> {
+        self.store.connection.breaker(&self.keys.name)
+    }
+
+    fn unhealthy_breaker(&self) -> Option<Arc<Breaker>> {
+        let is_healthy = self.store.connection.is_healthy();
+        (!is_healthy).then(|| self.breaker()).flatten()
     }
 
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {

@@ -1,7 +1,6 @@
 //! The attempts of one call: when it is sent again, and which error ends it.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{RedisError, Value};
@@ -129,7 +128,7 @@ impl Attempts {
         match cause {
             Some(cause) if !self.sent_before => failure::of_connecting(cause),
             cause => Error::Indeterminate {
-                source: cause.map(|cause| Arc::new(cause) as _),
+                source: cause.map(failure::source_of),
             },
         }
     }

@@ -1,5 +1,6 @@
 //! A queue, its callers, and what they hold.
 
+use crate::wait_queue::WhileAway;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -39,7 +40,7 @@ impl Scene {
             let granted = tokio::select! {
                 biased;
                 () = after(polls) => false,
-                granted = scene.queue.wait(scene.queue.take_place(), permits, None, None, None) => granted.unwrap(),
+                granted = scene.queue.wait(scene.queue.take_place(), permits, None, None, None, WhileAway::Fail) => granted.unwrap().is_some(),
             };
             scene.hold(permits * u32::from(granted))
         })

@@ -48,6 +48,7 @@ impl State {
             };
         };
         self.held_up = None;
+        self.end_outage();
         let mut spare = 0;
         let mut denied = Vec::new();
         let mut waiters = in_flight.waiters.into_iter();
@@ -145,7 +146,8 @@ impl State {
         }
     }
 
-    /// A call has failed: its waiters get the error. Returns whether the store must reclaim it, as in [`Rest`].
+    /// A call has failed: its waiters get the error, or keep their places. Returns whether the store must reclaim it, as in
+    /// [`Rest`].
     pub(in crate::wait_queue) fn failed(
         &mut self,
         call: &Arc<AcquireCall>,
@@ -156,10 +158,23 @@ impl State {
             return false;
         };
         self.note_held_up(in_flight.sent_at, now);
+        let mut is_left = false;
         for waiter in in_flight.waiters {
-            self.outbox.answer(waiter, Err(error.clone()));
+            if waiter.stays() && error.is_unavailable() {
+                is_left = true;
+                self.return_to_queue(waiter);
+            } else {
+                self.outbox.answer(waiter, Err(error.clone()));
+            }
+        }
+        if is_left {
+            self.call_failed(now);
         }
         self.known = None;
-        in_flight.drivers > 1
+        if self.drivers.len() > 1 {
+            // The other drivers sleep until they would take the call over.
+            self.notify_drivers();
+        }
+        in_flight.drivers > 1 || (is_left && call.may_have_run())
     }
 }

@@ -26,7 +26,9 @@ impl State {
 
     /// How much of that time the first of these waiters was in the queue.
     pub(super) fn held_up_for(&self, waiters: &[Waiter]) -> Duration {
-        let joined = waiters.iter().filter_map(|waiter| waiter.joined).min();
+        // Those who stay wait for the store however long it is away.
+        let failing = waiters.iter().filter(|waiter| !waiter.stays());
+        let joined = failing.filter_map(|waiter| waiter.joined).min();
         let (Some(held_up), Some(joined)) = (self.held_up, joined) else {
             return Duration::ZERO;
         };

@@ -24,7 +24,15 @@ pub(in crate::wait_queue) struct Outbox {
 
 impl Outbox {
     pub(super) fn answer(&mut self, waiter: Waiter, answer: Result<Grant>) {
-        self.answers.push((waiter.answer, answer));
+        self.answer_to(waiter.answer, answer);
+    }
+
+    pub(super) fn answer_to(
+        &mut self,
+        sender: oneshot::Sender<Result<Grant>>,
+        answer: Result<Grant>,
+    ) {
+        self.answers.push((sender, answer));
     }
 
     pub(super) fn notify<'a>(&mut self, drivers: impl Iterator<Item = &'a Arc<Notify>>) {

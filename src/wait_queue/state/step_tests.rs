@@ -89,7 +89,7 @@ impl Queue {
 
     fn next_on(&mut self, runtime: usize) -> Next {
         let runtime = self.runtimes[runtime].handle().id();
-        self.state.next(runtime, self.now, false)
+        self.state.next(runtime, self.now, false, false)
     }
 
     fn call(&mut self) -> Arc<AcquireCall> {

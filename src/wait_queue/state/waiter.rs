@@ -1,11 +1,13 @@
 //! A waiter in the queue.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::super::ReadSetUp;
+use super::super::outage::{Substitute, WhileAway};
 use super::outbox::Outbox;
 use crate::error::Result;
 use crate::grant::{Grant, Origin};
@@ -27,6 +29,7 @@ pub(in crate::wait_queue) struct Waiter {
     pub(super) answer: oneshot::Sender<Result<Grant>>,
     /// Whether it left while its call was in flight. The same request may wait again by then, at the same place.
     pub(super) has_left: bool,
+    pub(super) while_away: WhileAway,
 }
 
 impl Waiter {
@@ -44,6 +47,7 @@ impl Waiter {
             sequence,
             answer,
             has_left: false,
+            while_away: WhileAway::Fail,
         }
     }
 
@@ -56,6 +60,22 @@ impl Waiter {
 
     pub(in crate::wait_queue) fn until(self, until: Option<Instant>) -> Self {
         Self { until, ..self }
+    }
+
+    pub(in crate::wait_queue) fn while_away(self, while_away: WhileAway) -> Self {
+        Self { while_away, ..self }
+    }
+
+    pub(in crate::wait_queue) fn substitute(&self) -> Option<&Arc<dyn Substitute>> {
+        match &self.while_away {
+            WhileAway::Ask(substitute) => Some(substitute),
+            WhileAway::Fail | WhileAway::Stay => None,
+        }
+    }
+
+    /// Whether it keeps its place while the store is away.
+    pub(super) fn stays(&self) -> bool {
+        self.while_away.stays()
     }
 
     /// The latest time to ask for it.

@@ -23,7 +23,7 @@ fn asks_after_a_probe(queue: &mut Queue, time: Option<Duration>) -> (Instant, An
     let waiter = Waiter::new(1, None, 1, sender).until(until);
     let runtime = queue.runtimes[0].handle().id();
     queue.state.join(waiter, runtime, None);
-    let Next::Call(call) = queue.state.next(runtime, queue.now, true) else {
+    let Next::Call(call) = queue.state.next(runtime, queue.now, true, false) else {
         panic!("it is asked for");
     };
     assert!(call.requests.share.is_some());
@@ -36,7 +36,7 @@ fn asks_after_a_probe(queue: &mut Queue, time: Option<Duration>) -> (Instant, An
         own: 0,
         name: "limiter",
     });
-    match queue.state.next(runtime, queue.now, true) {
+    match queue.state.next(runtime, queue.now, true, false) {
         Next::Sleep(until) => (until, receiver),
         other => panic!("{other:?}"),
     }
@@ -58,7 +58,7 @@ fn a_probe_ends_before_the_head_gives_up() {
     assert_eq!(ask_at - queue.now, ms(50));
     queue.now = ask_at;
     let runtime = queue.runtimes[0].handle().id();
-    match queue.state.next(runtime, queue.now, true) {
+    match queue.state.next(runtime, queue.now, true, false) {
         Next::Call(call) => assert_eq!(call.requests.share, None),
         other => panic!("{other:?}"),
     }

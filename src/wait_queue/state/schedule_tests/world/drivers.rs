@@ -27,9 +27,12 @@ impl World {
             return;
         };
         if driver.is_awake(now) {
-            let next = self.state.next(lent.handle().id(), now, self.has_peers);
+            let next = self
+                .state
+                .next(lent.handle().id(), now, self.has_peers, false);
             driver.doing = match next {
                 Next::Sleep(until) => Doing::Sleeping(until),
+                Next::Pause(_) => panic!("the breaker refuses nothing"),
                 Next::Call(call) => {
                     let millis = (now - self.start).as_millis() as i64;
                     Doing::Calling(Attempt::new(call, now, millis))

@@ -1,0 +1,107 @@
+//! The hidden store of a client: its shares of all limiters, which decide in this process while the store is down.
+//!
+//! A share's window is the one place where grants count toward it, whoever made them: what the store grants to this
+//! client is counted there at once, and what is granted in its place is taken from there.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+
+use crate::clock::Clock;
+use crate::failure_policy::{FailurePolicy, LocalShare};
+use crate::model::SetUp;
+use crate::store::memory::{MemoryClient, MemoryStore};
+
+/// How often the memory of expired shares is given back, whether there are requests or not.
+const SHRINK_INTERVAL: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(crate) struct LocalStore {
+    memory: MemoryClient,
+    /// The number of clients in the share that was last used; 0 while none was.
+    clients: AtomicU32,
+    /// Whether a task gives back memory.
+    is_shrinking: AtomicBool,
+}
+
+impl LocalStore {
+    pub(crate) fn new() -> Self {
+        Self {
+            memory: MemoryClient::new(&MemoryStore::new(), Clock::server()),
+            clients: AtomicU32::new(0),
+            is_shrinking: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn memory(&self) -> &MemoryClient {
+        &self.memory
+    }
+
+    /// The share that a grant under this policy counts toward. A grant under another policy than
+    /// [`FailurePolicy::Local`] counts too once this client uses a share: limiters are shared by handles.
+    pub(super) fn share(&self, policy: FailurePolicy) -> Option<LocalShare> {
+        let clients = self.clients.load(Ordering::Relaxed);
+        match policy {
+            FailurePolicy::Local(share) => {
+                if share.clients() != clients {
+                    self.clients.store(share.clients(), Ordering::Relaxed);
+                }
+                Some(share)
+            }
+            _ => LocalShare::one_of(clients).ok(),
+        }
+    }
+
+    /// Counts what the store granted just now toward this client's share.
+    pub(super) fn count(self: &Arc<Self>, name: &str, client_id: &str, share: SetUp, permits: u32) {
+        self.memory.count(name, client_id, share, permits);
+        self.start_shrinking();
+    }
+
+    /// Shares are in use: gives their memory back when they have expired, though no request may come by then.
+    pub(super) fn start_shrinking(self: &Arc<Self>) {
+        if self.is_shrinking.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        if !self.is_shrinking.swap(true, Ordering::Relaxed) {
+            let shrinking = Shrinking(Arc::downgrade(self));
+            runtime.spawn(shrinking.run());
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.memory.held()
+    }
+}
+
+/// The task that gives back memory. If its runtime shuts down, the next use of a share starts another one.
+struct Shrinking(Weak<LocalStore>);
+
+impl Shrinking {
+    async fn run(self) {
+        loop {
+            sleep(SHRINK_INTERVAL).await;
+            let Some(local) = self.0.upgrade() else {
+                return;
+            };
+            if local.memory.shrink_in_parts().await {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Shrinking {
+    fn drop(&mut self) {
+        if let Some(local) = self.0.upgrade() {
+            local.is_shrinking.store(false, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Waiters while the store is away: they keep their places. So whoever serves them then, and the store afterwards, serves
+//! them in order, and the first call after the outage asks for the head.
+//!
+//! A breaker refuses the queue's calls. The driver waits until it no longer does, and asks a [`Substitute`] for those who
+//! have one in the meantime. A call that fails returns its waiters to their places.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Shared;
+use crate::error::Result;
+use crate::grant::{Grant, Origin};
+use crate::store::LimiterStore;
+use crate::store::breaker::{Patience, guarded};
+
+/// What becomes of a waiter while the store is away.
+#[derive(Clone)]
+pub(crate) enum WhileAway {
+    /// It fails once its call has.
+    Fail,
+    /// It waits for the store.
+    Stay,
+    /// It waits for the store or for this substitute.
+    Ask(Arc<dyn Substitute>),
+}
+
+/// Grants permits in place of a store that is away.
+pub(crate) trait Substitute: Send + Sync {
+    /// Decides at once. Calls nobody who may wait, or who may call the queue.
+    fn ask(&self, permits: u32) -> Substituted;
+
+    /// Takes back a grant that it made.
+    fn give_back(&self, grant: &Grant);
+}
+
+pub(crate) enum Substituted {
+    Granted(Grant),
+    /// Not now, but perhaps after this time.
+    Later(Duration),
+    /// Only the store can grant it.
+    Never,
+}
+
+impl WhileAway {
+    /// Whether the waiter keeps its place.
+    pub(super) fn stays(&self) -> bool {
+        !matches!(self, Self::Fail)
+    }
+}
+
+impl Shared {
+    /// Whether the store's breaker refuses the queue's calls.
+    pub(super) fn is_refused(&self) -> bool {
+        let breaker = self.store.unhealthy_breaker();
+        breaker.is_some_and(|breaker| !breaker.would_admit())
+    }
+
+    /// Whether the next call may be the breaker's probe, which is the driver's to make.
+    pub(super) fn has_outage(&self) -> bool {
+        let breaker = self.store.unhealthy_breaker();
+        breaker.is_some_and(|breaker| breaker.has_outage())
+    }
+
+    /// Makes a call unless the breaker refuses it. If all of its waiters stay, it ends when the breaker opens.
+    pub(super) async fn guarded<T>(
+        &self,
+        all_stay: bool,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let (breaker, patience) = match all_stay {
+            true => (self.store.breaker(), Patience::None),
+            false => (self.store.unhealthy_breaker(), Patience::ResponseTimeout),
+        };
+        match breaker {
+            Some(breaker) => guarded(&breaker, patience, call).await,
+            None => call.await,
+        }
+    }
+
+    /// Waits until the breaker no longer refuses the queue's calls, or until this time.
+    pub(super) async fn recovered(&self, until: Option<Instant>) {
+        let recovered = recovered(&*self.store);
+        match until {
+            Some(until) => tokio::select! {
+                () = recovered => {}
+                () = sleep_until(until) => {}
+            },
+            None => recovered.await,
+        }
+    }
+
+    /// Waits until the breaker refuses calls, if somebody has a substitute for the store.
+    pub(super) async fn needs_substitute(&self) {
+        let breaker = self.substitute.get().and_then(|_| self.store.breaker());
+        match breaker {
+            Some(breaker) => breaker.refusing().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Gives a grant that has no owner back to who made it.
+    pub(super) fn give_back(self: &Arc<Self>, grant: Grant) {
+        match (grant.origin, self.substitute.get()) {
+            (Origin::Local, Some(substitute)) => {
+                substitute.give_back(&grant);
+                self.permits_freed();
+            }
+            (Origin::Local | Origin::Nowhere, _) => {}
+            (Origin::Store, _) => {
+                Arc::clone(&self.store).refund_unclaimed(grant, self.on_freed());
+            }
+        }
+    }
+}
+
+async fn recovered(store: &dyn LimiterStore) {
+    /// On a cluster another node may have the key by then, with another breaker.
+    const INTERVAL: Duration = Duration::from_millis(250);
+    while let Some(breaker) = store.unhealthy_breaker() {
+        if timeout(INTERVAL, breaker.recovered()).await.is_ok() {
+            return;
+        }
+    }
+}

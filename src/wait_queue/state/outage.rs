@@ -1,0 +1,131 @@
+//! The steps while the store is away; see `wait_queue/outage.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::super::outage::{Substituted, WhileAway};
+use super::{Next, State, Waiter};
+use crate::error::Result;
+use crate::grant::Grant;
+use crate::store::AcquireCall;
+
+/// From a failed call to the next one for those who have kept their places: some calls fail at once.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What the queue knows of an outage.
+#[derive(Default)]
+pub(super) struct Away {
+    /// The last call failed, and the next one is not made before this time.
+    retry_at: Option<Instant>,
+    /// A driver waits for the breaker. If it has asked a substitute in vain, it asks again at this time.
+    paused: Option<Option<Instant>>,
+}
+
+impl State {
+    /// Whether all waiters of the call in flight keep their places while the store is away.
+    pub(in crate::wait_queue) fn all_stay(&self, call: &Arc<AcquireCall>) -> bool {
+        let in_flight = self.in_flight.as_ref();
+        let in_flight = in_flight.filter(|it| Arc::ptr_eq(&it.call, call));
+        in_flight.is_some_and(|it| it.waiters.iter().all(Waiter::stays))
+    }
+
+    /// A call for waiters who keep their places has failed.
+    pub(in crate::wait_queue) fn call_failed(&mut self, now: Instant) {
+        self.away.retry_at = Some(now + PAUSE);
+    }
+
+    /// A call was answered.
+    pub(super) fn end_outage(&mut self) {
+        self.away = Away::default();
+    }
+
+    /// Whether a waiter that joins changes what a driver does that waits for the breaker.
+    pub(super) fn ends_pause(&self, waiter: &Waiter) -> bool {
+        match (&self.away.paused, &waiter.while_away) {
+            (None, _) | (Some(_), WhileAway::Stay) => false,
+            (Some(_), WhileAway::Fail) => true,
+            (Some(ask_at), WhileAway::Ask(_)) => ask_at.is_none(),
+        }
+    }
+
+    /// What a driver does while the store is away; `None` if it goes on as always.
+    pub(super) fn while_away(
+        &mut self,
+        runtime: runtime::Id,
+        now: Instant,
+        is_refused: bool,
+    ) -> Option<Next> {
+        self.away.paused = None;
+        if !is_refused && self.away.retry_at.is_none() {
+            return None;
+        }
+        let ask_at = self.ask_substitutes(now);
+        self.remove_gone_head();
+        if self.waiters.is_empty() {
+            return Some(self.stop(runtime));
+        }
+        if !is_refused {
+            let retry_at = self.away.retry_at.filter(|&at| now < at)?;
+            return Some(Next::Sleep(retry_at));
+        }
+        self.away.retry_at = None;
+        // Whatever is known is outdated when the outage ends.
+        self.known = None;
+        // For those who fail, a call is made that the breaker refuses.
+        let all_stay = self.waiters.iter().all(|it| it.stays() || it.is_gone());
+        all_stay.then(|| {
+            self.away.paused = Some(ask_at);
+            Next::Pause(ask_at)
+        })
+    }
+
+    /// Has substitutes serve waiters, in order, also those of a call that is silent. Returns when to ask again, if one was
+    /// asked in vain.
+    pub(in crate::wait_queue) fn ask_substitutes(&mut self, now: Instant) -> Option<Instant> {
+        if let Some(in_flight) = &mut self.in_flight {
+            for waiter in &mut in_flight.waiters {
+                match waiter.ask_substitute() {
+                    Substituted::Granted(grant) => {
+                        in_flight.live -= 1;
+                        self.outbox.answer_to(waiter.leave_call(), Ok(grant));
+                    }
+                    Substituted::Later(after) => return now.checked_add(after),
+                    Substituted::Never => {}
+                }
+            }
+        }
+        let mut place = 0;
+        while let Some(waiter) = self.waiters.get(place) {
+            match waiter.ask_substitute() {
+                Substituted::Granted(grant) => {
+                    if let Some(waiter) = self.waiters.remove(place) {
+                        self.outbox.answer(waiter, Ok(grant));
+                    }
+                }
+                Substituted::Later(after) => return now.checked_add(after),
+                Substituted::Never => place += 1,
+            }
+        }
+        None
+    }
+}
+
+impl Waiter {
+    fn ask_substitute(&self) -> Substituted {
+        match &self.while_away {
+            WhileAway::Ask(substitute) if !self.is_gone() => substitute.ask(self.permits),
+            _ => Substituted::Never,
+        }
+    }
+
+    /// Leaves the call in flight with its answer, which the caller sends.
+    fn leave_call(&mut self) -> oneshot::Sender<Result<Grant>> {
+        self.has_left = true;
+        let (closed, _) = oneshot::channel();
+        std::mem::replace(&mut self.answer, closed)
+    }
+}
