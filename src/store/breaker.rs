@@ -332,6 +332,26 @@ fn random() -> f64 {
 mod tests {
     use super::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn only_calls_without_an_answer_in_all_their_time_open_the_breaker() {
+        let timeout = Duration::from_secs(1);
+        let breaker = Breaker::new("a server".to_owned(), timeout, Arc::default());
+        // Quick failures: each has lost its connection, which the connection reports.
+        for _ in 0..10 {
+            let deadline = Instant::now() + timeout;
+            tokio::time::advance(timeout / 2).await;
+            breaker.note::<()>(&Err(Error::not_sent()), deadline);
+            assert!(breaker.is_healthy());
+        }
+        for is_open in [false, false, true] {
+            let deadline = Instant::now() + timeout;
+            tokio::time::advance(timeout).await;
+            breaker.note::<()>(&Err(Error::not_sent()), deadline);
+            assert!(!breaker.is_healthy());
+            assert_eq!(!breaker.would_admit(), is_open);
+        }
+    }
+
     #[tokio::test]
     async fn a_client_is_healthy_again_once_each_of_its_breakers_has_closed_or_is_dropped() {
         let unhealthy = Arc::<Unhealthy>::default();

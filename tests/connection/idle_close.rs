@@ -5,6 +5,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::load::{HOUR, ample, patient_client, taken};
 use crate::support::Server;
+#[cfg(feature = "tls")]
+use crate::tls_server::{TlsServer, connect};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -71,13 +73,26 @@ async fn each_first_call_after_a_close_succeeds() {
 #[test]
 fn each_first_call_of_a_runtime_that_was_not_polled_meanwhile_succeeds() {
     let server = Server::start();
+    each_first_call_succeeds(&server, patient_client(&server.url()));
+}
+
+/// Here the end of the session is data that must be read.
+#[cfg(feature = "tls")]
+#[test]
+fn each_first_call_by_tls_of_a_runtime_that_was_not_polled_meanwhile_succeeds() {
+    let server = TlsServer::start("127.0.0.1", "no");
+    let connecting = async { connect(&server.url(), server.trust()).await.unwrap() };
+    each_first_call_succeeds(&server.server, connecting);
+}
+
+fn each_first_call_succeeds(server: &Server, connecting: impl Future<Output = RedissonClient>) {
     let (own, other) = (runtime(), runtime());
-    let client = own.block_on(patient_client(&server.url()));
+    let client = own.block_on(connecting);
     let called = own.block_on(Called::of(&client));
     for kind in (0..5).cycle().take(50) {
         std::thread::sleep(std::time::Duration::from_millis(6)); // what was just used is not looked at
-        other.block_on(close_others(&server));
+        other.block_on(close_others(server));
         own.block_on(called.call(kind));
     }
-    own.block_on(called.were_executed_once(&server, 10));
+    own.block_on(called.were_executed_once(server, 10));
 }

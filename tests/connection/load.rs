@@ -17,7 +17,7 @@ pub const HOUR: Duration = Duration::from_secs(3600);
 /// Far more than any fault here lasts.
 pub const PATIENT: Duration = Duration::from_secs(60);
 
-/// Within this time the callers are granted what a test waits for, or it fails.
+/// Within this time what a test waits for happens, or it fails.
 const AT_LAST: Duration = Duration::from_secs(120);
 
 const CALLERS: usize = 4;
@@ -27,6 +27,12 @@ const AMPLE: u64 = 1_000_000_000;
 
 pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+/// Waits for what must happen at last.
+pub async fn at_last<T>(what: &str, event: impl Future<Output = T>) -> T {
+    let happened = timeout(AT_LAST, event).await;
+    happened.unwrap_or_else(|_| panic!("{what}: not within {AT_LAST:?}"))
 }
 
 /// A client whose calls outlast the fault.

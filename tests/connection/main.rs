@@ -10,6 +10,7 @@ mod keys;
 mod load;
 #[path = "../support/proxy.rs"]
 mod proxy;
+mod scripted;
 mod sentinels;
 #[path = "../support/silent.rs"]
 mod silent;
@@ -28,9 +29,12 @@ mod idle_close;
 mod killed_connections;
 mod loading;
 mod lost_writes;
+mod pauses;
+mod redirections;
 mod runtimes;
 mod scripts;
 mod sentinel;
+mod sentinel_answers;
 mod sentinel_login;
 mod slow_connecting;
 mod stopped_server;

@@ -139,6 +139,20 @@ async fn add_grants(
 }
 
 #[tokio::test]
+async fn an_update_makes_no_more_available_than_the_rate_where_a_peer_left_more() {
+    let mut large = Large::with(0, 200).await;
+    let left = (large.rate() + 7).to_string();
+    large.fixture.run(&["SET", VALUE, &left]).await;
+    let rate = Rate::overall(210, ms(INTERVAL as u64));
+    let limiter = large.fixture.limiter().await;
+    limiter
+        .set_rate_with(rate, PermitsInUse::Keep)
+        .await
+        .unwrap();
+    assert_eq!(large.fixture.value().await.as_deref(), Some("210"));
+}
+
+#[tokio::test]
 async fn an_acquire_removes_what_it_needs_and_a_few_more() {
     let mut large = Large::start().await;
     let limiter = large.fixture.limiter().await;

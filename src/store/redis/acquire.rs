@@ -31,7 +31,7 @@ use crate::store::acquire_call::Attempt;
 
 /// How far the server's clock may be set back within a call, or be behind when another server takes over: the search
 /// for what an attempt was granted starts this long before the attempt was sent.
-const CLOCK_STEP: i64 = 1_000;
+pub(super) const CLOCK_STEP: i64 = 1_000;
 
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
 

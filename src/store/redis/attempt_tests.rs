@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
+use super::acquire::CLOCK_STEP;
 use super::acquire_answer::{AcquireAnswer, Outcome};
 use super::acquire_args::{acquire_args, call_key};
 use super::limiter::RedisLimiter;
@@ -116,6 +117,26 @@ async fn what_an_attempt_was_granted_is_found_among_more_grants_than_one_call_re
         assert_eq!((answer.available, answer.score), (3, from + last), "{step}");
         assert_eq!(on_server.number(&["ZCARD", "{l}:permits"]).await, 2_601);
     }
+}
+
+#[tokio::test]
+async fn what_an_attempt_was_granted_is_found_on_a_server_whose_clock_is_behind_what_was_known_of_it()
+ {
+    let mut on_server = OnServer::start().await;
+    on_server.limiter.acquire_permits(9_996).await;
+    let call = AcquireCall::new(Requests::plain([3, 2].into_iter()));
+    // As after the clock was set back, or where another server has taken over.
+    let ahead = on_server.now().await + CLOCK_STEP - 200;
+    on_server.limiter.store.server_time.learn(ahead);
+    let first = on_server.acquire(&call).await.unwrap();
+    assert_eq!(call.requests.taken(&first), 3);
+    // What was kept of it has expired.
+    let of_call = on_server.limiter.keys.of_call(&call.id);
+    assert_eq!(on_server.number(&["DEL", &of_call]).await, 1);
+    let again = on_server.acquire(&call).await.unwrap();
+    assert!(again.found);
+    assert_eq!(again.score, first.score);
+    assert_eq!(on_server.number(&["GET", "{l}:value"]).await, 1);
 }
 
 #[tokio::test]

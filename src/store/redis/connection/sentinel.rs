@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, Value, cmd, from_redis_value};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::address::{Endpoint, Options, SentinelSet, Server};
 use super::open::Open;
@@ -19,9 +19,6 @@ use super::settings::Settings;
 use super::setup;
 use crate::escaped::Escaped;
 use crate::store::redis::failure::timed_out;
-
-/// A Sentinel is asked again after this long if connecting to the primary takes longer.
-const WATCH: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) struct Sentinels {
@@ -61,8 +58,9 @@ impl Sentinels {
             let opened = match self.primary(sentinel, settings, step).await {
                 Ok(primary) => {
                     is_answered = true;
-                    self.open_named(sentinel, primary, settings, round_trip, step)
+                    { self.open_primary(&primary, settings, round_trip, step) }
                         .await
+                        .map(|open| (open, primary))
                 }
                 Err(error) => {
                     is_answered |= !error.is_io_error();
@@ -99,6 +97,7 @@ impl Sentinels {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Opens a connection to the primary that a Sentinel named.
     async fn open_primary(
         &self,
         primary: &Endpoint,
@@ -113,42 +112,6 @@ impl Sentinels {
         let open = setup::open(&server, settings, round_trip, step).await?;
         setup::expect_primary(&open, step).await?;
         Ok(open)
-    }
-
-    /// Opens a connection to the primary that a Sentinel named.
-    async fn open_named(
-        &self,
-        sentinel: &Endpoint,
-        primary: Endpoint,
-        settings: &Settings,
-        round_trip: &RoundTrip,
-        step: Duration,
-    ) -> Result<(Open, Endpoint), RedisError> {
-        tokio::select! {
-            opened = self.open_primary(&primary, settings, round_trip, step) => Ok((opened?, primary.clone())),
-            () = self.names_another(sentinel, &primary, settings, step) => {
-                Err((ErrorKind::Io, "another server has become the primary").into())
-            }
-        }
-    }
-
-    /// Waits until the Sentinel names another primary: connecting to a silent one may take long, and a failover may end
-    /// in the meantime.
-    async fn names_another(
-        &self,
-        sentinel: &Endpoint,
-        named: &Endpoint,
-        settings: &Settings,
-        step: Duration,
-    ) {
-        loop {
-            sleep(WATCH).await;
-            if let Ok(primary) = self.primary(sentinel, settings, step).await
-                && primary != *named
-            {
-                return;
-            }
-        }
     }
 
     /// The address of the primary according to one Sentinel. If no credentials are configured for Sentinels, a Sentinel

@@ -9,12 +9,12 @@ use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
 use super::keyspace::as_set;
-use super::steps::{Corrupt, NEVER, Step};
+use super::steps::{Corrupt, NEVER, Request, Step};
 use super::{CLIENTS, TTL_UNIT};
 use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
-use crate::model::{Acquire, At, Condition, Expiry, Requests, Retry, Run, Settings, Window};
+use crate::model::{Acquire, At, Condition, Expiry, Requests, Retry, Run, SetUp, Settings, Window};
 use crate::rate::{Rate, RateType};
 use crate::script;
 use crate::store::redis::RedisStore;
@@ -86,7 +86,7 @@ impl Sides {
                     audited_rate: request.audited_rate,
                     requests,
                     newer_than: request.newer_than_age.map(|age| at.now - age),
-                    set_up: request.set_up,
+                    set_up: self.set_up(request, at),
                 };
                 self.acquire(&limiter, at, client, call, Sent::First).await;
             }
@@ -204,6 +204,21 @@ impl Sides {
             }
             Step::Corrupt(corrupt) => self.corrupt(corrupt, &limiter.keys, at).await,
         }
+    }
+
+    /// The settings that a request requires of the limiter.
+    fn set_up(&mut self, request: &Request, at: At) -> Option<SetUp> {
+        let mut set_up = request.set_up?;
+        if request.only_keep_alive
+            && let Some(settings) = self.model.config(at.server)
+        {
+            let keep_alive = set_up.settings.keep_alive;
+            set_up.settings = Settings {
+                keep_alive,
+                ..settings
+            };
+        }
+        Some(set_up)
     }
 
     async fn acquire(

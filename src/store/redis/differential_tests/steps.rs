@@ -43,6 +43,8 @@ pub(super) struct Request {
     pub(super) newer_than_age: Option<i64>,
     pub(super) audited_rate: Option<i64>,
     pub(super) set_up: Option<SetUp>,
+    /// Of the settings in `set_up` only the keep alive differs from those of the limiter.
+    pub(super) only_keep_alive: bool,
 }
 
 /// Earlier attempts: whether one may still arrive, and how far the earliest and latest times of their scores lie around
@@ -139,15 +141,17 @@ fn a_request() -> impl Strategy<Value = Request> {
         prop::option::weighted(0.2, -300..1_500_i64),
         audited_rate(),
         prop::option::weighted(0.1, set_up()),
+        any::<bool>(),
     )
         .prop_map(
-            |(runs, fifo, share, newer_than_age, audited_rate, set_up)| Request {
+            |(runs, fifo, share, newer_than_age, audited_rate, set_up, only_keep_alive)| Request {
                 runs,
                 fifo,
                 share,
                 newer_than_age,
                 audited_rate,
                 set_up,
+                only_keep_alive,
             },
         )
 }
@@ -241,6 +245,8 @@ pub(super) fn a_step_among_many_grants() -> impl Strategy<Value = Step> {
         2 => a_release(),
         2 => a_refund(),
         1 => Just(Step::AvailablePermits),
+        3 => a_larger_rate()
+            .prop_map(|rate| Step::UpdateRate(rate, PermitsInUse::Keep, IfMissing::DoNothing)),
         2 => prop_oneof![
             prop::option::of(-5..60_i64).prop_map(Corrupt::Value),
             (-4_000..1_500_i64, member).prop_map(|(age, member)| Corrupt::Member { age, member }),

@@ -15,6 +15,7 @@ use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::ValidRate;
 use crate::store::redis::limiter::RedisLimiter;
 use crate::store::{AcquireCall, IfMissing, LimiterStore, PermitsInUse};
+use crate::support::Server;
 
 const NAME: &str = "n";
 const VALUE: &str = "{n}:value";
@@ -84,28 +85,38 @@ struct Clients {
     grants: Vec<Grant>,
 }
 
+#[tokio::test]
+async fn a_release_with_expired_grants_before_those_that_it_shrinks_ends_an_audit() {
+    let server = Server::start();
+    let mut clients = Clients::of(server.connection().await, 100).await;
+    let permits = |permits, grants| std::iter::repeat_n(Other::Acquire(permits), grants);
+    let pages = |pages| pages * page() as usize;
+    let before = permits(1, pages(1)).chain([Other::Pass(INTERVAL / 2)]);
+    for other in before.chain(permits(3, pages(2))) {
+        clients.take(&other).await;
+    }
+    let mut audit = clients.audit();
+    for _ in 0..2 {
+        assert!(matches!(
+            clients.step(&mut audit).await,
+            Some(Step::Pause(_))
+        ));
+    }
+    clients.take(&Other::Pass(INTERVAL / 2)).await; // the first page has expired
+    clients.take(&Other::Release(1)).await; // out of a grant of the second one
+    while let Some(Step::Pause(_)) = clients.step(&mut audit).await {}
+    assert_eq!(clients.all_permits().await, clients.rate);
+}
+
 async fn audit_case(raw: MultiplexedConnection, case: Case) {
-    let now = Arc::new(AtomicI64::new(1_000_000));
-    let store = RedisStore::over(raw.clone(), Clock::shown_by(&now), Duration::from_secs(30));
-    store.is_auditing.store(true, Ordering::Release); // the client starts no audit of its own
-    let keys = Keys::new(NAME, "client");
-    let mut clients = Clients {
-        raw,
-        limiter: RedisLimiter::new(store.clone(), Arc::new(keys.clone())),
-        now,
-        rate: case.rate,
-        calls: 0,
-        grants: Vec::new(),
-    };
-    let rate = clients.valid_rate();
-    clients.limiter.set_rate(rate).await.unwrap();
-    clients.set_left(case.rate).await;
+    let mut clients = Clients::of(raw, case.rate).await;
     for other in &case.before {
         clients.take(other).await;
     }
     let left = clients.left().await;
     clients.set_left(left + case.drift).await;
 
+    let (store, keys) = (clients.limiter.store.clone(), Keys::new(NAME, "client"));
     let mut audit = None;
     for others in &case.during {
         let audit_step = async {
@@ -127,12 +138,38 @@ async fn audit_case(raw: MultiplexedConnection, case: Case) {
     }
     // Without others an audit comes to its end.
     clients.end_audit().await;
-    let mut audit = LargeAudit::new(&keys, RateType::Overall);
-    while let Some(Step::Pause(_)) = audit.step(&store).await {}
+    let mut audit = clients.audit();
+    while let Some(Step::Pause(_)) = clients.step(&mut audit).await {}
     assert_eq!(clients.all_permits().await, clients.rate);
 }
 
 impl Clients {
+    async fn of(raw: MultiplexedConnection, rate: i64) -> Self {
+        let now = Arc::new(AtomicI64::new(1_000_000));
+        let store = RedisStore::over(raw.clone(), Clock::shown_by(&now), Duration::from_secs(30));
+        store.is_auditing.store(true, Ordering::Release); // the client starts no audit of its own
+        let mut clients = Self {
+            raw,
+            limiter: RedisLimiter::new(store, Arc::new(Keys::new(NAME, "client"))),
+            now,
+            rate,
+            calls: 0,
+            grants: Vec::new(),
+        };
+        let valid = clients.valid_rate();
+        clients.limiter.set_rate(valid).await.unwrap();
+        clients.set_left(rate).await;
+        clients
+    }
+
+    fn audit(&self) -> LargeAudit {
+        LargeAudit::new(&self.limiter.keys, RateType::Overall)
+    }
+
+    async fn step(&self, audit: &mut LargeAudit) -> Option<Step> {
+        audit.step(&self.limiter.store).await
+    }
+
     fn valid_rate(&self) -> ValidRate {
         ValidRate {
             rate_type: RateType::Overall,
