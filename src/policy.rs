@@ -13,6 +13,8 @@ mod combining;
 mod counters;
 #[cfg(all(test, feature = "redis"))]
 mod differential_tests;
+#[cfg(all(any(test, fuzzing), feature = "redis"))]
+pub(crate) mod every_kind;
 mod fixed_window;
 #[cfg(all(fuzzing, feature = "redis"))]
 pub(crate) mod fuzzing;

@@ -1,7 +1,7 @@
 //! The Lua scripts and how one is run: by its hash, and by its source where the server does not know it.
 
 mod args;
-mod include;
+pub(crate) mod include;
 #[cfg(test)]
 mod include_tests;
 

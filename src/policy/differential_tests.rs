@@ -16,6 +16,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::algorithm::Model;
+use super::kind::Kind;
 use super::shared_rate::SharedRate;
 use super::{
     FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
@@ -194,7 +195,14 @@ fn joint_sides() -> Vec<Sides> {
 fn several_limiters_decide_together_as_their_models_do() {
     let pause = prop_oneof![3 => Just(0), 1 => 1..2_000_i64];
     let cost = prop_oneof![6 => 1..4_u32, 1 => 1..600_u32];
-    let count = joint_sides().len();
+    let sides = joint_sides();
+    for kind in Kind::ALL {
+        assert!(
+            sides.iter().any(|side| side.target.model.kind() == *kind),
+            "{kind:?}"
+        );
+    }
+    let count = sides.len();
     let step = (pause, prop::collection::vec(cost, count))
         .prop_map(|(pause, costs)| JointStep { pause, costs });
     let case = prop::collection::vec(step, 1..2 * STEPS_PER_CASE);

@@ -1,31 +1,35 @@
 //! The algorithms by name.
 
-/// An algorithm without its numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    FixedWindow,
-    LeakyBucket,
-    PenaltyTokenBucket,
-    QuotaBucket,
-    SharedRate,
-    SlidingWindowCounter,
-    SlidingWindowLog,
-    TokenBucket,
+macro_rules! kinds {
+    ($($kind:ident = $name:literal;)*) => {
+        /// An algorithm without its numbers.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Kind {
+            $($kind,)*
+        }
+
+        impl Kind {
+            /// Every algorithm: what each must show is tested by this list.
+            #[cfg(any(test, fuzzing))]
+            pub(crate) const ALL: &[Self] = &[$(Self::$kind,)*];
+
+            /// The name of its function in `lua/joint.lua`.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+        }
+    };
 }
 
-#[cfg(feature = "redis")]
-impl Kind {
-    /// The name of its function in `lua/joint.lua`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::FixedWindow => "fixed_window",
-            Self::LeakyBucket => "leaky_bucket",
-            Self::PenaltyTokenBucket => "penalty_token_bucket",
-            Self::QuotaBucket => "quota_bucket",
-            Self::SharedRate => "shared_rate",
-            Self::SlidingWindowCounter => "sliding_window_counter",
-            Self::SlidingWindowLog => "sliding_window_log",
-            Self::TokenBucket => "token_bucket",
-        }
-    }
+kinds! {
+    FixedWindow = "fixed_window";
+    LeakyBucket = "leaky_bucket";
+    PenaltyTokenBucket = "penalty_token_bucket";
+    QuotaBucket = "quota_bucket";
+    SharedRate = "shared_rate";
+    SlidingWindowCounter = "sliding_window_counter";
+    SlidingWindowLog = "sliding_window_log";
+    TokenBucket = "token_bucket";
 }

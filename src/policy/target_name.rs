@@ -148,21 +148,14 @@ fn until_behind_a_suffix(key: &str) -> Option<usize> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests {
     use std::collections::HashSet;
-    use std::sync::Arc;
-    use std::time::Duration;
 
     use proptest::prelude::*;
 
-    use super::super::algorithm::{AnyModel, Sealed};
     use super::super::call::Target;
-    use super::super::shared_rate::SharedRate;
-    use super::super::{
-        FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
-        SlidingWindowLog, TokenBucket,
-    };
+    use super::super::every_kind::every_kind;
     use super::*;
     use crate::keys::sibling;
     use crate::random_cases::cases_of;
@@ -246,33 +239,11 @@ mod tests {
         assert_eq!(mapped, "u:value%");
     }
 
-    /// Every algorithm, with all the keys that it may have.
-    fn algorithms(client: &str) -> Vec<Arc<dyn AnyModel>> {
-        let second = Duration::from_secs(1);
-        let window = FixedWindow::new(1, second);
-        vec![
-            SharedRate::as_it_is(client, None).algorithm().0,
-            Sealed::after(&FixedWindow::new(1, 2 * second), &window)
-                .0
-                .algorithm()
-                .0,
-            SlidingWindowLog::new(1, second).algorithm().0,
-            SlidingWindowCounter::new(1, second)
-                .with_period(second)
-                .algorithm()
-                .0,
-            TokenBucket::per_second(1).algorithm().0,
-            QuotaBucket::new(1, second).algorithm().0,
-            LeakyBucket::new(1, second).algorithm().0,
-            PenaltyTokenBucket::new(1, second).algorithm().0,
-        ]
-    }
-
     /// All that any limiter may write for a target.
     fn redis_keys(name: &str, clients: &[String]) -> HashSet<String> {
         let mut keys = HashSet::new();
         for client in clients {
-            for model in algorithms(client) {
+            for model in every_kind(client) {
                 let target = Target {
                     model,
                     key: name.into(),

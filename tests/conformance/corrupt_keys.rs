@@ -2,13 +2,11 @@
 
 use std::fmt::Debug;
 
-use redisson_rate_limiter::{
-    Chargeable, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, Rate, RateLimiter, Result,
-    TokenBucket,
-};
+use redisson_rate_limiter::{Error, FixedWindow, Rate, RateLimiter, Result, TokenBucket};
 
 use crate::bad_state::assert_all_that_count_are_refused;
 use crate::fixture::{Fixture, HOUR, SECOND};
+use crate::key_types::{Own, kinds};
 use crate::peer::Peer;
 
 /// What Lua reads as the number 6 and Redis's own commands do not.
@@ -111,19 +109,13 @@ pub async fn in_a_joint_decision_a_number_that_only_lua_reads_charges_no_limiter
 pub async fn a_counter_that_only_lua_reads_is_refused_and_nobody_is_charged(fixture: Fixture) {
     let client = fixture.client("client").await;
     let mut peer = fixture.peer().await;
-    let leaky = LeakyBucket::new(1, SECOND).with_capacity(9);
-    let penalty = PenaltyTokenBucket::new(1, SECOND).with_capacity(9);
-    let limiters: [Box<dyn Chargeable>; 3] = [
-        Box::new(client.limiter(FixedWindow::new(9, HOUR)).unwrap()),
-        Box::new(client.limiter(leaky).unwrap()),
-        Box::new(client.limiter(penalty).unwrap()),
-    ];
     let other = client
         .limiter(TokenBucket::per_second(1).with_capacity(9))
         .unwrap();
     let key = format!("{{{}}}:key", fixture.name());
     let (start, other_key) = (format!("{key}-st"), format!("{key}:other"));
-    for limiter in &limiters {
+    let kinds = kinds(&client).into_iter();
+    for limiter in kinds.filter(|kind| kind.own == Own::Number) {
         for odd in ODD_SIXES {
             peer.tell(&["DEL", &key, &start, &other_key]).await;
             // The sibling key with the start, if the kind has one.

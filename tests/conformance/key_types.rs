@@ -1,16 +1,14 @@
 //! A key holds one kind of limiter's state at a time.
 
 use redisson_rate_limiter::{
-    Charge, Chargeable, Decision, Denied, Error, FixedWindow, Granted, LeakyBucket,
-    PenaltyTokenBucket, QuotaBucket, Rate, RedissonClient, Result, SlidingWindowCounter,
-    SlidingWindowLog, TokenBucket,
+    Charge, Chargeable, Decision, Denied, Error, FixedWindow, Granted, Rate, RedissonClient, Result,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND};
 
 /// What a kind keeps under the target's own name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Own {
+pub enum Own {
     Nothing,
     /// A string with a number: it does not show what it stands for.
     Number,
@@ -27,36 +25,68 @@ impl Own {
     }
 }
 
-/// Each kind, and what it keeps under the target's own name. Each has 5.
-fn kinds(client: &RedissonClient) -> Vec<(Own, Box<dyn Chargeable>)> {
-    let keyed = client.keyed_rate_limiter("", Rate::overall(5, HOUR));
-    let sliding = client.limiter(SlidingWindowCounter::new(5, HOUR).with_period(HOUR));
-    let leaky = client.limiter(LeakyBucket::new(1, HOUR).with_capacity(4));
-    let penalty = client.limiter(PenaltyTokenBucket::new(1, HOUR).with_capacity(5));
-    let fixed = client.limiter(FixedWindow::new(5, HOUR));
-    let log = client.limiter(SlidingWindowLog::new(5, HOUR));
-    let tokens = client.limiter(TokenBucket::per_second(1).with_capacity(5));
-    let quota = client.limiter(QuotaBucket::new(1, HOUR).with_capacity(5));
-    vec![
-        (Own::Number, Box::new(fixed.unwrap())),
-        (Own::Log, Box::new(log.unwrap())),
-        (Own::Nothing, Box::new(sliding.unwrap())),
-        (Own::Tokens, Box::new(tokens.unwrap())),
-        (Own::Quota, Box::new(quota.unwrap())),
-        (Own::Number, Box::new(leaky.unwrap())),
-        (Own::Number, Box::new(penalty.unwrap())),
-        (Own::Rate, Box::new(keyed.unwrap())),
-    ]
+/// What a policy keeps there.
+fn own(policy: &str) -> Own {
+    match policy {
+        "fixed_window" | "leaky_bucket" | "penalty_token_bucket" => Own::Number,
+        "sliding_window_log" => Own::Log,
+        "sliding_window_counter" => Own::Nothing,
+        "token_bucket" => Own::Tokens,
+        "quota_bucket" => Own::Quota,
+        other => panic!("what does {other} keep under the target's own name?"),
+    }
 }
 
-/// What a decision is on every store. Times are left out: the store's own clock tells some of them.
-fn shown(decision: &Result<Decision>) -> String {
-    match decision {
-        Ok(Decision::Granted(Granted { remaining, .. })) => format!("granted, {remaining} left"),
-        Ok(Decision::Denied(Denied { remaining, .. })) => format!("denied, {remaining} left"),
-        Err(Error::BadState { name, .. }) => format!("bad state of {name}"),
-        Err(other) => panic!("{other:?}"),
+/// A limiter of a kind, with what it keeps under the target's own name, and the unit of its costs. It has 5 units.
+pub struct Kind {
+    pub own: Own,
+    limiter: Box<dyn Chargeable>,
+    unit: u32,
+}
+
+impl Kind {
+    pub async fn check(&self, target: &str, units: u32) -> Result<Decision> {
+        self.limiter.check(target, self.unit * units).await
     }
+
+    pub fn charge(&self, target: &str, units: u32) -> Result<Charge> {
+        self.limiter.charge(target, self.unit * units)
+    }
+
+    /// What a decision is on every store, in units. Times are left out: the store's own clock tells some of them.
+    fn shown(&self, decision: &Result<Decision>) -> String {
+        let units = |remaining: &u64| remaining.div_ceil(u64::from(self.unit));
+        match decision {
+            Ok(Decision::Granted(Granted { remaining, .. })) => {
+                format!("granted, {} left", units(remaining))
+            }
+            Ok(Decision::Denied(Denied { remaining, .. })) => {
+                format!("denied, {} left", units(remaining))
+            }
+            Err(Error::BadState { name, .. }) => format!("bad state of {name}"),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Each kind.
+pub fn kinds(client: &RedissonClient) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    each_policy!(|name, make, unit| {
+        let limiter = Box::new(client.limiter(make(5)).unwrap());
+        kinds.push(Kind {
+            own: own(name),
+            limiter,
+            unit,
+        });
+    });
+    let keyed = client.keyed_rate_limiter("", Rate::overall(5, HOUR));
+    kinds.push(Kind {
+        own: Own::Rate,
+        limiter: Box::new(keyed.unwrap()),
+        unit: 1,
+    });
+    kinds
 }
 
 /// Each kind after each other one on a target of their own, in turns.
@@ -64,15 +94,15 @@ async fn in_turns(fixture: &Fixture, name: &str) -> Vec<String> {
     let client = fixture.client("client").await;
     let kinds = kinds(&client);
     let mut all = Vec::new();
-    for (one_place, (one_own, one)) in kinds.iter().enumerate() {
-        for (other_place, (other_own, other)) in kinds.iter().enumerate() {
+    for (one_place, one) in kinds.iter().enumerate() {
+        for (other_place, other) in kinds.iter().enumerate() {
             let target = format!("{name}:{one_place}:{other_place}");
             for (limiter, cost) in [(one, 2), (other, 1), (one, 1), (other, 2), (one, 2)] {
                 let decision = limiter.check(&target, cost).await;
                 let is_bad = decision.is_err();
-                let is_refused = std::ptr::eq(limiter, other) && other_own.differs_from(*one_own);
+                let is_refused = std::ptr::eq(limiter, other) && other.own.differs_from(one.own);
                 assert_eq!(is_bad, is_refused, "{target} {decision:?}");
-                let shown = shown(&decision).replace(name, "");
+                let shown = limiter.shown(&decision).replace(name, "");
                 all.push(format!("{one_place} {other_place}: {shown}"));
             }
         }
@@ -92,7 +122,7 @@ pub async fn two_shares_of_one_name_are_refused_whatever_their_kinds(fixture: Fi
     let kinds = kinds(&client);
     let charge = |place: usize| -> Charge {
         match kinds.get(place) {
-            Some((_, kind)) => kind.charge(key, 1).unwrap(),
+            Some(kind) => kind.charge(key, 1).unwrap(),
             None => limiter.charge(1).unwrap(),
         }
     };
@@ -119,7 +149,7 @@ pub async fn two_shares_of_one_name_are_refused_whatever_their_kinds(fixture: Fi
     }
     // No limiter was charged or locked its target out, and each still decides alone.
     assert!(!limiter.exists().await.unwrap());
-    for (place, (_, kind)) in kinds.iter().enumerate() {
+    for (place, kind) in kinds.iter().enumerate() {
         let target = format!("{key}:{place}");
         assert!(kind.check(&target, 5).await.unwrap().is_granted());
     }
@@ -131,12 +161,12 @@ pub async fn an_rratelimiter_finds_another_kinds_state_a_bad_one_and_not_a_slidi
     fixture: Fixture,
 ) {
     let client = fixture.client("client").await;
-    for (place, (own, kind)) in kinds(&client).iter().enumerate() {
+    for (place, kind) in kinds(&client).iter().enumerate() {
         let key = format!("{}:{place}", fixture.name());
         let limiter = client.rate_limiter(&key);
         assert!(kind.check(&key, 2).await.unwrap().is_granted());
         let tried = limiter.try_acquire(1).await;
-        match own {
+        match kind.own {
             Own::Nothing => {
                 assert!(
                     matches!(tried, Err(Error::NotInitialized { .. })),
@@ -145,7 +175,7 @@ pub async fn an_rratelimiter_finds_another_kinds_state_a_bad_one_and_not_a_slidi
                 limiter.set_rate(Rate::overall(1, HOUR)).await.unwrap();
                 assert!(limiter.try_acquire(1).await.unwrap());
                 assert!(!limiter.try_acquire(1).await.unwrap());
-                assert_eq!(shown(&kind.check(&key, 1).await), "granted, 2 left");
+                assert_eq!(kind.shown(&kind.check(&key, 1).await), "granted, 2 left");
             }
             Own::Rate => assert!(tried.unwrap()),
             _ => {
@@ -153,7 +183,7 @@ pub async fn an_rratelimiter_finds_another_kinds_state_a_bad_one_and_not_a_slidi
                     matches!(tried, Err(Error::BadState { .. })),
                     "{place} {tried:?}"
                 );
-                assert_eq!(shown(&kind.check(&key, 3).await), "granted, 0 left");
+                assert_eq!(kind.shown(&kind.check(&key, 3).await), "granted, 0 left");
             }
         }
     }
@@ -161,18 +191,18 @@ pub async fn an_rratelimiter_finds_another_kinds_state_a_bad_one_and_not_a_slidi
 
 pub async fn an_rratelimiters_state_is_none_for_the_others(fixture: Fixture) {
     let client = fixture.client("client").await;
-    for (place, (own, kind)) in kinds(&client).iter().enumerate() {
+    for (place, kind) in kinds(&client).iter().enumerate() {
         let key = format!("{}:{place}", fixture.name());
         let limiter = client.rate_limiter(&key);
         limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
         let decision = kind.check(&key, 1).await;
-        match own {
+        match kind.own {
             Own::Rate => assert_eq!(limiter.available_permits().await.unwrap(), 4),
             Own::Nothing => assert!(decision.unwrap().is_granted()),
             _ => assert!(matches!(decision, Err(Error::BadState { .. }))),
         }
         assert!(limiter.delete().await.unwrap());
-        let cost = if *own == Own::Nothing { 4 } else { 5 };
+        let cost = if kind.own == Own::Nothing { 4 } else { 5 };
         assert!(kind.check(&key, cost).await.unwrap().is_granted());
     }
 }

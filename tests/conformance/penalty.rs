@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{
-    Decision, Denied, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
-    QuotaBucket, TokenBucket,
-};
+use redisson_rate_limiter::{Decision, Denied, Error, Policy, PolicyLimiter, TokenBucket};
 
 use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
 
@@ -52,21 +49,11 @@ impl<P: Policy> Used<P> {
 macro_rules! with_each_algorithm {
     ($fixture:ident, $penalty:expr, $steps:ident) => {
         let fixture = &$fixture;
-        // The server ends a fixed window by its own clock, so a larger limit makes room here.
-        let fixed = [FixedWindow::new(2, HOUR), FixedWindow::new(4, HOUR)];
-        $steps(fixture, Used::all(fixture, fixed, 2, $penalty).await).await;
-        let tokens = TokenBucket::per_second(1).with_capacity(7_200);
-        let tokens = [tokens.clone(), tokens];
-        $steps(fixture, Used::all(fixture, tokens, 7_200, $penalty).await).await;
-        let quota = QuotaBucket::new(2, HOUR);
-        let quota = [quota.clone(), quota];
-        $steps(fixture, Used::all(fixture, quota, 2, $penalty).await).await;
-        let leaky = LeakyBucket::new(1, HOUR);
-        let leaky = [leaky.clone(), leaky];
-        $steps(fixture, Used::all(fixture, leaky, 2, $penalty).await).await;
-        let penalty = PenaltyTokenBucket::new(1, HOUR).with_capacity(2);
-        let penalty = [penalty.clone(), penalty];
-        $steps(fixture, Used::all(fixture, penalty, 2, $penalty).await).await;
+        // The server ends a fixed window by its own clock, so a larger limit makes room there.
+        each_policy!(|_name, make, unit| {
+            let used = Used::all(fixture, [make(2), make(4)], 2 * unit, $penalty).await;
+            $steps(fixture, used).await;
+        });
     };
 }
 

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{
-    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
-    RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
-};
+use redisson_rate_limiter::{Decision, FixedWindow, Limiter, Rate, RedissonClient, TokenBucket};
 
 use crate::fixture::{Fixture, HOUR, passed};
 
@@ -47,44 +44,20 @@ const KEYS: [&str; 34] = [
     "ü{ñ:value",
 ];
 
-/// A limiter of each kind that grants this much at once and no more.
-fn by_kind(client: &RedissonClient, prefix: &str) -> Vec<(&'static str, u32, Box<dyn Limiter>)> {
-    fn by<P: Policy>(client: &RedissonClient, prefix: &str, policy: P) -> Box<dyn Limiter> {
-        let limiter = client.limiter(policy).unwrap();
-        let limiter = limiter
-            .with_prefix(prefix)
-            .with_penalty(Duration::from_secs(60));
-        Box::new(limiter.unwrap())
-    }
-    let leaky = LeakyBucket::new(1, HOUR);
-    let penalty = PenaltyTokenBucket::new(1, HOUR);
+/// A limiter of each kind, of which a target has all at once with this cost, and a cost that it has no room for then.
+fn by_kind(
+    client: &RedissonClient,
+    prefix: &str,
+) -> Vec<(&'static str, [u32; 2], Box<dyn Limiter>)> {
     let keyed = client.keyed_rate_limiter(prefix, Rate::per_client(1, HOUR));
-    vec![
-        ("fixed", 1, by(client, prefix, FixedWindow::new(1, HOUR))),
-        ("log", 1, by(client, prefix, SlidingWindowLog::new(1, HOUR))),
-        (
-            "window",
-            1,
-            by(
-                client,
-                prefix,
-                SlidingWindowCounter::new(1, HOUR).with_period(HOUR),
-            ),
-        ),
-        (
-            "tokens",
-            3600,
-            by(
-                client,
-                prefix,
-                TokenBucket::per_second(1).with_capacity(3600),
-            ),
-        ),
-        ("quota", 1, by(client, prefix, QuotaBucket::new(1, HOUR))),
-        ("leaky", 2, by(client, prefix, leaky)),
-        ("penalty", 1, by(client, prefix, penalty)),
-        ("keyed", 1, Box::new(keyed.unwrap())),
-    ]
+    let mut kinds: Vec<(_, _, Box<dyn Limiter>)> =
+        vec![("keyed", [1, 1], Box::new(keyed.unwrap()))];
+    each_policy!(|name, make, unit| {
+        let limiter = client.limiter(make(2)).unwrap().with_prefix(prefix);
+        let limiter = limiter.with_penalty(Duration::from_secs(60)).unwrap();
+        kinds.push((name, [2 * unit, unit], Box::new(limiter)));
+    });
+    kinds
 }
 
 pub async fn no_two_keys_share_state_whatever_they_hold(fixture: Fixture) {
@@ -97,14 +70,14 @@ pub async fn no_two_keys_share_state_whatever_they_hold(fixture: Fixture) {
             format!("{{{own}}}:"),
             format!("{{{own}}}"),
         ] {
-            let (_, cost, limiter) = by_kind(&client, &prefix).swap_remove(place);
+            let (_, [all, more], limiter) = by_kind(&client, &prefix).swap_remove(place);
             for key in KEYS {
-                let decision = limiter.check(key, cost).await;
+                let decision = limiter.check(key, all).await;
                 let is_granted = decision.as_ref().is_ok_and(Decision::is_granted);
                 assert!(is_granted, "{prefix} {key}: {decision:?}");
             }
             for key in KEYS {
-                let decision = limiter.check(key, 1).await;
+                let decision = limiter.check(key, more).await;
                 let is_denied = decision.as_ref().is_ok_and(|it| !it.is_granted());
                 assert!(is_denied, "{prefix} {key}: {decision:?}");
             }

@@ -1,9 +1,6 @@
 //! Each kind of limiter and each form of request, without Redis.
 
-use redisson_rate_limiter::{
-    FailurePolicy, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
-    RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
-};
+use redisson_rate_limiter::{FailurePolicy, Limiter, Rate, RedissonClient};
 use tokio::task::JoinSet;
 
 use crate::fixture::{HOUR, client, kill, limiter, ms, one_of, policies, until_by_policy};
@@ -48,37 +45,13 @@ async fn every_form_of_request_is_decided() {
     }
 }
 
-/// A limiter of each policy.
-fn limiters(client: &RedissonClient) -> Vec<Box<dyn Limiter>> {
-    vec![
-        Box::new(client.limiter(FixedWindow::new(42, HOUR)).unwrap()),
-        Box::new(client.limiter(SlidingWindowLog::new(42, HOUR)).unwrap()),
-        Box::new(
-            client
-                .limiter(SlidingWindowCounter::new(42, HOUR).with_period(HOUR / 60))
-                .unwrap(),
-        ),
-        Box::new(
-            client
-                .limiter(TokenBucket::per_second(1).with_capacity(42))
-                .unwrap(),
-        ),
-        Box::new(
-            client
-                .limiter(QuotaBucket::new(1, HOUR).with_capacity(42))
-                .unwrap(),
-        ),
-        Box::new(
-            client
-                .limiter(LeakyBucket::new(6, HOUR).with_capacity(42))
-                .unwrap(),
-        ),
-        Box::new(
-            client
-                .limiter(PenaltyTokenBucket::new(1, HOUR).with_capacity(42))
-                .unwrap(),
-        ),
-    ]
+/// A limiter of each policy, of 42 units, and the unit.
+fn limiters(client: &RedissonClient) -> Vec<(u32, Box<dyn Limiter>)> {
+    let mut limiters: Vec<(_, Box<dyn Limiter>)> = Vec::new();
+    each_policy!(|_name, make, unit| {
+        limiters.push((unit, Box::new(client.limiter(make(42)).unwrap())));
+    });
+    limiters
 }
 
 /// How many requests of this cost are granted out of 50.
@@ -98,15 +71,16 @@ async fn every_policy_grants_a_quarter_as_if_requests_cost_four_times_as_much() 
         let server = Server::start();
         let client = client(&server.url(), one_of(4)).await;
         let limiter = limiter(&client, 1_000).await;
-        let each = limiters(&client).swap_remove(place);
-        let decision = each.check("key", 1).await.unwrap();
+        let (unit, each) = limiters(&client).swap_remove(place);
+        let decision = each.check("key", unit).await.unwrap();
         assert!(decision.is_granted() && !decision.is_by_failure_policy());
         kill(server);
         let _ = until_by_policy(&limiter).await;
         let memory = RedissonClient::in_memory();
-        let expected = granted(&*limiters(&memory).swap_remove(place), 4).await;
+        let in_memory = limiters(&memory).swap_remove(place).1;
+        let expected = granted(&*in_memory, 4 * unit).await;
         assert!((10..=12).contains(&expected), "{each:?}: {expected}");
-        assert_eq!(granted(&*each, 1).await, expected, "{each:?}");
+        assert_eq!(granted(&*each, unit).await, expected, "{each:?}");
     }
 }
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, Granted, LeakyBucket, Limiter, PenaltyTokenBucket, QuotaBucket, Rate,
-    RedissonClient, SlidingWindowCounter, SlidingWindowLog,
+    Decision, FixedWindow, Granted, Limiter, QuotaBucket, Rate, RedissonClient,
 };
 
 use crate::decisions::{Charges, check_until_over};
@@ -30,31 +29,23 @@ async fn by_several_limiters_together() {
     rounds("joint", 90, Replays::LateDecisions, &server, joint).await;
 }
 
-/// Limiters of which nothing flows back within a test.
-fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<Arc<dyn Limiter>> {
-    macro_rules! limiters {
-        ($($policy:expr),* $(,)?) => {
-            vec![$(Arc::new(client.limiter($policy).unwrap().with_prefix(format!(
-                "{prefix}:{}:",
-                stringify!($policy).split("::").next().unwrap()
-            ))),)*]
-        };
-    }
-    limiters![
-        FixedWindow::new(AMPLE, HOUR),
-        SlidingWindowLog::new(AMPLE, HOUR),
-        SlidingWindowCounter::new(AMPLE, DAY).with_period(HOUR),
-        QuotaBucket::new(1, DAY).with_capacity(AMPLE),
-        LeakyBucket::new(1, DAY).with_capacity(AMPLE),
-        PenaltyTokenBucket::new(1, DAY).with_capacity(AMPLE),
-    ]
+/// A limiter of each policy, of so many units that none is denied, and the unit.
+fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<(u32, Arc<dyn Limiter>)> {
+    let mut limiters: Vec<(_, Arc<dyn Limiter>)> = Vec::new();
+    each_policy!(|name, make, unit| {
+        let limiter = client.limiter(make(AMPLE)).unwrap();
+        let limiter = limiter.with_prefix(format!("{prefix}:{name}:"));
+        limiters.push((unit, Arc::new(limiter)));
+    });
+    limiters
 }
 
-/// How much of a limiter's capacity is charged, which is asked with a cost of 1. The first unit of a leaky bucket flows out
-/// at once and is not.
-async fn charged(limiter: &dyn Limiter, key: &str) -> i64 {
-    match limiter.check(key, 1).await.unwrap() {
-        Decision::Granted(Granted { remaining, .. }) => i64::from(AMPLE) - remaining as i64,
+/// How many units of a limiter are charged, with the one by which this is asked. A part of a unit may have flowed back.
+async fn charged(limiter: &dyn Limiter, unit: u32, key: &str) -> i64 {
+    match limiter.check(key, unit).await.unwrap() {
+        Decision::Granted(Granted { remaining, .. }) => {
+            i64::from(AMPLE) - (remaining / u64::from(unit)) as i64
+        }
         denied => panic!("{denied:?}"),
     }
 }
@@ -63,19 +54,19 @@ async fn policies(mut round: Round) {
     let prefix = round.name(0);
     let limiters = every_policy(&round.client, &prefix);
     let mut before = Vec::new();
-    for limiter in every_policy(&round.direct, &prefix) {
-        before.push(charged(&*limiter, "key").await);
+    for (unit, limiter) in every_policy(&round.direct, &prefix) {
+        before.push(charged(&*limiter, unit, "key").await);
     }
     let mut callers = Vec::new();
-    for (place, limiter) in limiters.iter().enumerate() {
+    for (place, (unit, limiter)) in limiters.iter().enumerate() {
         for number in 0..2 {
             let (limiter, plan) = (Arc::clone(limiter), Arc::clone(&round.plan));
             let random = round.random(100 + place as u64 * 2 + number);
-            let watch = round.watch.clone();
+            let (watch, unit) = (round.watch.clone(), *unit);
             callers.push(async move {
                 let ask = |cost| {
                     let limiter = Arc::clone(&limiter);
-                    async move { Ok(limiter.check("key", cost).await?.is_granted()) }
+                    async move { Ok(limiter.check("key", cost * unit).await?.is_granted()) }
                 };
                 (place, check_until_over(&plan, random, watch, ask).await)
             });
@@ -86,8 +77,8 @@ async fn policies(mut round: Round) {
         charges[place].add(one);
     }
     let direct = every_policy(&round.direct, &prefix);
-    for ((limiter, charges), before) in direct.iter().zip(charges).zip(before) {
-        let charged = charged(&**limiter, "key").await - before - 1;
+    for (((unit, limiter), charges), before) in direct.iter().zip(charges).zip(before) {
+        let charged = charged(&**limiter, *unit, "key").await - before - 1;
         assert!(
             charges.explain(charged),
             "{charged} charged, {charges:?}: {limiter:?}, {}",
@@ -145,8 +136,8 @@ async fn joint(mut round: Round) {
         .unwrap();
     let bucket = bucket.with_prefix(format!("{prefix}:bucket:"));
     let mut charged = vec![
-        charged(&window, "key").await - 1,
-        charged(&bucket, "key").await - 1,
+        charged(&window, 1, "key").await - 1,
+        charged(&bucket, 1, "key").await - 1,
     ];
     for name in &names {
         let left = round.direct.rate_limiter(name).available_permits().await;

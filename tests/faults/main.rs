@@ -6,6 +6,9 @@
 
 mod callers;
 mod decisions;
+#[macro_use]
+#[path = "../support/each_policy.rs"]
+mod each_policy;
 mod fault;
 #[path = "../support/keys.rs"]
 mod keys;

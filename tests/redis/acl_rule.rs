@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use tempfile::TempDir;
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, Granted, LeakyBucket, PenaltyTokenBucket, PermitsInUse, Policy,
-    QuotaBucket, Rate, RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
+    Decision, Error, FixedWindow, Granted, PermitsInUse, Policy, Rate, RedissonClient, Result,
+    SlidingWindowCounter, TokenBucket,
 };
 
 use crate::every_method;
@@ -92,32 +92,12 @@ async fn operations(fixture: &mut Fixture, app: &RedissonClient) -> Vec<Outcome>
         let decided = keyed.check("keyed", 1).await.map(drop);
         outcomes.push((format!("keyed {i}"), decided));
     }
-    outcomes.push((
-        "FixedWindow".to_owned(),
-        by_policy(app, FixedWindow::new(2, HOUR)).await,
-    ));
-    outcomes.push((
-        "SlidingWindowLog".to_owned(),
-        by_policy(app, SlidingWindowLog::new(2, HOUR)).await,
-    ));
+    each_policy!(|name, make, unit| {
+        outcomes.push((name.to_owned(), by_policy(app, make(2), unit).await));
+    });
     let periods = SlidingWindowCounter::new(2, HOUR).with_period(HOUR / 60);
-    outcomes.push((
-        "SlidingWindowCounter".to_owned(),
-        by_policy(app, periods).await,
-    ));
-    outcomes.push((
-        "TokenBucket".to_owned(),
-        by_policy(app, TokenBucket::per_second(1).with_capacity(2)).await,
-    ));
-    let quota = QuotaBucket::new(2, HOUR);
-    outcomes.push(("QuotaBucket".to_owned(), by_policy(app, quota).await));
-    let leaky = LeakyBucket::new(1, HOUR).with_capacity(2);
-    outcomes.push(("LeakyBucket".to_owned(), by_policy(app, leaky).await));
-    let penalty = PenaltyTokenBucket::new(1, HOUR).with_capacity(2);
-    outcomes.push((
-        "PenaltyTokenBucket".to_owned(),
-        by_policy(app, penalty).await,
-    ));
+    let by_periods = by_policy(app, periods, 1).await;
+    outcomes.push(("a window of many periods".to_owned(), by_periods));
     outcomes.push((
         "a whole token".to_owned(),
         a_whole_token(fixture, app).await,
@@ -135,7 +115,7 @@ async fn operations(fixture: &mut Fixture, app: &RedissonClient) -> Vec<Outcome>
 }
 
 /// More than once, with grants and denials, locked out, and by another rule.
-async fn by_policy<P: Policy + Clone>(app: &RedissonClient, policy: P) -> Result<()> {
+async fn by_policy<P: Policy>(app: &RedissonClient, policy: P, unit: u32) -> Result<()> {
     let limiter = app.limiter(policy.clone())?.with_prefix("orders:policy:");
     let strict = app
         .limiter(policy)?
@@ -143,8 +123,8 @@ async fn by_policy<P: Policy + Clone>(app: &RedissonClient, policy: P) -> Result
         .with_penalty(HOUR)?;
     let kind = std::any::type_name::<P>();
     for _ in 0..4 {
-        let _ = limiter.check(kind, 1).await?;
-        let _ = strict.check(kind, 1).await?;
+        let _ = limiter.check(kind, unit).await?;
+        let _ = strict.check(kind, unit).await?;
     }
     Ok(())
 }

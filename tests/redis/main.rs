@@ -4,6 +4,9 @@
 mod bad_state;
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[macro_use]
+#[path = "../support/each_policy.rs"]
+mod each_policy;
 #[path = "../support/events.rs"]
 mod events;
 mod every_method;

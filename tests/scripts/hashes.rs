@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, Granted, LeakyBucket, Limiter, PenaltyTokenBucket, PermitsInUse,
-    QuotaBucket, Rate, RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
+    Decision, FixedWindow, Granted, PermitsInUse, Rate, RedissonClient, TokenBucket,
 };
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
@@ -29,6 +28,17 @@ fn the_listed_hashes_are_those_of_the_assembled_scripts() {
     });
     let expected: String = lines.collect();
     assert_eq!(LISTED, expected, "lua/sha1.txt should have\n{expected}");
+}
+
+#[test]
+fn every_policy_with_a_script_is_in_the_list_of_the_tests() {
+    let mut listed = BTreeSet::new();
+    each_policy!(|name, make, _unit| {
+        listed.insert(format!("limiters/{name}.lua"));
+        assert_eq!(make(5), make(5));
+    });
+    let scripts = names().filter(|name| name.starts_with("limiters/"));
+    assert_eq!(listed, scripts.map(str::to_owned).collect());
 }
 
 #[test]
@@ -131,27 +141,12 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
         .unwrap();
     assert!(large.try_acquire(1).await.unwrap());
 
+    each_policy!(|name, make, unit| {
+        let limiter = client.limiter(make(5)).unwrap();
+        assert!(limiter.check(name, unit).await.unwrap().is_granted());
+    });
     let window = client.limiter(FixedWindow::new(5, SECOND)).unwrap();
-    let log = client.limiter(SlidingWindowLog::new(5, SECOND)).unwrap();
-    let counter = client
-        .limiter(SlidingWindowCounter::new(5, SECOND).with_period(SECOND))
-        .unwrap();
     let tokens = client.limiter(TokenBucket::per_second(5)).unwrap();
-    let quota = client.limiter(QuotaBucket::new(5, SECOND)).unwrap();
-    let leaky = client.limiter(LeakyBucket::new(5, SECOND)).unwrap();
-    let penalty = client.limiter(PenaltyTokenBucket::new(5, SECOND)).unwrap();
-    let all: [(&str, &dyn Limiter); 7] = [
-        ("window", &window),
-        ("log", &log),
-        ("counter", &counter),
-        ("tokens", &tokens),
-        ("quota", &quota),
-        ("leaky", &leaky),
-        ("penalty", &penalty),
-    ];
-    for (key, limiter) in all {
-        assert!(limiter.check(key, 1).await.unwrap().is_granted());
-    }
     let both = [
         window.charge("joint:window", 1).unwrap(),
         tokens.charge("joint:tokens", 1).unwrap(),

@@ -6,6 +6,9 @@ mod by_hand;
 mod include;
 #[path = "../support/monitor.rs"]
 mod monitor;
+#[macro_use]
+#[path = "../support/each_policy.rs"]
+mod each_policy;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -108,15 +108,16 @@ impl Open {
     #[inline]
     fn evaluate(&self, state: &Periods, cost: i64) -> Evaluation {
         let limit = self.limit;
-        let (mut used, mut newest) = (0, None);
+        // What a script returns may be hundreds of counters of 2^53.
+        let (mut used, mut newest) = (0_i128, None);
         for (last, count) in self.held(state) {
-            used += count;
+            used += i128::from(count);
             if count != 0 {
                 newest = Some(last);
             }
         }
         // Counters that a peer took below 0 give no more than the limit.
-        let remaining = (limit - used).min(limit);
+        let remaining = (i128::from(limit) - used).clamp(0, i128::from(limit)) as i64;
         if cost <= remaining {
             let newest = newest.unwrap_or(self.current).max(self.current);
             return Evaluation {
@@ -130,14 +131,14 @@ impl Open {
         }
         let mut left = used;
         let fits_without = self.held(state).find(|(_, count)| {
-            left -= count;
-            cost <= limit - left
+            left -= i128::from(*count);
+            i128::from(limit - cost) >= left
         });
         let newest = newest.unwrap_or(self.current);
         Evaluation {
             granted: false,
             limit,
-            remaining: remaining.max(0),
+            remaining,
             retry_after: self.until_out(fits_without.map_or(newest, |(last, _)| last)),
             reset: self.until_out(newest),
             delay: 0,
@@ -391,6 +392,26 @@ mod tests {
     #[test]
     fn script_and_model_agree() {
         compare::<SlidingWindowCounter>();
+    }
+
+    #[test]
+    fn counters_of_any_number_are_summed_exactly() {
+        let before = policy(5, 500, 1);
+        let (policy, _) = policy(5, 5_000, 10).after(&before);
+        let most = 1_i64 << 53;
+        for (count, is_granted) in [(most, false), (-most, true)] {
+            let counters = (-5_000..1_000).flat_map(|last| [last, count]);
+            let numbers: Vec<i64> = [-5_000].into_iter().chain(counters).collect();
+            let at = At { now: 0, server: 0 };
+            let state = policy.state_from_reply(at, &numbers).unwrap();
+            let open = policy.open(&state, 0);
+            let summed: i128 = { open.held(&state) }
+                .map(|(_, count)| i128::from(count.abs()))
+                .sum();
+            assert!(summed > i128::from(i64::MAX), "{summed}");
+            let evaluation = policy.evaluate(&state, at, 5).unwrap();
+            assert_eq!((evaluation.granted, evaluation.remaining), (is_granted, 0));
+        }
     }
 
     #[test]

@@ -1,8 +1,5 @@
 //! What a server may answer, read as each of the expected answers.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use redis::Value;
 
 use super::acquire_answer::{AcquireAnswer, Outcome};
@@ -12,9 +9,8 @@ pub use super::connection::fuzzing::read_url;
 use super::limiter::read_config;
 use crate::decision::decision_alone;
 use crate::model::Requests;
-use crate::policy::algorithm::AnyModel;
 use crate::policy::call::{Call, Target};
-use crate::policy::{FixedWindow, LeakyBucket, SlidingWindowLog, TokenBucket};
+use crate::policy::every_kind::every_kind;
 
 const NAME: &str = "limiter";
 
@@ -49,21 +45,23 @@ pub fn read_answer(answer: Value) {
     connection::fuzzing::read_answer(answer);
 }
 
-/// By one limiter of several kinds each, and by all of them together.
+/// By one limiter of each kind, and by all of them together.
 fn decisions() -> Vec<Call> {
-    let second = Duration::from_secs(1);
-    let models: [Arc<dyn AnyModel>; 4] = [
-        Arc::new(FixedWindow::new(5, second)),
-        Arc::new(SlidingWindowLog::new(5, second)),
-        Arc::new(TokenBucket::per_second(2).with_capacity(5)),
-        Arc::new(LeakyBucket::new(1, second).with_capacity(5)),
-    ];
-    let targets = models.map(|model| Target {
-        model,
-        key: NAME.into(),
-        penalty: None,
-    });
-    let mut calls = vec![Call::new(targets.to_vec(), vec![1; targets.len()])];
-    calls.extend(targets.map(|target| Call::new(vec![target], vec![3, 3, 1])));
+    let targets: Vec<Target> = every_kind("client")
+        .map(|model| Target {
+            model,
+            key: NAME.into(),
+            penalty: None,
+        })
+        .collect();
+    let mut calls = vec![Call::new(targets.clone(), vec![1; targets.len()])];
+    calls.extend(targets.into_iter().map(|target| {
+        // That of an RRateLimiter decides one request.
+        let costs = match target.model.is_on_the_window() {
+            true => vec![3],
+            false => vec![3, 3, 1],
+        };
+        Call::new(vec![target], costs)
+    }));
     calls
 }

@@ -1,50 +1,28 @@
 //! Keys that hold another kind of limiter's state, as far as type and fields show.
 
-use redisson_rate_limiter::{
-    Chargeable, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, Rate,
-    RedissonClient, SlidingWindowLog, TokenBucket,
-};
+use redisson_rate_limiter::{Chargeable, Error, FixedWindow, Rate, RedissonClient};
 
-use crate::fixture::{Fixture, HOUR, SECOND};
+use crate::fixture::{Fixture, HOUR};
 
 const KEY: &str = "key";
 
 /// Each kind whose state stands under the target's own name, and the type of that key.
 fn limiters(client: &RedissonClient) -> Vec<(&'static str, Box<dyn Chargeable>)> {
-    let keyed = client
-        .keyed_rate_limiter("", Rate::overall(5, HOUR))
-        .unwrap();
-    let leaky = LeakyBucket::new(1, SECOND).with_capacity(5);
-    let penalty = PenaltyTokenBucket::new(1, SECOND).with_capacity(5);
-    vec![
-        (
-            "string",
-            Box::new(client.limiter(FixedWindow::new(5, HOUR)).unwrap()),
-        ),
-        ("string", Box::new(client.limiter(leaky).unwrap())),
-        ("string", Box::new(client.limiter(penalty).unwrap())),
-        (
-            "zset",
-            Box::new(client.limiter(SlidingWindowLog::new(5, HOUR)).unwrap()),
-        ),
-        (
-            "hash",
-            Box::new(
-                client
-                    .limiter(TokenBucket::per_second(1).with_capacity(5))
-                    .unwrap(),
-            ),
-        ),
-        (
-            "hash",
-            Box::new(
-                client
-                    .limiter(QuotaBucket::new(1, SECOND).with_capacity(5))
-                    .unwrap(),
-            ),
-        ),
-        ("hash", Box::new(keyed)),
-    ]
+    let keyed = client.keyed_rate_limiter("", Rate::overall(5, HOUR));
+    let mut limiters: Vec<(_, Box<dyn Chargeable>)> = vec![("hash", Box::new(keyed.unwrap()))];
+    each_policy!(|name, make, _unit| {
+        let own_type = match name {
+            "fixed_window" | "leaky_bucket" | "penalty_token_bucket" => Some("string"),
+            "sliding_window_log" => Some("zset"),
+            "token_bucket" | "quota_bucket" => Some("hash"),
+            "sliding_window_counter" => None,
+            other => panic!("which type has the key of {other}?"),
+        };
+        if let Some(own_type) = own_type {
+            limiters.push((own_type, Box::new(client.limiter(make(5)).unwrap())));
+        }
+    });
+    limiters
 }
 
 #[tokio::test]

@@ -3,10 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{
-    Decision, Denied, Error, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
-    QuotaBucket, TokenBucket,
-};
+use redisson_rate_limiter::{Decision, Denied, Error, Policy, PolicyLimiter};
 
 use crate::fixture::{Fixture, HOUR, ms};
 use crate::key_expiry::assert_lives_for;
@@ -23,27 +20,23 @@ async fn limiter<P: Policy>(fixture: &Fixture, policy: P, penalty: Duration) -> 
         .unwrap()
 }
 
-/// Does the same with each algorithm, on a server of its own. Each has two.
+/// Does the same with each algorithm, on a server of its own. Each has two units.
 macro_rules! with_each_algorithm {
     ($steps:ident) => {
-        $steps(FixedWindow::new(2, HOUR)).await;
-        $steps(TokenBucket::per_second(1).with_capacity(2)).await;
-        $steps(QuotaBucket::new(2, HOUR)).await;
-        $steps(LeakyBucket::new(1, HOUR)).await;
-        $steps(PenaltyTokenBucket::new(1, HOUR).with_capacity(2)).await;
+        each_policy!(|_name, make, unit| $steps(make(2), unit).await);
     };
 }
 
 #[tokio::test]
 async fn a_denial_sets_the_lock_to_1_for_the_penalty_and_a_grant_none() {
-    async fn steps(policy: impl Policy) {
+    async fn steps(policy: impl Policy, unit: u32) {
         let mut fixture = Fixture::start().await;
         let limiter = limiter(&fixture, policy, ms(12_345)).await;
-        assert!(limiter.check(TARGET, 2).await.unwrap().is_granted());
+        assert!(limiter.check(TARGET, 2 * unit).await.unwrap().is_granted());
         let lock: Option<String> = fixture.raw.get(LOCK).await.unwrap();
         assert_eq!(lock, None);
         let since = Instant::now();
-        assert!(!limiter.check(TARGET, 1).await.unwrap().is_granted());
+        assert!(!limiter.check(TARGET, unit).await.unwrap().is_granted());
         let lock: String = fixture.raw.get(LOCK).await.unwrap();
         assert_eq!(lock, "1");
         assert_lives_for(&mut fixture, LOCK, 12_345, since).await;
@@ -53,15 +46,15 @@ async fn a_denial_sets_the_lock_to_1_for_the_penalty_and_a_grant_none() {
 
 #[tokio::test]
 async fn while_the_lock_is_there_nothing_is_written() {
-    async fn steps(policy: impl Policy) {
+    async fn steps(policy: impl Policy, unit: u32) {
         let mut fixture = Fixture::start().await;
         let limiter = limiter(&fixture, policy, HOUR).await;
-        assert!(limiter.check(TARGET, 2).await.unwrap().is_granted());
-        assert!(!limiter.check(TARGET, 1).await.unwrap().is_granted());
+        assert!(limiter.check(TARGET, 2 * unit).await.unwrap().is_granted());
+        assert!(!limiter.check(TARGET, unit).await.unwrap().is_granted());
         let before = fixture.everything().await;
         for at in [1_500, 9_000, 10_000_000] {
             fixture.at(at);
-            assert!(!limiter.check(TARGET, 1).await.unwrap().is_granted());
+            assert!(!limiter.check(TARGET, unit).await.unwrap().is_granted());
             assert_eq!(fixture.everything().await, before);
         }
     }
@@ -70,12 +63,13 @@ async fn while_the_lock_is_there_nothing_is_written() {
 
 #[tokio::test]
 async fn a_lock_without_a_time_to_live_gets_the_penaltys() {
-    async fn steps(policy: impl Policy) {
+    async fn steps(policy: impl Policy, unit: u32) {
         let mut fixture = Fixture::start().await;
         let limiter = limiter(&fixture, policy, ms(12_345)).await;
         fixture.run(&["SET", LOCK, "1"]).await;
         let since = Instant::now();
-        let Decision::Denied(Denied { retry_after, .. }) = limiter.check(TARGET, 1).await.unwrap()
+        let Decision::Denied(Denied { retry_after, .. }) =
+            limiter.check(TARGET, unit).await.unwrap()
         else {
             panic!("granted");
         };
@@ -89,12 +83,12 @@ async fn a_lock_without_a_time_to_live_gets_the_penaltys() {
 
 #[tokio::test]
 async fn a_peers_lock_keeps_its_time_to_live() {
-    async fn steps(policy: impl Policy) {
+    async fn steps(policy: impl Policy, unit: u32) {
         let mut fixture = Fixture::start().await;
         let limiter = limiter(&fixture, policy, HOUR).await;
         fixture.run(&["SET", LOCK, "1", "EX", "600"]).await;
         let expires = fixture.expires(LOCK).await;
-        let decision = limiter.check(TARGET, 1).await.unwrap();
+        let decision = limiter.check(TARGET, unit).await.unwrap();
         let Decision::Denied(Denied { retry_after, .. }) = decision else {
             panic!("granted");
         };
@@ -106,7 +100,7 @@ async fn a_peers_lock_keeps_its_time_to_live() {
 
 #[tokio::test]
 async fn a_lock_of_another_type_is_a_bad_state_and_nothing_changes() {
-    async fn steps(policy: impl Policy) {
+    async fn steps(policy: impl Policy, unit: u32) {
         for lock in [
             &["RPUSH", LOCK, "1"][..],
             &["HSET", LOCK, "a", "1"],
@@ -116,7 +110,7 @@ async fn a_lock_of_another_type_is_a_bad_state_and_nothing_changes() {
             let limiter = limiter(&fixture, policy.clone(), HOUR).await;
             fixture.run(lock).await;
             let before = fixture.everything().await;
-            let refused = limiter.check(TARGET, 1).await;
+            let refused = limiter.check(TARGET, unit).await;
             assert!(
                 matches!(&refused, Err(Error::BadState { name, .. }) if name == TARGET),
                 "{refused:?}"
