@@ -206,6 +206,9 @@ async fn a_copy_of_a_call_finds_what_the_first_one_took_whatever_is_free_by_then
             let mut on_server = OnServer::start().await;
             let in_use = 10_000 - free_at_first;
             on_server.limiter.acquire_permits(in_use).await;
+            // A release takes these permits first, as they are older than those of the call.
+            let filled = on_server.now().await;
+            while on_server.now().await == filled {}
             let call = Acquire::first(Requests::plain(requests.iter().copied()));
             let now = on_server.now().await;
             let deadline = now + 10_000;
