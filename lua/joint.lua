@@ -56,10 +56,10 @@ algorithms.shared_rate = function(keys, numbers, cost)
     finish = function(taken, denied_cost)
       if taken > 0 then
         limiter.charge(taken)
-      elseif denied_cost then
+      elseif denied_cost or limiter.must_write then
         limiter.deny()
       end
-      if taken > 0 or denied_cost then
+      if taken > 0 or denied_cost or limiter.must_write then
         limiter.write()
       end
       return pack('<dddddddd', server_now, now, 0, limiter.limit, granted and 1 or 0, remaining, retry_after, reset)

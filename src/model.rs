@@ -203,11 +203,11 @@ impl Open<'_> {
     }
 
     /// Writes what `reconcile` found, and nothing else.
-    fn remove_expired(&mut self, reconciled: &Reconciled, server: i64) {
+    fn remove_expired(&mut self, reconciled: &Reconciled, set_up: Option<SetUp>, server: i64) {
         self.pool
             .change_grants(|grants| grants.take_from_oldest(reconciled.gone, reconciled.excess));
         self.write(reconciled, 0);
-        self.renew(server);
+        self.renew_for(set_up, server);
     }
 
     /// Writes what `reconcile` found, and adds a grant if permits are taken.
@@ -237,6 +237,15 @@ impl Open<'_> {
             self.pool
                 .change_grants(|grants| grants.drop_first(reconciled.gone));
         }
+    }
+
+    /// As `renew`, for a caller whose settings the limiter has: without a keep alive, the hash lives for their interval.
+    #[inline]
+    fn renew_for(&mut self, set_up: Option<SetUp>, server: i64) {
+        if set_up.is_some() && self.settings.keep_alive == 0 {
+            self.hash.outlive(server + self.settings.interval);
+        }
+        self.renew(server);
     }
 
     /// Renews the keep alive of all keys, or else gives the other keys the time to live of the hash. In its last

@@ -128,6 +128,13 @@ impl Rate {
 
     /// Makes the limiter expire once it had no request for `keep_alive` (whole milliseconds, not shorter than the interval).
     ///
+    /// [`set_rate`](crate::RateLimiter::set_rate) with a rate without a keep alive leaves a time to live that the limiter has
+    /// from an earlier keep alive, as Redisson does: no request renews it any more, and the limiter is gone when it ends.
+    ///
+    /// Where a limiter is created by its requests, as that of a [`KeyedRateLimiter`](crate::KeyedRateLimiter), a longer keep
+    /// alive than that of the rate stays, and a shorter one than the interval is raised to it: what was granted may count
+    /// longer for another version of a service. A shorter keep alive applies once the limiter has expired.
+    ///
     /// A waiter asks in time to keep the limiter alive, unless `keep_alive` is shorter than a round trip and the timer's
     /// resolution of 1 ms: a limiter that lives for a few milliseconds may expire between any two calls, which then fail
     /// with [`Error::NotInitialized`](crate::Error::NotInitialized).

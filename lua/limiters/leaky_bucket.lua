@@ -9,11 +9,12 @@
 --         5  time of the last drain in ms
 --         6  1 for the first request on the target, else 0
 -- Writes  at a grant the level, and the time if it changed, each with the time that a full bucket takes to drain as
---         its time to live
+--         its time to live. As shared/life.lua says, a time to live is never shortened, and lasts until the bucket is empty
 
 --! include shared/limits.lua
 --! include shared/policy.lua
 --! include shared/whole.lua
+--! include shared/life.lua
 --! include shared/one_target.lua
 
 --! part read
@@ -54,12 +55,16 @@ local room = limit - level
 --! include shared/grant_runs.lua
 
 --! part write
+local until_empty = ceil((level + taken) / quantity) * unit + start - now
+local left, is_extended = outlive(start_key, until_empty)
 if taken > 0 then
-  local time_to_live = format('%d', (ceil(capacity / quantity) + 1) * unit)
+  local time_to_live = format('%d', max(left, until_empty, (ceil(capacity / quantity) + 1) * unit))
   call('set', level_key, format('%d', level + taken), 'px', time_to_live)
   if start_moved then
     call('set', start_key, format('%d', start), 'px', time_to_live)
   end
+elseif is_extended then
+  outlive(level_key, until_empty)
 end
 return pack('<dddddd', server_now, now, 0, level, start, start_text and 0 or 1)
 --! end

@@ -9,11 +9,13 @@
 --         5  time to live in ms of the last refill: twice the time that an empty bucket takes to fill, at least a unit
 -- Returns 4  tokens
 --         5  time of the last refill in ms
--- Writes  at a grant the tokens, which live 10 ms longer than number 5, and the time if it changed
+-- Writes  at a grant the tokens, which live 10 ms longer than number 5, and the time if it changed. As shared/life.lua says,
+--         a time to live is never shortened, and lasts until the bucket is full
 
 --! include shared/limits.lua
 --! include shared/policy.lua
 --! include shared/whole.lua
+--! include shared/life.lua
 --! include shared/one_target.lua
 
 --! part read
@@ -55,11 +57,16 @@ local room = tokens
 --! include shared/grant_runs.lua
 
 --! part write
+local until_full = ceil((limit - tokens + taken) / quantity) * unit + start - now
+local left, is_extended = outlive(start_key, until_full)
 if taken > 0 then
+  time_to_live = max(left, until_full, time_to_live)
   call('set', tokens_key, format('%d', tokens - taken), 'px', format('%d', time_to_live + 10))
   if start_moved then
     call('set', start_key, format('%d', start), 'px', format('%d', time_to_live))
   end
+elseif is_extended then
+  outlive(tokens_key, until_full + 10)
 end
 return pack('<ddddd', server_now, now, 0, tokens, start)
 --! end

@@ -10,11 +10,13 @@
 -- Writes  at each grant and each denial all fields: capacity, quota, period; remain; timestamp in s, advanced by the time
 --         that the refilled tokens took; if that is no whole number of s, the remainder in timestamp_fraction, in units
 --         of 1 / quota s. And the time to live, twice the time that an empty bucket takes to fill, in whole s: in it a peer
---         that sets none may have taken tokens
+--         that sets none may have taken tokens. As shared/life.lua says, it is never shortened, and lasts until the bucket
+--         is full
 
 --! include shared/limits.lua
 --! include shared/policy.lua
 --! include shared/finite.lua
+--! include shared/life.lua
 --! include shared/one_target.lua
 
 --! part read
@@ -52,6 +54,8 @@ local room = remain
 --! include shared/grant_runs.lua
 
 --! part write
+local until_full = (ceil(((limit - remain + taken) * period + fraction) / quota) + timestamp) * 1000 - now
+local left = outlive(bucket, until_full)
 if taken > 0 or denied_cost then -- a peer reads the numbers of the policy
   call('hset', bucket, 'capacity', format('%d', limit), 'remain', format('%d', remain - taken),
     'period', format('%d', period), 'quota', format('%d', quota), 'timestamp', format('%d', timestamp))
@@ -60,7 +64,7 @@ if taken > 0 or denied_cost then -- a peer reads the numbers of the policy
   elseif fields[3] then
     call('hdel', bucket, 'timestamp_fraction')
   end
-  call('pexpire', bucket, format('%d', 2 * ceil(limit * period / quota) * 1000))
+  call('pexpire', bucket, format('%d', max(left, until_full, 2 * ceil(limit * period / quota) * 1000)))
 end
 return pack('<dddddd', server_now, now, 0, remain, timestamp, fraction)
 --! end

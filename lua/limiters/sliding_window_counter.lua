@@ -12,11 +12,14 @@
 --         5… of each counter that is not 0: the last ms of its period, and its count. If all requests were granted, one
 --            pair: the last ms of the newest period, and the sum of all counts
 -- Writes  the counter of the current period. With the first request of a period also the start, whose time to live is two
---         windows, and the counter's time to live, 16 ms more
+--         windows, and the counter's time to live, 16 ms more. As shared/life.lua says, a time to live is never shortened.
+--         The start's shows whether the counters, whose own are not read, live as long as this window needs: with the first
+--         request of the newest period it was two windows. If it was less, all that were found are extended
 
 --! include shared/limits.lua
 --! include shared/policy.lua
 --! include shared/whole.lua
+--! include shared/life.lua
 --! include shared/one_target.lua
 
 --! part read
@@ -57,7 +60,7 @@ if period_before > 0 then
 end
 
 local stored = call('mget', unpack(names))
-local counts, used, found, newest = {}, 0, 0, nil
+local counts, used, found, newest, last_found = {}, 0, 0, nil, nil
 for place = 1, periods + before do
   local text = stored[place]
   if text then
@@ -66,8 +69,9 @@ for place = 1, periods + before do
       return redis.error_reply('BADSTATE a counter is not an integer')
     end
     found = found + 1
+    local last = place <= periods and current - window + place * period or ends_before[place - periods]
+    last_found = max(last_found or last, last)
     if count ~= 0 then
-      local last = place <= periods and current - window + place * period or ends_before[place - periods]
       counts[#counts + 1] = last
       counts[#counts + 1] = count
       used = used + count
@@ -87,11 +91,21 @@ local room = limit - used
 --! include shared/grant_runs.lua
 
 --! part write
+local needed = last_found and min(last_found, current) - period + 2 * window - now or 0
+local left, is_extended = outlive(start_key, needed)
+if is_extended then
+  for place = 1, periods + before do
+    if stored[place] then
+      outlive(names[place], needed + 16)
+    end
+  end
+end
 if taken > 0 then
   local counter = names[periods]
   if is_first then
-    call('set', counter, format('%d', (tonumber(stored[periods]) or 0) + taken), 'px', format('%d', 2 * window + 16))
-    call('set', start_key, format('%d', start), 'px', format('%d', 2 * window))
+    local time_to_live = max(left, 2 * window)
+    call('set', counter, format('%d', (tonumber(stored[periods]) or 0) + taken), 'px', format('%d', time_to_live + 16))
+    call('set', start_key, format('%d', start), 'px', format('%d', time_to_live))
   else
     call('incrby', counter, format('%d', taken))
   end

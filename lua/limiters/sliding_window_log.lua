@@ -10,13 +10,15 @@
 --            of members newer than it, and its score; left out if that member is one of this call's own
 -- Writes  a member for each unit of cost, with the time as its score, so that a peer that counts the live members counts
 --         the same; for each of them, removes up to three that have expired, the oldest first; the log's time to live, two
---         windows, in which a peer that sets none may have added to it
+--         windows, in which a peer that sets none may have added to it. As shared/life.lua says, it is never shortened, and
+--         lasts until the newest has expired
 --
 -- A member is the 16 bytes of the call id and the unit's number within the call, from 1, as a big-endian u32. The costs of
 -- all requests of a call are at most 500 together, so that it adds and removes at most 2,000 members.
 
 --! include shared/limits.lua
 --! include shared/policy.lua
+--! include shared/life.lua
 --! include shared/one_target.lua
 
 --! part read
@@ -62,6 +64,8 @@ while denied_cost do
   next_denied = next_denied + 2
 end
 
+local needed = last_score and last_score + window - now or 0
+local left = outlive(log, needed)
 if taken > 0 then
   local score = format('%d', now)
   if taken == 1 then
@@ -79,7 +83,7 @@ if taken > 0 then
   if expired > 0 then
     call('zremrangebyrank', log, '0', format('%d', min(expired, REMOVED * taken) - 1))
   end
-  call('pexpire', log, format('%d', 2 * window))
+  call('pexpire', log, format('%d', max(left, needed, 2 * window)))
 end
 return pack('<dddddd', server_now, now, 0, used, newest, ahead) .. last_to_go
 --! end

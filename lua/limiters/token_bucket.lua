@@ -8,11 +8,13 @@
 --         6  its fraction, in units of 1 / rate ms
 -- Writes  if tokens were taken, the bucket's fields and its time to live, twice the time that an empty bucket takes to
 --         fill: tokens; last_refill_timestamp in ms, advanced by the time that the refilled tokens took; if that is no
---         whole number of ms, the remainder in last_refill_fraction, in units of 1 / rate ms
+--         whole number of ms, the remainder in last_refill_fraction, in units of 1 / rate ms. As shared/life.lua says, the
+--         time to live is never shortened, and lasts until the bucket is full
 
 --! include shared/limits.lua
 --! include shared/policy.lua
 --! include shared/finite.lua
+--! include shared/life.lua
 --! include shared/one_target.lua
 
 --! part read
@@ -49,6 +51,8 @@ local room = tokens
 --! include shared/grant_runs.lua
 
 --! part write
+local until_full = ceil(((limit - tokens + taken) * 1000 + fraction) / rate) + refilled_at - now
+local left = outlive(bucket, until_full)
 if taken > 0 then
   if fraction > 0 then
     call('hset', bucket, 'tokens', format('%d', tokens - taken), 'last_refill_timestamp', format('%d', refilled_at),
@@ -59,7 +63,7 @@ if taken > 0 then
       call('hdel', bucket, 'last_refill_fraction')
     end
   end
-  call('pexpire', bucket, format('%d', ceil(2 * limit * 1000 / rate)))
+  call('pexpire', bucket, format('%d', max(left, until_full, ceil(2 * limit * 1000 / rate))))
 end
 return pack('<dddddd', server_now, now, 0, tokens, refilled_at, fraction)
 --! end

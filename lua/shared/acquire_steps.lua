@@ -58,7 +58,12 @@ if is_common and keep_alive then
 end
 if is_common and setup then
   is_common = ARGV[setup + 1] == fields[1] and ARGV[setup + 2] == fields[2]
-    and (ARGV[setup + 5] ~= '1' or ARGV[setup + 4] == (fields[4] or '0'))
+  local required = ARGV[setup + 5] == '1' and ARGV[setup + 4] or keep_alive and fields[2] or '0'
+  if keep_alive and required ~= '0' then
+    is_common = is_common and keep_alive + 0 >= required + 0 and keep_alive + 0 >= interval
+  else
+    is_common = is_common and required == (keep_alive or '0')
+  end
 end
 if is_common then
   is_common = rate < LARGEST and interval < LARGEST and find(fields[2], POSITIVE)
@@ -300,9 +305,10 @@ if not limiter then
     call('pexpire', value_key, keep_alive)
     call('pexpire', permits_key, keep_alive)
     expires_in = keep_alive + 0
-  elseif taken > 0 or expired > 0 or check or available ~= stored then
-    -- A denial that found the keys in order writes nothing.
-    local time_to_live = call('pttl', name)
+  elseif taken > 0 or expired > 0 or check or setup or available ~= stored then
+    -- A denial that found the keys in order writes nothing, unless it has to extend what is left.
+    --! include shared/life.lua
+    local time_to_live = outlive(name, setup and interval or 0)
     if time_to_live >= 0 then
       time_to_live = math.max(time_to_live, 1) -- 0 in its last millisecond, which would delete them
       call('pexpire', value_key, time_to_live)
@@ -314,7 +320,7 @@ else
     window.write(limiter, taken)
   end
   if taken > 0 or limiter.expired > 0 or limiter.excess > 0 or check or available ~= limiter.stored
-      or limiter.changes_settings or limiter.keep_alive > 0 then
+      or limiter.needed or limiter.keep_alive > 0 then
     window.renew(limiter)
   end
   summed = limiter.summed

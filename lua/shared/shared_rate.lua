@@ -59,6 +59,7 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
 
   return {
     limit = limiter.rate,
+    must_write = limiter.changes_settings and not limiter.is_reset, -- its keep alive may become longer
     check = function(cost)
       local remaining = available - taken
       if cost <= remaining then

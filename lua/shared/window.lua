@@ -9,6 +9,8 @@
 -- A peer's release, an eviction or an operator can change one key and not the other, which breaks the invariant. With few
 -- grants `reconcile` restores it; with many an audit does (audit_read.lua, audit_reconcile.lua).
 
+--! include shared/life.lua
+
 -- Returns the functions below as a table.
 local function load_window()
   -- `given` in ms where the caller passed a time, else the server's clock in ms since the epoch.
@@ -133,8 +135,10 @@ local function load_window()
   -- unusable. Only reads. A caller that has read the hash's fields and the value passes them.
   --
   -- `required` are the settings that the limiter must have: rate, interval, type, keep alive, and 1 where an existing
-  -- limiter must have this keep alive too. The returned limiter has them. Its field `changes_settings` is set where the
-  -- hash has others; `is_reset` where there was no limiter, or one of the other type, so that nothing is in use.
+  -- limiter must have this keep alive too. The returned limiter has them, but a longer keep alive stays, and none is
+  -- shorter than the interval: as shared/life.lua says, what the keys hold may count longer for another client. Its field
+  -- `changes_settings` is set where the hash has others; `is_reset` where there was no limiter, or one of the other type,
+  -- so that nothing is in use; `needed` to the interval, which the keys must live at least.
   local function open(name, value, client_value, permits, client_permits, fields, text, required)
     local was_read = fields
     fields = fields or redis.call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
@@ -155,6 +159,7 @@ local function load_window()
           permits_key = per_client and client_permits or permits,
           changes_settings = true,
           is_reset = true,
+          needed = required[2],
         }
       end
     end
@@ -186,14 +191,19 @@ local function load_window()
       value = stored, -- under the required rate; nil where the key is missing
       stored = stored, -- what the key holds; nil where it must be written in any case
     }
-    if required and (rate ~= required[1] or interval ~= required[2] or (required[5] == 1 and keep_alive ~= required[4])) then
-      limiter.changes_settings = true
-      limiter.rate, limiter.interval = required[1], required[2]
-      if required[5] == 1 then
+    if required then
+      limiter.needed = required[2]
+      if required[5] == 1 and (keep_alive == 0 or required[4] == 0) then
         limiter.keep_alive = required[4]
+      elseif keep_alive > 0 then
+        limiter.keep_alive = math.max(keep_alive, required[2], required[5] == 1 and required[4] or 0)
       end
-      limiter.value = stored and math.min(stored + (limiter.rate - rate), limiter.rate)
-      limiter.stored = nil
+      if rate ~= required[1] or interval ~= required[2] or keep_alive ~= limiter.keep_alive then
+        limiter.changes_settings = true
+        limiter.rate, limiter.interval = required[1], required[2]
+        limiter.value = stored and math.min(stored + (limiter.rate - rate), limiter.rate)
+        limiter.stored = nil
+      end
     end
     return limiter
   end
@@ -411,7 +421,7 @@ local function load_window()
       redis.call('pexpire', limiter.permits_key, limiter.keep_alive)
       return
     end
-    local left = redis.call('pttl', limiter.name)
+    local left = outlive(limiter.name, limiter.needed or 0)
     if left >= 0 then
       left = math.max(left, 1)
       redis.call('pexpire', limiter.value_key, left)

@@ -84,7 +84,7 @@ impl Window {
             .get_mut()?
             .add(at.now, &call.call_id, permits);
         *open.pool.value.get_mut()? -= i64::from(permits);
-        open.renew(at.server);
+        open.renew_for(call.set_up, at.server);
         let reset = interval - at.now + oldest;
         Some(Answer::new(at.now, rate, available, reset))
     }
@@ -126,7 +126,7 @@ impl Window {
             if !reconciled.is_unfinished(wanted) {
                 break (reconciled, check);
             }
-            open.remove_expired(&reconciled, at.server);
+            open.remove_expired(&reconciled, call.set_up, at.server);
             sets_rate = false;
         };
         let reset = reconciled
@@ -154,8 +154,8 @@ impl Window {
             // The list's permits fit a member: its caller ensures it.
             grants.add(at.now, &call.call_id, taken as u32);
         });
-        if is_changed || check || sets_rate || keep_alive > 0 {
-            open.renew(at.server);
+        if is_changed || check || call.set_up.is_some() || keep_alive > 0 {
+            open.renew_for(call.set_up, at.server);
         }
 
         let newest = check.then(|| open.pool.grants().newest()).flatten();

@@ -1,4 +1,9 @@
 //! Times to live, as in Redis: one per key, and a key that is written anew loses its own.
+//!
+//! A key lives as long as what it holds counts under the settings of its callers. These may differ, such as while a service
+//! is deployed. So a call never shortens a time to live, which another caller's settings may need; and it extends one that
+//! is too short for its own settings, whatever it decides. [`Timed::outlive`] and [`Timed::life`] are this rule, as
+//! `lua/shared/life.lua` is in the scripts.
 
 use super::{Pool, Window};
 
@@ -50,6 +55,23 @@ impl<T> Timed<T> {
         if let Some((_, expires_at)) = &mut self.0 {
             *expires_at = at;
         }
+    }
+
+    /// Extends the time to live to `end`, and returns whether it was shorter. A key that a peer left without one keeps none.
+    #[inline]
+    pub(crate) fn outlive(&mut self, end: i64) -> bool {
+        let is_shorter = self.expires_at().is_some_and(|at| at < end);
+        if is_shorter {
+            self.expire_at(end);
+        }
+        is_shorter
+    }
+
+    /// When a key that is written expires: no earlier than `needed`, than a `new` one, or than this one does.
+    #[inline]
+    pub(crate) fn life(&self, needed: i64, new: i64) -> i64 {
+        let end = needed.max(new);
+        self.expires_at().map_or(end, |at| at.max(end))
     }
 
     #[inline]

@@ -5,7 +5,8 @@ use super::{At, BOUNDS, Grants, NotInitialized, Pool, Reconciled, Removal, Setti
 use crate::permit::CallId;
 use crate::rate::{RateType, ValidRate};
 
-/// The settings that a limiter must have.
+/// The settings that a limiter must have. A longer keep alive of an existing limiter stays, and none is shorter than the
+/// interval: what the keys hold may count longer for another client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetUp {
     pub(crate) settings: Settings,
@@ -63,9 +64,16 @@ impl SetUp {
         let Some(stored) = stored.filter(|stored| stored.rate_type == settings.rate_type) else {
             return Ok(Change::Afresh(settings));
         };
-        if !keep_alive_counts {
-            settings.keep_alive = stored.keep_alive;
-        }
+        let required = if keep_alive_counts {
+            settings.keep_alive
+        } else {
+            stored.keep_alive
+        };
+        settings.keep_alive = if required == 0 || stored.keep_alive == 0 {
+            required
+        } else {
+            required.max(stored.keep_alive).max(settings.interval)
+        };
         Ok(if *stored == settings {
             Change::None
         } else {
@@ -144,7 +152,7 @@ impl Window {
         let mut open = self.open(client, at.server)?;
         let wanted = wanted.min(settings.rate);
         let reconciled = open.reconcile(at.now, false, Removal::jointly(wanted, *most));
-        open.remove_expired(&reconciled, at.server);
+        open.remove_expired(&reconciled, set_up, at.server);
         *most -= reconciled.gone;
         Ok(reconciled.is_unfinished(wanted))
     }
@@ -209,7 +217,15 @@ impl Window {
             .change_grants(|grants| grants.take_from_oldest(reconciled.gone, reconciled.excess));
         let settings = open.settings;
         open.write_with(&reconciled, permits, |grants| add(grants, &settings));
-        open.renew(at.server);
+        open.renew_for(set_up, at.server);
+    }
+
+    /// Has the limiter live as long as these settings need where a request takes nothing.
+    pub(crate) fn keep(&mut self, at: At, client: &str, set_up: Option<SetUp>) {
+        let change = SetUp::change(set_up, self.settings.get());
+        if matches!(change, Ok(Change::Settings(_))) {
+            self.take(at, client, set_up, &CallId::default(), 0);
+        }
     }
 
     /// Gives the limiter its new settings.

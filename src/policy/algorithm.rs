@@ -169,9 +169,8 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     ) -> Result<Evaluation, Unusable> {
         let evaluation = self.evaluate(state, at, cost)?;
         if cost > evaluation.limit {
-            return Ok(evaluation);
-        }
-        if evaluation.granted {
+            self.keep(state, at);
+        } else if evaluation.granted {
             self.charge(state, at, call_id, cost);
         } else {
             self.deny(state, at);
@@ -180,7 +179,13 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     }
 
     /// What a denied request leaves.
-    fn deny(&self, _state: &mut Self::State, _at: At) {}
+    fn deny(&self, state: &mut Self::State, at: At) {
+        self.keep(state, at);
+    }
+
+    /// What a request leaves that takes nothing, though it may not be denied by this algorithm: the keys live as long as
+    /// what they hold counts.
+    fn keep(&self, _state: &mut Self::State, _at: At) {}
 }
 
 /// How many members and counters a call may touch. A server does nothing else meanwhile.

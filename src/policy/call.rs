@@ -276,6 +276,25 @@ pub(crate) fn check_requests(
     call_id: &CallId,
     costs: &[u32],
 ) -> Result<Answers, (usize, Unusable)> {
+    match opened {
+        [only] if !only.target.model.is_on_the_window() => {
+            let answers = costs.iter().map(|&cost| only.check(at, call_id, cost));
+            let answers = answers.collect::<Result<_, _>>();
+            let answers = answers.map_err(|unusable| (0, unusable))?;
+            let score = at.now;
+            Ok(Answers { score, answers })
+        }
+        _ => check_jointly(opened, at, call_id, costs),
+    }
+}
+
+/// As `check_requests`, by the steps of `lua/joint.lua` also where there is one limiter.
+pub(super) fn check_jointly(
+    opened: &mut [Opened<'_>],
+    at: At,
+    call_id: &CallId,
+    costs: &[u32],
+) -> Result<Answers, (usize, Unusable)> {
     if opened
         .iter()
         .any(|limiter| limiter.target.model.is_on_the_window())
@@ -283,12 +302,6 @@ pub(crate) fn check_requests(
         prepare(opened, at, costs)?;
     }
     let score = at.now;
-    if let [only] = opened {
-        let answers = costs.iter().map(|&cost| only.check(at, call_id, cost));
-        let answers = answers.collect::<Result<_, _>>();
-        let answers = answers.map_err(|unusable| (0, unusable))?;
-        return Ok(Answers { score, answers });
-    }
     let mut answers = Vec::with_capacity(costs.len());
     for costs in costs.chunks(opened.len()) {
         let first = answers.len();
@@ -306,6 +319,8 @@ pub(crate) fn check_requests(
             } else if answer.outcome == Outcome::Denied {
                 model.deny(limiter.state, at);
                 limiter.lock_out(at);
+            } else {
+                model.keep(limiter.state, at);
             }
         }
     }

@@ -41,6 +41,11 @@ impl Counters {
             .filter_map(|counter| Some((counter.last, *counter.count.get()?)))
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (i64, &mut Timed<i64>)> {
+        let counters = self.0.iter_mut();
+        counters.map(|counter| (counter.last, &mut counter.count))
+    }
+
     pub(super) fn drop_expired(&mut self, server: i64) {
         self.0.retain_mut(|counter| {
             counter.count.drop_expired(server);

@@ -33,7 +33,8 @@ use crate::rate::Rate;
 ///
 /// It is made for millions of keys: the limiter of a key without requests expires after the rate's [keep
 /// alive](Rate::keep_alive); without one, an interval after the last request, when all permits would be back anyway. A keep
-/// alive that the rate does not set stays as the limiter has it.
+/// alive that the rate does not set stays as the limiter has it, unless it is shorter than the interval. Requests never make
+/// it shorter, so that the permits in use count on for another version of a service with a longer interval.
 ///
 /// ```
 /// use redisson_rate_limiter::{Rate, RedissonClient};

@@ -192,6 +192,10 @@ impl Model for SharedRate {
         state.take(at, &self.client_id, self.set_up, call_id, cost);
     }
 
+    fn keep(&self, state: &mut Window, at: At) {
+        state.keep(at, &self.client_id, self.set_up);
+    }
+
     fn deny(&self, state: &mut Window, at: At) {
         // Nothing is taken, but the times to live are renewed.
         state.take(at, &self.client_id, self.set_up, &CallId::default(), 0);

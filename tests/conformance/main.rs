@@ -13,6 +13,7 @@ mod each_policy;
 mod support;
 
 mod bounded_waiting;
+mod changed_settings;
 mod corrupt_keys;
 mod decision;
 mod existing_scripts;

@@ -38,6 +38,7 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
     fn charge(&self, state: &mut dyn State, at: At, call_id: &CallId, cost: i64);
     fn deny(&self, state: &mut dyn State, at: At);
+    fn keep(&self, state: &mut dyn State, at: At);
     fn check(
         &self,
         state: &mut dyn State,
@@ -141,6 +142,13 @@ impl<M: Model> AnyModel for M {
         let state: &mut dyn Any = state;
         if let Some(state) = state.downcast_mut() {
             Model::deny(self, state, at);
+        }
+    }
+
+    fn keep(&self, state: &mut dyn State, at: At) {
+        let state: &mut dyn Any = state;
+        if let Some(state) = state.downcast_mut() {
+            Model::keep(self, state, at);
         }
     }
 

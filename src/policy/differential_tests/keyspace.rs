@@ -65,7 +65,7 @@ end
 return answer
 ";
 
-/// All that the server holds.
+/// All that the server holds, with what is left of the times to live.
 pub(super) async fn read_all(connection: &mut MultiplexedConnection) -> Keyspace {
     let mut command = redis::cmd("EVAL");
     command.arg(READ_ALL).arg(0);
@@ -85,7 +85,7 @@ pub(super) async fn read_all(connection: &mut MultiplexedConnection) -> Keyspace
             }
             other => panic!("a {other}"),
         };
-        (key, (content, as_set(left)))
+        (key, (content, (left >= 0).then_some(left)))
     });
     keys.collect()
 }

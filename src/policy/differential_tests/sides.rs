@@ -2,17 +2,17 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 
 use super::Compared;
-use super::keyspace::{Content, Keyspace, as_set, read_all, show_key};
+use super::keyspace::{Content, Keyspace, START, as_set, read_all, show_key};
 use crate::keys::sibling;
 use crate::model::{At, Timed};
 use crate::permit::CallId;
-use crate::policy::algorithm::State;
-use crate::policy::call::{Answer, Call, Opened, Outcome, Target, check_requests};
+use crate::policy::algorithm::{State, Unusable};
+use crate::policy::call::{Answer, Call, Opened, Outcome, Target, check_jointly, check_requests};
 use crate::script;
 use crate::store::redis::check::{Reply, joint_args, read_reply, script_and_args};
 use crate::store::redis::connection::Connection;
@@ -20,18 +20,19 @@ use crate::store::redis::failure::Failure;
 use crate::store::redis::retry::Limits;
 
 /// A target on both sides.
-pub(super) struct Sides {
-    pub(super) target: Target,
-    pub(super) state: Box<dyn State>,
+pub(in super::super) struct Sides {
+    pub(in super::super) target: Target,
+    pub(in super::super) state: Box<dyn State>,
     pub(super) lock: Timed<()>,
     show: fn(&dyn State, &str) -> Keyspace,
+    clone: fn(&dyn State) -> Box<dyn State>,
     rounds: bool,
     /// The members that are in the zset, if the model keeps only their scores.
     members: Vec<(i64, Vec<u8>)>,
 }
 
 impl Sides {
-    pub(super) fn new<M: Compared>(policy: &M, key: &str, penalty: Option<i64>) -> Self {
+    pub(in super::super) fn new<M: Compared>(policy: &M, key: &str, penalty: Option<i64>) -> Self {
         Self {
             target: Target {
                 model: Arc::new(policy.clone()),
@@ -44,9 +45,17 @@ impl Sides {
                 let state: &dyn Any = state;
                 M::show(state.downcast_ref().unwrap(), key)
             },
+            clone: |state| {
+                let state: &dyn Any = state;
+                Box::new(state.downcast_ref::<M::State>().unwrap().clone())
+            },
             rounds: M::ANSWERS_BY_TIMES_TO_LIVE,
             members: Vec::new(),
         }
+    }
+
+    pub(in super::super) fn cloned(&self) -> Box<dyn State> {
+        (self.clone)(&*self.state)
     }
 
     /// Sets the state as if a peer had written it.
@@ -102,8 +111,11 @@ impl Sides {
     }
 
     /// A time that a script answers from a time to live is what was set, once rounded up.
-    fn rounded(&self, mut answer: Answer) -> Answer {
+    fn rounded(&self, mut answer: Answer, server: i64) -> Answer {
         if self.rounds || answer.outcome == Outcome::LockedOut {
+            if server > 0 {
+                (answer.retry_after, answer.reset) = (0, 0); // what is left is no multiple any more
+            }
             for time in [&mut answer.retry_after, &mut answer.reset] {
                 *time = as_set(*time).unwrap_or(*time);
             }
@@ -121,42 +133,102 @@ fn peers_member(place: u8) -> Vec<u8> {
     }
 }
 
+/// The model's answers.
+fn check<'a>(
+    form: Form,
+    targets: &[Target],
+    states: impl Iterator<Item = (&'a mut Box<dyn State>, &'a mut Timed<()>)>,
+    at: At,
+    call_id: &CallId,
+    costs: &[u32],
+) -> Result<Vec<Answer>, (usize, Unusable)> {
+    let opened = targets.iter().zip(states);
+    let mut opened: Vec<_> = opened
+        .map(|(target, (state, lock))| Opened {
+            target: target.by_ref(),
+            state: &mut **state,
+            lock,
+        })
+        .collect();
+    let answers = match form {
+        Form::Alone => check_requests(&mut opened, at, call_id, costs),
+        Form::Joint => check_jointly(&mut opened, at, call_id, costs),
+    };
+    answers.map(|answers| answers.answers)
+}
+
 /// By which script a call is made.
 #[derive(Clone, Copy)]
-pub(super) enum Form {
+pub(in super::super) enum Form {
     Alone,
     Joint,
 }
 
 /// The keys of one case, and the time.
-pub(super) struct Fixture {
+pub(in super::super) struct Fixture {
     pub(super) connection: MultiplexedConnection,
-    pub(super) now: i64,
-    pub(super) calls: u64,
+    now: i64,
+    /// The clock that keys expire by.
+    server: i64,
+    /// Whether the time that the case has taken makes a difference, so that it cannot be continued.
+    pub(in super::super) is_ambiguous: bool,
+    calls: u64,
+    started: Instant,
 }
 
 impl Fixture {
+    pub(in super::super) fn new(connection: MultiplexedConnection) -> Self {
+        Self {
+            connection,
+            now: START,
+            server: 0,
+            is_ambiguous: false,
+            calls: 0,
+            started: Instant::now(),
+        }
+    }
+
+    pub(in super::super) fn at(&self) -> At {
+        At {
+            now: self.now,
+            server: self.server,
+        }
+    }
+
+    /// Time passes for the grants, not for the keys.
+    pub(super) fn pass_for_grants(&mut self, millis: i64) {
+        self.now += millis;
+    }
+
+    pub(in super::super) fn pass(&mut self, millis: i64) {
+        self.now += millis;
+        self.server += millis;
+    }
+
+    /// Real ms since the case began, and what the two clocks may be apart.
+    fn taken(&self) -> i64 {
+        self.started.elapsed().as_millis() as i64 + 2
+    }
+
     /// Makes one call on both sides: both give the same answers, or refuse it.
-    pub(super) async fn ask(&mut self, sides: &mut [Sides], form: Form, costs: &[u32]) {
+    pub(in super::super) async fn ask(&mut self, sides: &mut [Sides], form: Form, costs: &[u32]) {
         self.calls += 1;
         let mut call_id: CallId = [0xa5; 16];
         call_id[..8].copy_from_slice(&self.calls.to_be_bytes());
         let limiters = sides.iter().map(|side| side.target.clone()).collect();
         let mut call = Call::new(limiters, costs.to_vec());
         call.call_id = call_id;
-        let at = At {
-            now: self.now,
-            server: 0,
-        };
-        let mut opened: Vec<_> = sides
-            .iter_mut()
-            .map(|side| Opened {
-                target: side.target.by_ref(),
-                state: &mut *side.state,
-                lock: &mut side.lock,
-            })
+        let at = self.at();
+        let mut late: Vec<_> = sides
+            .iter()
+            .map(|side| (side.clone)(&*side.state))
             .collect();
-        let model = check_requests(&mut opened, at, &call_id, costs).map(|answers| answers.answers);
+        let mut late_locks: Vec<_> = sides.iter().map(|side| side.lock.clone()).collect();
+        let targets: Vec<_> = sides.iter().map(|side| side.target.clone()).collect();
+        let states = sides
+            .iter_mut()
+            .map(|side| (&mut side.state, &mut side.lock));
+        let model = check(form, &targets, states, at, &call_id, costs);
         for side in &mut *sides {
             side.note_members(self.now, &call_id);
         }
@@ -180,6 +252,28 @@ impl Fixture {
             Ok(other) => panic!("{other:?}"),
             Err(error) => Err(error),
         };
+        let taken = self.taken();
+        let at = At {
+            server: at.server + taken,
+            ..at
+        };
+        let states = late.iter_mut().zip(&mut late_locks);
+        let _ = check(form, &targets, states, at, &call_id, costs);
+        for (side, late) in sides.iter().zip(&late) {
+            let show = |state: &dyn State| (side.show)(state, &side.target.key);
+            let (shown, late) = (show(&*side.state), show(&**late));
+            self.is_ambiguous |= !shown.keys().eq(late.keys());
+            for ((_, left), (_, late)) in shown.values().zip(late.values()) {
+                let less = left
+                    .zip(*late)
+                    .map_or(0, |(left, late)| left - (late - taken));
+                self.is_ambiguous |=
+                    left.is_some() != late.is_some() || !(0..=taken).contains(&less);
+            }
+        }
+        if self.is_ambiguous {
+            return;
+        }
         match (redis, model) {
             (Ok(redis), Ok(model)) => {
                 let rounded = |answers: Vec<Answer>| -> Vec<Answer> {
@@ -187,7 +281,7 @@ impl Fixture {
                     answers
                         .into_iter()
                         .zip(sides)
-                        .map(|(answer, side)| side.rounded(answer))
+                        .map(|(answer, side)| side.rounded(answer, at.server))
                         .collect()
                 };
                 assert_eq!(rounded(redis), rounded(model));
@@ -198,12 +292,22 @@ impl Fixture {
     }
 
     /// All keys of the server are those that the models show.
-    pub(super) async fn compare(&mut self, sides: &[Sides]) {
+    pub(in super::super) async fn compare(&mut self, sides: &[Sides]) {
         let mut model = Keyspace::new();
         for side in sides {
             model.extend(side.shown());
         }
-        assert_eq!(read_all(&mut self.connection).await, model);
+        let mut redis = read_all(&mut self.connection).await;
+        let taken = self.taken();
+        for (key, (_, left)) in &mut redis {
+            let end = model.get(key).and_then(|(_, end)| *end);
+            if let (Some(left), Some(end)) = (left, end)
+                && (end - taken..=end).contains(&(*left + self.server))
+            {
+                *left = end;
+            }
+        }
+        assert_eq!(redis, model);
     }
 
     /// Writes the keys of a target to the server as its model has them.

@@ -170,12 +170,23 @@ impl Model for LeakyBucket {
     #[inline]
     fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
         let open = self.open(state, at.now);
-        let end = at.server + self.units_to_live() * self.unit_millis();
+        let needed = at.server + self.until_out(open.value + cost, &open, at.now);
+        state.start.outlive(needed);
+        let new = at.server + self.units_to_live() * self.unit_millis();
+        let end = state.start.life(needed, new);
         state.level.set(open.value + cost);
         state.level.expire_at(end);
         if open.start_moved {
             state.start.set(open.start);
             state.start.expire_at(end);
+        }
+    }
+
+    fn keep(&self, state: &mut Bucket, at: At) {
+        let open = self.open(state, at.now);
+        let end = at.server + self.until_out(open.value, &open, at.now);
+        if state.start.outlive(end) {
+            state.level.outlive(end);
         }
     }
 }

@@ -145,13 +145,26 @@ impl Model for PenaltyTokenBucket {
 
     #[inline]
     fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
-        let open = self.open(state, at.now);
-        let end = at.server + self.time_to_live();
-        state.level.set(open.tokens - cost);
+        let mut left = self.open(state, at.now);
+        left.tokens -= cost;
+        let until_full = self.until_there_are(i64::from(self.capacity), &left, at.now);
+        let needed = at.server + until_full;
+        state.start.outlive(needed);
+        let end = state.start.life(needed, at.server + self.time_to_live());
+        state.level.set(left.tokens);
         state.level.expire_at(end + TOKENS_LIVE_LONGER);
-        if open.start_moved {
-            state.start.set(open.start);
+        if left.start_moved {
+            state.start.set(left.start);
             state.start.expire_at(end);
+        }
+    }
+
+    fn keep(&self, state: &mut Bucket, at: At) {
+        let open = self.open(state, at.now);
+        let until_full = self.until_there_are(i64::from(self.capacity), &open, at.now);
+        let end = at.server + until_full;
+        if state.start.outlive(end) {
+            state.level.outlive(end + TOKENS_LIVE_LONGER);
         }
     }
 }
@@ -165,8 +178,7 @@ mod tests {
     use super::*;
     use crate::model::Timed;
     use crate::policy::differential_tests::{
-        Compared, Content, Keyspace, START, TTL_UNIT, as_set, compare, show_key, timed,
-        times_to_live,
+        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
     use crate::policy::starts::DAY;
 
@@ -210,9 +222,6 @@ mod tests {
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, target.to_owned(), &state.level, number);
             show_key(&mut keyspace, sibling(target, "-st"), &state.start, number);
-            for (_, time_to_live) in keyspace.values_mut() {
-                *time_to_live = time_to_live.and_then(as_set);
-            }
             keyspace
         }
 

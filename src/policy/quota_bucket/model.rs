@@ -98,8 +98,18 @@ impl QuotaBucket {
     fn write(&self, state: &mut Bucket, at: At, tokens: Tokens) {
         let product = i64::from(self.capacity) * self.period_seconds();
         let seconds_to_fill = div_ceil(product, i64::from(self.quota));
+        let end = state.life(
+            self.full_at(&tokens, at),
+            at.server + 2 * seconds_to_fill * 1000,
+        );
         state.set(self.fields(tokens));
-        state.expire_at(at.server + 2 * seconds_to_fill * 1000);
+        state.expire_at(end);
+    }
+
+    /// When the bucket is full, by the server's clock.
+    #[inline]
+    fn full_at(&self, tokens: &Tokens, at: At) -> i64 {
+        at.server + self.until_there_are(i64::from(self.capacity), tokens, at.now)
     }
 }
 
@@ -188,6 +198,11 @@ impl Model for QuotaBucket {
         let tokens = self.refilled(state, at.now);
         self.write(state, at, tokens);
     }
+
+    fn keep(&self, state: &mut Bucket, at: At) {
+        let tokens = self.refilled(state, at.now);
+        state.outlive(self.full_at(&tokens, at));
+    }
 }
 
 #[cfg(all(test, feature = "redis"))]
@@ -199,8 +214,7 @@ mod tests {
 
     use super::*;
     use crate::policy::differential_tests::{
-        Compared, Content, Keyspace, START, TTL_UNIT, as_set, compare, show_key, timed,
-        times_to_live,
+        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
 
     impl Compared for QuotaBucket {
@@ -254,9 +268,6 @@ mod tests {
                 }
                 Content::Hash(shown)
             });
-            for (_, time_to_live) in keyspace.values_mut() {
-                *time_to_live = time_to_live.and_then(as_set);
-            }
             keyspace
         }
 

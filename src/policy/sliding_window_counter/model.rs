@@ -145,13 +145,38 @@ impl Open {
         }
     }
 
+    /// Has the counters live as long as the window needs them. The start's time to live shows whether they do: with the
+    /// first request of the newest period it was two windows.
+    #[inline]
+    fn keep(&self, state: &mut Periods, server: i64) {
+        let Lengths { window, period } = self.lengths;
+        let needed =
+            |newest: i64| server + newest.min(self.current) - period + 2 * window - self.now;
+        let left = state.start.expires_at();
+        if left.is_none_or(|at| at >= needed(self.current)) {
+            return; // found without looking at the counters
+        }
+        let Some((newest, _)) = self.held(state).last() else {
+            return;
+        };
+        let end = needed(newest);
+        if state.start.outlive(end) {
+            for (last, counter) in state.counters.iter_mut() {
+                if self.holds(last) {
+                    counter.outlive(end + COUNTERS_OUTLIVE);
+                }
+            }
+        }
+    }
+
     #[inline]
     fn charge(&self, state: &mut Periods, server: i64, cost: i64) {
+        self.keep(state, server);
         let counter = state.counters.of(self.current);
         let is_first = state.start.get().is_none() || counter.get().is_none();
         *counter.get_or_set(|| 0) += cost;
         if is_first {
-            let end = server + 2 * self.lengths.window;
+            let end = state.start.life(server, server + 2 * self.lengths.window);
             counter.expire_at(end + COUNTERS_OUTLIVE);
             state.start.set(self.start);
             state.start.expire_at(end);
@@ -285,6 +310,10 @@ impl Model for SlidingWindowCounter {
         self.open(state, at.now).charge(state, at.server, cost);
     }
 
+    fn keep(&self, state: &mut Periods, at: At) {
+        self.open(state, at.now).keep(state, at.server);
+    }
+
     // Opens the periods once for both steps.
     #[inline]
     fn check(
@@ -298,6 +327,8 @@ impl Model for SlidingWindowCounter {
         let evaluation = open.evaluate(state, cost);
         if evaluation.granted {
             open.charge(state, at.server, cost);
+        } else {
+            open.keep(state, at.server);
         }
         Ok(evaluation)
     }
@@ -311,7 +342,7 @@ mod tests {
     use crate::keys::{share_a_slot, sibling};
     use crate::policy::algorithm::MOST_TOUCHED;
     use crate::policy::differential_tests::{
-        Compared, Content, Keyspace, START, as_set, compare, show_key, timed, times_to_live,
+        Compared, Content, Keyspace, START, compare, show_key, timed, times_to_live,
     };
 
     fn policy(limit: u32, window: u64, period: u64) -> SlidingWindowCounter {
@@ -377,9 +408,6 @@ mod tests {
                     counter,
                     number,
                 );
-            }
-            for (_, time_to_live) in keyspace.values_mut() {
-                *time_to_live = time_to_live.and_then(as_set);
             }
             keyspace
         }

@@ -94,6 +94,14 @@ impl SlidingWindowLog {
         self.window.as_millis() as i64
     }
 
+    /// When all members have expired, by the server's clock.
+    fn all_expired_at(&self, state: &Log, at: At) -> i64 {
+        let newest = state.get().and_then(|log| log.entries.newest());
+        newest.map_or(at.server, |newest| {
+            at.server + newest + self.window_millis() - at.now
+        })
+    }
+
     /// Requests up to here are over.
     fn horizon(&self, now: i64) -> i64 {
         now - self.window_millis()
@@ -222,13 +230,19 @@ impl Model for SlidingWindowLog {
 
     #[inline]
     fn charge(&self, state: &mut Log, at: At, _call_id: &CallId, cost: i64) {
+        let needed = self.all_expired_at(state, at);
         let log = state.get_or_set(Requests::new);
         // It was granted, so that it is within the limit.
         let cost = cost as u32;
         log.remove_expired(self.horizon(at.now), cost.saturating_mul(REMOVED));
         log.add(at.now, cost);
         let two_windows = 2 * self.window_millis();
-        state.expire_at(at.server + two_windows);
+        state.expire_at(state.life(needed, at.server + two_windows));
+    }
+
+    #[inline]
+    fn keep(&self, state: &mut Log, at: At) {
+        state.outlive(self.all_expired_at(state, at));
     }
 }
 

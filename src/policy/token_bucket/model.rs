@@ -51,6 +51,12 @@ impl TokenBucket {
         }
     }
 
+    /// When the bucket is full, by the server's clock.
+    #[inline]
+    fn full_at(&self, tokens: &Tokens, at: At) -> i64 {
+        at.server + self.until_there_are(i64::from(self.capacity), tokens, at.now)
+    }
+
     /// Milliseconds until there are so many tokens.
     #[inline]
     fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
@@ -114,10 +120,17 @@ impl Model for TokenBucket {
     fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
         tokens.left -= cost;
-        state.set(tokens);
+        let needed = self.full_at(&tokens, at);
         let time_to_fill_twice =
             div_ceil(2 * i64::from(self.capacity) * 1000, i64::from(self.rate));
-        state.expire_at(at.server + time_to_fill_twice);
+        let end = state.life(needed, at.server + time_to_fill_twice);
+        state.set(tokens);
+        state.expire_at(end);
+    }
+
+    fn keep(&self, state: &mut Bucket, at: At) {
+        let tokens = self.refilled(state, at.now);
+        state.outlive(self.full_at(&tokens, at));
     }
 }
 

@@ -1,0 +1,168 @@
+//! Settings that change while requests come in: what was granted counts on, also where a key would have expired by the
+//! earlier settings. In memory, where paused time makes it exact; the scripts write the same times to live, which the
+//! comparison with the models shows.
+
+use std::time::Duration;
+
+use redisson_rate_limiter::{
+    KeyedRateLimiter, LeakyBucket, Limiter, MemoryStore, PenaltyTokenBucket, Policy, PolicyLimiter,
+    Rate, RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
+};
+use tokio::time::advance;
+
+use crate::fixture::{SECOND, ms};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Two versions of a service.
+struct Versions(MemoryStore);
+
+impl Versions {
+    fn new() -> Self {
+        Self(MemoryStore::new())
+    }
+
+    fn client(&self) -> RedissonClient {
+        RedissonClient::builder().in_memory(&self.0)
+    }
+
+    fn with<P: Policy>(&self, policy: P) -> PolicyLimiter<P> {
+        self.client().limiter(policy).unwrap()
+    }
+
+    fn keyed(&self, rate: Rate) -> KeyedRateLimiter {
+        self.client().keyed_rate_limiter("", rate).unwrap()
+    }
+}
+
+/// How many of `requests` are granted.
+async fn granted(limiter: &impl Limiter, requests: usize) -> usize {
+    let mut granted = 0;
+    for _ in 0..requests {
+        let decision = limiter.check("k", 1).await.unwrap();
+        granted += usize::from(decision.is_granted());
+    }
+    granted
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limiter_of_a_key_lives_for_an_interval_that_became_longer() {
+    let limiter = Versions::new().keyed(Rate::overall(5, SECOND));
+    assert_eq!(granted(&limiter, 1).await, 1);
+    limiter.set_rate(Rate::overall(5, MINUTE)).unwrap();
+    assert_eq!(granted(&limiter, 9).await, 4);
+    advance(6 * SECOND).await;
+    assert_eq!(granted(&limiter, 9).await, 0);
+    let config = limiter.limiter("k").config().await.unwrap().unwrap();
+    assert_eq!(config.keep_alive_time(), Some(MINUTE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_version_does_not_shorten_the_keep_alive_of_a_later_one() {
+    let versions = Versions::new();
+    let earlier = versions.keyed(Rate::overall(5, SECOND).keep_alive(SECOND));
+    let later = versions.keyed(Rate::overall(5, MINUTE).keep_alive(MINUTE));
+    assert_eq!(granted(&later, 3).await, 3);
+    assert_eq!(granted(&earlier, 9).await, 2);
+    advance(2 * SECOND).await;
+    assert_eq!(granted(&later, 9).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_joint_decision_lengthens_the_keep_alive_whatever_it_decides() {
+    let versions = Versions::new();
+    let earlier = versions.keyed(Rate::overall(5, SECOND));
+    let client = versions.client();
+    let later = client
+        .keyed_rate_limiter("", Rate::overall(5, MINUTE))
+        .unwrap();
+    let full = client
+        .keyed_rate_limiter("full:", Rate::overall(1, MINUTE))
+        .unwrap();
+    assert!(full.check("k", 1).await.unwrap().is_granted());
+    assert_eq!(granted(&earlier, 3).await, 3);
+    let charges = [later.charge("k", 1).unwrap(), full.charge("k", 1).unwrap()];
+    let decision = client.check_all(charges).await.unwrap();
+    assert!(!decision.is_granted());
+    advance(2 * SECOND).await;
+    assert_eq!(granted(&later, 9).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaky_bucket_with_another_unit_or_capacity_keeps_what_it_holds() {
+    let minute = LeakyBucket::new(1, MINUTE).with_capacity(2);
+    let second = LeakyBucket::new(1, SECOND).with_capacity(1);
+    for later in [minute, LeakyBucket::new(1, SECOND).with_capacity(99)] {
+        let limiter = Versions::new().with(second);
+        assert_eq!(granted(&limiter, 1).await, 1);
+        limiter.set_policy(later).unwrap();
+        let most = later.capacity() + later.quantity();
+        assert_eq!(granted(&limiter, 200).await, most as usize - 1);
+        advance(ms(3_700)).await;
+        let drained = if later.unit() == SECOND { 3 } else { 0 };
+        assert_eq!(granted(&limiter, 200).await, drained);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_penalty_token_bucket_with_another_unit_or_capacity_keeps_what_was_taken() {
+    let minute = PenaltyTokenBucket::new(1, MINUTE).with_capacity(3);
+    let second = PenaltyTokenBucket::new(1, SECOND).with_capacity(1);
+    for later in [
+        minute,
+        PenaltyTokenBucket::new(1, SECOND).with_capacity(100),
+    ] {
+        let limiter = Versions::new().with(second);
+        assert_eq!(granted(&limiter, 1).await, 1);
+        limiter.set_policy(later).unwrap();
+        // What the smaller bucket had not is taken: tokens are counted, not what is missing.
+        assert_eq!(granted(&limiter, 200).await, 0);
+        advance(ms(3_700)).await;
+        let arrived = if later.unit() == SECOND { 3 } else { 0 };
+        assert_eq!(granted(&limiter, 200).await, arrived);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_counters_of_periods_live_for_a_window_that_became_longer() {
+    let of = |window| SlidingWindowCounter::new(10, window).with_period(MINUTE);
+    let limiter = Versions::new().with(of(MINUTE));
+    assert_eq!(granted(&limiter, 1).await, 1);
+    limiter.set_policy(of(10 * MINUTE)).unwrap();
+    assert_eq!(granted(&limiter, 20).await, 9);
+    advance(3 * MINUTE).await;
+    assert_eq!(granted(&limiter, 20).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_lives_for_a_window_that_became_longer_also_where_the_request_is_denied() {
+    let versions = Versions::new();
+    let earlier = versions.with(SlidingWindowLog::new(3, SECOND));
+    let later = versions.with(SlidingWindowLog::new(3, MINUTE));
+    assert_eq!(granted(&earlier, 3).await, 3);
+    assert_eq!(granted(&later, 1).await, 0);
+    advance(3 * SECOND).await;
+    assert_eq!(granted(&later, 9).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_lives_until_it_is_full_at_the_pace_of_who_is_denied() {
+    let versions = Versions::new();
+    let earlier = versions.with(TokenBucket::per_second(10).with_capacity(10));
+    let later = versions.with(TokenBucket::per_second(1).with_capacity(10));
+    assert_eq!(granted(&earlier, 10).await, 10);
+    assert_eq!(granted(&later, 1).await, 0);
+    advance(3 * SECOND).await;
+    assert_eq!(granted(&later, 20).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_with_shorter_settings_does_not_shorten_the_life_of_what_a_later_one_counts() {
+    let versions = Versions::new();
+    let earlier = versions.with(SlidingWindowLog::new(5, SECOND));
+    let later = versions.with(SlidingWindowLog::new(5, MINUTE));
+    assert_eq!(granted(&later, 3).await, 3);
+    assert_eq!(granted(&earlier, 1).await, 1);
+    advance(3 * SECOND).await;
+    assert_eq!(granted(&later, 9).await, 1);
+}
