@@ -18,6 +18,8 @@ pub(crate) mod every_kind;
 mod fixed_window;
 #[cfg(all(fuzzing, feature = "redis"))]
 pub(crate) mod fuzzing;
+#[cfg(all(test, feature = "redis"))]
+mod history_tests;
 mod joint;
 mod keyed_rate_limiter;
 #[cfg(feature = "redis")]
