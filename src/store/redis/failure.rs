@@ -235,6 +235,19 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_can_no_longer_serve_this_client_is_left_for_another_connection() {
+        for code in ["READONLY", "MASTERDOWN", "UNBLOCKED", "NOAUTH"] {
+            let in_script = format!("Error running script: @user_script:1: -{code} for a reason");
+            for error in [of_code(code, "for a reason"), of_code("ERR", &in_script)] {
+                assert!(wants_another_connection(&error), "{error:?}");
+            }
+        }
+        for code in ["BUSY", "NOREPLICAS", "LOADING", "NOPERM", "OOM"] {
+            assert!(!wants_another_connection(&of_code(code, "READONLY")));
+        }
+    }
+
+    #[test]
     fn a_command_that_the_acl_refuses_a_script_is_denied_whatever_the_server() {
         let texts = [
             "ACL failure in script: User app has no permissions to run the 'zadd' command script: 1f, on @user_script:1.",
