@@ -17,7 +17,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! It needs `redis-server` with `redis-cli`, a JDK of at least 17, Maven, Python 3, and `flock` and `setpriv` of
+//! It needs `redis-server`, a JDK of at least 17, Maven, Python 3, and `flock` and `setpriv` of
 //! util-linux, and panics where one is missing.
 
 pub mod age;
@@ -38,4 +38,4 @@ mod version;
 
 pub use both::{Both, Pair, Peer};
 pub use build::class_path;
-pub use server::Server;
+pub use server::{Server, cluster::Cluster};

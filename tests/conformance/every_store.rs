@@ -2,27 +2,22 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
-
 use crate::fixture::Fixture;
+use crate::support::cluster;
 
 /// The cluster on which all behaviours run, one after another.
 pub struct Cluster {
     urls: String,
     /// The behaviours that failed.
     pub failed: Vec<&'static str>,
-    _servers: RedisCluster,
+    _servers: cluster::Cluster,
 }
 
 impl Cluster {
     pub fn start() -> Self {
-        let servers = RedisCluster::new(RedisClusterConfiguration::default());
-        let urls: Vec<String> = servers
-            .iter_servers()
-            .map(|node| format!("redis://{}", node.client_addr()))
-            .collect();
+        let servers = cluster::Cluster::start();
         Self {
-            urls: urls.join(","),
+            urls: servers.urls().join(","),
             failed: Vec::new(),
             _servers: servers,
         }

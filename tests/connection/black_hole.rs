@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 
 use crate::captured_events::Events;
-use crate::load::{Load, PATIENT, ample, ms, patient_client};
+use crate::load::{Load, PATIENT, ample, impatient_client, ms, patient_client};
 use crate::sentinels::Sentinel;
 use crate::support::Server;
 
@@ -87,8 +87,7 @@ async fn callers_get_the_cause_and_a_server_that_comes_back_is_found() {
     let server = Server::start();
     let (port, url) = (server.port(), server.url());
     let patient = patient_client(&url).await;
-    let impatient = RedissonClient::builder().response_timeout(ms(500));
-    let impatient = impatient.connect(&url).await.unwrap();
+    let impatient = impatient_client(&url).await;
     let limiter = ample(&patient, "limiter").await;
     drop(server);
     let hole = BlackHole::open(port);
@@ -113,9 +112,9 @@ async fn callers_get_the_cause_and_a_server_that_comes_back_is_found() {
     assert_is_silent(&waiting_for_permits.unwrap_err());
     assert_is_silent(&released.unwrap_err());
     drop(hole);
-    let _server = Server::start_at(port, &[]).expect("the port is free again");
+    let _server = Server::start_at(port, &[]);
     assert!(!waiting.await.unwrap().unwrap());
-    ample(&impatient, "limiter").await;
+    while impatient.rate_limiter("limiter").exists().await.is_err() {}
 }
 
 #[tokio::test]

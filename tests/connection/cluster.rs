@@ -1,15 +1,13 @@
 //! A cluster whose nodes fail, and whose slots move.
 
-use std::process::Command;
-
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult, Value};
-use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
 use redisson_rate_limiter::{FixedWindow, PenaltyTokenBucket, Rate, SlidingWindowCounter};
 use tokio::time::sleep;
 
 use crate::load::{HOUR, Load, ample, ms, patient_client, taken};
 use crate::support::Server;
+use crate::support::cluster::Cluster;
 
 struct Node {
     port: u16,
@@ -62,28 +60,17 @@ async fn serving(nodes: &mut [Node], key: &str) -> usize {
     panic!("no node serves {key}");
 }
 
-fn signal(pid: u32, signal: &str) {
-    let pid = pid.to_string();
-    let sent = Command::new("kill").args(["-s", signal, &pid]).status();
-    assert!(sent.unwrap().success());
-}
-
-async fn nodes_of(cluster: &RedisCluster) -> Vec<Node> {
+async fn nodes_of(cluster: &Cluster) -> Vec<Node> {
     let mut nodes = Vec::new();
-    for server in cluster.iter_servers() {
-        let (_, port) = server.host_and_port().unwrap();
-        nodes.push(Node::at(port).await);
+    for server in cluster.nodes() {
+        nodes.push(Node::at(server.port()).await);
     }
     nodes
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_is_killed_costs_no_acquire() {
-    let cluster = RedisCluster::new(RedisClusterConfiguration {
-        num_nodes: 6,
-        num_replicas: 1,
-        ..RedisClusterConfiguration::default()
-    });
+    let cluster = Cluster::with_replicas();
     let mut nodes = nodes_of(&cluster).await;
     for node in &mut nodes {
         let shorter = "CONFIG SET cluster-node-timeout 1000";
@@ -94,15 +81,14 @@ async fn a_primary_that_is_killed_costs_no_acquire() {
     let load = Load::on(&limiter);
     load.until_granted(20).await;
     let primary = serving(&mut nodes, "limiter").await;
-    let pid = cluster.iter_servers().nth(primary).unwrap().process.id();
     let paused = load.pause().await;
     // Writes of other connections count only from a write of this one on.
     nodes[primary].run("SET {limiter}:mark 1").await.unwrap();
     let replicas = nodes[primary].run("WAIT 1 0").await.unwrap();
     assert_eq!(replicas, Value::Int(1));
-    signal(pid, "STOP"); // what is sent to it from then on is lost
+    cluster.nodes()[primary].signal("STOP"); // what is sent to it from then on is lost
     drop(paused);
-    signal(pid, "KILL");
+    cluster.nodes()[primary].signal("KILL");
     load.until_granted(20).await;
     nodes.remove(primary);
     let successor = serving(&mut nodes, "limiter").await;
@@ -111,7 +97,7 @@ async fn a_primary_that_is_killed_costs_no_acquire() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
-    let cluster = RedisCluster::new(RedisClusterConfiguration::default());
+    let cluster = Cluster::start();
     let mut nodes = nodes_of(&cluster).await;
     let client = patient_client(&url(&nodes)).await;
     let limiter = ample(&client, "limiter").await;
@@ -216,7 +202,7 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_node_leads_to_all_and_a_stopped_node_holds_up_no_other() {
-    let cluster = RedisCluster::new(RedisClusterConfiguration::default());
+    let cluster = Cluster::start();
     let mut nodes = nodes_of(&cluster).await;
     let client = patient_client(&url(&nodes[..1])).await;
     let mut apart = Vec::new();
@@ -230,8 +216,7 @@ async fn one_node_leads_to_all_and_a_stopped_node_holds_up_no_other() {
         };
         apart.push(ample(&client, &name).await);
     }
-    let stopped = cluster.iter_servers().next().unwrap().process.id();
-    signal(stopped, "STOP");
+    cluster.nodes()[0].signal("STOP");
     let waiting = apart[0].clone();
     let waiting = tokio::spawn(async move { waiting.try_acquire(1).await });
     for _ in 0..50 {
@@ -239,7 +224,7 @@ async fn one_node_leads_to_all_and_a_stopped_node_holds_up_no_other() {
             assert!(limiter.try_acquire(1).await.unwrap());
         }
     }
-    signal(stopped, "CONT");
+    cluster.nodes()[0].signal("CONT");
     assert!(waiting.await.unwrap().unwrap());
     for ((node, limiter), granted) in nodes.iter_mut().zip(&apart).zip([2, 51, 51]) {
         assert_eq!(taken(&mut node.raw, limiter.name()).await, granted);
@@ -248,7 +233,7 @@ async fn one_node_leads_to_all_and_a_stopped_node_holds_up_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_no_node_serves_for_a_while_costs_no_acquire() {
-    let cluster = RedisCluster::new(RedisClusterConfiguration::default());
+    let cluster = Cluster::start();
     let mut nodes = nodes_of(&cluster).await;
     let client = patient_client(&url(&nodes)).await;
     let limiter = ample(&client, "limiter").await;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{Credentials, Error, RedissonClient, RedissonClientBuilder};
 
-use crate::load::{Load, PATIENT, ample, ms};
+use crate::load::{Load, PATIENT, ample, impatient_client, ms};
 use crate::support::Server;
 
 async fn run(raw: &mut MultiplexedConnection, command: &[&str]) {
@@ -39,7 +39,9 @@ async fn a_password_that_changes_and_is_put_right_costs_no_patient_call() {
     let known = Arc::new(Mutex::new("first".to_owned()));
     let patient = builder(&known).response_timeout(PATIENT);
     let patient = patient.connect(&server.url()).await.unwrap();
-    let impatient = builder(&known).response_timeout(ms(500));
+    let impatient = builder(&known)
+        .response_timeout(ms(500))
+        .wait_for_server(PATIENT);
     let impatient = impatient.connect(&server.url()).await.unwrap();
     let limiter = ample(&patient, "limiter").await;
     let load = Load::on(&limiter);
@@ -78,7 +80,9 @@ async fn a_user_that_is_deleted_and_set_again_costs_no_patient_call() {
     let load = Load::on(&limiter);
     load.until_granted(20).await;
     run(&mut raw, &["ACL", "DELUSER", "app"]).await; // closes its connections
-    let impatient = builder(&known).response_timeout(ms(500));
+    let impatient = builder(&known)
+        .response_timeout(ms(500))
+        .wait_for_server(PATIENT);
     let refused = impatient.connect(&server.url()).await.unwrap_err();
     assert!(
         matches!(refused, Error::AuthenticationFailed { .. }),
@@ -96,6 +100,7 @@ async fn a_provider_that_fails_is_asked_again_and_its_error_is_the_cause() {
     let asked = Arc::clone(&works);
     let builder = RedissonClient::builder()
         .response_timeout(ms(500))
+        .wait_for_server(PATIENT)
         .credentials(move || {
             let works = *asked.lock().unwrap();
             async move {
@@ -139,8 +144,7 @@ async fn a_server_that_takes_no_more_clients_is_asked_again() {
 async fn full(url: &str, raw: &mut MultiplexedConnection) {
     let patient = RedissonClient::builder().response_timeout(PATIENT);
     let patient = patient.connect(url).await.unwrap();
-    let impatient = RedissonClient::builder().response_timeout(ms(500));
-    let impatient = impatient.connect(url).await.unwrap();
+    let impatient = impatient_client(url).await;
     let limiter = ample(&patient, "limiter").await;
     let load = Load::on(&limiter);
     run(raw, &["CONFIG", "SET", "maxclients", "1"]).await;

@@ -41,6 +41,12 @@ pub async fn patient_client(url: &str) -> RedissonClient {
     builder.connect(url).await.unwrap()
 }
 
+/// A client whose calls end before the fault does. It connects however late the server answers.
+pub async fn impatient_client(url: &str) -> RedissonClient {
+    let builder = RedissonClient::builder().response_timeout(ms(500));
+    builder.wait_for_server(PATIENT).connect(url).await.unwrap()
+}
+
 /// A limiter that never denies, of which one permit is taken.
 pub async fn ample(client: &RedissonClient, name: &str) -> RateLimiter {
     let limiter = client.rate_limiter(name);

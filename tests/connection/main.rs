@@ -5,6 +5,8 @@
 mod by_hand;
 #[path = "../support/events.rs"]
 mod captured_events;
+#[path = "../support/clients.rs"]
+mod clients;
 #[path = "../support/keys.rs"]
 mod keys;
 mod load;

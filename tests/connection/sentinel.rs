@@ -1,11 +1,10 @@
 //! A primary that Sentinels name, and its successor after a failover.
 
-use redis_test::utils::get_random_available_port;
 use redisson_rate_limiter::{Error, RedissonClient};
 
 use crate::load::{Load, ample, ms, patient_client};
 use crate::sentinels::{Sentinel, acknowledged_by_replica, replica_of, stop_once_replicated};
-use crate::support::Server;
+use crate::support::{Server, ports};
 use tokio::time::Instant;
 
 #[tokio::test]
@@ -15,7 +14,7 @@ async fn a_failover_after_the_primary_was_killed_costs_no_acquire() {
     let sentinel = Sentinel::of(&primary).await;
     sentinel.knows_a_replica().await;
     // The first Sentinel of the URL is not there.
-    let nobody = get_random_available_port();
+    let nobody = ports::reserve();
     let url = format!(
         "redis-sentinel://127.0.0.1:{nobody},127.0.0.1:{}/orders",
         sentinel.port

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 
 use redisson_rate_limiter::{Credentials, Error, RedissonClient};
 
+use crate::clients::patient;
 use crate::load::{PATIENT, ample};
 use crate::sentinels::Sentinel;
 use crate::support::Server;
@@ -69,7 +70,7 @@ async fn sentinels_that_share_the_servers_password_get_that() {
         "redis-sentinel://:servers@127.0.0.1:{}/orders",
         sentinel.port
     );
-    let client = RedissonClient::connect(&url).await.unwrap();
+    let client = patient(&url).await;
     ample(&client, "limiter").await;
 }
 

@@ -1,15 +1,14 @@
 //! A Sentinel of the test's own, which watches a primary and its replica.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult, Value};
-use redis_test::utils::get_random_available_port;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
 use crate::load::{Load, ms};
-use crate::support::{Process, Server, server_program};
+use crate::support::{Process, Server, ports, server_program};
 
 pub struct Sentinel {
     _process: Process,
@@ -29,7 +28,7 @@ impl Sentinel {
     pub async fn start(primary_port: u16, config: &str, login: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sentinel.conf");
-        let port = get_random_available_port();
+        let port = ports::reserve();
         let config = format!(
             "port {port}\ndir {}\n{config}\nsentinel monitor orders 127.0.0.1 {primary_port} 1\n\
              sentinel down-after-milliseconds orders 300\nsentinel failover-timeout orders 2000\n",
@@ -38,7 +37,7 @@ impl Sentinel {
         std::fs::write(&file, config).unwrap();
         let mut command = Command::new(server_program());
         command.arg(&file).arg("--sentinel");
-        let process = Process::start(&command);
+        let process = Process::start(&command, Stdio::null());
         let sentinel = Self {
             _process: process,
             _folder: folder,

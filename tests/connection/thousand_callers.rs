@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::captured_events::Events;
-use crate::load::{HOUR, PATIENT, ms};
+use crate::load::{HOUR, PATIENT, ms, patient_client};
 use crate::sentinels::{Sentinel, acknowledged_by_replica, replica_of};
 use crate::support::Server;
 
@@ -150,13 +150,18 @@ async fn through_a_failover(response_timeout: Duration, events: Option<&Events>)
     let replica = replica_of(&primary).await;
     let sentinel = Sentinel::of(&primary).await;
     sentinel.knows_a_replica().await;
-    let builder = RedissonClient::builder().response_timeout(response_timeout);
-    let client = builder.connect(&sentinel.url()).await.unwrap();
     let rate = 1_000_000_000;
-    let ample = client.rate_limiter("ample");
-    ample.set_rate(Rate::overall(rate, HOUR)).await.unwrap();
-    let scarce = client.rate_limiter("scarce");
-    scarce.set_rate(Rate::overall(100, ms(100))).await.unwrap();
+    for (name, rate) in [
+        ("ample", Rate::overall(rate, HOUR)),
+        ("scarce", Rate::overall(100, ms(100))),
+    ] {
+        let client = patient_client(&sentinel.url()).await;
+        client.rate_limiter(name).set_rate(rate).await.unwrap();
+    }
+    let builder = RedissonClient::builder().response_timeout(response_timeout);
+    let builder = builder.wait_for_server(PATIENT);
+    let client = builder.connect(&sentinel.url()).await.unwrap();
+    let [ample, scarce] = ["ample", "scarce"].map(|name| client.rate_limiter(name));
 
     let plain = Callers::of(&ample, Kind::Plain);
     let waiting = Callers::of(&scarce, Kind::Waiting);
@@ -173,10 +178,15 @@ async fn through_a_failover(response_timeout: Duration, events: Option<&Events>)
             .await
             .unwrap();
     }
+    if let Some(events) = events {
+        events.take(); // a busy machine may have cost a connection before
+    }
     primary.signal("KILL");
     let mut disconnected = None;
     if let Some(events) = events {
-        let is_lost = |event: &String| event.contains("replacing the connection");
+        let is_lost = |event: &String| {
+            event.contains("replacing the connection") || event.contains("cannot connect")
+        };
         while !events.take().iter().any(is_lost) {
             sleep(ms(1)).await;
         }
@@ -218,6 +228,8 @@ async fn through_a_failover(response_timeout: Duration, events: Option<&Events>)
     }
     let granted = plain.granted.load(Ordering::SeqCst);
     let indeterminate = plain.indeterminate.load(Ordering::SeqCst);
+    let client = patient_client(&sentinel.url()).await;
+    let [ample, scarce] = ["ample", "scarce"].map(|name| client.rate_limiter(name));
     let taken = rate - ample.available_permits().await.unwrap();
     let at_least = kept + (granted - until_done);
     assert!(

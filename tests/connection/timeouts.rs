@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redisson_rate_limiter::{Error, FixedWindow, RedissonClient};
 
-use crate::load::{HOUR, ample, ms};
+use crate::load::{HOUR, ample, impatient_client};
 use crate::silent::Silent;
 use crate::support::Server;
 
@@ -71,9 +71,8 @@ async fn an_endless_response_timeout_is_one() {
 #[tokio::test]
 async fn what_was_never_sent_is_unavailable_and_not_indeterminate() {
     let server = Server::start();
-    let builder = RedissonClient::builder().response_timeout(ms(300));
-    let client = builder.connect(&server.url()).await.unwrap();
-    let limiter = ample(&client, "limiter").await;
+    let client = impatient_client(&server.url()).await;
+    let limiter = client.rate_limiter("limiter");
     let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
     drop(server);
     assert!(limiter.exists().await.is_err()); // may have gone out before the end was known

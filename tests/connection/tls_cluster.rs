@@ -1,11 +1,13 @@
 //! TLS to each node of a cluster.
 
+use std::error::Error as _;
+
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{RateLimiter, RedissonClient, TlsConfig};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use crate::load::{Load, ample, ms};
+use crate::load::{Load, PATIENT, ample, ms};
 use crate::support::Server;
 use crate::tls_server::{Authority, Identity, assert_certificate_refused, connect, start};
 
@@ -117,10 +119,15 @@ async fn a_node_with_a_certificate_by_another_authority_is_refused() {
 
     // The node of the URL is trusted, the other one is not.
     let builder = RedissonClient::builder().response_timeout(ms(500));
-    let client = builder.tls(first.trust()).connect(&cluster.url()).await;
-    let client = client.unwrap();
+    let builder = builder.wait_for_server(PATIENT).tls(first.trust());
+    let client = builder.connect(&cluster.url()).await.unwrap();
     let limiters = cluster.limiters(&client).await;
-    ample(&client, limiters[0].name()).await;
-    let error = limiters[1].try_acquire(1).await.unwrap_err();
+    while limiters[0].exists().await.is_err() {}
+    let error = loop {
+        let error = limiters[1].try_acquire(1).await.unwrap_err();
+        if error.source().unwrap().to_string() != "the server does not answer" {
+            break error;
+        }
+    };
     assert_certificate_refused(&error);
 }

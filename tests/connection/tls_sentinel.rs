@@ -1,11 +1,10 @@
 //! TLS to Sentinels, and to the primary that they name.
 
-use redis_test::utils::get_random_available_port;
 use redisson_rate_limiter::TlsConfig;
 
 use crate::load::{Load, ample};
 use crate::sentinels::{Sentinel, stop_once_replicated};
-use crate::support::Server;
+use crate::support::{Server, ports};
 use crate::tls_server::{Authority, Identity, assert_certificate_refused, connect, start};
 
 /// A primary, its replica and their Sentinel, which talk TLS to each other.
@@ -33,7 +32,7 @@ impl TlsSentinels {
         arguments.extend(["--replicaof", "127.0.0.1", &port]);
         let (replica, _) = start(&of_replica, &arguments);
 
-        let sentinel_port = get_random_available_port();
+        let sentinel_port = ports::reserve();
         let mut config = "tls-replication yes\ntls-auth-clients no\n".to_owned();
         for (name, value) in of_sentinel.settings(sentinel_port) {
             config += &format!("{name} {value}\n");

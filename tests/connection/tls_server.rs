@@ -1,12 +1,11 @@
 //! Servers that accept TLS connections, and their certificate authorities.
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
-use redis_test::utils::get_random_available_port;
 use redisson_rate_limiter::{Error, RedissonClient, Result, TlsConfig};
 use tempfile::TempDir;
 
 use crate::load::PATIENT;
-use crate::support::Server;
+use crate::support::{Server, ports};
 
 /// A certificate authority.
 pub struct Authority {
@@ -132,7 +131,7 @@ impl TlsServer {
 
 /// A server with this identity and more arguments, and its TLS port.
 pub fn start(identity: &Identity, arguments: &[&str]) -> (Server, u16) {
-    let port = get_random_available_port();
+    let port = ports::reserve_for_node();
     let mut all: Vec<String> = Vec::new();
     for (name, value) in identity.settings(port) {
         all.extend([format!("--{name}"), value]);

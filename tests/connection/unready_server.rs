@@ -1,28 +1,27 @@
 //! Connecting before the server is up, and over a Unix socket.
 
-use redis_test::utils::get_random_available_port;
 use redisson_rate_limiter::{Error, RedissonClient};
 
 use crate::load::{PATIENT, ample, ms, patient_client};
-use crate::support::Server;
+use crate::support::{Server, ports};
 
 #[tokio::test]
 async fn connecting_waits_for_a_server_that_starts_later() {
-    let port = get_random_available_port();
+    let port = ports::reserve();
     let url = format!("redis://127.0.0.1:{port}");
     let connecting = tokio::spawn(async move {
         let builder = RedissonClient::builder().wait_for_server(PATIENT);
         builder.connect(&url).await
     });
     tokio::time::sleep(ms(300)).await; // it is refused until then
-    let _server = Server::start_at(port, &[]).expect("the port is free");
+    let _server = Server::start_at(port, &[]);
     let client = connecting.await.unwrap().unwrap();
     ample(&client, "limiter").await;
 }
 
 #[tokio::test]
 async fn waiting_ends_with_the_cause() {
-    let port = get_random_available_port();
+    let port = ports::reserve();
     let builder = RedissonClient::builder()
         .response_timeout(ms(100))
         .wait_for_server(ms(500));

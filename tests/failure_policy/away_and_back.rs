@@ -3,7 +3,7 @@
 use redisson_rate_limiter::{Error, FailurePolicy, RedissonClient};
 
 use crate::fixture::{
-    client, kill, limiter, ms, policies, restart, until_by_policy, until_by_redis,
+    client, connect, kill, limiter, ms, policies, restart, until_by_policy, until_by_redis,
 };
 use crate::proxy::Proxy;
 use crate::support::Server;
@@ -115,9 +115,11 @@ async fn what_sets_or_reads_state_fails_whatever_the_policy() {
     for policy in policies() {
         let server = Server::start();
         let builder = RedissonClient::builder().failure_policy(policy);
-        let builder = builder.response_timeout(ms(300));
-        let client = builder.connect(&server.url()).await.unwrap();
-        let limiter = limiter(&client, 1_000).await;
+        let patient = client(&server.url(), policy).await;
+        limiter(&patient, 1_000).await;
+        let client = connect(&server.url(), builder.response_timeout(ms(300))).await;
+        let limiter = client.rate_limiter("limiter");
+        let _ = until_by_redis(&limiter).await;
         kill(server);
         let _ = until_by_policy(&limiter).await;
         let rate = limiter.config().await.map(drop);

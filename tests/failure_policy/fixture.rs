@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FailurePolicy, LocalShare, Rate, RateLimiter, RedissonClient,
+    Decision, FailurePolicy, LocalShare, Rate, RateLimiter, RedissonClient, RedissonClientBuilder,
 };
 use tokio::time::{sleep, timeout};
 
@@ -28,8 +28,17 @@ pub fn policies() -> [FailurePolicy; 3] {
 }
 
 pub async fn client(url: &str, policy: FailurePolicy) -> RedissonClient {
-    let builder = RedissonClient::builder().failure_policy(policy);
-    builder.connect(url).await.unwrap()
+    connect(url, RedissonClient::builder().failure_policy(policy)).await
+}
+
+/// A client with these settings, connected however late the server answers.
+pub async fn connect(url: &str, builder: RedissonClientBuilder) -> RedissonClient {
+    let far_more = Duration::from_secs(60);
+    builder
+        .wait_for_server(far_more)
+        .connect(url)
+        .await
+        .unwrap()
 }
 
 /// A limiter of so many permits an hour, of which one is taken.
@@ -75,5 +84,5 @@ pub fn kill(server: Server) -> u16 {
 }
 
 pub fn restart(port: u16) -> Server {
-    Server::start_at(port, &[]).expect("the port is free again")
+    Server::start_at(port, &[])
 }

@@ -117,8 +117,7 @@ impl Node {
 
     /// Starts it again with what it had.
     fn restart(&mut self) {
-        let server = Server::start_at(self.port, &arguments(&self.folder));
-        self.server = Some(server.expect("the port is free again"));
+        self.server = Some(Server::start_at(self.port, &arguments(&self.folder)));
     }
 }
 

@@ -29,7 +29,7 @@ const SIDE_BY_SIDE: usize = 64;
 /// How long a round may take that does not end.
 const HANG: Duration = Duration::from_secs(180);
 /// How long what was cancelled last may take to be given back.
-const BACKGROUND: Duration = Duration::from_secs(30);
+const BACKGROUND: Duration = Duration::from_secs(120);
 
 /// What each round has.
 pub struct Round {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redisson_rate_limiter::{Rate, RedissonClient};
+use redisson_rate_limiter::Rate;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::child::{PATIENT, Task};
+use crate::clients::patient;
 use crate::ledger::Ledger;
 use crate::parent::ChildProcess;
 use crate::proxy::{Fate, Proxy};
@@ -21,7 +22,7 @@ use crate::support::Server;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// How long what was cancelled last may take to be given back.
-const BACKGROUND: Duration = Duration::from_secs(30);
+const BACKGROUND: Duration = Duration::from_secs(120);
 
 /// Two limiters with more permits than all callers ask for, and one that has to deny.
 const LIMITERS: [(&str, u64); 3] = [(PATIENT, 1_000_000), ("plenty", 1_000_000), ("scarce", 40)];
@@ -67,7 +68,7 @@ impl Way {
     fn response_timeout(self) -> Duration {
         match self {
             Self::Direct => Duration::from_secs(60),
-            Self::Lossy => Duration::from_secs(5),
+            Self::Lossy => Duration::from_secs(20),
         }
     }
 }
@@ -98,7 +99,7 @@ async fn processes(count: u64, way: Way) {
         });
     }
 
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = patient(&server.url()).await;
     let mut states = Vec::new();
     for (name, permits) in LIMITERS {
         let released: u64 = tasks.iter().map(|it| u64::from(it.to_be_released())).sum();

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redisson_rate_limiter::{Rate, RedissonClient};
+use redisson_rate_limiter::Rate;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::child::Task;
+use crate::clients::patient;
 use crate::parent::ChildProcess;
 use crate::scaled;
 use crate::seeded::Seeded;
@@ -29,7 +30,7 @@ async fn after_many_kills_all_permits_are_there() {
     let random = Seeded::new();
     let server = Server::start();
     let mut redis = server.connection().await;
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = patient(&server.url()).await;
     let rate = Rate::overall(RATE, INTERVAL);
     client.rate_limiter("a").set_rate(rate).await.unwrap();
     let state = State::of("a", RATE);

@@ -1,6 +1,8 @@
 //! Several processes of this crate on one limiter: exactly once, cancellation, and killed processes.
 
 mod child;
+#[path = "../support/clients.rs"]
+mod clients;
 #[path = "../support/keys.rs"]
 mod keys;
 mod ledger;

@@ -12,7 +12,7 @@ use crate::child::{self, Task};
 use crate::ledger::Ledger;
 
 /// How long a child may take for its work; those who wait would do so for ever if they were passed over.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Dropping it kills the child.
 pub struct ChildProcess {
@@ -73,11 +73,8 @@ impl ChildProcess {
 
     /// Sends it a signal, such as `STOP`.
     pub fn signal(&self, signal: &str) {
-        let id = self.child.id().expect("a child that runs").to_string();
-        let status = std::process::Command::new("kill")
-            .args(["-s", signal, &id])
-            .status();
-        assert!(status.expect("kill runs").success());
+        let id = self.child.id().expect("a child that runs");
+        crate::support::send(signal, id);
     }
 
     /// Ends it with SIGKILL. It must not have ended by itself: then it has panicked.

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Rate, RedissonClient};
+use redisson_rate_limiter::Rate;
 
 use crate::child::Task;
+use crate::clients::patient;
 use crate::parent::ChildProcess;
 use crate::scaled;
 use crate::seeded::Seeded;
@@ -29,7 +30,7 @@ async fn processes(count: u64) {
     let random = Seeded::new();
     let server = Server::start();
     let mut redis = server.connection().await;
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = patient(&server.url()).await;
     let names = ["a", "b"];
     for name in names {
         let rate = Rate::overall(RATE, INTERVAL);

@@ -1,9 +1,9 @@
 //! What the server holds of a limiter.
 
 use redis::aio::MultiplexedConnection;
-use redisson_rate_limiter::RedissonClient;
 use tokio::time::sleep;
 
+use crate::clients::patient;
 use crate::keys;
 use crate::support::Server;
 
@@ -49,7 +49,7 @@ impl<'a> State<'a> {
         while keys::time(&mut redis).await < whole_at {
             sleep(std::time::Duration::from_millis(1)).await;
         }
-        let client = RedissonClient::connect(&server.url()).await.unwrap();
+        let client = patient(&server.url()).await;
         let limiter = client.rate_limiter(self.name);
         assert!(
             limiter.try_acquire(self.rate as u32).await.unwrap(),

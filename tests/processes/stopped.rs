@@ -3,10 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use redisson_rate_limiter::{Rate, RedissonClient};
+use redisson_rate_limiter::Rate;
 use tokio::time::sleep;
 
 use crate::child::{PATIENT, Task};
+use crate::clients::patient;
 use crate::ledger::Ledger;
 use crate::parent::ChildProcess;
 use crate::scaled;
@@ -16,7 +17,7 @@ use crate::support::Server;
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// How long what was cancelled last may take to be given back.
-const BACKGROUND: Duration = Duration::from_secs(30);
+const BACKGROUND: Duration = Duration::from_secs(120);
 
 #[tokio::test]
 async fn what_it_holds_is_what_is_gone() {
@@ -24,7 +25,7 @@ async fn what_it_holds_is_what_is_gone() {
     let mut moments = random.branch(0);
     let server = Server::start();
     let mut redis = server.connection().await;
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = patient(&server.url()).await;
     let task = |number| Task {
         url: server.url(),
         number,

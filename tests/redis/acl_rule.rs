@@ -9,6 +9,7 @@ use redisson_rate_limiter::{
     SlidingWindowCounter, TokenBucket,
 };
 
+use crate::clients::patient;
 use crate::every_method;
 use crate::fixture::{Fixture, HOUR, ms};
 use crate::keys;
@@ -43,9 +44,7 @@ type Outcome = (String, Result<()>);
 /// Each operation of the library, on limiters that the operator has set up.
 async fn operations(fixture: &mut Fixture, app: &RedissonClient) -> Vec<Outcome> {
     fixture.run(&["FLUSHALL"]).await;
-    let operator = RedissonClient::connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let operator = patient(&fixture.server.url()).await;
     let mut outcomes = Vec::new();
     for (name, rate) in [
         ("overall", Rate::overall(10, HOUR)),
@@ -188,7 +187,7 @@ async fn connect(fixture: &Fixture, rule: &[String]) -> RedissonClient {
         rule[0],
         fixture.server.port()
     );
-    RedissonClient::connect(&url).await.unwrap()
+    patient(&url).await
 }
 
 fn permissions(rule: &[String]) -> Vec<String> {

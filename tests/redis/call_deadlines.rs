@@ -4,20 +4,21 @@ use std::time::Duration;
 
 use redisson_rate_limiter::{Error, Rate, RateLimiter, RedissonClient, Result};
 
+use crate::clients::{PATIENCE, patient};
 use crate::fixture::{Fixture, HOUR, NAME, ms};
 use crate::keys;
 use crate::proxy::{Fate, Held, Proxy};
 
 /// A limiter of 10 behind a proxy; one is taken.
 async fn behind(proxy: &Proxy, response_timeout: Duration) -> RateLimiter {
-    let builder = RedissonClient::builder().response_timeout(response_timeout);
-    let limiter = builder
-        .connect(&proxy.url())
-        .await
-        .unwrap()
-        .rate_limiter(NAME);
+    let limiter = patient(&proxy.url()).await.rate_limiter(NAME);
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
     assert!(limiter.try_acquire(1).await.unwrap());
+    let builder = RedissonClient::builder().response_timeout(response_timeout);
+    let builder = builder.wait_for_server(PATIENCE);
+    let client = builder.connect(&proxy.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    while limiter.exists().await.is_err() {}
     limiter
 }
 
@@ -46,8 +47,7 @@ async fn an_acquire_held_up_beyond_the_response_timeout_is_indeterminate_and_tak
     let held = held_up(&mut proxy, limiter.try_acquire(3)).await;
     held.let_through().await;
     assert_eq!(fixture.everything().await, before);
-    proxy.refuse_new(false);
-    while limiter.exists().await.is_err() {}
+    let limiter = patient(&fixture.server.url()).await.rate_limiter(NAME);
     assert_eq!(limiter.available_permits().await.unwrap(), 9);
     assert!(limiter.try_acquire(9).await.unwrap());
 }
@@ -105,7 +105,7 @@ async fn a_server_whose_clock_is_moved_on_is_asked_again_and_not_taken_for_late(
 async fn a_call_whose_copy_came_in_time_takes_nothing_more_where_it_comes_late_itself() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
-    let limiter = behind(&proxy, ms(150)).await;
+    let limiter = behind(&proxy, ms(10_000)).await;
     let before = fixture.value().await.unwrap().parse::<i64>().unwrap();
     proxy.next("EVALSHA", Fate::Held);
     let (answer, ()) = tokio::join!(limiter.try_acquire(3), async {

@@ -1,7 +1,8 @@
 //! A grant that a peer's clock scored in the future is warned of, once per limiter.
 
-use redisson_rate_limiter::{PermitsInUse, Rate, RedissonClient};
+use redisson_rate_limiter::{PermitsInUse, Rate};
 
+use crate::clients::patient;
 use crate::events::Events;
 use crate::fixture::{Fixture, HOUR, NAME};
 use crate::keys::{self, member};
@@ -17,9 +18,7 @@ fn warnings(events: &Events) -> Vec<String> {
 async fn a_score_ahead_of_the_server_is_warned_of_once_with_by_how_much() {
     let events = Events::start();
     let mut fixture = Fixture::start().await;
-    let client = RedissonClient::connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = patient(&fixture.server.url()).await;
     let limiter = client.rate_limiter(NAME);
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
 
@@ -56,9 +55,7 @@ async fn a_score_ahead_of_the_server_is_warned_of_once_with_by_how_much() {
 async fn a_name_is_on_one_line_of_a_warning_whatever_it_holds() {
     let events = Events::start();
     let mut fixture = Fixture::start().await;
-    let client = RedissonClient::connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = patient(&fixture.server.url()).await;
     let limiter = client.rate_limiter("a\nWARN b");
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
     let minute_ahead = keys::time(&mut fixture.raw).await + 60_000;
@@ -76,9 +73,7 @@ async fn a_name_is_on_one_line_of_a_warning_whatever_it_holds() {
 async fn grants_of_this_client_are_not_warned_of() {
     let events = Events::start();
     let fixture = Fixture::start().await;
-    let client = RedissonClient::connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = patient(&fixture.server.url()).await;
     let limiter = client.rate_limiter(NAME);
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
     for _ in 0..11 {

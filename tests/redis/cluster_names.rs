@@ -1,7 +1,8 @@
 //! On a cluster the five keys of a limiter must be in one slot.
 
-use redisson_rate_limiter::{Error, Rate, RedissonClient};
+use redisson_rate_limiter::{Error, Rate};
 
+use crate::clients::patient;
 use crate::fixture::SECOND;
 use crate::keys;
 use crate::support::Server;
@@ -21,7 +22,7 @@ async fn unbalanced_and_empty_braces_are_refused_before_anything_is_sent() {
     assign.arg("ADDSLOTSRANGE").arg(0).arg(16_383);
     let _: () = assign.query_async(&mut raw).await.unwrap();
 
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = patient(&server.url()).await;
     let evals = keys::calls(&mut raw, "evalsha").await;
     for bad in ["a{b", "a}b", "{}", "x{}y", ""] {
         for error in crate::every_method::errors(&client.rate_limiter(bad)).await {
@@ -38,7 +39,7 @@ async fn unbalanced_and_empty_braces_are_refused_before_anything_is_sent() {
 #[tokio::test]
 async fn on_one_server_they_are_names_like_any_other() {
     let server = Server::start();
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = patient(&server.url()).await;
     for name in ["a{b", "a}b", "{}", "x{}y"] {
         let limiter = client.rate_limiter(name);
         assert!(

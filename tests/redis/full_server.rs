@@ -3,9 +3,10 @@
 use std::error::Error as _;
 
 use redis::InfoDict;
-use redisson_rate_limiter::{Error, Rate, RedissonClient};
+use redisson_rate_limiter::{Error, Rate};
 use tokio::time::sleep;
 
+use crate::clients::patient;
 use crate::fixture::{Fixture, HOUR, NAME, SECOND, ms};
 use crate::keys;
 use crate::support::Server;
@@ -43,7 +44,7 @@ async fn a_server_that_cannot_save_refuses_grants_and_changes_nothing() {
     let kept = ["--dir", folder.path().to_str().unwrap()];
     let server = Server::start_with(&[&kept[..], &["--save", "3600", "1"]].concat());
     let mut raw = server.connection().await;
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = patient(&server.url()).await;
     let limiter = client.rate_limiter(NAME);
     limiter.try_set_rate(Rate::overall(10, HOUR)).await.unwrap();
     assert!(limiter.try_acquire(4).await.unwrap());

@@ -3,6 +3,7 @@
 use redis::aio::{ConnectionLike, ConnectionManager};
 use redisson_rate_limiter::{Rate, RedissonClient};
 
+use crate::clients::patient;
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, VALUE};
 use crate::keys;
 
@@ -55,7 +56,7 @@ async fn a_connection_that_speaks_resp3() {
 async fn a_url_that_asks_for_resp3_and_another_database() {
     let mut fixture = Fixture::start().await;
     let url = format!("{}/3?protocol=resp3", fixture.server.url());
-    let client = RedissonClient::connect(&url).await.unwrap();
+    let client = patient(&url).await;
     let limiter = client.rate_limiter(NAME);
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
     assert!(limiter.try_acquire(4).await.unwrap());

@@ -1,8 +1,9 @@
 //! Names, fields and bytes of the five keys.
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate, RedissonClient};
+use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate};
 
+use crate::clients::patient;
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 use crate::keys;
 
@@ -234,9 +235,7 @@ async fn try_set_rate_adds_the_keep_alive_that_an_older_redisson_did_not_know() 
 #[tokio::test]
 async fn a_client_without_settings_has_a_uuid_for_an_id() {
     let mut fixture = Fixture::start().await;
-    let client = RedissonClient::connect(&fixture.server.url())
-        .await
-        .unwrap();
+    let client = patient(&fixture.server.url()).await;
     let limiter = client.rate_limiter(NAME);
     limiter
         .try_set_rate(Rate::per_client(5, SECOND))

@@ -4,6 +4,8 @@
 mod bad_state;
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[path = "../support/clients.rs"]
+mod clients;
 #[macro_use]
 #[path = "../support/each_policy.rs"]
 mod each_policy;

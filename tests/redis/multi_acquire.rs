@@ -3,14 +3,15 @@
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::{Cmd, Pipeline, RedisFuture, Value};
-use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
 use redisson_rate_limiter::{Clock, Decision, Error, Granted, Rate, RateLimiter, RedissonClient};
 
 use crate::by_hand::{Pending, poll_once};
+use crate::clients::{PATIENCE, patient, steady};
 use crate::fixture::{Fixture, HOUR, ms};
 use crate::keys;
 use crate::proxy::{Command, Fate, Proxy};
 use crate::support::Server;
+use crate::support::cluster::Cluster;
 
 /// So many acquires under way are many.
 const MANY: usize = 16;
@@ -88,7 +89,7 @@ fn keys_of(call: &Command) -> usize {
 async fn few_acquires_go_one_by_one_and_the_rest_in_one_call_of_which_each_gets_its_own_answer() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = fixture.builder().connect(&proxy.url()).await.unwrap();
+    let client = steady(&proxy.url(), fixture.builder()).await;
     let permits: Vec<u64> = (0..20).map(|i| i % 3 + 1).collect();
     let limiters = limiters(&client, &permits).await;
     let idle = idle(&client);
@@ -257,9 +258,18 @@ async fn a_shared_call_whose_answer_was_lost_took_once_for_each() {
 async fn a_shared_call_that_comes_late_takes_nothing() {
     let fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
+    let patient = patient(&fixture.server.url()).await;
+    let known = limiters(&patient, &[3; 4]).await;
     let builder = RedissonClient::builder().response_timeout(ms(150));
+    let builder = builder.wait_for_server(PATIENCE);
     let client = builder.connect(&proxy.url()).await.unwrap();
-    let limiters = limiters(&client, &[3; 4]).await;
+    let mut limiters = Vec::new();
+    for other in &known {
+        let limiter = client.rate_limiter(other.name());
+        while limiter.try_acquire(1).await.is_err() {} // it knows the limiter now
+        other.set_rate(Rate::overall(3, HOUR)).await.unwrap();
+        limiters.push(limiter);
+    }
     let idle = idle(&client);
     proxy.take_seen();
     let _left_alone = left_alone(&idle);
@@ -272,21 +282,15 @@ async fn a_shared_call_that_comes_late_takes_nothing() {
     }
     assert_eq!(keys_of(&held.command), 12);
     held.let_through().await;
-    proxy.refuse_new(false);
-    while limiters[0].exists().await.is_err() {}
-    for limiter in &limiters {
+    for limiter in &known {
         assert_eq!(limiter.available_permits().await.unwrap(), 3);
     }
 }
 
 #[tokio::test]
 async fn a_connection_to_a_cluster_that_is_not_known_as_one_spreads_no_call_for_long() {
-    let cluster = RedisCluster::new(RedisClusterConfiguration::default());
-    let nodes: Vec<_> = cluster
-        .iter_servers()
-        .map(|server| server.connection_info())
-        .collect();
-    let connection = ClusterClientBuilder::new(nodes)
+    let cluster = Cluster::start();
+    let connection = ClusterClientBuilder::new(cluster.urls())
         .build()
         .unwrap()
         .get_async_connection()
@@ -308,9 +312,8 @@ async fn a_connection_to_a_cluster_that_is_not_known_as_one_spreads_no_call_for_
             assert_eq!(limiter.available_permits().await.unwrap(), 100 - round);
         }
         let mut in_all = 0;
-        for server in cluster.iter_servers() {
-            let server = redis::Client::open(server.connection_info()).unwrap();
-            let mut raw = server.get_multiplexed_async_connection().await.unwrap();
+        for server in cluster.nodes() {
+            let mut raw = server.connection().await;
             in_all += keys::errors(&mut raw, "CROSSSLOT").await;
         }
         refused.push(in_all);

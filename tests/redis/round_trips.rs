@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate, RedissonClient};
 
+use crate::clients::patient;
 use crate::fixture::{Fixture, HOUR, NAME, SECOND};
 use crate::monitor::Monitor;
 use crate::proxy::Proxy;
@@ -12,7 +13,7 @@ use crate::proxy::Proxy;
 async fn a_known_script_is_called_by_its_hash_and_nothing_else_is_sent() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let client = patient(&proxy.url()).await;
     let limiter = client.rate_limiter(NAME);
     limiter
         .try_set_rate(Rate::overall(100, HOUR))
@@ -32,7 +33,7 @@ async fn a_known_script_is_called_by_its_hash_and_nothing_else_is_sent() {
 async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let client = patient(&proxy.url()).await;
     let limiter = client.rate_limiter(NAME);
     limiter
         .try_set_rate(Rate::overall(100, HOUR))
@@ -63,7 +64,7 @@ async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
 async fn a_limiter_to_which_a_peer_gave_another_type_takes_a_second_round_trip_once() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let client = patient(&proxy.url()).await;
     let limiter = client.rate_limiter(NAME);
     let peer = fixture.limiter().await;
     peer.set_rate(Rate::overall(10, HOUR)).await.unwrap();
@@ -84,7 +85,7 @@ async fn a_limiter_to_which_a_peer_gave_another_type_takes_a_second_round_trip_o
 async fn a_client_that_set_the_rate_itself_or_read_it_knows_the_type() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let client = patient(&proxy.url()).await;
     let limiter = client.rate_limiter(NAME);
     let rate = Rate::per_client(10, HOUR);
     assert!(limiter.try_set_rate(rate).await.unwrap());
@@ -142,7 +143,7 @@ async fn a_new_handle_for_each_request_knows_what_the_last_one_knew() {
 async fn every_method_is_one_command() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let client = patient(&proxy.url()).await;
     let limiter = client.rate_limiter(NAME);
     let rate = Rate::overall(100, HOUR);
     // The first round loads the scripts into the server.
@@ -187,7 +188,7 @@ async fn every_method_is_one_command() {
 async fn naming_a_limiter_sends_nothing() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let client = patient(&proxy.url()).await;
     proxy.take_seen();
     for i in 0..100 {
         client.rate_limiter(&i.to_string());

@@ -4,10 +4,9 @@ use std::error::Error as _;
 use std::fmt::Debug;
 
 use redisson_rate_limiter::{Error, Rate, RedissonClient, Result};
-use tokio::net::TcpListener;
 
 use crate::fixture::{HOUR, NAME, ms};
-use crate::support::Server;
+use crate::support::{Server, ports};
 
 const SECRET: &str = "correct-horse-battery";
 
@@ -82,9 +81,7 @@ async fn a_client_with_a_right_password_does_not_show_it() {
 
 #[tokio::test]
 async fn urls_that_lead_nowhere_are_not_repeated_in_the_error() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let closed = listener.local_addr().unwrap().to_string();
-    drop(listener);
+    let closed = format!("127.0.0.1:{}", ports::reserve());
     let open = Server::start();
     let open = format!("127.0.0.1:{}", open.port());
     let urls = [

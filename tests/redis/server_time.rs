@@ -2,6 +2,7 @@
 
 use redisson_rate_limiter::{Clock, Rate, RedissonClient};
 
+use crate::clients::patient;
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, ms};
 use crate::keys;
 use crate::proxy::Proxy;
@@ -10,7 +11,7 @@ use crate::proxy::Proxy;
 async fn by_default_grants_are_scored_with_the_servers_time_and_no_time_is_sent() {
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = RedissonClient::connect(&proxy.url()).await.unwrap();
+    let client = patient(&proxy.url()).await;
     let limiter = client.rate_limiter(NAME);
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
     assert!(limiter.try_acquire(1).await.unwrap());

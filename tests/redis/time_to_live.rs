@@ -1,8 +1,9 @@
 //! Times to live of the keys in Redis.
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{PermitsInUse, Rate, RedissonClient};
+use redisson_rate_limiter::{PermitsInUse, Rate};
 
+use crate::clients::patient;
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 use crate::keys;
 
@@ -120,10 +121,7 @@ async fn without_one_value_and_permits_get_the_time_to_live_that_the_hash_has() 
 #[tokio::test]
 async fn a_denial_that_finds_the_keys_as_they_should_be_writes_nothing() {
     let mut fixture = Fixture::start().await;
-    let limiter = RedissonClient::connect(&fixture.server.url())
-        .await
-        .unwrap()
-        .rate_limiter(NAME);
+    let limiter = patient(&fixture.server.url()).await.rate_limiter(NAME);
     limiter.set_rate(Rate::overall(50_000, HOUR)).await.unwrap();
     // There are so many that a client audits them only from time to time.
     fixture.fill(VALUE, PERMITS, 50_000, 0).await;

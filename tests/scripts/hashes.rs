@@ -10,6 +10,7 @@ use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
 use crate::by_hand::{Pending, poll_once};
+use crate::clients::patient;
 use crate::include::{assemble, names, read};
 use crate::monitor::Monitor;
 use crate::support::Server;
@@ -50,7 +51,7 @@ fn clients_send_every_listed_script_and_no_other() {
     let server = Server::start();
     runtime().block_on(async {
         let mut monitor = Monitor::of(&server).await;
-        let client = RedissonClient::connect(&server.url()).await.unwrap();
+        let client = patient(&server.url()).await;
         use_every_operation(&client, &server).await;
         // The runtime of this call ends before its answer, so that the call is reclaimed.
         let abandoned = client.clone();

@@ -2,6 +2,8 @@
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[path = "../support/clients.rs"]
+mod clients;
 #[path = "../../src/script/include.rs"]
 mod include;
 #[path = "../support/monitor.rs"]

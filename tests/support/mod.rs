@@ -1,32 +1,32 @@
-//! A Redis server of the test's own, on a free port, stopped when it is dropped.
+//! Redis servers and clusters of the test's own, on ports of its own, stopped when they are dropped.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
+pub mod cluster;
+pub mod ports;
+
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{LazyLock, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use redis::AsyncConnectionConfig;
-use redis::ConnectionAddr;
 use redis::aio::MultiplexedConnection;
-use redis_test::server::RedisServer;
-use redis_test::utils::get_random_available_port;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// The program that `REDISRS_SERVER_BIN` names, or `redis-server`. A cluster of `redis_test` takes it too.
+/// The program that `REDISRS_SERVER_BIN` names, or `redis-server`.
 pub fn server_program() -> OsString {
     env::var_os("REDISRS_SERVER_BIN").unwrap_or_else(|| "redis-server".into())
 }
 
 /// A running server.
 pub struct Server {
-    process: RedisServer,
+    process: Process,
     port: u16,
-    /// Where a replica keeps what it copies.
+    /// Where it keeps its data.
     _folder: TempDir,
 }
 
@@ -35,66 +35,45 @@ impl Server {
         Self::start_with(&[])
     }
 
-    /// Starts a server with more arguments. Another process may take the free port first: then the next one is tried.
+    /// Starts a server with more arguments.
     pub fn start_with(arguments: &[&str]) -> Self {
-        for _ in 0..10 {
-            let port = get_random_available_port();
-            if let Some(server) = Self::start_at(port, arguments) {
-                return server;
-            }
-        }
-        panic!("redis-server did not start on any of ten free ports");
-    }
-
-    pub fn start_at(port: u16, arguments: &[&str]) -> Option<Self> {
-        let folder = tempfile::tempdir().expect("a folder for the server");
-        let process = RedisServer::new_with_addr_tls_modules_and_spawner(
-            ConnectionAddr::Tcp("127.0.0.1".to_owned(), port),
-            None,
-            None,
-            false,
-            None,
-            &[],
-            |command| {
-                let command = command.arg("--dir").arg(folder.path());
-                spawn(command.args(arguments)).unwrap_or_else(|error| {
-                    panic!("these tests need redis-server, which did not start: {error}")
-                })
-            },
-        );
-        let mut server = Self {
-            process,
-            port,
-            _folder: folder,
+        let port = if arguments.contains(&"--cluster-enabled") {
+            ports::reserve_for_node()
+        } else {
+            ports::reserve()
         };
-        server.answers().then_some(server)
+        Self::start_at(port, arguments)
     }
 
-    /// Waits until the server takes connections; `false` where it ended instead. Its log tells: at the port another
-    /// server may answer, which took it first.
-    fn answers(&mut self) -> bool {
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(30) {
-            if let Ok(Some(_)) = self.process.process.try_wait() {
-                return false;
+    /// Starts a server on a port that is reserved, as that of an earlier server is. Returns when it takes connections.
+    pub fn start_at(port: u16, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the server");
+        let mut command = Command::new(server_program());
+        command
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--dir"])
+            .arg(folder.path())
+            .args(arguments);
+        let mut process = Process::start(&command, Stdio::piped());
+        let stdout = process.0.stdout.take().expect("its stdout is a pipe");
+        let mut log = String::new();
+        for line in BufReader::new(stdout).lines() {
+            let line = line.expect("its log");
+            if line.contains("Ready to accept connections") {
+                return Self {
+                    process,
+                    port,
+                    _folder: folder,
+                };
             }
-            let log = self.process.log_file_contents();
-            if log.is_some_and(|log| log.contains("Ready to accept connections")) {
-                return true;
-            }
-            thread::sleep(Duration::from_millis(2));
+            log += &(line + "\n");
         }
-        panic!(
-            "redis-server takes no connections: {:?}",
-            self.process.log_file_contents()
-        );
+        panic!("{command:?} has ended:\n{log}");
     }
 
     /// Sends the process a signal, such as `KILL`.
     pub fn signal(&self, signal: &str) {
-        let pid = self.process.process.id().to_string();
-        let status = Command::new("kill").args(["-s", signal, &pid]).status();
-        assert!(status.expect("kill runs").success());
+        send(signal, self.process.0.id());
     }
 
     pub fn port(&self) -> u16 {
@@ -115,12 +94,25 @@ impl Server {
     }
 }
 
+/// Sends a process a signal.
+pub fn send(signal: &str, process: u32) {
+    let signal = match signal {
+        "CONT" => Signal::CONT,
+        "KILL" => Signal::KILL,
+        "STOP" => Signal::STOP,
+        other => panic!("no test has sent {other} so far"),
+    };
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    kill_process(process.expect("the id of a process"), signal).expect("the process runs");
+}
+
 /// A program that runs until it is dropped.
 pub struct Process(Child);
 
 impl Process {
-    pub fn start(command: &Command) -> Self {
-        Self(spawn(command).expect("the program starts"))
+    pub fn start(command: &Command, stdout: Stdio) -> Self {
+        let started = spawn(command, stdout);
+        Self(started.unwrap_or_else(|error| panic!("{command:?} did not start: {error}")))
     }
 }
 
@@ -133,7 +125,7 @@ impl Drop for Process {
 
 /// Starts a server that ends with this process, whatever ends it. On Linux the kernel sees to it when the thread that
 /// started the server ends, so that is one which lives as long as the process.
-fn spawn(command: &Command) -> io::Result<Child> {
+fn spawn(command: &Command, stdout: Stdio) -> io::Result<Child> {
     type Job = (Command, mpsc::Sender<io::Result<Child>>);
     static STARTER: LazyLock<mpsc::Sender<Job>> = LazyLock::new(|| {
         let (jobs, next_jobs) = mpsc::channel::<Job>();
@@ -155,7 +147,7 @@ fn spawn(command: &Command) -> io::Result<Child> {
     };
     job.args(command.get_args())
         .stdin(Stdio::null())
-        .stdout(Stdio::null());
+        .stdout(stdout);
     let (started, child) = mpsc::channel();
     STARTER
         .send((job, started))

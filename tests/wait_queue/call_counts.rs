@@ -1,8 +1,9 @@
 //! One call to the server serves all waiters that fit.
 
-use redisson_rate_limiter::{Rate, RedissonClient};
+use redisson_rate_limiter::Rate;
 use tokio::task::JoinSet;
 
+use crate::clients::{builder, steady};
 use crate::in_memory::{HOUR, ms};
 use crate::keys;
 use crate::support::Server;
@@ -11,7 +12,7 @@ use crate::support::Server;
 async fn a_thousand_waiters_at_a_hundred_a_window_take_no_more_than_forty_calls() {
     let server = Server::start();
     let mut raw = server.connection().await;
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = steady(&server.url(), builder()).await;
     let limiter = client.rate_limiter("limiter");
     limiter.set_rate(Rate::overall(100, ms(300))).await.unwrap();
     let before = keys::calls(&mut raw, "evalsha").await;
@@ -31,7 +32,7 @@ async fn a_thousand_waiters_at_a_hundred_a_window_take_no_more_than_forty_calls(
 async fn two_hundred_waiters_keep_value_and_grants_at_the_rate() {
     let server = Server::start();
     let mut raw = server.connection().await;
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = steady(&server.url(), builder()).await;
     let limiter = client.rate_limiter("limiter");
     limiter
         .set_rate(Rate::overall(1_000, ms(200)))
@@ -57,7 +58,7 @@ async fn two_hundred_waiters_keep_value_and_grants_at_the_rate() {
 async fn requests_that_arrive_while_a_call_is_under_way_share_the_next_one() {
     let server = Server::start();
     let mut raw = server.connection().await;
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = steady(&server.url(), builder()).await;
     let limiter = client.rate_limiter("limiter");
     limiter.set_rate(Rate::overall(1_000, HOUR)).await.unwrap();
     assert!(limiter.try_acquire(1).await.unwrap());

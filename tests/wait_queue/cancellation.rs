@@ -4,6 +4,7 @@ use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
 use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::by_hand::{Pending, poll_once};
+use crate::clients::patient;
 use crate::in_memory::{HOUR, SECOND, let_others_work, limiter, ms, wait};
 use crate::keys;
 use crate::proxy::{Fate, Proxy};
@@ -214,7 +215,7 @@ async fn a_waiter_gets_what_a_dropped_call_was_granted() {
     tokio::task::yield_now().await; // it is in the queue
     drop(dropped);
     acquire.let_through().await;
-    let served = timeout(10 * SECOND, waiter).await;
+    let served = timeout(60 * SECOND, waiter).await;
     served
         .expect("it need not wait for an hour")
         .unwrap()
@@ -229,7 +230,7 @@ async fn a_waiter_gets_what_a_dropped_call_was_granted() {
 async fn a_grant_that_was_delivered_and_not_received_is_scored_anew_for_the_next_waiter() {
     let server = Server::start();
     let mut raw = server.connection().await;
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = patient(&server.url()).await;
     let limiter = client.rate_limiter("limiter");
     limiter.set_rate(Rate::overall(2, HOUR)).await.unwrap();
     assert!(limiter.try_acquire(2).await.unwrap());
@@ -249,7 +250,7 @@ async fn a_grant_that_was_delivered_and_not_received_is_scored_anew_for_the_next
     }
     let delivered = newest_score(&mut raw).await;
     drop(first);
-    let served = timeout(10 * SECOND, second).await;
+    let served = timeout(60 * SECOND, second).await;
     served.expect("it is served").unwrap().unwrap();
     // The permit is taken now, and counts in the window from now on.
     assert!(newest_score(&mut raw).await > delivered);

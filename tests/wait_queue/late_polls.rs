@@ -1,9 +1,10 @@
 //! A future that is polled once and then left alone does not hold up others.
 
-use redisson_rate_limiter::{Rate, RedissonClient};
+use redisson_rate_limiter::Rate;
 use tokio::time::{Instant, advance};
 
 use crate::by_hand::poll_once;
+use crate::clients::patient;
 use crate::in_memory::{HOUR, SECOND, let_others_work, limiter, ms, wait};
 use crate::support::Server;
 
@@ -39,7 +40,7 @@ async fn plain_requests_are_answered_while_a_waiter_sleeps() {
 #[tokio::test]
 async fn one_whose_call_to_the_server_is_under_way_does_not_hold_up_the_calls_of_others() {
     let server = Server::start();
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = patient(&server.url()).await;
     let limiter = client.rate_limiter("limiter");
     limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
     let mut left_alone = Box::pin(limiter.try_acquire(1));

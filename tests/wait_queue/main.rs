@@ -2,6 +2,8 @@
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;
+#[path = "../support/clients.rs"]
+mod clients;
 mod in_memory;
 mod keyed;
 #[path = "../support/keys.rs"]

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Rate, RateLimiter};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::clients::patient;
 use crate::in_memory::{HOUR, ms};
 use crate::keys;
 use crate::seeded::Seeded;
@@ -94,7 +95,7 @@ async fn in_one_window_exactly_what_was_granted_is_gone() {
     let random = Seeded::new();
     let server = Server::start();
     let mut raw = server.connection().await;
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = patient(&server.url()).await;
     let limiter = client.rate_limiter("limiter");
     limiter
         .set_rate(Rate::overall(1_000_000, HOUR))
@@ -120,7 +121,7 @@ async fn on_many_limiters_that_share_calls_exactly_what_was_granted_is_gone_from
     let random = Seeded::new();
     let server = Server::start();
     let mut raw = server.connection().await;
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = patient(&server.url()).await;
     let mut limiters = Vec::new();
     for i in 0..40 {
         let limiter = client.rate_limiter(&i.to_string());
@@ -172,7 +173,7 @@ async fn over_many_windows(limiters: usize, rate: u64) {
     let random = Seeded::new();
     let server = Server::start();
     let mut raw = server.connection().await;
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let client = patient(&server.url()).await;
     let limiters: Arc<[_]> = (0..limiters)
         .map(|i| client.rate_limiter(&i.to_string()))
         .collect();

@@ -1,18 +1,17 @@
 //! What happens in the queue while a call is in flight.
 
-use redisson_rate_limiter::{Clock, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Clock, Rate, RateLimiter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::sync::mpsc;
 
+use crate::clients::builder;
 use crate::in_memory::{HOUR, ms};
 use crate::proxy::{Fate, Proxy};
 use crate::support::Server;
 
 async fn behind(proxy: &Proxy, clock: Clock, rate: Rate) -> RateLimiter {
-    let builder = RedissonClient::builder()
-        .response_timeout(ms(2_000))
-        .clock(clock);
+    let builder = builder().clock(clock);
     let client = builder.connect(&proxy.url()).await.unwrap();
     let limiter = client.rate_limiter("limiter");
     limiter.set_rate(rate).await.unwrap();

@@ -161,7 +161,7 @@ async fn measure(fault: Fault, kind: Kind) -> String {
         server.signal("KILL");
         drop(server);
         sleep(OUTAGE).await;
-        server = Server::start_at(port, &arguments).expect("the port is free again");
+        server = Server::start_at(port, &arguments);
         raw = server.connection().await;
     } else {
         make(fault, &server, &mut raw, &mut proxy).await;

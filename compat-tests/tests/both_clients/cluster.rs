@@ -3,12 +3,11 @@
 use std::{collections::HashSet, time::Duration};
 
 use compat_tests::{
-    Pair, Peer,
+    Cluster, Pair, Peer,
     dump::{self, State},
     redisson::{Redisson, Servers, Version},
 };
 use redis::cluster::ClusterClient;
-use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
 use redisson_rate_limiter::{Error, Rate, RedissonClient};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -27,11 +26,8 @@ const UNUSABLE: [&str; 5] = ["a{b", "a}b", "{}", "x{}y", ""];
 
 #[tokio::test]
 async fn of_all_clients_and_of_each() {
-    let cluster = RedisCluster::new(RedisClusterConfiguration::default());
-    let urls: Vec<String> = cluster
-        .iter_servers()
-        .map(|server| format!("redis://{}", server.addr))
-        .collect();
+    let cluster = Cluster::start();
+    let urls = cluster.urls();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let client = ClusterClient::new(urls.clone()).unwrap();
     let mut redis = client.get_async_connection().await.unwrap();

@@ -1,21 +1,18 @@
 //! On a cluster the keys of all limiters of a joint decision must be in one slot.
 
-use redis_test::cluster::{RedisCluster, RedisClusterConfiguration};
 use redisson_rate_limiter::{
-    Error, FixedWindow, LeakyBucket, Limiter, Rate, RedissonClient, SlidingWindowCounter,
-    TokenBucket,
+    Error, FixedWindow, LeakyBucket, Limiter, Rate, SlidingWindowCounter, TokenBucket,
 };
 
+use crate::clients::patient;
 use crate::fixture::{HOUR, SECOND};
+use crate::support::cluster::Cluster;
 
 #[tokio::test]
 async fn other_mixes_of_tags_are_refused_before_anything_is_sent() {
-    let cluster = RedisCluster::new(RedisClusterConfiguration::default());
-    let urls: Vec<String> = cluster
-        .iter_servers()
-        .map(|node| format!("redis://{}", node.client_addr()))
-        .collect();
-    let client = RedissonClient::connect(&urls.join(",")).await.unwrap();
+    let cluster = Cluster::start();
+    let urls = cluster.urls().join(",");
+    let client = patient(&urls).await;
     let user = client
         .limiter(TokenBucket::per_second(1).with_capacity(2))
         .unwrap();
@@ -44,12 +41,9 @@ async fn other_mixes_of_tags_are_refused_before_anything_is_sent() {
 
 #[tokio::test]
 async fn a_prefix_that_spreads_the_state_over_several_slots_is_refused_and_no_key_does() {
-    let cluster = RedisCluster::new(RedisClusterConfiguration::default());
-    let url = cluster
-        .iter_servers()
-        .next()
-        .map(|node| format!("redis://{}", node.client_addr()));
-    let client = RedissonClient::connect(&url.unwrap()).await.unwrap();
+    let cluster = Cluster::start();
+    let url = cluster.nodes()[0].url();
+    let client = patient(&url).await;
     let leaky = client
         .limiter(LeakyBucket::new(1, SECOND).with_capacity(5))
         .unwrap();

@@ -4,6 +4,7 @@ use redisson_rate_limiter::{
     Decision, Error, FixedWindow, Granted, Rate, RedissonClient, TokenBucket,
 };
 
+use crate::clients::PATIENCE;
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
 use crate::keys;
 use crate::proxy::{Fate, Proxy};
@@ -179,16 +180,14 @@ async fn a_request_of_another_limiter_whose_answer_was_lost_is_not_sent_again() 
 async fn a_call_that_the_server_gets_after_its_deadline_charges_nobody() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
-    let client = fixture
-        .builder()
-        .response_timeout(ms(200))
-        .connect(&proxy.url())
-        .await
-        .unwrap();
-    let limiter = client
-        .limiter(TokenBucket::per_second(1).with_capacity(10))
-        .unwrap();
-    assert!(limiter.check("bucket", 1).await.unwrap().is_granted());
+    let bucket = TokenBucket::per_second(1).with_capacity(10);
+    let patient = fixture.client().await.limiter(bucket).unwrap();
+    assert!(patient.check("bucket", 1).await.unwrap().is_granted());
+    let builder = fixture.builder().response_timeout(ms(200));
+    let builder = builder.wait_for_server(PATIENCE);
+    let client = builder.connect(&proxy.url()).await.unwrap();
+    let limiter = client.limiter(bucket).unwrap();
+    while limiter.check("another", 1).await.is_err() {}
     proxy.next("EVALSHA", Fate::Held);
     let (late, held) = tokio::join!(limiter.check("bucket", 3), proxy.held());
     assert!(matches!(late, Err(Error::Indeterminate { .. })), "{late:?}");

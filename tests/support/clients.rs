@@ -1,0 +1,29 @@
+//! Clients that no busy machine fails.
+
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
+use std::time::Duration;
+
+use redis::AsyncConnectionConfig;
+use redisson_rate_limiter::{RedissonClient, RedissonClientBuilder};
+
+/// Far more than any answer takes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The settings of a client that waits for late answers.
+pub fn builder() -> RedissonClientBuilder {
+    RedissonClient::builder().response_timeout(PATIENCE)
+}
+
+/// A client that waits for late answers.
+pub async fn patient(urls: &str) -> RedissonClient {
+    builder().connect(urls).await.unwrap()
+}
+
+/// The same over one connection, which stays however long the server is silent: what is sent is sent once.
+pub async fn steady(url: &str, builder: RedissonClientBuilder) -> RedissonClient {
+    let client = redis::Client::open(url).unwrap();
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let connection = client.get_multiplexed_async_connection_with_config(&config);
+    builder.connection(connection.await.unwrap()).unwrap()
+}
