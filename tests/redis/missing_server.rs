@@ -4,18 +4,17 @@ use redisson_rate_limiter::{Error, Rate, RedissonClient};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
+use crate::clients::patient;
 use crate::fixture::{HOUR, NAME, SECOND, ms};
 use crate::proxy::{Fate, Proxy};
-use crate::support::Server;
+use crate::support::{Server, ports};
 
 /// Far more than anything here may take.
-const NEVER: std::time::Duration = std::time::Duration::from_secs(5);
+const NEVER: std::time::Duration = std::time::Duration::from_secs(60);
 
 #[tokio::test]
 async fn connecting_to_a_port_where_nobody_listens_fails() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("redis://{}", listener.local_addr().unwrap());
-    drop(listener);
+    let url = format!("redis://127.0.0.1:{}", ports::reserve());
     for urls in [url.clone(), format!("{url},{url}")] {
         let builder = RedissonClient::builder().response_timeout(ms(300));
         let result = timeout(NEVER, builder.connect(&urls))
@@ -57,16 +56,23 @@ async fn connecting_to_a_server_that_stops_answering_meanwhile_fails() {
 }
 
 #[tokio::test]
+async fn connecting_asks_again_over_another_connection_where_no_answer_comes() {
+    let server = Server::start();
+    let mut proxy = Proxy::to(server.port()).await;
+    proxy.next("INFO", Fate::Held);
+    let client = patient(&proxy.url()).await;
+    let _unanswered = proxy.held().await;
+    assert!(!client.rate_limiter(NAME).exists().await.unwrap());
+}
+
+#[tokio::test]
 async fn a_server_that_went_away_is_unavailable_to_every_call_within_the_response_timeout() {
     let server = Server::start();
     let builder = RedissonClient::builder().response_timeout(ms(200));
-    let limiter = builder
-        .connect(&server.url())
-        .await
-        .unwrap()
-        .rate_limiter(NAME);
-    limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
-    assert!(limiter.try_acquire(1).await.unwrap());
+    let builder = builder.wait_for_server(NEVER);
+    let client = builder.connect(&server.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    while limiter.exists().await.is_err() {}
     drop(server);
     // The first call may notice it while it is in flight.
     let first = limiter.try_acquire(1).await;

@@ -1,7 +1,8 @@
-//! How long `connect` waits for a server that is down or not ready, and what it logs in the meantime.
+//! How long `connect` waits for a server that is down, not ready or silent, and what it logs in the meantime.
 
 use std::time::Duration;
 
+use redis::RedisError;
 use tokio::time::{Instant, sleep};
 
 use crate::error::{Error, Result};
@@ -41,6 +42,11 @@ impl Wait {
 
     /// Waits before the next attempt, or returns the error that ends the connecting.
     pub(super) async fn again(&mut self, cause: Failure) -> Result<()> {
+        // A server was there: its answer or the connection was lost.
+        let was_lost = match &cause {
+            Failure::Lost(cause) => cause.as_ref().is_none_or(RedisError::is_io_error),
+            _ => false,
+        };
         let cause = match cause {
             Failure::NoRuntime => return Err(Error::NoRuntime),
             Failure::NotSent(cause) | Failure::NotRun(cause) | Failure::Refused(cause) => cause,
@@ -48,7 +54,8 @@ impl Wait {
         };
         let error = failure::of_connecting(cause);
         let may_pass = matches!(error, Error::StoreUnavailable { .. });
-        if !self.waits_for_server || !may_pass || Instant::now() + PAUSE >= self.until {
+        if !(self.waits_for_server || was_lost) || !may_pass || Instant::now() + PAUSE >= self.until
+        {
             return Err(error);
         }
         let cause = std::error::Error::source(&error).map(ToString::to_string);
