@@ -129,7 +129,7 @@ impl RateLimiter {
     }
 
     /// Like [`expire`](Self::expire), but only for keys that have a time to live (`PEXPIRE … XX`). Returns whether
-    /// there was such a key. Requires Redis 7.
+    /// there was such a key.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -158,7 +158,7 @@ impl RateLimiter {
     }
 
     /// Like [`expire`](Self::expire), but only for keys that have no time to live (`PEXPIRE … NX`). Returns whether
-    /// there was such a key. Requires Redis 7.
+    /// there was such a key.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -185,7 +185,7 @@ impl RateLimiter {
     }
 
     /// Like [`expire`](Self::expire), but only for keys whose time to live is shorter than the new one
-    /// (`PEXPIRE … GT`). Returns whether there was such a key. Requires Redis 7.
+    /// (`PEXPIRE … GT`). Returns whether there was such a key.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -214,7 +214,7 @@ impl RateLimiter {
     }
 
     /// Like [`expire`](Self::expire), but only for keys whose time to live is longer than the new one, or that have
-    /// none (`PEXPIRE … LT`). Returns whether there was such a key. Requires Redis 7.
+    /// none (`PEXPIRE … LT`). Returns whether there was such a key.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

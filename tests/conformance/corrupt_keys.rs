@@ -36,7 +36,7 @@ impl InUse {
         }
     }
 
-    async fn everything(&mut self) -> Vec<(Option<Vec<u8>>, i64)> {
+    async fn everything(&mut self) -> Vec<(Option<Vec<u8>>, bool)> {
         let keys = [&*self.name, &*self.value, &*self.permits];
         self.peer.everything(&keys).await
     }

@@ -33,12 +33,13 @@ impl Peer {
         self.run(&command).await
     }
 
-    /// What each key holds, and when it expires, to be compared.
-    pub async fn everything(&mut self, keys: &[&str]) -> Vec<(Option<Vec<u8>>, i64)> {
+    /// What each key holds, and whether it expires, to be compared.
+    pub async fn everything(&mut self, keys: &[&str]) -> Vec<(Option<Vec<u8>>, bool)> {
         let mut everything = Vec::new();
         for key in keys {
             let content = self.ask(&["DUMP", key]).await;
-            everything.push((content, self.ask(&["PEXPIRETIME", key]).await));
+            let left: i64 = self.ask(&["PTTL", key]).await;
+            everything.push((content, left >= 0));
         }
         everything
     }
