@@ -108,7 +108,7 @@ impl Fixture {
         fixture
     }
 
-    async fn run(&mut self, command: &[&str]) -> Value {
+    pub async fn run(&mut self, command: &[&str]) -> Value {
         let mut all = redis::Cmd::new();
         all.arg(command)
             .query_async(&mut self.redis)
@@ -118,8 +118,7 @@ impl Fixture {
 
     /// The limiters of an operation, each with one permit left, and no others.
     async fn fill(&mut self, grants: u32, operation: &Operation) {
-        self.log_from("-1").await;
-        self.run(&["FLUSHALL"]).await;
+        self.empty().await;
         for name in names(operation.call) {
             let grants = grants / operation.call.limiters();
             self.fill_one(&name, grants, operation.age).await;
@@ -130,13 +129,23 @@ impl Fixture {
         self.log_anew().await;
     }
 
+    /// Deletes everything, and logs nothing until [`log_anew`](Self::log_anew).
+    pub async fn empty(&mut self) {
+        self.log_from("-1").await;
+        self.run(&["FLUSHALL"]).await;
+    }
+
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
     /// Empties the log, and has the server log what comes.
-    async fn log_anew(&mut self) {
+    pub async fn log_anew(&mut self) {
         self.run(&["SLOWLOG", "RESET"]).await;
         self.log_from("10").await;
     }
 
-    async fn fill_one(&mut self, name: &str, grants: u32, age: Age) {
+    pub async fn fill_one(&mut self, name: &str, grants: u32, age: Age) {
         const CHUNK: u32 = 10_000;
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -205,7 +214,7 @@ impl Fixture {
         entries.into_iter().map(entry).collect()
     }
 
-    async fn cost(&mut self) -> Cost {
+    pub async fn cost(&mut self) -> Cost {
         let entries = self.entries().await;
         let calls: Vec<_> = entries
             .iter()
@@ -324,7 +333,7 @@ fn names(call: Call) -> impl Iterator<Item = String> {
 }
 
 /// Of all runs but the first, where there are more.
-fn median(mut costs: Vec<Cost>) -> Option<Cost> {
+pub fn median(mut costs: Vec<Cost>) -> Option<Cost> {
     if costs.len() > 1 {
         costs.remove(0);
     }

@@ -1,9 +1,11 @@
 //! What an operation costs the server as a limiter's grants grow in number: the longest call, ours and Redisson's in one run.
 //!
 //! `cargo bench -p benchmarks --bench growth` writes `docs/growth.md` and its picture; with `-- --quick` it takes fewer grants
-//! and leaves the page in the target directory. With a part of an operation's name it measures that one and writes no page.
+//! and leaves the page in the target directory. With a part of an operation's name it measures that one and writes no page, with
+//! `largest` the largest calls.
 
 mod fixture;
+mod largest;
 mod operation;
 mod page;
 mod picture;
@@ -41,6 +43,14 @@ async fn main() {
         }
         rows.push((operation.name, costs));
     }
+    if only.as_deref() == Some("largest") {
+        let largest = fixture.largest().await;
+        print!(
+            "{}",
+            page::largest(&largest, &fixture.expiry(1_000_000).await)
+        );
+        return;
+    }
     if only.is_some() {
         print!("{}", page::table(sizes, &rows));
         return;
@@ -51,7 +61,11 @@ async fn main() {
     }
     eprintln!("growth: twenty clients");
     let audits = fixture.audits(20, sizes[sizes.len() - 2].max(1_000)).await;
-    let page = page::write(sizes, &rows, &memory, &audits);
+    eprintln!("growth: the largest calls");
+    let largest = fixture.largest().await;
+    let expiry = fixture.expiry(sizes[sizes.len() - 1]).await;
+    let largest = page::largest(&largest, &expiry);
+    let page = page::write(sizes, &rows, &memory, &audits, &largest);
     let directory = if quick {
         Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned()
     } else {

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use benchmarks::thousands;
 
 use crate::fixture::{Audits, Cost, Costs};
+use crate::largest::{Expiry, Row};
 
 fn millis(cost: Cost) -> String {
     let time = format!("{:.2}", cost.longest.as_secs_f64() * 1_000.0);
@@ -34,11 +35,58 @@ pub fn table(sizes: &[u32], rows: &[(&str, Vec<Costs>)]) -> String {
     table
 }
 
+/// The section on the largest calls.
+pub fn largest(rows: &[Row], expiry: &Expiry) -> String {
+    let mut section = String::from(
+        "## The largest calls
+
+A call is bounded by what one request may ask for, and by how many requests share a call. What is larger is refused with
+`Error::InvalidArgument` before anything is sent, or goes into the next call:
+
+| | bound |
+|---|---|
+| requests on one limiter that share a call | 4,096; 1,024 by a policy, 500 units of cost by a SlidingWindowLog |
+| limiters whose acquires share a call | 32, with 1,000 runs of unequal requests, or one limiter with 4,096 |
+| limiters of a joint decision | 32 |
+| members and counters that SlidingWindowLogs and SlidingWindowCounters of a joint decision touch | 2,000 |
+| cost of a request on a SlidingWindowLog | 500 |
+| limit of a SlidingWindowLog | 20,000 |
+| periods of a SlidingWindowCounter | 500 |
+
+The longest call of each, in ms of the server's time, and the number of calls if there were more than one. Many callers ask once
+each, for 1 or 2 permits in turn, so that no request equals the one before.
+
+| | longest call |
+|---|--:|
+",
+    );
+    for (name, cost) in rows {
+        let _ = writeln!(section, "| {name} | {} |", millis(*cost));
+    }
+    let _ = write!(
+        section,
+        "
+**Expiry is not a call.** When a limiter expires, because of a keep alive or `expire`, the server deletes its grants before the
+next command, unless its setting `lazyfree-lazy-expire` is on: {foreground} ms for {grants} grants, and {background} ms with the
+setting. No client can do anything about it, so switch it on for large limiters: `CONFIG SET lazyfree-lazy-expire yes`. `delete`,
+`expire` with a time that has passed, and changes of the rate free the memory in the background in any case.
+",
+        grants = thousands(u64::from(expiry.grants)),
+        foreground = expiry.in_the_foreground.as_millis(),
+        background = match expiry.in_the_background.as_millis() {
+            0 => "less than 1".to_owned(),
+            millis => millis.to_string(),
+        },
+    );
+    section
+}
+
 pub fn write(
     sizes: &[u32],
     rows: &[(&str, Vec<Costs>)],
     memory: &[u64],
     audits: &Audits,
+    largest: &str,
 ) -> String {
     let mut page = String::from(
         "# How costs grow with the grants of a limiter
@@ -66,6 +114,7 @@ make a separate call for each request on each limiter. The grants are divided am
 Audits: {clients} clients of this crate make their first calls on a limiter with {grants} grants. The audits take
 {share:.2} % of the server's time, and {longest:.2} ms in the longest call.
 
+{largest}
 ## What this means
 
 - **A call of this crate does a bounded amount of work.** It removes up to 64 expired grants that it does not need, and up to 500
