@@ -9,6 +9,8 @@ mod local_limiter;
 mod local_store;
 mod recent_denials;
 #[cfg(test)]
+mod remembered_denial_histories;
+#[cfg(test)]
 mod remembered_denial_tests;
 mod targets;
 #[cfg(test)]

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::time::Instant;
-
 use super::RateLimiter;
 use crate::error::{Error, Result};
 use crate::model::{Condition, Expiry};
@@ -310,10 +308,9 @@ impl RateLimiter {
         call: impl Future<Output = Result<bool>>,
     ) -> Result<bool> {
         let sending = self.queue.changing();
-        let expires_at = time_to_live.and_then(|left| Instant::now().checked_add(left));
         let is_changed = call.await?;
         if is_changed {
-            sending.expires(expires_at);
+            sending.expires(time_to_live);
         } else {
             sending.done();
         }

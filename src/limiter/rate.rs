@@ -33,7 +33,8 @@ impl RateLimiter {
     pub async fn try_set_rate(&self, rate: Rate) -> Result<bool> {
         let store = self.validated()?;
         let valid = rate.validate()?;
-        let answer = self.change(store.try_set_rate(valid)).await;
+        let setting = store.try_set_rate(valid);
+        let answer = self.change_rate(rate, setting, |&is_set| is_set).await;
         if !matches!(answer, Ok(false)) {
             self.learn(rate, answer.is_ok());
         }
@@ -65,7 +66,8 @@ impl RateLimiter {
     pub async fn set_rate(&self, rate: Rate) -> Result<()> {
         let store = self.validated()?;
         let valid = rate.validate()?;
-        let answer = self.change(store.set_rate(valid)).await;
+        let setting = store.set_rate(valid);
+        let answer = self.change_rate(rate, setting, |()| true).await;
         self.learn(rate, answer.is_ok());
         answer
     }
@@ -166,9 +168,26 @@ impl RateLimiter {
         let store = self.validated()?;
         let valid = rate.validate()?;
         let updating = store.update_rate(valid, in_use, if_missing);
-        let answer = self.change(updating).await;
+        let answer = self.change_rate(rate, updating, |&is_set| is_set).await;
         self.learn(rate, matches!(answer, Ok(true)));
         answer
+    }
+
+    /// As [`change`](Self::change), for a call that sets this rate if `is_set` says so.
+    async fn change_rate<T>(
+        &self,
+        rate: Rate,
+        call: impl Future<Output = Result<T>>,
+        is_set: impl FnOnce(&T) -> bool,
+    ) -> Result<T> {
+        let sending = self.queue.changing();
+        let answer = call.await?;
+        if is_set(&answer) {
+            sending.rate_set(rate.keep_alive_time());
+        } else {
+            sending.done();
+        }
+        Ok(answer)
     }
 
     /// The limiter may have another rate: this one, where it `is_set`.

@@ -51,10 +51,19 @@ impl Sending {
         }
     }
 
-    /// The limiter expires at this time, if at all.
-    pub(crate) fn expires(mut self, at: Option<Instant>) {
+    /// The limiter has a rate with this keep alive.
+    pub(crate) fn rate_set(mut self, keep_alive: Option<Duration>) {
         self.is_answered = true;
-        self.shared.state.lock().last_answer.expires(at);
+        let mut state = self.shared.state.lock();
+        state.last_answer.rate_set(keep_alive, Instant::now());
+    }
+
+    /// The limiter has this time to live, if any.
+    pub(crate) fn expires(mut self, time_to_live: Option<Duration>) {
+        self.is_answered = true;
+        let mut state = self.shared.state.lock();
+        let now = Instant::now();
+        state.last_answer.expires(time_to_live, &self.sent, now);
     }
 
     /// The requests of the call got this answer.
@@ -154,6 +163,9 @@ impl Shared {
     }
 
     fn sending(self: &Arc<Self>, effect: Effect, deadline: Instant) -> Sending {
+        if let Effect::Takes(set_up @ Some(_)) = effect {
+            self.state.lock().last_answer.may_be_set_up(set_up);
+        }
         Sending {
             sent: self.sent(),
             shared: Arc::clone(self),

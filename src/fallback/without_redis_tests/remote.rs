@@ -25,6 +25,7 @@ use crate::{FailurePolicy, Rate, RedissonClient};
 /// A store in memory behind a breaker. Calls that arrive while it is down fail at their response timeout.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Remote {
+    store: MemoryStore,
     memory: Arc<MemoryClient>,
     pub(super) breaker: Arc<Breaker>,
     pub(super) is_away: Arc<AtomicBool>,
@@ -43,8 +44,10 @@ struct RemoteLimiter {
 
 impl Remote {
     pub(in super::super) fn new() -> Self {
+        let store = MemoryStore::new();
         Self {
-            memory: Arc::new(MemoryClient::new(&MemoryStore::new(), Clock::server())),
+            memory: Arc::new(MemoryClient::new(&store, Clock::server())),
+            store,
             breaker: Breaker::new("remote".to_owned(), RESPONSE_TIMEOUT, Arc::default()),
             is_away: Arc::default(),
             is_silent: Arc::default(),
@@ -56,6 +59,11 @@ impl Remote {
     pub(in super::super) fn client(&self, policy: FailurePolicy) -> RedissonClient {
         let builder = RedissonClient::builder().failure_policy(policy);
         builder.build(self.clone())
+    }
+
+    /// A client of the same limiters whose calls take no time and are not counted.
+    pub(in super::super) fn at_once(&self) -> RedissonClient {
+        RedissonClient::builder().in_memory(&self.store)
     }
 
     /// The connection is lost, and cannot be made again.

@@ -23,8 +23,10 @@ pub(in crate::wait_queue) struct LastAnswer {
     set_up: Option<SetUp>,
     /// Until when a change may still be made whose call was not answered.
     unsettled_until: Option<Instant>,
-    /// When the limiter expires, if this client has set that.
-    expires_at: Option<Instant>,
+    /// The earliest and the latest time at which the limiter expires, if this client has set that.
+    expires: Option<(Instant, Instant)>,
+    /// The longest keep alive that this client has given the limiter.
+    keep_alive: Duration,
     /// `observed`, for readers without the lock.
     published: Arc<Published>,
 }
@@ -99,10 +101,37 @@ impl LastAnswer {
         self.unsettled_until = self.unsettled_until.max(Some(until));
     }
 
-    /// This client has set when the limiter expires, if it does.
-    pub(in crate::wait_queue) fn expires(&mut self, at: Option<Instant>) {
+    /// A call that was sent then, and answered now, gave the limiter this time to live, if any.
+    pub(in crate::wait_queue) fn expires(
+        &mut self,
+        time_to_live: Option<Duration>,
+        sent: &Sent,
+        now: Instant,
+    ) {
         self.changed();
-        self.expires_at = at;
+        let after = |time: Instant| time.checked_add(time_to_live?);
+        self.expires = after(sent.at).zip(after(now));
+    }
+
+    /// This client has set a rate. One without a keep alive leaves the limiter's time to live, which is that of the keep
+    /// alive before: nothing is certain until it has passed.
+    pub(in crate::wait_queue) fn rate_set(&mut self, keep_alive: Option<Duration>, now: Instant) {
+        self.changed();
+        match keep_alive {
+            Some(keep_alive) => self.keep_alive = self.keep_alive.max(keep_alive),
+            None => {
+                let before = std::mem::take(&mut self.keep_alive);
+                self.unsettled(now.checked_add(before).unwrap_or(now));
+            }
+        }
+    }
+
+    /// A call may have given the limiter these settings.
+    pub(in crate::wait_queue) fn may_be_set_up(&mut self, set_up: Option<SetUp>) {
+        if let Some(set_up) = set_up {
+            let keep_alive = Duration::from_millis(set_up.settings.keep_alive.unsigned_abs());
+            self.keep_alive = self.keep_alive.max(keep_alive);
+        }
     }
 
     /// Whether a call with this set-up gives the limiter other settings than this client's calls before.
@@ -126,8 +155,8 @@ impl LastAnswer {
         let is_last = { self.observed }.is_none_or(|before| before.sent_at <= sent.at);
         let is_settled = { self.unsettled_until }.is_none_or(|until| until <= sent.at);
         if is_current && is_last && is_settled {
-            let expires_at = self.expires_at.filter(|&at| at > sent.at);
-            self.observe(observed.map(|it| expires_at.map_or(it, |at| it.until(at))));
+            let expires = self.expires.filter(|(_, latest)| *latest >= sent.at);
+            self.observe(observed.map(|it| expires.map_or(it, |(earliest, _)| it.until(earliest))));
         }
     }
 

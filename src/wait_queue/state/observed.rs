@@ -14,6 +14,9 @@ use crate::model::{Answer, Requests, SetUp};
 /// The interval of a rate of this many permits, if known.
 pub(crate) type IntervalOf<'a> = dyn Fn(u64) -> Option<Duration> + Send + Sync + 'a;
 
+/// The store counts whole milliseconds, so what it says may end this much earlier.
+const TICK: Duration = Duration::from_millis(1);
+
 /// `left` permits are available until the first of those in use come back.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wait_queue) struct Observed {
@@ -90,7 +93,7 @@ impl Observed {
         // More than the rate is an error, which the store finds out.
         self.left < u64::from(request.fewest)
             && u64::from(request.most) <= self.rate
-            && self.age(now) < self.lasts
+            && self.age(now) + TICK <= self.lasts
     }
 
     /// The denial of a request with these settings, if the answer is young enough.
