@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use tokio::task::{AbortHandle, LocalSet, spawn_local, yield_now};
+use tokio::task::{AbortHandle, LocalSet, yield_now};
 
 use super::*;
 use crate::error::{Refused, Result};
@@ -58,7 +58,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         Mode::Refusing(Refused::AllCalls),
         Mode::Refusing(Refused::Call),
     ]);
-    let patience = prop::option::weighted(0.3, 1..20_000_u64);
+    // A waiter with less time would be asked for before a first try that is not answered has held up the queue for long.
+    let patience = prop::option::weighted(0.3, 600..20_000_u64);
     let event = prop_oneof![
         3 => (subject(), 1..3_u32, 1..5_usize)
             .prop_map(|(subject, permits, times)| Event::Plain(subject, permits, times)),
@@ -89,10 +90,14 @@ fn policies() -> impl Strategy<Value = FailurePolicy> {
 struct World {
     remote: Remote,
     client: RedissonClient,
+    /// Kept, so that the client knows its rate.
+    set: RateLimiter,
     keyed: KeyedRateLimiter,
     mode: Mode,
     oracle: Rc<RefCell<Oracle>>,
     waiters: Vec<(usize, Subject, AbortHandle)>,
+    /// All requests.
+    tasks: JoinSet<()>,
 }
 
 impl World {
@@ -103,22 +108,24 @@ impl World {
             rate: 4,
             interval: 10_000,
         };
-        let limiter = client.rate_limiter("set");
-        limiter.set_rate(terms.rate()).await.unwrap();
+        let set = client.rate_limiter("set");
+        set.set_rate(terms.rate()).await.unwrap();
         let keyed = client.keyed_rate_limiter("keyed:", terms.rate()).unwrap();
         Self {
             remote,
             client,
+            set,
             keyed,
             mode: Mode::Up,
             oracle: Rc::new(RefCell::new(Oracle::new(policy, terms))),
             waiters: Vec::new(),
+            tasks: JoinSet::new(),
         }
     }
 
     fn limiter(&self, subject: Subject) -> RateLimiter {
         match subject {
-            Subject::Set => self.client.rate_limiter("set"),
+            Subject::Set => self.set.clone(),
             Subject::Own => {
                 let rate = self.oracle.borrow().terms(subject).rate();
                 self.client.rate_limiter("own").with_rate(rate).unwrap()
@@ -148,7 +155,7 @@ impl World {
         }
     }
 
-    fn ask(&self, subject: Subject, permits: u32) {
+    fn ask(&mut self, subject: Subject, permits: u32) {
         let oracle = Rc::clone(&self.oracle);
         let noted = move |decision: Result<Decision>| {
             if let Ok(Decision::Granted(Granted { grant, .. })) = decision {
@@ -157,21 +164,23 @@ impl World {
         };
         if subject == Subject::Keyed {
             let keyed = self.keyed.clone();
-            spawn_local(async move { noted(keyed.check("a", permits).await) });
+            self.tasks
+                .spawn_local(async move { noted(keyed.check("a", permits).await) });
         } else {
             let limiter = self.limiter(subject);
-            spawn_local(async move { noted(limiter.check(permits).await) });
+            self.tasks
+                .spawn_local(async move { noted(limiter.check(permits).await) });
         }
     }
 
-    fn ask_together(&self, permits: u32) {
+    fn ask_together(&mut self, permits: u32) {
         let (client, oracle) = (self.client.clone(), Rc::clone(&self.oracle));
         let charges = [
             self.limiter(Subject::Set).charge(permits).unwrap(),
             self.limiter(Subject::Own).charge(permits).unwrap(),
             self.keyed.charge("a", permits).unwrap(),
         ];
-        spawn_local(async move {
+        self.tasks.spawn_local(async move {
             let Ok(decision) = client.check_all(charges).await else {
                 return;
             };
@@ -190,7 +199,7 @@ impl World {
         let until = patience.map(|millis| Instant::now() + Duration::from_millis(millis));
         let waiter = self.oracle.borrow_mut().waits(subject, permits, until);
         let (limiter, oracle) = (self.limiter(subject), Rc::clone(&self.oracle));
-        let task = spawn_local(async move {
+        let task = self.tasks.spawn_local(async move {
             let waited = limiter.wait_for_anyone(permits, until).await;
             let mut oracle = oracle.borrow_mut();
             match waited {
@@ -199,7 +208,7 @@ impl World {
                 Err(error) => oracle.failed(subject, waiter, &error),
             }
         });
-        self.waiters.push((waiter, subject, task.abort_handle()));
+        self.waiters.push((waiter, subject, task));
     }
 
     async fn set_rate(&self, subject: Subject, terms: Terms) {
@@ -239,11 +248,23 @@ impl World {
         }
     }
 
+    /// Panics if a request has found a fault.
+    fn check(&mut self) {
+        while let Some(ended) = self.tasks.try_join_next() {
+            if let Err(error) = ended
+                && let Ok(panic) = error.try_into_panic()
+            {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+
     /// Nobody waits for ever once the store is back.
     async fn end(mut self) {
         self.switch(Mode::Up);
         let oracle = Rc::clone(&self.oracle);
         for _ in 0..600 {
+            self.check();
             if !oracle.borrow().has_any_waiters() {
                 return;
             }
@@ -274,6 +295,7 @@ proptest! {
             let mut world = World::new(policy).await;
             for event in events {
                 world.take(event).await;
+                world.check();
             }
             world.end().await;
         });

@@ -28,6 +28,7 @@ async fn a_single_client_exceeds_the_rate_in_no_window_in_which_redis_goes_down(
     let remote = Remote::new();
     let client = remote.client(one_of(1));
     let limiter = with_rate(&client, 100).await;
+    let asked_first = Instant::now();
     assert_eq!(granted_now(&limiter).await, 100);
     let start = Instant::now();
     remote.go_down();
@@ -35,8 +36,8 @@ async fn a_single_client_exceeds_the_rate_in_no_window_in_which_redis_goes_down(
     while granted_now(&limiter).await == 0 {
         advance(Duration::from_millis(1)).await;
     }
-    let waited = start.elapsed();
-    assert!(waited >= 9 * SECOND && waited <= 10 * SECOND, "{waited:?}");
+    assert!(asked_first.elapsed() > 10 * SECOND);
+    assert!(start.elapsed() <= 10 * SECOND);
     assert_eq!(granted_now(&limiter).await, 0);
 }
 

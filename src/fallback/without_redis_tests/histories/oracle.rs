@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::super::RESPONSE_TIMEOUT;
 use crate::error::Error;
 use crate::grant::Origin;
 use crate::model::Settings;
@@ -56,6 +57,16 @@ struct Granted {
 struct Waiting {
     permits: u32,
     until: Option<Instant>,
+    since: Instant,
+}
+
+impl Waiting {
+    /// Whether it may be making a first try that is not answered: the queue waits for that for 500 ms.
+    fn may_be_overtaken(&self, now: Instant) -> bool {
+        const HELD: Duration = Duration::from_millis(500);
+        let time = now - self.since;
+        time >= HELD && time <= RESPONSE_TIMEOUT + Duration::from_millis(5)
+    }
 }
 
 impl Oracle {
@@ -102,8 +113,13 @@ impl Oracle {
     ) -> usize {
         self.waiters += 1;
         let waiter = self.waiters;
-        let waiting = Waiting { permits, until };
-        self.of(subject).waiting.insert(waiter, waiting);
+        let record = self.of(subject);
+        let waiting = Waiting {
+            permits,
+            until,
+            since: Instant::now(),
+        };
+        record.waiting.insert(waiter, waiting);
         waiter
     }
 
@@ -133,7 +149,7 @@ impl Oracle {
             let gives_up = it.until.is_some_and(|until| until <= now);
             let has_room = origin != Origin::Local
                 || share.is_some_and(|it_has| u64::from(it.permits) <= it_has.rate);
-            !gives_up && has_room
+            !gives_up && has_room && !it.may_be_overtaken(now)
         });
         assert!(
             earlier.is_none(),
@@ -193,9 +209,9 @@ impl Oracle {
 }
 
 /// The limit of a window that ends now, and its length. What has come back under settings with a shorter interval stays
-/// back; who was decided just before the rate changed has the rate before.
+/// back; a request keeps the rate that it began with.
 fn bounds(terms: &[(Instant, Terms)], now: Instant) -> (u64, Duration) {
-    const JUST_BEFORE: Duration = Duration::from_millis(5);
+    let longest_request = 2 * RESPONSE_TIMEOUT;
     let current = terms.last().unwrap().1;
     let in_force_since = |since: Instant| {
         let ends = terms.iter().skip(1).map(|&(next, _)| Some(next));
@@ -206,6 +222,8 @@ fn bounds(terms: &[(Instant, Terms)], now: Instant) -> (u64, Duration) {
     };
     let longest = Duration::from_millis(current.interval);
     let window = in_force_since(now - longest).map(|it| it.interval).min();
-    let limit = in_force_since(now - JUST_BEFORE).map(|it| it.rate).max();
+    let limit = in_force_since(now - longest_request)
+        .map(|it| it.rate)
+        .max();
     (limit.unwrap(), Duration::from_millis(window.unwrap()))
 }
