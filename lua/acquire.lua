@@ -35,8 +35,8 @@
 --         7  1 if an earlier attempt was granted: then 2 is what its grant holds and 8 its score; else 0
 --         8  score of the grant made
 --         9  the permits that `newer` asks for, without this call's own; -1 without that option
---         10 if a request was denied and the limiter expires at most 3 ms after the time in 3 unless it is called
---            again: ms until then; else -1
+--         10 if a request was denied and more than half of the limiter's keep alive will have passed 3 ms after the
+--            time in 3: ms until the limiter expires, unless it is called again. Call after half of them. Else -1
 --         11 interval in ms
 --         Fields that would say nothing are left out: the reply has the first 3, 4, 6 or 11. After the deadline it has
 --         only 1. If nothing was decided: 1, a number, and a word that says what the number is:

@@ -34,6 +34,7 @@ use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::{self, Handle};
@@ -47,6 +48,15 @@ use flusher::Flusher;
 use same_runtime::Home;
 pub(crate) use same_runtime::SameRuntime;
 use ticket::Ticket;
+
+/// A call that was sent and makes no progress holds up no other for longer. A connection that is silent for so long is
+/// replaced, so the next call has its answer sooner.
+pub(crate) const LONGEST_HOLD_UP: Duration = Duration::from_millis(500);
+
+/// How long a call without progress holds up others that have this time in all: it leaves them half of it at least.
+pub(crate) fn longest_hold_up(time: Duration) -> Duration {
+    LONGEST_HOLD_UP.min(time / 2)
+}
 
 /// Each request's answer, in order.
 pub(crate) type Answers<C> = SmallVec<[Result<<C as Calls>::Answer>; 1]>;

@@ -135,9 +135,9 @@ impl Rate {
     /// alive than that of the rate stays, and a shorter one than the interval is raised to it: what was granted may count
     /// longer for another version of a service. A shorter keep alive applies once the limiter has expired.
     ///
-    /// A waiter asks in time to keep the limiter alive, unless `keep_alive` is shorter than a round trip and the timer's
-    /// resolution of 1 ms: a limiter that lives for a few milliseconds may expire between any two calls, which then fail
-    /// with [`Error::NotInitialized`](crate::Error::NotInitialized).
+    /// A waiter asks when half of `keep_alive` has passed, at the latest, so that the limiter lives on. If a request comes
+    /// later than the one before it by the other half, the limiter may expire in between: calls then fail with
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

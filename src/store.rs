@@ -14,6 +14,7 @@ pub(crate) mod redis;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -148,6 +149,11 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     /// The same, unless no breaker refuses a call: then it does not have to be looked up.
     fn unhealthy_breaker(&self) -> Option<Arc<Breaker>> {
         self.breaker().filter(|breaker| !breaker.is_healthy())
+    }
+
+    /// How long a call takes at most, if the store may be slow.
+    fn response_timeout(&self) -> Duration {
+        Duration::MAX
     }
 
     /// Whether other clients may wait for permits of the same limiter.

@@ -91,7 +91,7 @@ struct Shared {
 
 impl WaitQueue {
     pub(crate) fn new(store: Arc<dyn LimiterStore>) -> Self {
-        let state = State::default();
+        let state = State::over(store.response_timeout());
         let shared = Arc::new(Shared {
             store,
             last_answer: state.last_answer.published(),

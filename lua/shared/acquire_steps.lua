@@ -329,7 +329,7 @@ else
   end
   expires_in = limiter.keep_alive > 0 and limiter.keep_alive or -1
 end
-if taken == total or expires_in > reset + 3 then
+if taken == total or expires_in / 2 >= reset + 3 then
   expires_in = -1
 end
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Answers, Batcher, Calls, Entry, Flight, FlightKey, InFlight, unanswered};
+use super::{
+    Answers, Batcher, Calls, Entry, Flight, FlightKey, InFlight, longest_hold_up, unanswered,
+};
 use crate::error::{Error, Result};
 
-/// A call that was sent and is not answered for so long holds up no other. A connection that is silent for so long is
-/// replaced, so the next call has its answer sooner.
-pub(super) const LONGEST_HOLD_UP: Duration = Duration::from_millis(500);
+/// A call that was not sent is looked at again after this time at least.
+const SHORTEST_HOLD_UP: Duration = Duration::from_millis(1);
 
 /// Makes calls while requests are pending. If its runtime shuts down, dropping it lets the callers make their requests
 /// again.
@@ -98,7 +99,10 @@ impl<C: Calls> Flusher<C> {
     async fn run(&mut self, batch: &mut Batch<C>) -> Result<Answers<C>> {
         let running = self.batcher.calls.run(batch.call.clone(), batch.deadline);
         let mut running = pin!(running);
-        let mut check_at = Some(Instant::now() + LONGEST_HOLD_UP);
+        let now = Instant::now();
+        let time = self.batcher.calls.deadline().saturating_duration_since(now);
+        let hold_up = longest_hold_up(time);
+        let mut check_at = Some(now + hold_up);
         loop {
             let in_flight = batch.entries.get(batch.expired);
             let in_flight = in_flight.map(|entry| entry.deadline);
@@ -118,7 +122,7 @@ impl<C: Calls> Flusher<C> {
                     self.step_aside();
                     None
                 } else {
-                    Some(next + LONGEST_HOLD_UP)
+                    Some(next + hold_up.max(SHORTEST_HOLD_UP))
                 };
             }
         }

@@ -27,8 +27,8 @@ pub(crate) struct Answer {
     pub(crate) newer: Option<i64>,
     /// The interval in ms, present with `newer`.
     pub(crate) interval: Option<i64>,
-    /// After a denial, the ms until the limiter expires, if that is no later than [`wait`](Self::wait) ends. Another
-    /// call renews it.
+    /// After a denial, the ms until the limiter expires, if more than half of them would have passed when permits are
+    /// back. Another call renews it.
     pub(crate) lives: Option<i64>,
 }
 
@@ -75,8 +75,8 @@ impl Answer {
         millis(self.reset.max(1))
     }
 
-    /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms, but soon enough to keep the
-    /// limiter alive.
+    /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms, but after half of the time that
+    /// the limiter lives, so that it lives on however late the call is.
     pub(crate) fn wait(&self) -> Duration {
         let wait = millis(self.reset.saturating_add(SLACK).max(1));
         match self.lives {
@@ -85,12 +85,13 @@ impl Answer {
         }
     }
 
-    /// Sets `lives` if a limiter with this keep alive expires before a queue asks again.
+    /// Sets `lives` if a limiter with this keep alive must be called before permits are back.
     #[inline]
     pub(super) fn with_life(self, keep_alive: i64) -> Self {
-        let is_too_short = keep_alive > 0 && keep_alive <= self.reset.saturating_add(SLACK);
+        let until_back = self.reset.saturating_add(SLACK);
+        let is_short = keep_alive > 0 && keep_alive < until_back.saturating_mul(2);
         Self {
-            lives: is_too_short.then_some(keep_alive),
+            lives: is_short.then_some(keep_alive),
             ..self
         }
     }
@@ -109,5 +110,19 @@ mod tests {
         let answer = Answer::new(0, 10, 0, 40);
         assert_eq!(answer.retry_after(), Duration::from_millis(40));
         assert_eq!(answer.wait(), Duration::from_millis(43));
+    }
+
+    #[test]
+    fn a_queue_asks_again_before_more_than_half_of_the_keep_alive_has_passed() {
+        let waits = |keep_alive| {
+            let answer = Answer::new(0, 10, 0, 997).with_life(keep_alive);
+            (answer.wait().as_millis(), answer.lives)
+        };
+        assert_eq!(waits(0), (1_000, None));
+        assert_eq!(waits(1_000), (500, Some(1_000)));
+        assert_eq!(waits(1_001), (500, Some(1_001)));
+        assert_eq!(waits(1_999), (999, Some(1_999)));
+        assert_eq!(waits(2_000), (1_000, None));
+        assert_eq!(waits(i64::MAX), (1_000, None));
     }
 }

@@ -6,7 +6,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, OnceLock};
-use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -24,8 +23,6 @@ pub(crate) struct AcquireCall {
     pub(crate) newer_than: Option<i64>,
     /// The settings that the limiter must have.
     pub(crate) set_up: Option<SetUp>,
-    /// For how long its callers have waited for the answer to another call.
-    pub(crate) held_up: Duration,
     /// The attempts that may have been executed, or may still be.
     attempts: Lock<SmallVec<[Attempt; 1]>>,
     /// The score of the grant that was delivered.
@@ -59,7 +56,6 @@ impl AcquireCall {
             requests,
             newer_than: None,
             set_up: None,
-            held_up: Duration::ZERO,
             attempts: Lock::default(),
             granted_at: OnceLock::new(),
             is_claimed: AtomicBool::new(false),
@@ -72,10 +68,6 @@ impl AcquireCall {
 
     pub(crate) fn with_newer_than(self, newer_than: Option<i64>) -> Self {
         Self { newer_than, ..self }
-    }
-
-    pub(crate) fn held_up_for(self, held_up: Duration) -> Self {
-        Self { held_up, ..self }
     }
 
     /// Notes an attempt that is about to be made, and returns the earlier ones. This orders the attempts: of those made

@@ -28,6 +28,8 @@ pub(crate) mod retry;
 mod script_keys;
 mod server_time;
 #[cfg(test)]
+mod time_budget_tests;
+#[cfg(test)]
 mod unsent_acquire_tests;
 
 use std::sync::Arc;
@@ -155,7 +157,12 @@ impl RedisStore {
             return;
         }
         if let Some(breaker) = self.connection.breaker(key) {
-            breaker.note(result, deadline);
+            // A call ends when no other attempt could be answered in its time.
+            let answer_time = self.connection.answer_time(key.as_bytes());
+            breaker.note(
+                result,
+                deadline.checked_sub(answer_time).unwrap_or(deadline),
+            );
         }
     }
 
@@ -163,22 +170,27 @@ impl RedisStore {
         after(Instant::now(), self.response_timeout)
     }
 
+    /// The attempts of a call on a limiter, or on another key.
+    fn attempts<'a>(&'a self, name: &'a str, deadline: Instant, repeat: Repeat) -> Attempts<'a> {
+        Attempts::new(&self.connection, name, deadline, repeat)
+    }
+
     /// The call's deadline by the server's clock.
-    async fn server_deadline(&self, name: &str, attempts: &mut Attempts) -> Result<i64> {
+    async fn server_deadline(&self, name: &str, attempts: &Attempts<'_>) -> Result<i64> {
         let now = self.server_now(name, attempts).await?;
         Ok(now + attempts.remaining().as_millis() as i64)
     }
 
     /// The server's time, which is requested if no connection knows it.
-    async fn server_now(&self, name: &str, attempts: &mut Attempts) -> Result<i64> {
+    async fn server_now(&self, name: &str, attempts: &Attempts<'_>) -> Result<i64> {
         if let Some(now) = self.server_time.after(Duration::ZERO) {
             return Ok(now);
         }
         let command = redis::cmd("TIME");
-        let mut asking = Attempts::new(attempts.deadline, Repeat::Safe);
+        let mut asking = self.attempts(name, attempts.deadline, Repeat::Safe);
         let answer = loop {
             let sending = self.connection.send(&command, asking.limits());
-            match asking.step(name, sending).await {
+            match asking.step(sending).await {
                 Ok(Some(answer)) => break answer,
                 Ok(None) => {}
                 // Nothing of the call itself was sent.

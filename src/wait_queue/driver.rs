@@ -2,13 +2,15 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Shared;
-use super::state::{Answered, Next, Rest, State, TAKE_OVER_AFTER};
+use super::state::{Answered, Next, Rest, State};
+use crate::batch::longest_hold_up;
 use crate::error::Result;
 use crate::grant::{Grant, Origin};
 use crate::model::Answer;
@@ -44,7 +46,7 @@ impl Driver {
             let is_refused = shared.is_refused();
             let next = shared.step(|state| state.next(self.runtime, now, has_peers, is_refused));
             match next {
-                Next::Call(call) => self.make(call).await,
+                Next::Call(call, held_up) => self.make(call, held_up).await,
                 Next::Sleep(until) => {
                     tokio::select! {
                         () = sleep_until(until) => {}
@@ -71,10 +73,11 @@ impl Driver {
     async fn answer_to(&self, calling: impl Future<Output = Result<Answer>>) -> Result<Answer> {
         let mut calling = pin!(calling);
         let shared = &self.shared;
+        let patience = longest_hold_up(shared.store.response_timeout());
         if shared.substitute.get().is_none() {
             return calling.await;
         }
-        if let Ok(result) = timeout(TAKE_OVER_AFTER, &mut calling).await {
+        if let Ok(result) = timeout(patience, &mut calling).await {
             return result;
         }
         loop {
@@ -84,18 +87,19 @@ impl Driver {
             tokio::select! {
                 biased;
                 result = &mut calling => return result,
-                () = sleep_until(ask_at.unwrap_or(now + TAKE_OVER_AFTER)) => {}
+                () = sleep_until(ask_at.unwrap_or(now + patience)) => {}
                 () = self.notify.notified() => {}
             }
         }
     }
 
-    async fn make(&mut self, call: Arc<AcquireCall>) {
+    /// Makes a call whose waiters have been held up for so long.
+    async fn make(&mut self, call: Arc<AcquireCall>, held_up: Duration) {
         self.call = Some(Arc::clone(&call));
         // The time of the next call counts from here, however late the answer is read.
         let sent_at = Instant::now();
         let deadline = self.shared.store.call_deadline();
-        let deadline = deadline.checked_sub(call.held_up).unwrap_or(deadline);
+        let deadline = deadline.checked_sub(held_up).unwrap_or(deadline);
         let all_stay = self.shared.state.lock().all_stay(&call);
         let calling = self.shared.call(&call, deadline);
         let calling = self.shared.guarded(all_stay, calling);

@@ -1,14 +1,16 @@
 //! The whole queue over a slow store: the in-memory one with a delay each way, with tokio's time paused, so that every
 //! run of a seed is the same run.
 
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use proptest::prelude::*;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{WaitQueue, WhileAway};
 use crate::clock::Clock;
@@ -30,15 +32,24 @@ struct SlowStore {
     memory: Arc<dyn LimiterStore>,
     calls: AtomicUsize,
     is_away: AtomicBool,
+    response_timeout: Duration,
+    /// How late requests are, in ms.
+    lateness: AtomicU64,
 }
 
 impl SlowStore {
     fn new() -> Arc<Self> {
+        Self::with_response_timeout(HOUR)
+    }
+
+    fn with_response_timeout(response_timeout: Duration) -> Arc<Self> {
         let memory = MemoryClient::new(&MemoryStore::new(), Clock::server());
         Arc::new(Self {
             memory: memory.limiter(Arc::new(Keys::new("limiter", "client"))),
             calls: AtomicUsize::new(0),
             is_away: AtomicBool::new(false),
+            response_timeout,
+            lateness: AtomicU64::new(0),
         })
     }
 
@@ -72,7 +83,11 @@ impl LimiterStore for SlowStore {
     }
 
     fn call_deadline(&self) -> Instant {
-        Instant::now() + HOUR
+        Instant::now() + self.response_timeout
+    }
+
+    fn response_timeout(&self) -> Duration {
+        self.response_timeout
     }
 
     fn may_have_peers(&self) -> bool {
@@ -81,10 +96,15 @@ impl LimiterStore for SlowStore {
 
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.travel().await?;
-        let answer = self.memory.acquire(call, deadline).await;
-        self.travel().await?;
-        answer
+        let unanswered = |_| Error::Indeterminate { source: None };
+        let answered = timeout_at(deadline, async {
+            sleep(Duration::from_millis(self.lateness.load(Ordering::Relaxed))).await;
+            self.travel().await?;
+            let answer = self.memory.acquire(call, deadline).await;
+            self.travel().await?;
+            answer
+        });
+        answered.await.map_err(unanswered)?
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
@@ -360,4 +380,44 @@ async fn a_grant_that_was_handed_over_and_not_picked_up_goes_back() {
     assert!(second.await.unwrap_err().is_cancelled());
     sleep(4 * TRAVEL).await;
     assert_eq!(store.available().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_polled_once_and_kept_fails_no_other_however_short_the_response_timeout() {
+    for millis in [12, 50, 100, 499, 500, 3_000] {
+        let response_timeout = Duration::from_millis(millis);
+        let store = SlowStore::with_response_timeout(response_timeout);
+        let queue = store.queue(Rate::overall(2, HOUR)).await;
+        let mut kept =
+            Box::pin(queue.wait(queue.take_place(), 1, None, None, None, WhileAway::Fail));
+        let once = poll_fn(|context| Poll::Ready(kept.as_mut().poll(context).is_pending()));
+        assert!(once.await);
+        let start = Instant::now();
+        let waited = queue
+            .wait(queue.take_place(), 1, None, None, None, WhileAway::Fail)
+            .await;
+        assert!(waited.unwrap().is_some(), "{millis}");
+        assert!(start.elapsed() <= response_timeout, "{millis}");
+        assert!(kept.await.unwrap().is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_whose_keep_alive_is_about_its_interval_lives_while_somebody_waits_with_late_requests()
+ {
+    for interval in [400, 700, 1_000, 1_600] {
+        for longer in [0, 3, 4, 50, 149, 151] {
+            let [interval, keep_alive] = [interval, interval + longer].map(Duration::from_millis);
+            let store = SlowStore::new();
+            let rate = Rate::overall(1, interval).keep_alive(keep_alive);
+            let queue = store.queue(rate).await;
+            for _ in 0..3 {
+                let waited = queue
+                    .wait(queue.take_place(), 1, None, None, None, WhileAway::Fail)
+                    .await;
+                assert!(waited.unwrap().is_some(), "{keep_alive:?}");
+                store.lateness.store(150, Ordering::Relaxed);
+            }
+        }
+    }
 }

@@ -36,7 +36,7 @@ pub(super) use answers::{Answered, Rest};
 pub(super) use availability::Availability;
 pub(super) use bounds::Waits;
 use first_try::FirstTry;
-use held_up::HeldUp;
+use held_up::{HeldUp, LongestHoldUp};
 use in_flight::InFlight;
 pub(super) use last_answer::{Deniable, LastAnswer, Sent};
 pub(super) use leaving::{Left, Watched};
@@ -49,9 +49,6 @@ pub(super) use waiter::Waiter;
 
 /// The most waiters that one call carries.
 const CAPACITY: usize = 4096;
-
-/// How long a call may be in flight before another runtime's driver sends it again.
-pub(super) const TAKE_OVER_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub(super) struct State {
@@ -66,6 +63,7 @@ pub(super) struct State {
     is_watched: bool,
     held_up: Option<HeldUp>,
     away: Away,
+    longest_hold_up: LongestHoldUp,
     first_try: Option<FirstTry>,
     /// How often permits may have come free.
     freed: u64,
@@ -86,7 +84,8 @@ struct Slot {
 /// What a driver does next.
 #[derive(Debug)]
 pub(super) enum Next {
-    Call(Arc<AcquireCall>),
+    /// Make this call, in the store's time less that for which its waiters have been held up.
+    Call(Arc<AcquireCall>, Duration),
     /// Sleep until this time, or until notified.
     Sleep(Instant),
     /// The breaker refuses calls: sleep until it no longer does, until notified, or until this time.
@@ -96,6 +95,14 @@ pub(super) enum Next {
 }
 
 impl State {
+    /// The queue of a limiter in a store with this response timeout.
+    pub(super) fn over(response_timeout: Duration) -> Self {
+        Self {
+            longest_hold_up: LongestHoldUp::of(response_timeout),
+            ..Self::default()
+        }
+    }
+
     /// The place of a waiter that arrives now, however late it joins.
     pub(super) fn take_sequence(&mut self) -> u64 {
         self.next_sequence += 1;
@@ -188,10 +195,12 @@ impl State {
             if now < in_flight.take_over_at {
                 return Next::Sleep(in_flight.take_over_at);
             }
+            // A driver that comes late has lost no time by the call.
+            in_flight.held_up += in_flight.take_over_at - in_flight.given_at;
             in_flight.given_at = now;
-            in_flight.take_over_at = now + TAKE_OVER_AFTER;
+            in_flight.take_over_at = now + self.longest_hold_up.0;
             in_flight.drivers += 1;
-            return Next::Call(Arc::clone(&in_flight.call));
+            return Next::Call(Arc::clone(&in_flight.call), in_flight.held_up);
         }
         self.remove_gone_head();
         let Some(head) = self.waiters.front() else {
@@ -211,7 +220,7 @@ impl State {
         {
             return Next::Sleep(ask_at);
         }
-        Next::Call(self.send(now, has_peers))
+        self.send(now, has_peers)
     }
 
     fn stop(&mut self, runtime: runtime::Id) -> Next {
@@ -220,7 +229,7 @@ impl State {
     }
 
     /// Moves the front of the queue into a call.
-    fn send(&mut self, now: Instant, has_peers: bool) -> Arc<AcquireCall> {
+    fn send(&mut self, now: Instant, has_peers: bool) -> Next {
         let mut waiters = Vec::new();
         // The grants of a call share one member of the sorted set, which holds a u32.
         let mut room = u32::MAX;
@@ -252,19 +261,20 @@ impl State {
         let set_up = last.and_then(|read| read());
         let call = AcquireCall::new(requests)
             .with_set_up(set_up)
-            .with_newer_than(ask.newer_than)
-            .held_up_for(self.held_up_for(&waiters));
+            .with_newer_than(ask.newer_than);
         let call = Arc::new(call);
+        let held_up = self.held_up_for(&waiters);
         self.in_flight = Some(InFlight {
             call: Arc::clone(&call),
             live: waiters.len(),
             waiters,
             sent_at: now,
             given_at: now,
-            take_over_at: now + TAKE_OVER_AFTER,
+            take_over_at: now + self.longest_hold_up.0,
+            held_up,
             drivers: 1,
             freed: self.freed,
         });
-        call
+        Next::Call(call, held_up)
     }
 }

@@ -1,6 +1,6 @@
 //! A call that is not answered: how long it holds up others.
 
-use super::super::flusher::LONGEST_HOLD_UP;
+use super::super::LONGEST_HOLD_UP;
 use super::*;
 
 const A_MOMENT: Duration = Duration::from_millis(1);

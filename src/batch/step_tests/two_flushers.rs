@@ -1,6 +1,6 @@
 //! Requests of which two calls are in flight at once.
 
-use super::super::flusher::LONGEST_HOLD_UP;
+use super::super::LONGEST_HOLD_UP;
 use super::echo::LARGE;
 use super::*;
 

@@ -270,3 +270,56 @@ async fn the_shares_of_keys_take_no_memory_once_their_grants_have_expired() {
     sleep(30 * SECOND).await;
     assert_eq!(client.local_store().held(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn reading_the_rate_takes_nothing_of_the_time_of_the_request_that_needs_it() {
+    let ms = Duration::from_millis;
+    let remote = Remote::new();
+    let rate = Rate::overall(10, 10 * SECOND);
+    let setting = remote.client(FailurePolicy::Error);
+    setting
+        .rate_limiter("limiter")
+        .set_rate(rate)
+        .await
+        .unwrap();
+    // One round trip fits in the time of a request.
+    remote.set_round_trip(ms(2_900));
+    let limiter = remote.client(one_of(2)).rate_limiter("limiter");
+    let start = Instant::now();
+    let decision = limiter.check(1).await.unwrap();
+    assert!(decision.is_granted() && !decision.is_by_failure_policy());
+    assert_eq!(start.elapsed(), ms(2_900));
+    // The rate is known, and the grant counts.
+    remote.go_down();
+    assert_eq!(granted_now(&limiter).await, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_rate_cannot_be_read_takes_no_longer_than_any_other() {
+    let ms = Duration::from_millis;
+    let remote = Remote::new();
+    remote.is_away.store(true, Ordering::Relaxed); // nobody has noticed
+    let limiter = remote.client(one_of(2)).rate_limiter("limiter");
+    let start = Instant::now();
+    assert!(!limiter.try_acquire_timeout(1, ms(50)).await.unwrap());
+    assert_eq!(start.elapsed(), ms(50));
+    let start = Instant::now();
+    let decision = limiter.check(1).await.unwrap();
+    assert!(!decision.is_granted() && decision.is_by_failure_policy());
+    assert!(start.elapsed() <= RESPONSE_TIMEOUT, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_that_a_request_was_dropped_for_is_read_by_the_next_one() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(2));
+    let limiter = with_rate(&client, 10).await;
+    advance(11 * SECOND).await; // it is read again
+    let other = remote.client(FailurePolicy::Error).rate_limiter("limiter");
+    other.set_rate(Rate::overall(4, 10 * SECOND)).await.unwrap();
+    let dropped = timeout(Duration::ZERO, limiter.try_acquire(1)).await;
+    assert!(dropped.is_err());
+    assert!(!limiter.try_acquire(5).await.is_ok_and(|granted| granted));
+    remote.go_down();
+    assert_eq!(granted_now(&limiter).await, 2);
+}

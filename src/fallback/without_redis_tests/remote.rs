@@ -1,6 +1,6 @@
 //! A store that goes down, falls silent or refuses, and comes back: the in-memory one behind a breaker.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub(in super::super) struct Remote {
     /// With which error calls end at their response timeout, if they do.
     refusal: Arc<Mutex<Option<Error>>>,
     calls: Arc<AtomicUsize>,
+    /// In ms.
+    round_trip: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -53,6 +55,7 @@ impl Remote {
             is_silent: Arc::default(),
             refusal: Arc::default(),
             calls: Arc::default(),
+            round_trip: Arc::new(AtomicU64::new(1)),
         }
     }
 
@@ -85,6 +88,11 @@ impl Remote {
         *self.refusal.lock().unwrap() = refused.map(error);
     }
 
+    pub(super) fn set_round_trip(&self, round_trip: Duration) {
+        let millis = round_trip.as_millis() as u64;
+        self.round_trip.store(millis, Ordering::Relaxed);
+    }
+
     pub(in super::super) fn take_calls(&self) -> usize {
         self.calls.swap(0, Ordering::Relaxed)
     }
@@ -92,7 +100,8 @@ impl Remote {
     async fn answer<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         let deadline = Instant::now() + RESPONSE_TIMEOUT;
         self.calls.fetch_add(1, Ordering::Relaxed);
-        sleep(Duration::from_millis(1)).await;
+        let round_trip = self.round_trip.load(Ordering::Relaxed);
+        sleep(Duration::from_millis(round_trip)).await;
         let refusal = self.refusal.lock().unwrap().clone();
         let result = if self.is_away.load(Ordering::Relaxed) {
             sleep_until(deadline).await;

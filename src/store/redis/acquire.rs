@@ -18,10 +18,11 @@ use tokio::time::{Instant, sleep};
 
 use super::acquire_answer::{AcquireAnswer, Outcome};
 use super::acquire_args::{acquire_args, call_key, reclaim_args};
+use super::connection::Pace;
 use super::failure::Failure;
 use super::limiter::RedisLimiter;
 use super::multi_acquire::{Entered, Sent};
-use super::retry::{Attempts, Limits, Repeat};
+use super::retry::{Limits, Repeat};
 use crate::error::{Error, Result};
 use crate::model::{Acquire, Answer, Retry};
 use crate::rate::RateType;
@@ -33,15 +34,37 @@ use crate::store::acquire_call::Attempt;
 /// for what an attempt was granted starts this long before the attempt was sent.
 pub(super) const CLOCK_STEP: i64 = 1_000;
 
-const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
 
-/// How long an attempt may take after `too_long` attempts that took too long: at first as long as its connection may be
-/// silent. One that is lost holds up the next one for no longer.
-fn attempt_time(silence_limit: Duration, response_timeout: Duration, too_long: u32) -> Duration {
-    let first = silence_limit.min(response_timeout / 4);
-    first
-        .max(SHORTEST_ATTEMPT)
-        .saturating_mul(1 << too_long.min(16))
+/// The time of an attempt.
+#[derive(Debug, PartialEq, Eq)]
+struct AttemptTime {
+    /// For how long the server may receive it.
+    valid: Duration,
+    /// For how long the client waits for its answer.
+    waits: Duration,
+}
+
+impl AttemptTime {
+    /// The time of an attempt that follows `too_long` attempts that took too long, where this remains of the call. It is
+    /// as long as its connection may be silent, so that one that is lost holds up the next one for no longer, but no
+    /// shorter than an answer takes.
+    ///
+    /// If less than twice this time would be left for the next attempt, a server that is slower than this could not
+    /// answer that one either: the client waits for this one. If less than this time would be left, there is no next one.
+    fn new(pace: Pace, response_timeout: Duration, too_long: u32, remaining: Duration) -> Self {
+        let first = pace.silence_limit.min(response_timeout / 4);
+        let first = first.max(SHORTEST_ATTEMPT).max(pace.answer_time);
+        let time = first.saturating_mul(1 << too_long.min(16));
+        let unless_left = |times: u32| {
+            let is_left = time.saturating_mul(times) < remaining;
+            if is_left { time } else { remaining }
+        };
+        Self {
+            valid: unless_left(2),
+            waits: unless_left(3),
+        }
+    }
 }
 
 fn indeterminate<T>() -> Result<T> {
@@ -56,7 +79,7 @@ impl RedisLimiter {
     ) -> Result<Answer> {
         let (store, name) = (&self.store, &self.keys.name);
         let audited_rate = self.audited_rate();
-        let mut attempts = Attempts::new(deadline, Repeat::Safe);
+        let mut attempts = store.attempts(name, deadline, Repeat::Safe);
         let call = Acquire {
             call_id: acquire.id,
             audited_rate,
@@ -70,23 +93,23 @@ impl RedisLimiter {
         // Where a search for earlier grants goes on.
         let mut look_from = None;
         loop {
-            let silence_limit = match store.connection.ready(name, deadline).await {
-                Ok(silence_limit) => silence_limit,
+            let pace = match store.connection.ready(name, deadline).await {
+                Ok(pace) => pace,
                 Err(failure) => {
                     // Another runtime may have made an attempt in the meantime.
                     attempts.sent_before |= acquire.may_have_run();
-                    attempts.after::<Sent>(name, Err(failure)).await?;
+                    attempts.after::<Sent>(Err(failure)).await?;
                     continue;
                 }
             };
-            let server_now = store.server_now(name, &mut attempts).await?;
-            let time = attempt_time(silence_limit, store.response_timeout, too_long);
-            let time = time.min(attempts.remaining());
+            let server_now = store.server_now(name, &attempts).await?;
+            let remaining = attempts.remaining();
+            let time = AttemptTime::new(pace, store.response_timeout, too_long, remaining);
             let started = Instant::now();
-            let ends = started + time;
+            let ends = started + time.waits;
             let now = store.clock.now();
             let attempt = Attempt {
-                deadline: server_now + time.as_millis() as i64,
+                deadline: server_now + time.valid.as_millis() as i64,
                 from: now.unwrap_or(server_now - CLOCK_STEP),
             };
             let before = acquire.note_attempt(attempt)?;
@@ -115,8 +138,10 @@ impl RedisLimiter {
                 Some(self.send_alone(&call, rate_type, &args, now, ends).await)
             };
 
-            if let None | Some(Err(Failure::Lost(None))) = result {
+            if matches!(result, None | Some(Err(Failure::Lost(None)))) && time.waits < remaining {
                 too_long += 1;
+                // Also if the call fails: the next one must have an attempt that is long enough.
+                self.late_attempts.fetch_max(too_long, Ordering::Relaxed);
             }
             let Some(result) = result else {
                 // Nothing says so, so it may have run.
@@ -130,7 +155,7 @@ impl RedisLimiter {
             if !has_run {
                 acquire.forget_attempt(attempt);
             }
-            let Some(Sent { answer, now }) = attempts.after(name, result).await? else {
+            let Some(Sent { answer, now }) = attempts.after(result).await? else {
                 continue;
             };
             let answer = AcquireAnswer::read(name, answer, now, audited_rate)?;
@@ -143,7 +168,7 @@ impl RedisLimiter {
             }
             match answer.outcome {
                 Outcome::Decided(answer) => {
-                    self.learn_lateness(too_long, started.elapsed() * 4 < time);
+                    self.learn_lateness(too_long, started.elapsed() * 4 < time.valid);
                     if !answer.found {
                         self.note_audit(audited_rate, &answer);
                     }
@@ -205,7 +230,11 @@ impl RedisLimiter {
     /// claimed before. Returns how many permits came back.
     pub(super) async fn reclaim_call(&self, acquire: &AcquireCall) -> Result<u32> {
         let name = &self.keys.name;
-        let mut attempts = Attempts::new(self.store.deadline(), Repeat::Safe);
+        let new_attempts = || {
+            let deadline = self.store.deadline();
+            self.store.attempts(name, deadline, Repeat::Safe)
+        };
+        let mut attempts = new_attempts();
         let (mut look_from, mut is_ours) = (None, false);
         loop {
             let Some(made) = acquire.attempts_made() else {
@@ -216,14 +245,14 @@ impl RedisLimiter {
                 is_ours = true;
                 continue; // another attempt may have been noted before the claim
             };
-            let server_now = self.store.server_now(name, &mut attempts).await?;
+            let server_now = self.store.server_now(name, &attempts).await?;
             if made.deadline >= server_now {
                 sleep(Duration::from_millis(
                     (made.deadline - server_now) as u64 + 1,
                 ))
                 .await;
                 // Waiting for the attempts' own deadlines does not count towards this call's time.
-                attempts = Attempts::new(self.store.deadline(), Repeat::Safe);
+                attempts = new_attempts();
                 continue;
             }
             if !is_ours {
@@ -246,7 +275,7 @@ impl RedisLimiter {
             let all_keys = self.keys.of_refund();
             let sending =
                 script::RECLAIM.run(&self.store.connection, &all_keys, &args, attempts.limits());
-            let answer = match attempts.step(name, sending).await {
+            let answer = match attempts.step(sending).await {
                 Ok(Some(answer)) => AcquireAnswer::read_reclaim(name, answer)?,
                 Ok(None) => continue,
                 Err(Error::NotInitialized { .. }) => return Ok(0),
@@ -278,20 +307,50 @@ fn retry_after(before: Attempt, now: Option<i64>, look_from: Option<i64>) -> Ret
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_first_attempt_takes_a_quarter_of_the_calls_time_at_most_and_after_each_that_took_too_long_twice_that()
-     {
-        let times = |silence_limit, response_timeout| {
-            let [silence_limit, response_timeout] =
-                [silence_limit, response_timeout].map(Duration::from_millis);
-            [0, 1, 2]
-                .map(|too_long| attempt_time(silence_limit, response_timeout, too_long).as_millis())
+    const ENDLESS: Duration = Duration::MAX;
+
+    /// How long each attempt of a call is valid and waits, if all take too long.
+    fn times(silence_limit: u64, answer_time: u64, response_timeout: u64) -> Vec<(u128, u128)> {
+        let pace = Pace {
+            silence_limit: Duration::from_millis(silence_limit),
+            answer_time: Duration::from_millis(answer_time),
         };
-        assert_eq!(times(250, 3_000), [250, 500, 1_000]);
-        assert_eq!(times(500, 1_200), [300, 600, 1_200]);
-        assert_eq!(times(500, 150), [100, 200, 400]);
-        assert_eq!(times(1_500, 60_000), [1_500, 3_000, 6_000]);
-        let endless = attempt_time(Duration::MAX, Duration::MAX, u32::MAX);
-        assert!(endless > Duration::from_secs(3600));
+        let response_timeout = Duration::from_millis(response_timeout);
+        let mut remaining = response_timeout;
+        let mut times = Vec::new();
+        while !remaining.is_zero() {
+            let too_long = times.len() as u32;
+            let time = AttemptTime::new(pace, response_timeout, too_long, remaining);
+            remaining -= time.waits;
+            times.push((time.valid.as_millis(), time.waits.as_millis()));
+        }
+        times
+    }
+
+    #[test]
+    fn each_attempt_has_twice_the_time_of_the_one_before_and_the_last_one_waits_as_long_as_the_call()
+     {
+        assert_eq!(
+            times(250, 11, 3_000),
+            [(250, 250), (500, 500), (1_000, 2_250)]
+        );
+        assert_eq!(times(500, 11, 1_200), [(300, 300), (900, 900)]);
+        assert_eq!(times(500, 11, 300), [(75, 75), (225, 225)]);
+        assert_eq!(times(500, 11, 120), [(50, 120)]);
+        assert_eq!(times(500, 11, 100), [(100, 100)]);
+        let pace = Pace {
+            silence_limit: ENDLESS,
+            answer_time: ENDLESS,
+        };
+        let endless = AttemptTime::new(pace, ENDLESS, u32::MAX, ENDLESS);
+        assert_eq!(endless.waits, ENDLESS);
+    }
+
+    #[test]
+    fn an_attempt_has_the_time_that_an_answer_takes() {
+        assert_eq!(times(1_000, 300, 1_000), [(300, 300), (700, 700)]);
+        assert_eq!(times(1_000, 400, 1_000), [(400, 1_000)]);
+        assert_eq!(times(2_000, 600, 1_000), [(1_000, 1_000)]);
+        assert_eq!(times(2_000, 2_000, 1_000), [(1_000, 1_000)]);
     }
 }

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::RedisStore;
-use super::failure::Failure;
-use super::retry::{Attempts, Repeat};
+use super::failure::{self, Failure};
+use super::retry::Repeat;
 use crate::error::{Error, Result};
 use crate::policy::algorithm::AnyModel;
 use crate::policy::call::{Answers, Call, Target};
@@ -24,15 +24,15 @@ impl RedisStore {
         };
         let name = &first.key;
         // The state does not know single requests: one that may have been charged is not sent again.
-        let mut attempts = Attempts::new(deadline, Repeat::Never);
+        let mut attempts = self.attempts(name, deadline, Repeat::Never);
         let keys = call.limiters.iter().flat_map(|target| target.all_keys());
         let keys: Vec<String> = keys.collect();
         loop {
             if let Err(failure) = self.connection.ready(name, attempts.deadline).await {
-                attempts.after::<Value>(name, Err(failure)).await?;
+                attempts.after::<Value>(Err(failure)).await?;
                 continue;
             }
-            let deadline = self.server_deadline(name, &mut attempts).await?;
+            let deadline = self.server_deadline(name, &attempts).await?;
             let (script, args) = script_and_args(call, self.clock.now(), Some(deadline));
             let limits = attempts.limits().at_once();
             call.note_sent(true);
@@ -40,11 +40,11 @@ impl RedisStore {
             if let Err(Failure::NotSent(_) | Failure::NotRun(_)) = result {
                 call.note_sent(false);
             }
-            let name = match &result {
-                Err(Failure::Refused(error)) => &culprit(call, error).unwrap_or(first).key,
-                _ => name,
-            };
-            let Some(reply) = attempts.after(name, result).await? else {
+            if let Err(Failure::Refused(error)) = result {
+                let target = culprit(call, &error).unwrap_or(first);
+                return Err(failure::of_answer(&target.key, error));
+            }
+            let Some(reply) = attempts.after(result).await? else {
                 continue;
             };
             let reply = read_reply(call, &reply).ok_or_else(|| Error::BadState {

@@ -49,6 +49,8 @@ pub(crate) use given::Given;
 use link::{Link, Patience, Request};
 use per_runtime::PerRuntime;
 use resolver::Resolver;
+pub(super) use round_trip::Pace;
+use round_trip::RoundTrip;
 use sentinel::Sentinels;
 use settings::Settings;
 use tls::Tls;
@@ -81,6 +83,8 @@ enum Route {
     Given {
         connection: Box<dyn Given>,
         breaker: Arc<Breaker>,
+        round_trip: RoundTrip,
+        response_timeout: Duration,
     },
 }
 
@@ -114,6 +118,8 @@ impl Connection {
             route: Route::Given {
                 connection: Box::new(connection),
                 breaker: Breaker::new(server, response_timeout, Arc::clone(&unhealthy)),
+                round_trip: RoundTrip::default(),
+                response_timeout,
             },
             unhealthy,
         }
@@ -234,13 +240,12 @@ impl Connection {
             .await
     }
 
-    /// Waits until a command on a key can be sent, as far as is known. Returns after how long a silent connection is
-    /// replaced.
+    /// Waits until a command on a key can be sent, as far as is known.
     #[cfg_attr(
         not(feature = "cluster"),
         expect(unused_variables, reason = "one server has all keys")
     )]
-    pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<Duration, Failure> {
+    pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<Pace, Failure> {
         match &self.route {
             Route::Server(server) => {
                 let link = server.link()?;
@@ -248,8 +253,27 @@ impl Connection {
             }
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.ready(key, deadline).await,
-            Route::Given { .. } => Ok(round_trip::LONGEST),
+            Route::Given { round_trip, .. } => Ok(Pace {
+                silence_limit: round_trip::LONGEST,
+                ..round_trip.pace()
+            }),
         }
+    }
+
+    /// How long an answer takes from the server that holds a key, as far as is known.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        expect(unused_variables, reason = "one server has all keys")
+    )]
+    pub(super) fn answer_time(&self, key: &[u8]) -> Duration {
+        let pace = match &self.route {
+            Route::Server(server) => server.link().ok().map(|link| link.pace()),
+            #[cfg(feature = "cluster")]
+            Route::Cluster(cluster) => cluster.pace(key),
+            Route::Given { round_trip, .. } => Some(round_trip.pace()),
+        };
+        let pace = pace.unwrap_or_else(|| RoundTrip::default().pace());
+        pace.answer_time
     }
 
     /// Whether all breakers are healthy.
@@ -288,9 +312,15 @@ impl Connection {
             }
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.send(command, limits).await,
-            Route::Given { connection, .. } => {
+            Route::Given {
+                connection,
+                round_trip,
+                response_timeout,
+                ..
+            } => {
                 Handle::try_current().map_err(|_| Failure::NoRuntime)?;
-                given::send(&**connection, command, limits).await
+                let connection = &**connection;
+                given::send(connection, command, limits, round_trip, *response_timeout).await
             }
         }
     }

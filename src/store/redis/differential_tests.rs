@@ -19,7 +19,7 @@ use redis::aio::MultiplexedConnection;
 
 use super::RedisStore;
 use super::limiter::RedisLimiter;
-use super::retry::{Attempts, Repeat};
+use super::retry::Repeat;
 use crate::clock::Clock;
 use crate::keys::Keys;
 use crate::model::Window;
@@ -86,8 +86,9 @@ async fn compare_case(
         grants: Vec::new(),
         next_ttl: 10 * TTL_UNIT,
     };
-    let mut attempts = Attempts::new(sides.redis.deadline(), Repeat::Safe);
-    let asked = sides.redis.server_deadline(NAME, &mut attempts).await;
+    let deadline = sides.redis.deadline();
+    let attempts = sides.redis.attempts(NAME, deadline, Repeat::Safe);
+    let asked = sides.redis.server_deadline(NAME, &attempts).await;
     asked.unwrap(); // a shared call needs the server's time
     sides.take(&Step::TrySetRate(rate), 0).await;
     for (step, client) in steps {

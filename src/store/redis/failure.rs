@@ -42,6 +42,14 @@ impl From<RedisError> for Failure {
     }
 }
 
+/// Whether the server answered, if only to refuse.
+pub(super) fn is_answered<T>(result: &Result<T, Failure>) -> bool {
+    matches!(
+        result,
+        Ok(_) | Err(Failure::NotRun(_) | Failure::Refused(_))
+    )
+}
+
 /// An answer that is an error, as `Err`. An answer that contains an error among others stays an answer.
 pub(super) fn extract_error(answer: Value) -> RedisResult<Value> {
     match answer {

@@ -82,8 +82,14 @@ impl RedisLimiter {
 
     async fn run(&self, script: &Script, args: &Args, repeat: Repeat) -> Result<Value> {
         let keys = self.keys.in_order();
-        self.run_on(&keys, script, args, repeat, self.store.deadline())
+        self.run_on(&keys, script, args, &mut self.attempts(repeat))
             .await
+    }
+
+    /// The attempts of a call that starts now.
+    fn attempts(&self, repeat: Repeat) -> Attempts<'_> {
+        let deadline = self.store.deadline();
+        self.store.attempts(&self.keys.name, deadline, repeat)
     }
 
     async fn run_on(
@@ -91,16 +97,14 @@ impl RedisLimiter {
         keys: &[&str],
         script: &Script,
         args: &Args,
-        repeat: Repeat,
-        deadline: Instant,
+        attempts: &mut Attempts<'_>,
     ) -> Result<Value> {
-        let mut attempts = Attempts::new(deadline, repeat);
-        let name = &self.keys.name;
+        let (name, deadline) = (&self.keys.name, attempts.deadline);
         let call = async {
             loop {
                 let limits = attempts.limits();
                 let sending = script.run(&self.store.connection, keys, args, limits);
-                if let Some(answer) = attempts.step(name, sending).await? {
+                if let Some(answer) = attempts.step(sending).await? {
                     return Ok(answer);
                 }
             }
@@ -121,8 +125,8 @@ impl RedisLimiter {
             .bytes(&grant.call_id)
             .number(grant.permits)
             .optional(audited_rate);
-        let (keys, deadline) = (self.keys.of_refund(), self.store.deadline());
-        let answer = self.run_on(&keys, &script::REFUND, &args, Repeat::Never, deadline);
+        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Never));
+        let answer = self.run_on(&keys, &script::REFUND, &args, &mut attempts);
         read(&self.keys.name, answer.await?)
     }
 
@@ -131,7 +135,7 @@ impl RedisLimiter {
         permits: u32,
         audited_rate: Option<i64>,
     ) -> Result<()> {
-        let deadline = self.store.deadline();
+        let mut attempts = self.attempts(Repeat::Never);
         let mut rest = i64::from(permits);
         while rest > 0 {
             let args = Args::new()
@@ -139,19 +143,20 @@ impl RedisLimiter {
                 .number(rest)
                 .optional(audited_rate);
             let keys = self.keys.of_refund();
-            let answer = self.run_on(&keys, &script::RELEASE, &args, Repeat::Never, deadline);
+            let answer = self.run_on(&keys, &script::RELEASE, &args, &mut attempts);
             rest = read(&self.keys.name, answer.await?)?;
+            attempts.sent_before = true; // a part of them is released
         }
         Ok(())
     }
 
     async fn send(&self, command: &Cmd, repeat: Repeat) -> Result<Value> {
-        let mut attempts = Attempts::new(self.store.deadline(), repeat);
+        let mut attempts = self.attempts(repeat);
         let (name, deadline) = (&self.keys.name, attempts.deadline);
         let call = async {
             loop {
                 let sending = self.store.connection.send(command, attempts.limits());
-                if let Some(answer) = attempts.step(name, sending).await? {
+                if let Some(answer) = attempts.step(sending).await? {
                     return Ok(answer);
                 }
             }
@@ -214,6 +219,10 @@ impl LimiterStore for RedisLimiter {
         (!is_healthy).then(|| self.breaker()).flatten()
     }
 
+    fn response_timeout(&self) -> Duration {
+        self.store.response_timeout
+    }
+
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
         let result = self.acquire_call(call, deadline).await;
         self.store.note(&self.keys.name, &result, deadline);
@@ -262,7 +271,7 @@ impl LimiterStore for RedisLimiter {
     }
 
     async fn available_permits(&self) -> Result<i64> {
-        let deadline = self.store.deadline();
+        let mut attempts = self.attempts(Repeat::Safe);
         let now = self.store.clock.now();
         // If a call did not read everything, what the next one must know.
         let mut progress: Vec<Vec<u8>> = Vec::new();
@@ -271,7 +280,7 @@ impl LimiterStore for RedisLimiter {
             let args = progress.iter().fold(args, |args, word| args.bytes(word));
             let script = &script::AVAILABLE_PERMITS;
             let keys = self.keys.in_order();
-            let answer = self.run_on(&keys, script, &args, Repeat::Safe, deadline);
+            let answer = self.run_on(&keys, script, &args, &mut attempts);
             let answer = answer.await?;
             progress = read(&self.keys.name, answer.clone())?;
             if progress.len() == 1 {

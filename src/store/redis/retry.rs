@@ -6,10 +6,10 @@ use std::time::Duration;
 use redis::{RedisError, Value};
 use tokio::time::{Instant, sleep};
 
+use super::connection::Connection;
 use super::failure::{self, Failure};
 use crate::error::{Error, Result};
 
-/// A call with less than twice this time left ends.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
@@ -56,22 +56,35 @@ impl Limits {
     }
 }
 
-/// One call while it is sent, perhaps more than once.
-pub(super) struct Attempts {
+/// One call while it is sent, perhaps more than once. All that it does takes its part of one time.
+pub(super) struct Attempts<'a> {
+    connection: &'a Connection,
+    /// The limiter's name, which leads to the server.
+    name: &'a str,
     pub(super) deadline: Instant,
     pause: Duration,
     repeat: Repeat,
     /// Whether an earlier attempt may have run.
     pub(super) sent_before: bool,
+    /// Why the server last refused an attempt.
+    refusal: Option<RedisError>,
 }
 
-impl Attempts {
-    pub(super) fn new(deadline: Instant, repeat: Repeat) -> Self {
+impl<'a> Attempts<'a> {
+    pub(super) fn new(
+        connection: &'a Connection,
+        name: &'a str,
+        deadline: Instant,
+        repeat: Repeat,
+    ) -> Self {
         Self {
+            connection,
+            name,
             deadline,
             pause: FIRST_PAUSE,
             repeat,
             sent_before: false,
+            refusal: None,
         }
     }
 
@@ -87,24 +100,19 @@ impl Attempts {
     /// that ends the call.
     pub(super) async fn step(
         &mut self,
-        name: &str,
         attempt: impl Future<Output = Result<Value, Failure>>,
     ) -> Result<Option<Value>> {
         let result = attempt.await;
-        self.after(name, result).await
+        self.after(result).await
     }
 
     /// What follows from an attempt's result.
-    pub(super) async fn after<T>(
-        &mut self,
-        name: &str,
-        result: Result<T, Failure>,
-    ) -> Result<Option<T>> {
+    pub(super) async fn after<T>(&mut self, result: Result<T, Failure>) -> Result<Option<T>> {
         let mut longest = LONGEST_PAUSE;
         let cause = match result {
             Ok(answer) => return Ok(Some(answer)),
             Err(Failure::NoRuntime) => return Err(Error::NoRuntime),
-            Err(Failure::Refused(error)) => return Err(failure::of_answer(name, error)),
+            Err(Failure::Refused(error)) => return Err(failure::of_answer(self.name, error)),
             Err(Failure::Lost(cause)) => {
                 self.sent_before = true;
                 if self.repeat == Repeat::Never {
@@ -113,9 +121,16 @@ impl Attempts {
                 longest = LONGEST_PAUSE_AFTER_LOSS;
                 cause
             }
-            Err(Failure::NotSent(cause) | Failure::NotRun(cause)) => Some(cause),
+            Err(Failure::NotRun(cause)) => {
+                self.refusal = Some(cause.clone());
+                Some(cause)
+            }
+            Err(Failure::NotSent(cause)) => Some(cause),
         };
-        let pause = self.pause.min(longest).min(self.remaining() / 2);
+        // The last attempt is made while its answer can still come.
+        let answer_time = self.connection.answer_time(self.name.as_bytes());
+        let room = self.remaining().saturating_sub(answer_time);
+        let pause = self.pause.min(longest).min(room);
         if pause < SHORTEST_PAUSE {
             return Err(self.give_up(cause));
         }
@@ -124,28 +139,35 @@ impl Attempts {
         Ok(None)
     }
 
-    fn give_up(&self, cause: Option<RedisError>) -> Error {
-        match cause {
-            Some(cause) if !self.sent_before => failure::of_connecting(cause),
-            cause => Error::Indeterminate {
+    fn give_up(&mut self, cause: Option<RedisError>) -> Error {
+        if self.sent_before {
+            return Error::Indeterminate {
                 source: cause.map(failure::source_of),
-            },
+            };
         }
+        // That there was no more time says less than why the server refused the call.
+        let cause = cause.filter(|cause| !cause.is_timeout());
+        let cause = cause.or_else(|| self.refusal.take());
+        failure::of_connecting(cause.unwrap_or_else(failure::timed_out))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::time_budget_tests::Distant;
     use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
 
     /// How long a call pauses after each of its attempts that fails like this.
     async fn pauses_after(failure: Failure) -> Vec<u128> {
-        let deadline = Instant::now() + Duration::from_secs(3600);
-        let mut attempts = Attempts::new(deadline, Repeat::Safe);
+        let connection = Connection::over(Distant::new(0, None), HOUR);
+        let deadline = Instant::now() + HOUR;
+        let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
         let mut pauses = Vec::new();
         for _ in 0..7 {
             let start = Instant::now();
-            let again = attempts.after::<()>("limiter", Err(failure.clone())).await;
+            let again = attempts.after::<()>(Err(failure.clone())).await;
             assert!(again.unwrap().is_none());
             pauses.push(start.elapsed().as_millis());
         }

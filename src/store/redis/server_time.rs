@@ -4,11 +4,10 @@
 //! answer brings the server's time along and corrects the estimate. A wrong estimate costs one more round trip, but
 //! never a permit.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+use tokio::time::Instant;
 
 /// The latest time that an answer is taken to mean: deadlines are computed from here without overflow.
 const LATEST: i64 = 1 << 54;
@@ -19,13 +18,11 @@ pub(super) fn millis((seconds, micros): (i64, i64)) -> i64 {
     millis.clamp(0, LATEST)
 }
 
-fn local_millis() -> i64 {
-    START.elapsed().as_millis() as i64
-}
-
 /// The server's time minus this process's, in ms.
 #[derive(Debug)]
 pub(super) struct ServerTime {
+    /// When this process's time starts.
+    start: Instant,
     offset: AtomicI64,
 }
 
@@ -34,8 +31,13 @@ const UNKNOWN: i64 = i64::MIN;
 impl ServerTime {
     pub(super) fn unknown() -> Self {
         Self {
+            start: Instant::now(),
             offset: AtomicI64::new(UNKNOWN),
         }
+    }
+
+    fn local_millis(&self) -> i64 {
+        self.start.elapsed().as_millis() as i64
     }
 
     pub(super) fn is_known(&self) -> bool {
@@ -47,7 +49,7 @@ impl ServerTime {
     /// by an eighth: a busy machine that reads one answer late does not set the deadlines of its next calls too early,
     /// and a server's clock that was set back is soon known.
     pub(super) fn learn(&self, server_millis: i64) {
-        let reported = server_millis.clamp(0, LATEST) - local_millis();
+        let reported = server_millis.clamp(0, LATEST) - self.local_millis();
         let known = self.offset.load(Ordering::Relaxed);
         let estimate = estimate(known, reported);
         self.offset.store(estimate, Ordering::Relaxed);
@@ -56,7 +58,7 @@ impl ServerTime {
     /// The server's time after `wait`, if known.
     pub(super) fn after(&self, wait: Duration) -> Option<i64> {
         let offset = self.offset.load(Ordering::Relaxed);
-        (offset != UNKNOWN).then(|| local_millis() + offset + wait.as_millis() as i64)
+        (offset != UNKNOWN).then(|| self.local_millis() + offset + wait.as_millis() as i64)
     }
 }
 

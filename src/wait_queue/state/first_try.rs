@@ -3,7 +3,7 @@
 
 use tokio::time::Instant;
 
-use super::{State, TAKE_OVER_AFTER};
+use super::State;
 
 pub(super) struct FirstTry {
     pub(super) sequence: u64,
@@ -28,7 +28,7 @@ impl State {
             self.first_try = Some(FirstTry {
                 sequence,
                 started: now,
-                until: now + TAKE_OVER_AFTER,
+                until: now + self.longest_hold_up.0,
                 freed: self.freed,
             });
         }
@@ -51,7 +51,7 @@ impl State {
         if first_try.until <= now {
             self.first_try = None;
         }
-        self.note_held_up(started, now);
+        self.note_held_up(started, until);
         None
     }
 

@@ -1,17 +1,37 @@
 //! How long waiters have waited behind a call without an answer. Their own call gets that much less time, so that each
 //! learns within one response timeout that the store is silent.
+//!
+//! A call or a first try that makes no progress holds up others for half of that time at most: its runtime may not be
+//! polled, and then the store answers them.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{State, Waiter};
+use crate::batch::longest_hold_up;
 
 /// A time in which the store did not answer. The next answer ends it.
 #[derive(Clone, Copy)]
 pub(super) struct HeldUp {
     from: Instant,
     to: Instant,
+}
+
+/// The longest time for which a call or a first try without progress holds up others.
+#[derive(Clone, Copy)]
+pub(super) struct LongestHoldUp(pub(super) Duration);
+
+impl LongestHoldUp {
+    pub(super) fn of(response_timeout: Duration) -> Self {
+        Self(longest_hold_up(response_timeout))
+    }
+}
+
+impl Default for LongestHoldUp {
+    fn default() -> Self {
+        Self::of(Duration::MAX)
+    }
 }
 
 impl State {

@@ -1,6 +1,7 @@
 //! The call in flight: its waiters, its drivers, and what happens to it when a runtime shuts down.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime;
 use tokio::time::Instant;
@@ -17,6 +18,8 @@ pub(super) struct InFlight {
     /// When a driver last took it.
     pub(super) given_at: Instant,
     pub(super) take_over_at: Instant,
+    /// For how long its waiters have waited for an answer, to this call or another one, when a driver last took it.
+    pub(super) held_up: Duration,
     /// How many drivers have taken it. The first answer counts; the other drivers may read theirs late, or never.
     pub(super) drivers: u32,
     /// The value of [`State::freed`] when it was sent.
@@ -37,7 +40,7 @@ impl State {
             let is_its_call =
                 |it: &&mut InFlight| call.is_some_and(|call| Arc::ptr_eq(&it.call, call));
             if let Some(in_flight) = self.in_flight.as_mut().filter(is_its_call) {
-                in_flight.take_over_at = now;
+                in_flight.take_over_at = now.max(in_flight.given_at);
             }
             self.notify_drivers();
             return None;

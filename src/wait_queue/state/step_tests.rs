@@ -16,6 +16,7 @@ use tokio::sync::oneshot::{self, Receiver};
 use super::super::LONGEST_SLEEP;
 use super::waiter::TIME_FOR_A_CALL;
 use super::*;
+use crate::batch::LONGEST_HOLD_UP;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::model::Answer;
@@ -93,9 +94,14 @@ impl Queue {
     }
 
     fn call(&mut self) -> Arc<AcquireCall> {
+        self.call_held_up().0
+    }
+
+    /// A call, and for how long its waiters have been held up.
+    fn call_held_up(&mut self) -> (Arc<AcquireCall>, Duration) {
         self.sent = Some(self.state.last_answer.sent(self.now, 0));
         match self.next_on(0) {
-            Next::Call(call) => call,
+            Next::Call(call, held_up) => (call, held_up),
             other => panic!("{other:?}"),
         }
     }

@@ -15,6 +15,7 @@ use super::address::{Endpoint, Server};
 use super::link::{Link, Patience, Request};
 use super::per_runtime::PerRuntime;
 use super::resolver::Resolver;
+use super::round_trip::Pace;
 use super::settings::Settings;
 use super::slots::{self, SlotMap};
 use crate::escaped::Escaped;
@@ -58,8 +59,8 @@ impl Cluster {
         }))
     }
 
-    /// Waits for a connection to the node that holds a key. Returns after how long a silent one is replaced.
-    pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<Duration, Failure> {
+    /// Waits for a connection to the node that holds a key.
+    pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<Pace, Failure> {
         let nodes = self.0.nodes.current(Nodes::default)?;
         let node = self.node_for(&nodes, Some(slots::slot_of_key(key.as_bytes())))?;
         let link = self.0.link(&nodes, &node);
@@ -110,6 +111,13 @@ impl Cluster {
         }
         let error = ServerErrorKind::TryAgain.into();
         Err(Failure::NotRun((error, "the slot is moving").into()))
+    }
+
+    /// The pace of the node that holds a key, as far as is known.
+    pub(super) fn pace(&self, key: &[u8]) -> Option<Pace> {
+        let nodes = self.0.nodes.current(Nodes::default).ok()?;
+        let node = self.0.node_for(Some(slots::slot_of_key(key)))?;
+        Some(self.0.link(&nodes, &node).pace())
     }
 
     /// The breaker of the node that holds a key, as far as is known.

@@ -2,12 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisResult, Value};
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
-use crate::store::redis::failure::{self, Failure};
+use super::round_trip::RoundTrip;
+use crate::store::redis::failure::{self, Failure, timed_out};
 use crate::store::redis::retry::Limits;
 
 type Answer<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
@@ -29,14 +31,26 @@ where
     }
 }
 
-/// Sends a command, and waits for its answer until the deadline, whatever the connection's own timeouts are.
+/// Sends a command, and waits for its answer until the deadline, whatever the connection's own timeouts are. What cannot
+/// be answered by then is not sent.
 pub(super) async fn send(
     connection: &dyn Given,
     command: &Cmd,
     limits: Limits,
+    round_trip: &RoundTrip,
+    response_timeout: Duration,
 ) -> Result<Value, Failure> {
-    match timeout_at(limits.deadline, connection.send(command)).await {
-        Ok(answer) => Ok(answer.and_then(failure::extract_error)?),
-        Err(_elapsed) => Err(Failure::Lost(None)),
+    if !round_trip.fits(limits.deadline, response_timeout) {
+        return Err(Failure::NotSent(timed_out()));
     }
+    let start = Instant::now();
+    let Ok(answer) = timeout_at(limits.deadline, connection.send(command)).await else {
+        return Err(Failure::Lost(None));
+    };
+    let answer = answer.and_then(failure::extract_error);
+    let answer = answer.map_err(Failure::from);
+    if failure::is_answered(&answer) {
+        round_trip.learn(start.elapsed());
+    }
+    answer
 }

@@ -16,7 +16,7 @@ use super::backoff::Backoff;
 pub(super) use super::open::Request;
 use super::open::{Open, Retired};
 use super::resolver::Resolver;
-use super::round_trip::RoundTrip;
+use super::round_trip::{Pace, RoundTrip};
 use super::settings::Settings;
 use crate::escaped::Escaped;
 use crate::store::breaker::Breaker;
@@ -36,6 +36,7 @@ pub(super) struct Link {
     state: watch::Receiver<State>,
     round_trip: Arc<RoundTrip>,
     breaker: Arc<Breaker>,
+    response_timeout: Duration,
     task: AbortHandle,
 }
 
@@ -71,6 +72,7 @@ impl Link {
             settings.response_timeout,
             Arc::clone(&settings.unhealthy),
         );
+        let response_timeout = settings.response_timeout;
         let keeper = Keeper {
             resolver,
             settings,
@@ -82,6 +84,7 @@ impl Link {
             state,
             round_trip,
             breaker,
+            response_timeout,
             task: tokio::spawn(keeper.run()).abort_handle(),
         }
     }
@@ -90,19 +93,24 @@ impl Link {
         &self.breaker
     }
 
-    /// Waits until a command can be sent. Returns after how long a silent connection is replaced.
+    pub(super) fn pace(&self) -> Pace {
+        self.round_trip.pace()
+    }
+
+    /// Waits until a command can be sent.
     pub(super) async fn ready(
         &self,
         deadline: Instant,
         patience: Patience,
-    ) -> Result<Duration, Failure> {
+    ) -> Result<Pace, Failure> {
         if self.usable().is_none() {
             self.connected(deadline, patience).await?;
         }
-        Ok(self.round_trip.silence_limit())
+        Ok(self.pace())
     }
 
-    /// Sends a command once there is a connection, and waits for its answer until the deadline.
+    /// Sends a command once there is a connection, and waits for its answer until the deadline. What cannot be answered
+    /// by then is not sent.
     pub(super) async fn send(
         &self,
         request: Request<'_>,
@@ -118,8 +126,21 @@ impl Link {
             yield_now().await; // what arrived is read
             if open.is_retired() {
                 let open = self.replaced(limits, patience).await?;
-                return open.call(request, limits, &self.round_trip).await;
+                return self.call(&open, request, limits).await;
             }
+        }
+        self.call(&open, request, limits).await
+    }
+
+    async fn call(
+        &self,
+        open: &Open,
+        request: Request<'_>,
+        limits: Limits,
+    ) -> Result<Value, Failure> {
+        let round_trip = &self.round_trip;
+        if !round_trip.fits(limits.deadline, self.response_timeout) {
+            return Err(Failure::NotSent(timed_out()));
         }
         open.call(request, limits, &self.round_trip).await
     }
@@ -144,7 +165,7 @@ impl Link {
         self.connected(limits.deadline, patience).await
     }
 
-    /// Waits for a connection.
+    /// Waits for a connection, as long as what is sent over it can be answered by the deadline.
     pub(super) async fn connected(
         &self,
         deadline: Instant,
@@ -159,7 +180,7 @@ impl Link {
             }
             State::Connecting(None) => false,
         });
-        let cause = match timeout_at(deadline, usable).await {
+        let cause = match timeout_at(round_trip.send_by(deadline), usable).await {
             Ok(Ok(state)) => match &*state {
                 State::Open(open) => return Ok(Arc::clone(open)),
                 State::Connecting(cause) => cause.clone(),

@@ -221,13 +221,12 @@ impl Open {
             tokio::select! {
                 biased;
                 answer = &mut answer => {
-                    return match answer.and_then(failure::extract_error) {
-                        Ok(answer) => {
-                            round_trip.learn(start.elapsed());
-                            Ok(answer)
-                        }
-                        Err(error) => Err(self.failure(error, writes)),
-                    };
+                    let answer = answer.and_then(failure::extract_error);
+                    let answer = answer.map_err(|error| self.failure(error, writes));
+                    if failure::is_answered(&answer) {
+                        round_trip.learn(start.elapsed());
+                    }
+                    return answer;
                 }
                 () = &mut timer => {}
             }

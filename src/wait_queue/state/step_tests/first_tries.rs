@@ -14,7 +14,7 @@ fn a_denial_puts_the_next_call_off_unless_permits_came_free_since_it_was_asked_f
         let _waiting = queue.join(1, 1, denied);
         queue.state.end_first_try(1);
         let next = queue.next_on(0);
-        assert_eq!(matches!(next, Next::Call(_)), comes_free, "{next:?}");
+        assert_eq!(matches!(next, Next::Call(..)), comes_free, "{next:?}");
     }
 }
 
@@ -33,8 +33,8 @@ fn a_first_try_that_makes_no_progress_holds_up_the_queue_no_longer_than_a_call()
     let mut queue = Queue::new();
     assert!(queue.state.start_first_try(1, queue.now));
     let _waiting = queue.join(2, 1, None);
-    assert!(matches!(queue.next_on(0), Next::Sleep(until) if until == queue.now + TAKE_OVER_AFTER));
-    queue.now += TAKE_OVER_AFTER;
+    assert!(matches!(queue.next_on(0), Next::Sleep(until) if until == queue.now + LONGEST_HOLD_UP));
+    queue.now += LONGEST_HOLD_UP;
     queue.call();
 }
 
@@ -93,7 +93,7 @@ fn a_first_try_is_for_who_finds_nobody_before_it() {
 fn the_end_of_a_first_try_that_another_one_replaced_changes_nothing() {
     let mut queue = Queue::new();
     assert!(queue.state.start_first_try(1, queue.now));
-    queue.now += TAKE_OVER_AFTER;
+    queue.now += LONGEST_HOLD_UP;
     assert!(queue.state.start_first_try(2, queue.now));
     queue.state.end_first_try(1);
     assert!(!queue.state.start_first_try(3, queue.now));
@@ -119,10 +119,29 @@ fn a_first_try_that_nobody_polls_any_more_takes_no_time_from_later_calls() {
     let waiter = Waiter::new(1, None, 2, sender).joined(start + ms(100));
     let runtime = queue.runtimes[0].handle().id();
     queue.state.join(waiter, runtime, None);
-    queue.now = start + TAKE_OVER_AFTER;
-    let call = queue.call();
-    assert_eq!(call.held_up, ms(400));
+    queue.now = start + LONGEST_HOLD_UP;
+    let (call, held_up) = queue.call_held_up();
+    assert_eq!(held_up, ms(400));
     queue.answer(&call, 0, 0);
     queue.now += ms(60_000);
-    assert_eq!(queue.call().held_up, Duration::ZERO);
+    assert_eq!(queue.call_held_up().1, Duration::ZERO);
+}
+
+#[test]
+fn a_first_try_that_nobody_polls_leaves_half_of_a_calls_time_to_who_waits_behind_it_however_late_that_one_asks()
+ {
+    let ms = Duration::from_millis;
+    for late in [0, 10_000] {
+        let mut queue = Queue::new();
+        queue.state = State::over(ms(300));
+        let start = queue.now;
+        assert!(queue.state.start_first_try(1, start));
+        let (sender, _waits) = oneshot::channel();
+        let waiter = Waiter::new(1, None, 2, sender).joined(start);
+        let runtime = queue.runtimes[0].handle().id();
+        queue.state.join(waiter, runtime, None);
+        assert!(matches!(queue.next_on(0), Next::Sleep(until) if until == start + ms(150)));
+        queue.now = start + ms(150 + late);
+        assert_eq!(queue.call_held_up().1, ms(150));
+    }
 }

@@ -23,7 +23,7 @@ fn asks_after_a_probe(queue: &mut Queue, time: Option<Duration>) -> (Instant, An
     let waiter = Waiter::new(1, None, 1, sender).until(until);
     let runtime = queue.runtimes[0].handle().id();
     queue.state.join(waiter, runtime, None);
-    let Next::Call(call) = queue.state.next(runtime, queue.now, true, false) else {
+    let Next::Call(call, _) = queue.state.next(runtime, queue.now, true, false) else {
         panic!("it is asked for");
     };
     assert!(call.requests.share.is_some());
@@ -59,7 +59,7 @@ fn a_probe_ends_before_the_head_gives_up() {
     queue.now = ask_at;
     let runtime = queue.runtimes[0].handle().id();
     match queue.state.next(runtime, queue.now, true, false) {
-        Next::Call(call) => assert_eq!(call.requests.share, None),
+        Next::Call(call, _) => assert_eq!(call.requests.share, None),
         other => panic!("{other:?}"),
     }
 }
@@ -75,7 +75,7 @@ fn permits_that_come_free_while_a_call_is_in_flight_are_asked_for_at_once() {
         }
         queue.answer(&call, 0, 0);
         let next = queue.next_on(0);
-        assert_eq!(matches!(next, Next::Call(_)), comes_free, "{next:?}");
+        assert_eq!(matches!(next, Next::Call(..)), comes_free, "{next:?}");
     }
 }
 
@@ -91,7 +91,7 @@ fn after_a_denial_the_head_is_asked_for_where_it_fits_and_put_off_where_it_does_
         drop(denied);
         assert!(!is_abandoned(queue.leave(1)));
         let next = queue.next_on(0);
-        assert_eq!(matches!(next, Next::Call(_)), is_asked_for, "{next:?}");
+        assert_eq!(matches!(next, Next::Call(..)), is_asked_for, "{next:?}");
     }
 }
 

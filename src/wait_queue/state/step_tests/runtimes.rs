@@ -8,10 +8,10 @@ fn another_runtimes_driver_takes_a_call_over_once_in_a_while_and_not_before() {
     let _waiting = queue.join(1, 1, None);
     let _elsewhere = queue.join_on(1, 2, 1, None);
     let call = queue.call();
-    assert!(matches!(queue.next_on(1), Next::Sleep(until) if until == queue.now + TAKE_OVER_AFTER));
-    queue.now += TAKE_OVER_AFTER;
-    assert!(matches!(queue.next_on(1), Next::Call(same) if Arc::ptr_eq(&same, &call)));
-    assert!(matches!(queue.next_on(0), Next::Sleep(until) if until == queue.now + TAKE_OVER_AFTER));
+    assert!(matches!(queue.next_on(1), Next::Sleep(until) if until == queue.now + LONGEST_HOLD_UP));
+    queue.now += LONGEST_HOLD_UP;
+    assert!(matches!(queue.next_on(1), Next::Call(same, _) if Arc::ptr_eq(&same, &call)));
+    assert!(matches!(queue.next_on(0), Next::Sleep(until) if until == queue.now + LONGEST_HOLD_UP));
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn a_call_whose_runtime_shuts_down_is_taken_over_at_once() {
     let call = queue.call();
     assert!(queue.lose_driver(0, Some(&call)).is_none());
     queue.now = Instant::now();
-    assert!(matches!(queue.next_on(1), Next::Call(same) if Arc::ptr_eq(&same, &call)));
+    assert!(matches!(queue.next_on(1), Next::Call(same, _) if Arc::ptr_eq(&same, &call)));
 }
 
 #[test]
@@ -53,8 +53,8 @@ fn a_call_that_several_drivers_made_is_reclaimed_once_at_the_first_outcome() {
         if is_lost {
             assert!(queue.lose_driver(0, Some(&call)).is_none());
         }
-        queue.now += TAKE_OVER_AFTER;
-        assert!(matches!(queue.next_on(1), Next::Call(same) if Arc::ptr_eq(&same, &call)));
+        queue.now += LONGEST_HOLD_UP;
+        assert!(matches!(queue.next_on(1), Next::Call(same, _) if Arc::ptr_eq(&same, &call)));
         let is_reclaimed = match available {
             Some(available) => queue.answer(&call, 7, available).is_reclaimed,
             None => queue.fail(&call),
@@ -143,16 +143,16 @@ fn a_call_that_some_have_left_is_withdrawn_once_no_driver_can_be_at_it_any_more(
     let just_before = sent_at.checked_sub(Duration::from_millis(1)).unwrap();
     let watched = queue.state.withdraw_overdue(just_before);
     assert!(matches!(watched, Watched::InTime), "{watched:?}");
-    queue.now += TAKE_OVER_AFTER;
+    queue.now += LONGEST_HOLD_UP;
     let watched = queue.state.withdraw_overdue(sent_at);
     assert!(matches!(watched, Watched::Withdrawn(it) if Arc::ptr_eq(&it, &call)));
     assert!(queue.is_notified(0));
     // What it took has no owner, and the remaining waiter is asked for again, with all the time that a call has.
     assert_eq!(queue.answer(&call, 0, 10), rest(3));
     assert!(stays.try_recv().is_err());
-    let again = queue.call();
+    let (again, held_up) = queue.call_held_up();
     assert_eq!(permits(&again), [1]);
-    assert_eq!(again.held_up, Duration::ZERO);
+    assert_eq!(held_up, Duration::ZERO);
 }
 
 #[test]
@@ -169,4 +169,20 @@ fn a_call_that_nobody_has_left_is_not_withdrawn() {
     let watched = queue.state.withdraw_overdue(queue.now);
     assert!(matches!(watched, Watched::Ended), "{watched:?}");
     assert_eq!(queue.answer(&next, 0, 1), rest(0));
+}
+
+#[test]
+fn who_takes_a_call_over_has_the_rest_of_its_time_and_loses_none_by_being_late() {
+    let ms = Duration::from_millis;
+    let mut queue = Queue::new();
+    queue.state = State::over(ms(300));
+    let _waiting = queue.join(1, 1, None);
+    let _elsewhere = queue.join_on(1, 2, 1, None);
+    assert_eq!(queue.call_held_up().1, Duration::ZERO);
+    let due = queue.now + ms(150);
+    assert!(matches!(queue.next_on(1), Next::Sleep(until) if until == due));
+    queue.now = due + ms(10_000);
+    assert!(matches!(queue.next_on(1), Next::Call(_, held_up) if held_up == ms(150)));
+    queue.now += ms(150);
+    assert!(matches!(queue.next_on(0), Next::Call(_, held_up) if held_up == ms(300)));
 }

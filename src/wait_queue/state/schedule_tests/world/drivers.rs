@@ -33,7 +33,7 @@ impl World {
             driver.doing = match next {
                 Next::Sleep(until) => Doing::Sleeping(until),
                 Next::Pause(_) => panic!("the breaker refuses nothing"),
-                Next::Call(call) => {
+                Next::Call(call, _) => {
                     let millis = (now - self.start).as_millis() as i64;
                     Doing::Calling(Attempt::new(call, now, millis))
                 }

@@ -78,7 +78,7 @@ impl World {
             }
             let driver = runtime.driver.as_ref().expect("a waiter without a driver");
             if let Doing::Sleeping(until) = driver.doing {
-                assert!(until <= self.now + LONGEST_SLEEP.max(TAKE_OVER_AFTER));
+                assert!(until <= self.now + LONGEST_SLEEP.max(LONGEST_HOLD_UP));
             }
         }
     }
