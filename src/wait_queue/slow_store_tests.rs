@@ -411,13 +411,15 @@ async fn a_limiter_whose_keep_alive_is_about_its_interval_lives_while_somebody_w
             let store = SlowStore::new();
             let rate = Rate::overall(1, interval).keep_alive(keep_alive);
             let queue = store.queue(rate).await;
-            for _ in 0..3 {
-                let waited = queue
-                    .wait(queue.take_place(), 1, None, None, None, WhileAway::Fail)
-                    .await;
-                assert!(waited.unwrap().is_some(), "{keep_alive:?}");
+            let wait = || queue.wait(queue.take_place(), 1, None, None, None, WhileAway::Fail);
+            assert!(wait().await.unwrap().is_some());
+            // From the denial on, each request is late.
+            let late = async {
+                sleep(4 * TRAVEL).await;
                 store.lateness.store(150, Ordering::Relaxed);
-            }
+            };
+            let (waited, ()) = tokio::join!(wait(), late);
+            assert!(waited.unwrap().is_some(), "{keep_alive:?}");
         }
     }
 }
