@@ -54,7 +54,7 @@ local room = remain
 --! include shared/grant_runs.lua
 
 --! part write
-local until_full = (ceil(((limit - remain + taken) * period + fraction) / quota) + timestamp) * 1000 - now
+local until_full = ceil(((limit - remain + taken) * period + fraction) / quota) * 1000 + min(timestamp * 1000 - now, 0)
 local left = outlive(bucket, until_full)
 if taken > 0 or denied_cost then -- a peer reads the numbers of the policy
   call('hset', bucket, 'capacity', format('%d', limit), 'remain', format('%d', remain - taken),

@@ -91,7 +91,7 @@ local room = limit - used
 --! include shared/grant_runs.lua
 
 --! part write
-local needed = last_found and min(last_found, current) - period + 2 * window - now or 0
+local needed = last_found and min(last_found, current) - min(floor(1.5 * period), window) + 2 * window - now or 0
 local left, is_extended = outlive(start_key, needed)
 if is_extended then
   for place = 1, periods + before do

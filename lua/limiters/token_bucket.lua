@@ -51,7 +51,7 @@ local room = tokens
 --! include shared/grant_runs.lua
 
 --! part write
-local until_full = ceil(((limit - tokens + taken) * 1000 + fraction) / rate) + refilled_at - now
+local until_full = ceil(((limit - tokens + taken) * 1000 + fraction) / rate) + min(refilled_at - now, 0)
 local left = outlive(bucket, until_full)
 if taken > 0 then
   if fraction > 0 then

@@ -109,7 +109,9 @@ impl QuotaBucket {
     /// When the bucket is full, by the server's clock.
     #[inline]
     fn full_at(&self, tokens: &Tokens, at: At) -> i64 {
-        at.server + self.until_there_are(i64::from(self.capacity), tokens, at.now)
+        // A time ahead of the caller's clock keeps no key for ever.
+        let now = at.now.max(tokens.timestamp * 1000);
+        at.server + self.until_there_are(i64::from(self.capacity), tokens, now)
     }
 }
 

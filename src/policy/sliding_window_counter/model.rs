@@ -150,8 +150,10 @@ impl Open {
     #[inline]
     fn keep(&self, state: &mut Periods, server: i64) {
         let Lengths { window, period } = self.lengths;
+        // Half a period more than it is old at most: clocks may differ a little.
+        let slack = (period + period / 2).min(window);
         let needed =
-            |newest: i64| server + newest.min(self.current) - period + 2 * window - self.now;
+            |newest: i64| server + newest.min(self.current) - slack + 2 * window - self.now;
         let left = state.start.expires_at();
         if left.is_none_or(|at| at >= needed(self.current)) {
             return; // found without looking at the counters
