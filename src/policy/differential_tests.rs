@@ -33,7 +33,7 @@ pub(super) use sides::{Fixture, Form, Sides};
 /// On average.
 const STEPS_PER_CASE: usize = 40;
 /// The steps are divided by this number: the algorithms, and all of them together.
-const ALGORITHMS: usize = 9;
+const ALGORITHMS: usize = 10;
 
 /// An algorithm that is compared with its script.
 pub(super) trait Compared: Model<State: Clone> {
@@ -211,6 +211,35 @@ fn several_limiters_decide_together_as_their_models_do() {
         let mut sides = joint_sides();
         for JointStep { pause, costs } in steps {
             fixture.pass_for_grants(pause);
+            fixture.ask(&mut sides, Form::Joint, &costs).await;
+            if fixture.is_ambiguous {
+                return;
+            }
+            fixture.compare(&sides).await;
+        }
+    });
+}
+
+/// Several rate limiters, as peers may have left them: what one of them loses of the grants that one call may remove is not
+/// there for the next.
+#[test]
+fn rate_limiters_with_expired_grants_decide_together_as_their_models_do() {
+    const LIMITERS: usize = 3;
+    let states = prop::collection::vec(SharedRate::states(), LIMITERS);
+    let costs = prop::collection::vec(1..9_u32, LIMITERS);
+    let case = prop::collection::vec((states, costs), 1..STEPS_PER_CASE);
+    run_on_a_server(cases(), &case, async |connection, steps| {
+        let mut fixture = Fixture::new(connection);
+        let rate = Rate::overall(20, Duration::from_millis(1_500));
+        let kept = rate.keep_alive(Duration::from_millis(TTL_UNIT.unsigned_abs()));
+        let rate = SharedRate::with_rate("client".into(), kept).unwrap();
+        let mut sides = ["one", "two", "three"].map(|key| Sides::new(&rate, key, None));
+        for (states, costs) in steps {
+            for (side, state) in sides.iter_mut().zip(states) {
+                let before = side.shown();
+                side.put(Box::new(state));
+                fixture.put(side, before).await;
+            }
             fixture.ask(&mut sides, Form::Joint, &costs).await;
             if fixture.is_ambiguous {
                 return;
