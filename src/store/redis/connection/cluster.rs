@@ -172,7 +172,7 @@ impl Cluster {
                 answer.and_then(|answer| SlotMap::read(answer, &node).map_err(Failure::Refused));
             match read {
                 Ok(map) if !map.is_empty() => {
-                    inner.adopt(map, &nodes);
+                    inner.adopt(map);
                     return Ok(());
                 }
                 Ok(_) => {
@@ -236,7 +236,7 @@ impl Inner {
         known
     }
 
-    fn adopt(&self, map: SlotMap, nodes: &Nodes) {
+    fn adopt(&self, map: SlotMap) {
         let map = Arc::new(map);
         let before = {
             let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
@@ -249,11 +249,14 @@ impl Inner {
         for node in before.difference(&now) {
             tracing::info!(node = %Escaped(node), "a node of the cluster serves slots no more");
         }
-        let removed: Vec<_> = nodes
-            .links()
-            .extract_if(|node, _| !now.contains(node))
-            .collect();
-        drop(removed); // calls that use them still hold them
+        // Of each runtime: one without calls does not read the map, and would try to connect to a gone node for ever.
+        for nodes in self.nodes.all() {
+            let removed: Vec<_> = nodes
+                .links()
+                .extract_if(|node, _| !now.contains(node))
+                .collect();
+            drop(removed); // calls that use them still hold them
+        }
     }
 }
 
@@ -269,4 +272,59 @@ pub(super) fn redirection(error: &RedisError, from: &Endpoint) -> Option<Endpoin
     let (address, _slot) = error.redirect_node()?;
     let (host, port) = address.rsplit_once(':')?;
     Some(slots::named_by(from, Some(host), port.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::{Builder, Runtime};
+
+    use super::*;
+    use crate::store::redis::connection::address::parse;
+    use crate::store::redis::connection::tls::{Tls, TlsConfig};
+    use crate::store::redis::server_time::ServerTime;
+
+    fn node(port: u16) -> Endpoint {
+        Endpoint::Tcp {
+            host: "127.0.0.1".to_owned(),
+            port,
+            is_tls: false,
+        }
+    }
+
+    /// All slots on this node.
+    fn map(port: u16) -> SlotMap {
+        let primary = vec![
+            Value::BulkString(b"127.0.0.1".to_vec()),
+            Value::Int(port.into()),
+        ];
+        let range = vec![Value::Int(0), Value::Int(16_383), Value::Array(primary)];
+        let answer = Value::Array(vec![Value::Array(range)]);
+        SlotMap::read(answer, &node(port)).unwrap()
+    }
+
+    #[test]
+    fn the_links_to_a_node_that_has_left_end_on_every_runtime() {
+        let runtimes: [Runtime; 2] =
+            std::array::from_fn(|_| Builder::new_current_thread().enable_all().build().unwrap());
+        let settings = Settings {
+            credentials: None,
+            sentinel_credentials: None,
+            tls: Tls::new(&parse("redis://127.0.0.1").unwrap(), &TlsConfig::default()).unwrap(),
+            response_timeout: Duration::from_secs(1),
+            server_time: Arc::new(ServerTime::unknown()),
+            unhealthy: Arc::default(),
+        };
+        let cluster = Cluster::new(Vec::new(), Arc::new(settings));
+        let inner = &cluster.0;
+        inner.adopt(map(1));
+        let links = |runtime: &Runtime| {
+            let _entered = runtime.enter();
+            let nodes = inner.nodes.current(Nodes::default).unwrap();
+            inner.link(&nodes, &inner.node_for(None).unwrap());
+            nodes
+        };
+        let nodes = runtimes.each_ref().map(links);
+        inner.adopt(map(2));
+        assert!(nodes.iter().all(|nodes| nodes.links().is_empty()));
+    }
 }

@@ -42,6 +42,15 @@ impl<T: Send + Sync + 'static> PerRuntime<T> {
         }
     }
 
+    /// The values of all runtimes.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        { entries.values() }
+            .map(|entry| Arc::clone(&entry.value))
+            .collect()
+    }
+
     /// The value of the current runtime, which `make` creates if it is missing.
     pub(crate) fn current(&self, make: impl FnOnce() -> T) -> Result<Arc<T>, Failure> {
         let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
