@@ -142,10 +142,6 @@ impl Error {
     }
 
     /// Which calls the server refuses, if it has answered with a refusal and nothing came after that.
-    #[cfg_attr(
-        not(any(feature = "redis", test)),
-        expect(dead_code, reason = "a store in memory refuses nothing")
-    )]
     pub(crate) fn refused(&self) -> Option<Refused> {
         let source = match self {
             Self::StoreUnavailable { source } => source,
@@ -182,6 +178,10 @@ pub(crate) struct Refusal {
 }
 
 /// What a server refuses.
+#[cfg_attr(
+    not(any(feature = "redis", test)),
+    expect(dead_code, reason = "a store in memory refuses nothing")
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// This call. Others, on other keys, are answered.
