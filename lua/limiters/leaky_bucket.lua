@@ -14,7 +14,6 @@
 --! include shared/limits.lua
 --! include shared/policy.lua
 --! include shared/whole.lua
---! include shared/life.lua
 --! include shared/one_target.lua
 
 --! part read
@@ -55,16 +54,18 @@ local room = limit - level
 --! include shared/grant_runs.lua
 
 --! part write
-local until_empty = ceil((level + taken) / quantity) * unit + start - now
-local left, is_extended = outlive(start_key, until_empty)
+local lasting, is_there, is_renewed = start_key, start_text, false
+local needed = ceil((level + taken) / quantity) * unit + start - now
+--! include shared/life.lua
 if taken > 0 then
-  local time_to_live = format('%d', max(left, until_empty, (ceil(capacity / quantity) + 1) * unit))
+  local time_to_live = format('%d', max(left, needed, (ceil(capacity / quantity) + 1) * unit))
   call('set', level_key, format('%d', level + taken), 'px', time_to_live)
   if start_moved then
     call('set', start_key, format('%d', start), 'px', time_to_live)
   end
 elseif is_extended then
-  outlive(level_key, until_empty)
+  local lasting = level_key
+  --! include shared/life.lua
 end
 return pack('<dddddd', server_now, now, 0, level, start, start_text and 0 or 1)
 --! end

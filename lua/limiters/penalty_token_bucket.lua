@@ -15,7 +15,6 @@
 --! include shared/limits.lua
 --! include shared/policy.lua
 --! include shared/whole.lua
---! include shared/life.lua
 --! include shared/one_target.lua
 
 --! part read
@@ -57,16 +56,18 @@ local room = tokens
 --! include shared/grant_runs.lua
 
 --! part write
-local until_full = ceil((limit - tokens + taken) / quantity) * unit + start - now
-local left, is_extended = outlive(start_key, until_full)
+local lasting, is_there, is_renewed = start_key, start_text, false
+local needed = ceil((limit - tokens + taken) / quantity) * unit + start - now
+--! include shared/life.lua
 if taken > 0 then
-  time_to_live = max(left, until_full, time_to_live)
+  time_to_live = max(left, needed, time_to_live)
   call('set', tokens_key, format('%d', tokens - taken), 'px', format('%d', time_to_live + 10))
   if start_moved then
     call('set', start_key, format('%d', start), 'px', format('%d', time_to_live))
   end
 elseif is_extended then
-  outlive(tokens_key, until_full + 10)
+  local lasting, needed = tokens_key, needed + 10
+  --! include shared/life.lua
 end
 return pack('<ddddd', server_now, now, 0, tokens, start)
 --! end

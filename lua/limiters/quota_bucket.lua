@@ -16,7 +16,6 @@
 --! include shared/limits.lua
 --! include shared/policy.lua
 --! include shared/finite.lua
---! include shared/life.lua
 --! include shared/one_target.lua
 
 --! part read
@@ -54,9 +53,9 @@ local room = remain
 --! include shared/grant_runs.lua
 
 --! part write
-local until_full = ceil(((limit - remain + taken) * period + fraction) / quota) * 1000 + min(timestamp * 1000 - now, 0)
-local left = outlive(bucket, until_full)
-if taken > 0 or denied_cost then -- a peer reads the numbers of the policy
+local lasting, is_there, is_renewed = bucket, fields[1] or fields[2], taken > 0 or denied_cost
+local needed = ceil(((limit - remain + taken) * period + fraction) / quota) * 1000 + min(timestamp * 1000 - now, 0)
+if is_renewed then -- a peer reads the numbers of the policy
   call('hset', bucket, 'capacity', format('%d', limit), 'remain', format('%d', remain - taken),
     'period', format('%d', period), 'quota', format('%d', quota), 'timestamp', format('%d', timestamp))
   if fraction > 0 then
@@ -64,7 +63,8 @@ if taken > 0 or denied_cost then -- a peer reads the numbers of the policy
   elseif fields[3] then
     call('hdel', bucket, 'timestamp_fraction')
   end
-  call('pexpire', bucket, format('%d', max(left, until_full, 2 * ceil(limit * period / quota) * 1000)))
+  needed = max(needed, 2 * ceil(limit * period / quota) * 1000)
 end
+--! include shared/life.lua
 return pack('<dddddd', server_now, now, 0, remain, timestamp, fraction)
 --! end

@@ -19,7 +19,6 @@
 --! include shared/limits.lua
 --! include shared/policy.lua
 --! include shared/whole.lua
---! include shared/life.lua
 --! include shared/one_target.lua
 
 --! part read
@@ -92,11 +91,13 @@ local room = limit - used
 
 --! part write
 local needed = last_found and min(last_found, current) - min(floor(1.5 * period), window) + 2 * window - now or 0
-local left, is_extended = outlive(start_key, needed)
+local lasting, is_there, is_renewed = start_key, text, false
+--! include shared/life.lua
 if is_extended then
   for place = 1, periods + before do
     if stored[place] then
-      outlive(names[place], needed + 16)
+      local lasting, needed = names[place], needed + 16
+      --! include shared/life.lua
     end
   end
 end

@@ -18,7 +18,6 @@
 
 --! include shared/limits.lua
 --! include shared/policy.lua
---! include shared/life.lua
 --! include shared/one_target.lua
 
 --! part read
@@ -64,8 +63,8 @@ while denied_cost do
   next_denied = next_denied + 2
 end
 
+local lasting, is_there, is_renewed = log, true, taken > 0
 local needed = last_score and last_score + window - now or 0
-local left = outlive(log, needed)
 if taken > 0 then
   local score = format('%d', now)
   if taken == 1 then
@@ -83,7 +82,8 @@ if taken > 0 then
   if expired > 0 then
     call('zremrangebyrank', log, '0', format('%d', min(expired, REMOVED * taken) - 1))
   end
-  call('pexpire', log, format('%d', max(left, needed, 2 * window)))
+  needed = max(needed, 2 * window)
 end
+--! include shared/life.lua
 return pack('<dddddd', server_now, now, 0, used, newest, ahead) .. last_to_go
 --! end

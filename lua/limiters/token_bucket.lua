@@ -14,7 +14,6 @@
 --! include shared/limits.lua
 --! include shared/policy.lua
 --! include shared/finite.lua
---! include shared/life.lua
 --! include shared/one_target.lua
 
 --! part read
@@ -51,8 +50,8 @@ local room = tokens
 --! include shared/grant_runs.lua
 
 --! part write
-local until_full = ceil(((limit - tokens + taken) * 1000 + fraction) / rate) + min(refilled_at - now, 0)
-local left = outlive(bucket, until_full)
+local lasting, is_there, is_renewed = bucket, fields[1] or fields[2], taken > 0
+local needed = ceil(((limit - tokens + taken) * 1000 + fraction) / rate) + min(refilled_at - now, 0)
 if taken > 0 then
   if fraction > 0 then
     call('hset', bucket, 'tokens', format('%d', tokens - taken), 'last_refill_timestamp', format('%d', refilled_at),
@@ -63,7 +62,8 @@ if taken > 0 then
       call('hdel', bucket, 'last_refill_fraction')
     end
   end
-  call('pexpire', bucket, format('%d', max(left, until_full, ceil(2 * limit * 1000 / rate))))
+  needed = max(needed, ceil(2 * limit * 1000 / rate))
 end
+--! include shared/life.lua
 return pack('<dddddd', server_now, now, 0, tokens, refilled_at, fraction)
 --! end

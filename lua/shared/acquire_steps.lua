@@ -307,10 +307,10 @@ if not limiter then
     expires_in = keep_alive + 0
   elseif taken > 0 or expired > 0 or check or setup or available ~= stored then
     -- A denial that found the keys in order writes nothing, unless it has to extend what is left.
+    local format, lasting, is_there, is_renewed, needed = string.format, name, true, false, setup and interval or 0
     --! include shared/life.lua
-    local time_to_live = outlive(name, setup and interval or 0)
-    if time_to_live >= 0 then
-      time_to_live = math.max(time_to_live, 1) -- 0 in its last millisecond, which would delete them
+    if left >= 0 then
+      local time_to_live = math.max(left, 1) -- 0 in its last millisecond, which would delete them
       call('pexpire', value_key, time_to_live)
       call('pexpire', permits_key, time_to_live)
     end

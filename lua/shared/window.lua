@@ -9,8 +9,6 @@
 -- A peer's release, an eviction or an operator can change one key and not the other, which breaks the invariant. With few
 -- grants `reconcile` restores it; with many an audit does (audit_read.lua, audit_reconcile.lua).
 
---! include shared/life.lua
-
 -- Returns the functions below as a table.
 local function load_window()
   -- `given` in ms where the caller passed a time, else the server's clock in ms since the epoch.
@@ -421,7 +419,9 @@ local function load_window()
       redis.call('pexpire', limiter.permits_key, limiter.keep_alive)
       return
     end
-    local left = outlive(limiter.name, limiter.needed or 0)
+    local call, format = redis.call, string.format
+    local lasting, is_there, is_renewed, needed = limiter.name, true, false, limiter.needed or 0
+    --! include shared/life.lua
     if left >= 0 then
       left = math.max(left, 1)
       redis.call('pexpire', limiter.value_key, left)
