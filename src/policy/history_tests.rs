@@ -69,12 +69,10 @@ impl Versioned for SlidingWindowLog {
 }
 
 impl Versioned for SlidingWindowCounter {
+    /// All of one period: counters of another one are not found.
     fn versions() -> BoxedStrategy<Self> {
-        let periods = prop_oneof![4 => Just(1_u32), 1 => 2..4_u32];
-        (1..8_u32, periods, 1..10_u32)
-            .prop_map(|(limit, period, n)| {
-                Self::new(limit, units(period * n)).with_period(units(period))
-            })
+        (1..8_u32, 1..10_u32)
+            .prop_map(|(limit, n)| Self::new(limit, units(n)).with_period(units(1)))
             .boxed()
     }
 }

@@ -21,8 +21,11 @@ use super::starts::Starts;
 ///
 /// A [`set_policy`](crate::PolicyLimiter::set_policy) with a new limit or window applies at once to the periods that are
 /// still stored. After a change of the period, what was counted in periods of the old length still counts, until the last
-/// millisecond of each period leaves the window; after a second change, what was counted before the first one does not. The
-/// start does not change.
+/// millisecond of each period leaves the window, and for two windows of the policy before at most; after a second change,
+/// what was counted before the first one does not. The start does not change.
+///
+/// A limiter that is made with another period does not count what others counted in theirs. The default period is a tenth of
+/// the window: where a new version of a service has another window, [`with_period`](Self::with_period) keeps the period.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, SlidingWindowCounter};
