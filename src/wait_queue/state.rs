@@ -36,7 +36,7 @@ pub(super) use answers::{Answered, Rest};
 pub(super) use availability::Availability;
 pub(super) use bounds::Waits;
 use first_try::FirstTry;
-use held_up::{HeldUp, LongestHoldUp};
+use held_up::{HeldUp, ResponseTimeout};
 use in_flight::InFlight;
 pub(super) use last_answer::{Deniable, LastAnswer, Sent};
 pub(super) use leaving::{Left, Watched};
@@ -63,7 +63,7 @@ pub(super) struct State {
     is_watched: bool,
     held_up: Option<HeldUp>,
     away: Away,
-    longest_hold_up: LongestHoldUp,
+    response_timeout: ResponseTimeout,
     first_try: Option<FirstTry>,
     /// How often permits may have come free.
     freed: u64,
@@ -98,7 +98,7 @@ impl State {
     /// The queue of a limiter in a store with this response timeout.
     pub(super) fn over(response_timeout: Duration) -> Self {
         Self {
-            longest_hold_up: LongestHoldUp::of(response_timeout),
+            response_timeout: ResponseTimeout(response_timeout),
             ..Self::default()
         }
     }
@@ -198,7 +198,7 @@ impl State {
             // A driver that comes late has lost no time by the call.
             in_flight.held_up += in_flight.take_over_at - in_flight.given_at;
             in_flight.given_at = now;
-            in_flight.take_over_at = now + self.longest_hold_up.0;
+            in_flight.take_over_at = now + self.response_timeout.longest_hold_up(in_flight.held_up);
             in_flight.drivers += 1;
             return Next::Call(Arc::clone(&in_flight.call), in_flight.held_up);
         }
@@ -270,7 +270,7 @@ impl State {
             waiters,
             sent_at: now,
             given_at: now,
-            take_over_at: now + self.longest_hold_up.0,
+            take_over_at: now + self.response_timeout.longest_hold_up(held_up),
             held_up,
             drivers: 1,
             freed: self.freed,

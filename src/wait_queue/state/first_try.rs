@@ -1,6 +1,8 @@
 //! A waiter that finds the queue empty first makes a request of its own. In the meantime the queue makes no call, so
 //! that nobody overtakes this waiter, unless its first try makes no progress.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::State;
@@ -28,7 +30,7 @@ impl State {
             self.first_try = Some(FirstTry {
                 sequence,
                 started: now,
-                until: now + self.longest_hold_up.0,
+                until: now + self.response_timeout.longest_hold_up(Duration::ZERO),
                 freed: self.freed,
             });
         }

@@ -1,8 +1,8 @@
 //! How long waiters have waited behind a call without an answer. Their own call gets that much less time, so that each
 //! learns within one response timeout that the store is silent.
 //!
-//! A call or a first try that makes no progress holds up others for half of that time at most: its runtime may not be
-//! polled, and then the store answers them.
+//! A call or a first try that makes no progress holds up others for half of the time that is left at most: its runtime may
+//! not be polled, and then the store answers them. So whoever takes a call over has time for it, however many had it before.
 
 use std::time::Duration;
 
@@ -18,19 +18,21 @@ pub(super) struct HeldUp {
     to: Instant,
 }
 
-/// The longest time for which a call or a first try without progress holds up others.
+/// How long a call takes at most.
 #[derive(Clone, Copy)]
-pub(super) struct LongestHoldUp(pub(super) Duration);
+pub(super) struct ResponseTimeout(pub(super) Duration);
 
-impl LongestHoldUp {
-    pub(super) fn of(response_timeout: Duration) -> Self {
-        Self(longest_hold_up(response_timeout))
+impl ResponseTimeout {
+    /// The longest time for which a call or a first try without progress holds up others that have been held up for so
+    /// long before.
+    pub(super) fn longest_hold_up(self, held_up: Duration) -> Duration {
+        longest_hold_up(self.0.saturating_sub(held_up))
     }
 }
 
-impl Default for LongestHoldUp {
+impl Default for ResponseTimeout {
     fn default() -> Self {
-        Self::of(Duration::MAX)
+        Self(Duration::MAX)
     }
 }
 
