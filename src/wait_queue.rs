@@ -118,7 +118,7 @@ impl WaitQueue {
         match self.check_now(permits, set_up) {
             Some(decision) => decision,
             None => {
-                let asking = self.check_remembering(permits, set_up, Duration::ZERO);
+                let asking = self.check_remembering(permits, set_up, Duration::ZERO, false);
                 Ok(asking.await?.decision)
             }
         }
@@ -194,7 +194,7 @@ impl WaitQueue {
                     Some(self.checked(id, permits, &answer)?)
                 }
                 None => {
-                    let request = Request::of_waiter(permits, set_up);
+                    let request = Request::of_waiter(permits, set_up, while_away.stays());
                     let asking = self.plain.ask(&(), &request);
                     let asking = self.shared.guarded(while_away.stays(), asking);
                     match SameRuntime::new(Box::pin(within(until, asking)))?.await {

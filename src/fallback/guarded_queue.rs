@@ -128,7 +128,9 @@ impl GuardedQueue {
         // Each in its own box, so that a future that needs none of this is small.
         if options.failure_policy == FailurePolicy::Error && self.client_store.is_healthy() {
             let at_most = options.remember_denials;
-            let asking = self.queue.check_remembering(permits, set_up, at_most);
+            let asking = self
+                .queue
+                .check_remembering(permits, set_up, at_most, false);
             return match Box::pin(asking).await {
                 Err(error) if error.is_unavailable() => {
                     self.check_fits(permits, set_up)?;
@@ -156,7 +158,10 @@ impl GuardedQueue {
             remember_denials: at_most,
             ..
         } = options;
-        let call = self.queue.check_remembering(permits, set_up, at_most);
+        let is_decided_anyway = policy != FailurePolicy::Error;
+        let call = self
+            .queue
+            .check_remembering(permits, set_up, at_most, is_decided_anyway);
         let asking = over_store(&*self.client_store, self.name(), policy, call);
         match self.while_reading_settings(set_up, policy, asking).await? {
             Outcome::Answered(Checked { decision, .. }) => {

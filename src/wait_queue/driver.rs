@@ -74,9 +74,6 @@ impl Driver {
         let mut calling = pin!(calling);
         let shared = &self.shared;
         let patience = longest_hold_up(shared.store.response_timeout());
-        if shared.substitute.get().is_none() {
-            return calling.await;
-        }
         if let Ok(result) = timeout(patience, &mut calling).await {
             return result;
         }

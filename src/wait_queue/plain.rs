@@ -27,16 +27,19 @@ pub(super) struct Request {
     /// Whether the request is probably denied like the one before it. Then it makes no direct call, so that one call
     /// answers all requests of its kind.
     pub(super) is_shared: bool,
+    /// Whether it is decided in another way if the store does not answer. Then what its call took goes back.
+    pub(super) is_decided_anyway: bool,
 }
 
 impl Request {
-    /// A request that the store decides.
-    pub(super) fn of_waiter(permits: u32, set_up: Option<SetUp>) -> Self {
+    /// A request that the store decides. Without an answer a waiter asks again if it `stays`.
+    pub(super) fn of_waiter(permits: u32, set_up: Option<SetUp>, stays: bool) -> Self {
         Self {
             permits,
             set_up,
             at_most: Duration::ZERO,
             is_shared: false,
+            is_decided_anyway: stays,
         }
     }
 
@@ -56,6 +59,7 @@ pub(super) struct PlainCall {
     acquire: Arc<AcquireCall>,
     /// What denies all of its requests, if anything does.
     deniable: Option<Deniable>,
+    is_decided_anyway: bool,
     count: usize,
 }
 
@@ -100,6 +104,7 @@ impl Calls for Plain {
         let deniable = requests.clone().map(Request::deniable);
         PlainCall {
             deniable: deniable.reduce(|one, other| one?.and(other?)).flatten(),
+            is_decided_anyway: requests.clone().any(|request| request.is_decided_anyway),
             count: requests.count(),
             acquire: Arc::new(AcquireCall::new(Requests::plain(permits)).with_set_up(set_up)),
         }
@@ -115,13 +120,22 @@ impl Calls for Plain {
             let PlainCall {
                 acquire: call,
                 deniable,
+                is_decided_anyway,
                 count,
             } = call;
             if let Some(denials) = deniable.and_then(|it| shared.denials(&it, count)) {
                 call.claim(); // it is never sent
                 return Ok(denials);
             }
-            let answer = shared.call(&call, deadline).await?;
+            let answer = match shared.call(&call, deadline).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    if is_decided_anyway && error.is_unavailable() && call.may_have_run() {
+                        shared.reclaim(call);
+                    }
+                    return Err(error);
+                }
+            };
             if !call.claim() {
                 // Its callers are gone, and its permits have been given back.
                 return Err(Error::Indeterminate { source: None });

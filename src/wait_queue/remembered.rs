@@ -121,12 +121,14 @@ impl WaitQueue {
     }
 
     /// Like [`check`](Self::check), after [`remembered`](Self::remembered). If the request is probably denied again,
-    /// requests that arrive in the meantime share its answer.
+    /// requests that arrive in the meantime share its answer. If it `is_decided_anyway`, what it took without an answer
+    /// goes back.
     pub(crate) fn check_remembering(
         &self,
         permits: u32,
         set_up: Option<SetUp>,
         at_most: Duration,
+        is_decided_anyway: bool,
     ) -> impl Future<Output = Result<Checked>> {
         let is_shared = !at_most.is_zero() && {
             let request = Deniable::one(permits, set_up, at_most);
@@ -141,6 +143,7 @@ impl WaitQueue {
             set_up,
             at_most,
             is_shared,
+            is_decided_anyway,
         };
         async move { self.plain.ask(&(), &request).await }
     }

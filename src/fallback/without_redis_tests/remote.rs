@@ -1,5 +1,6 @@
 //! A store that goes down, falls silent or refuses, and comes back: the in-memory one behind a breaker.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,11 +11,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::RESPONSE_TIMEOUT;
 use crate::clock::Clock;
 use crate::error::{Error, Refusal, Refused, Result};
-use crate::grant::Grant;
+use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
 use crate::model::{Answer, Condition, Expiry};
+use crate::permit::CallId;
 use crate::policy::call::{Answers, Call};
 use crate::rate::ValidRate;
+use crate::store::acquire_call::Attempt;
 use crate::store::breaker::Breaker;
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{
@@ -34,6 +37,8 @@ pub(in super::super) struct Remote {
     /// With which error calls end at their response timeout, if they do.
     refusal: Arc<Mutex<Option<Error>>>,
     calls: Arc<AtomicUsize>,
+    /// What each acquire took.
+    taken: Arc<Mutex<HashMap<CallId, Grant>>>,
     /// In ms.
     round_trip: Arc<AtomicU64>,
 }
@@ -43,6 +48,12 @@ struct RemoteLimiter {
     remote: Remote,
     memory: Arc<dyn LimiterStore>,
 }
+
+/// It is over when it has been executed.
+const ATTEMPT: Attempt = Attempt {
+    deadline: 0,
+    from: 0,
+};
 
 impl Remote {
     pub(in super::super) fn new() -> Self {
@@ -55,6 +66,7 @@ impl Remote {
             is_silent: Arc::default(),
             refusal: Arc::default(),
             calls: Arc::default(),
+            taken: Arc::default(),
             round_trip: Arc::new(AtomicU64::new(1)),
         }
     }
@@ -176,7 +188,18 @@ impl LimiterStore for RemoteLimiter {
     }
 
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
-        let asking = self.memory.acquire(call, deadline);
+        let asking = async {
+            call.note_attempt(ATTEMPT)?;
+            let answer = self.memory.acquire(call, deadline).await?;
+            let grant = Grant {
+                score: answer.score,
+                call_id: call.id,
+                permits: call.requests.taken(&answer) as u32,
+                origin: Origin::Store,
+            };
+            self.remote.taken.lock().unwrap().insert(call.id, grant);
+            Ok(answer)
+        };
         self.remote.answer(asking).await
     }
 
@@ -184,8 +207,13 @@ impl LimiterStore for RemoteLimiter {
         Arc::clone(&self.memory).refund_unclaimed(grant, on_done);
     }
 
-    fn reclaim(self: Arc<Self>, _call: Arc<AcquireCall>, on_done: OnDone) {
-        on_done();
+    fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone) {
+        let grant = self.remote.taken.lock().unwrap().remove(&call.id);
+        let grant = grant.filter(|it| call.claim() && call.granted_at() != Some(it.score));
+        match grant {
+            Some(grant) => self.refund_unclaimed(grant, on_done),
+            None => on_done(),
+        }
     }
 
     fn run_in_background(&self, task: Task) {

@@ -156,3 +156,59 @@ async fn a_waiter_for_more_than_the_share_does_not_hold_up_those_behind_it() {
     remote.come_back();
     large.await.unwrap().unwrap();
 }
+
+/// What Redis granted to requests that it did not answer in time: a waiter and a plain one.
+async fn taken_without_an_answer(policy: FailurePolicy) -> u64 {
+    let remote = Remote::new();
+    let client = remote.client(policy);
+    let limiter = with_rate(&client, 10).await;
+    remote.is_silent.store(true, Ordering::Relaxed);
+    let mut requests = JoinSet::new();
+    let waiting = limiter.clone();
+    requests.spawn(async move { waiting.acquire(1).await });
+    let plain = limiter.clone();
+    requests.spawn(async move { plain.try_acquire(2).await.map(drop) });
+    sleep(Duration::from_millis(10)).await;
+    remote.is_silent.store(false, Ordering::Relaxed);
+    while let Some(ended) = requests.join_next().await {
+        ended.unwrap().unwrap();
+    }
+    sleep(Duration::from_millis(10)).await;
+    10 - limiter.available_permits().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_request_took_without_an_answer_goes_back_where_it_asks_again_or_the_policy_decides()
+{
+    // The waiter is granted by its second call.
+    assert_eq!(taken_without_an_answer(FailurePolicy::Deny).await, 1);
+    for policy in [FailurePolicy::Allow, one_of(1)] {
+        assert_eq!(taken_without_an_answer(policy).await, 0, "{policy:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_for_a_waiter_with_another_policy_holds_up_those_with_a_substitute_for_half_a_second()
+ {
+    for policy in [FailurePolicy::Allow, one_of(1)] {
+        let remote = Remote::new();
+        let client = remote.client(FailurePolicy::Error);
+        let failing = with_rate(&client, 2).await;
+        assert_eq!(granted_now(&failing).await, 2);
+        let fails = failing.clone();
+        let fails = tokio::spawn(async move { fails.acquire(1).await });
+        sleep(SECOND / 2).await;
+        remote.go_down();
+        sleep(SECOND / 2).await; // it asks again after 850 ms
+        assert!(!fails.is_finished());
+        let start = Instant::now();
+        let limiter = failing.clone().with_failure_policy(policy);
+        limiter.acquire(1).await.unwrap();
+        assert!(
+            start.elapsed() <= SECOND / 2,
+            "{policy:?}: {:?}",
+            start.elapsed()
+        );
+        fails.await.unwrap().unwrap_err();
+    }
+}
