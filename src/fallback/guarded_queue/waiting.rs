@@ -27,12 +27,15 @@ impl GuardedQueue {
         let _admitted = self.queue.admit(options.max_waiters)?;
         let place = self.queue.take_place();
         let settings = set_up.as_ref().and_then(|read| read());
-        if policy != FailurePolicy::Error && self.queue.is_away() {
+        let is_decided_by_policy = policy != FailurePolicy::Error && self.queue.is_away();
+        if is_decided_by_policy {
             self.check_fits(permits, settings)?;
         }
         let while_away = self.while_away(policy, set_up.clone());
         let interval = |rate| self.interval_of(rate);
-        let fail_fast: Option<&IntervalOf<'_>> = options.fail_fast.then_some(&interval);
+        // What the store said last does not bind the policy.
+        let fails_fast = options.fail_fast && !is_decided_by_policy;
+        let fail_fast: Option<&IntervalOf<'_>> = fails_fast.then_some(&interval);
         let waiting = self
             .queue
             .wait(place, permits, until, set_up, fail_fast, while_away);

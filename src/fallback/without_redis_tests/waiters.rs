@@ -212,3 +212,20 @@ async fn a_call_for_a_waiter_with_another_policy_holds_up_those_with_a_substitut
         fails.await.unwrap().unwrap_err();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_would_fail_fast_is_served_in_place_of_redis_while_that_is_away() {
+    for policy in [FailurePolicy::Allow, one_of(1)] {
+        let remote = Remote::new();
+        let client = remote.client(policy);
+        let limiter = with_rate(&client, 3).await.with_fail_fast(true);
+        let elsewhere = remote.at_once().rate_limiter("limiter");
+        assert!(elsewhere.try_acquire(3).await.unwrap());
+        assert!(!limiter.try_acquire_timeout(1, SECOND).await.unwrap());
+        remote.go_down();
+        assert!(
+            limiter.try_acquire_timeout(1, SECOND).await.unwrap(),
+            "{policy:?}"
+        );
+    }
+}
