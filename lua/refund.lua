@@ -38,11 +38,14 @@ end
 local held = window.permits_of(member)
 local returned = math.min(refunded, held)
 -- The grant shrinks first: the excess of a peer's release comes out of what remains.
-if held > returned then
-  redis.call('zadd', limiter.permits_key, score, window.pack(call_id, held - returned))
+if held == returned then
+  redis.call('zrem', limiter.permits_key, member)
+  window.note_change(audit, member, score, returned, true)
+elseif window.shrink(limiter.permits_key, score, member, held - returned) then
+  window.note_change(audit, member, score, returned, false)
+else
+  window.end_audit(audit) -- with another id the grant may have another place
 end
-redis.call('zrem', limiter.permits_key, member)
-window.note_change(audit, member, score, returned, held == returned)
 window.take_from_oldest(limiter, limiter.expired, limiter.excess)
 window.credit(limiter, returned)
 window.write(limiter, 0)

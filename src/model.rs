@@ -149,21 +149,10 @@ impl Window {
         audited_rate: Option<i64>,
     ) -> Result<u32, NotInitialized> {
         let mut open = self.open(client, at.server)?;
-        let Settings { rate, interval, .. } = open.settings;
-        if grant.score <= at.now - interval || !open.pool.grants().holds(grant) {
-            return Ok(0);
-        }
-        let mut reconciled = open.reconcile(at.now, audited_rate != Some(rate), Removal::SPARE);
-        let back = open.pool.change_grants(|grants| {
-            // The grant first: a peer's release is corrected with the remaining grants.
-            let back = grants.shrink(grant);
-            grants.take_from_oldest(reconciled.gone, reconciled.excess);
-            back
-        });
-        reconciled.credit(i64::from(back), rate);
-        open.write(&reconciled, 0);
-        open.renew(at.server);
-        Ok(back)
+        let place = open.pool.grants().place_of(grant.score, &grant.call_id);
+        Ok(place.map_or(0, |place| {
+            open.take_out(at, place, grant.permits, audited_rate)
+        }))
     }
 
     /// How many permits an acquire would find; none if more than the rate is in use.
@@ -200,6 +189,26 @@ impl Open<'_> {
         let value = self.pool.value.get().copied();
         self.pool
             .reconcile(&self.settings, value, now, check, removal)
+    }
+
+    /// Gives permits of the grant at this index back and returns how many came back: none if its window has passed.
+    fn take_out(&mut self, at: At, place: usize, permits: u32, audited_rate: Option<i64>) -> u32 {
+        let Settings { rate, interval, .. } = self.settings;
+        let score = self.pool.grants().score_at(place);
+        if score.is_none_or(|score| score <= at.now - interval) {
+            return 0;
+        }
+        let mut reconciled = self.reconcile(at.now, audited_rate != Some(rate), Removal::SPARE);
+        let back = self.pool.change_grants(|grants| {
+            // The grant first: a peer's release is corrected with the remaining grants.
+            let back = grants.take_out(place, permits);
+            grants.take_from_oldest(reconciled.gone, reconciled.excess);
+            back
+        });
+        reconciled.credit(i64::from(back), rate);
+        self.write(&reconciled, 0);
+        self.renew(at.server);
+        back
     }
 
     /// Writes what `reconcile` found, and nothing else.

@@ -319,12 +319,24 @@ local function load_window()
     return limiter.unread > 0 and limiter.available < wanted
   end
 
+  -- Leaves `permits` in `member`, a grant with this score. Returns whether it keeps its id. If a call was granted twice,
+  -- its other grant may hold as many permits, and equal members would be one: then this one gets a longer id. The new form
+  -- is added before the old one is removed, so that the key and its time to live stay.
+  local function shrink(key, score, member, permits)
+    local id = string.sub(member, 2, -5)
+    local random = id
+    while redis.call('zadd', key, 'nx', score, pack(random, permits)) == 0 do
+      random = random .. '\0'
+    end
+    redis.call('zrem', key, member)
+    return random == id
+  end
+
   -- Takes `permits` out of the oldest grants from the one at index `place` on. Reads a page at most. Returns how many it
-  -- took, and whether there are more grants. A shrunk grant is added before its old form is removed, so that the key and
-  -- its time to live stay.
+  -- took, and whether there are more grants.
   local function take_from_oldest(limiter, place, permits)
     local key, wanted = limiter.permits_key, permits
-    local taken, without, shrunk = {}, {}, nil
+    local taken, without, shrunk, left = {}, {}, nil, nil
     local read, has_more = 0, true
     while permits > 0 and has_more and read < PAGE do
       local some = math.min(64, PAGE - read)
@@ -337,8 +349,7 @@ local function load_window()
           table.insert(without, member)
         elseif permits > 0 then
           if held > permits then
-            shrunk = member
-            redis.call('zadd', key, redis.call('zscore', key, member), pack(string.sub(member, 2, -5), held - permits))
+            shrunk, left = member, held - permits
           else
             table.insert(taken, member)
           end
@@ -351,15 +362,14 @@ local function load_window()
     if #without == PAGE then
       taken = without -- a whole page without permits: no call would get past it
     elseif #without == 0 and #taken > 0 then
-      -- They are consecutive, and the shrunk one follows them in both of its forms.
       redis.call('zremrangebyrank', key, digits(place), digits(place + #taken - 1))
-      taken = {}
-    end
-    if shrunk then
-      table.insert(taken, shrunk)
+      taken = {} -- they were consecutive
     end
     if #taken > 0 then
       redis.call('zrem', key, unpack(taken))
+    end
+    if shrunk then
+      shrink(key, redis.call('zscore', key, shrunk), shrunk, left)
     end
     return wanted - permits, has_more
   end
@@ -455,6 +465,7 @@ local function load_window()
     has_many_expired = has_many_expired,
     is_unfinished = is_unfinished,
     store_progress = store_progress,
+    shrink = shrink,
     take_from_oldest = take_from_oldest,
     note_change = note_change,
     end_audit = end_audit,

@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use super::BOUNDS;
 use super::by_score::{ByScore, Scored};
-use crate::grant::Grant;
 use crate::permit::{self, CallId};
 
 const NEWEST: usize = 100;
@@ -64,6 +63,15 @@ impl Member {
         }
     }
 
+    #[cfg(all(test, feature = "redis"))]
+    fn with_longer_id(&self) -> Self {
+        let wire = self.to_wire();
+        permit::decode(&wire).map_or_else(
+            || self.clone(),
+            |(random, permits)| Self::new(&[random, &[0]].concat(), permits),
+        )
+    }
+
     fn is_named(&self, name: &CallId) -> bool {
         matches!(self, Self::Ours { call_id, .. } if call_id == name)
     }
@@ -104,6 +112,7 @@ impl Entry {
 #[cfg(all(test, feature = "redis"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
+    pub(super) place: usize,
     pub(super) score: i64,
     pub(super) permits: u32,
 }
@@ -217,11 +226,10 @@ impl Grants {
     /// The grants with these random bytes, in their order.
     #[cfg(all(test, feature = "redis"))]
     pub(super) fn find(&self, call_id: &CallId) -> impl Iterator<Item = Found> {
-        let named = self
-            .entries
-            .iter()
-            .filter(|entry| entry.member.is_named(call_id));
-        named.map(|entry| Found {
+        let entries = self.entries.iter().enumerate();
+        let named = entries.filter(|(_, entry)| entry.member.is_named(call_id));
+        named.map(|(place, entry)| Found {
+            place,
             score: entry.score,
             permits: entry.permits() as u32,
         })
@@ -254,24 +262,18 @@ impl Grants {
         (permits - wanted, page == BOUNDS.page)
     }
 
-    fn place_of(&self, score: i64, call_id: &CallId) -> Option<usize> {
+    /// The index of the grant with this score and name; of two, the first.
+    pub(super) fn place_of(&self, score: i64, call_id: &CallId) -> Option<usize> {
         let is_named = |entry: &Entry| entry.member.is_named(call_id);
         self.entries.position(score, is_named)
     }
 
-    pub(super) fn holds(&self, grant: &Grant) -> bool {
-        self.place_of(grant.score, &grant.call_id).is_some()
-    }
-
-    /// Takes up to its permits out of this grant, and returns how many.
-    pub(super) fn shrink(&mut self, grant: &Grant) -> u32 {
-        let Some(place) = self.place_of(grant.score, &grant.call_id) else {
-            return 0;
-        };
+    /// Takes up to so many permits out of the grant at this index, and returns how many.
+    pub(super) fn take_out(&mut self, place: usize, permits: u32) -> u32 {
         let held = self.entries.get(place).map_or(0, Entry::permits) as u32;
-        let back = grant.permits.min(held);
-        self.shrink_at(place, held - back);
-        back
+        let taken = permits.min(held);
+        self.shrink_at(place, held - taken);
+        taken
     }
 
     /// Leaves `permits` in the grant at this index, or removes it if there are none. Returns whether it stays.
@@ -280,12 +282,22 @@ impl Grants {
             return false;
         };
         if permits > 0 {
-            self.entries.insert(Entry {
-                member: entry.member.with_permits(permits),
-                ..entry
-            });
+            let member = entry.member.with_permits(permits);
+            // In memory no call is granted twice, and equal members stay two.
+            #[cfg(all(test, feature = "redis"))]
+            let member = self.unlike_others(member);
+            self.entries.insert(Entry { member, ..entry });
         }
         permits > 0
+    }
+
+    /// As `shrink` in the scripts: with a longer id if there is such a member already.
+    #[cfg(all(test, feature = "redis"))]
+    fn unlike_others(&self, mut member: Member) -> Member {
+        while self.entries.iter().any(|entry| entry.member == member) {
+            member = member.with_longer_id();
+        }
+        member
     }
 
     /// Whether a search of these scores finds this grant in its first call.

@@ -3,7 +3,6 @@
 
 use super::grants::Found;
 use super::{Acquire, Answer, At, Grants, NotInitialized, Pool, Retry, Settings, Window};
-use crate::grant::{Grant, Origin};
 use crate::rate::RateType;
 
 /// The earlier attempts may still arrive: nothing was done. Ask again after this many ms.
@@ -86,13 +85,13 @@ impl Window {
         let Some(found) = self.find(settings, client, call, attempts) else {
             return Ok(Ok(0));
         };
-        let grant = Grant {
-            score: found.score,
-            call_id: call.call_id,
-            permits: found.permits,
-            origin: Origin::Store,
-        };
-        self.refund(at, client, &grant, call.audited_rate).map(Ok)
+        let mut open = self.open(client, at.server)?;
+        Ok(Ok(open.take_out(
+            at,
+            found.place,
+            found.permits,
+            call.audited_rate,
+        )))
     }
 
     fn grants(&self, settings: Settings, client: &str) -> Option<&Grants> {

@@ -27,7 +27,7 @@ use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::ValidRate;
 use keyspace::{of_model, of_redis};
 use sides::Sides;
-use steps::{Step, a_larger_rate, a_rate, a_step, a_step_among_many_grants};
+use steps::{Step, a_larger_rate, a_rate, a_step, a_step_among_copies, a_step_among_many_grants};
 
 const STEPS_PER_CASE: usize = 50;
 const NAME: &str = "n";
@@ -51,8 +51,9 @@ fn compare(cases: u32) {
         (rate, prop::collection::vec((step, client), STEPS_PER_CASE))
     };
     let case = prop_oneof![
-        of(a_rate().boxed(), a_step().boxed()),
-        of(a_larger_rate().boxed(), a_step_among_many_grants().boxed()),
+        2 => of(a_rate().boxed(), a_step().boxed()),
+        2 => of(a_larger_rate().boxed(), a_step_among_many_grants().boxed()),
+        1 => of(a_larger_rate().boxed(), a_step_among_copies().boxed()),
     ];
     run_on_a_server(cases, &case, compare_case);
 }

@@ -85,7 +85,8 @@ fn a_rate_type() -> impl Strategy<Value = RateType> {
 pub(super) fn a_rate() -> impl Strategy<Value = ValidRate> {
     (
         prop_oneof![8 => 1..20_i64, 1 => Just(LARGEST_RATE as i64)],
-        prop_oneof![12 => 1..2000_i64, 1 => TTL_UNIT - 3..TTL_UNIT + 3],
+        // One that is longer than a keep alive becomes a time to live.
+        prop_oneof![24 => 1..2000_i64, 1 => TTL_UNIT - 3..=TTL_UNIT, 1 => Just(2 * TTL_UNIT)],
         a_rate_type(),
         prop_oneof![3 => Just(0), 1 => (1..9_i64).prop_map(|n| n * TTL_UNIT)],
     )
@@ -252,5 +253,29 @@ pub(super) fn a_step_among_many_grants() -> impl Strategy<Value = Step> {
             (-4_000..1_500_i64, member).prop_map(|(age, member)| Corrupt::Member { age, member }),
         ]
         .prop_map(Step::Corrupt),
+    ]
+}
+
+/// A few calls that are sent again and again, and shrink in between: a copy that finds a part of its grant only is granted
+/// another, of the same id.
+pub(super) fn a_step_among_copies() -> impl Strategy<Value = Step> {
+    let request = (a_request(), 2..5_u32).prop_map(|(request, permits)| Request {
+        runs: vec![(permits, 1)],
+        share: None,
+        set_up: None,
+        ..request
+    });
+    let refund = (0..3_usize, 1..3_u32, audited_rate());
+    let refund = refund.prop_map(|(which, permits, summed)| Step::Refund(which, permits, summed));
+    let value = (15..60_i64).prop_map(|value| Step::Corrupt(Corrupt::Value(Some(value))));
+    prop_oneof![
+        4 => (1..100_i64).prop_map(Step::Pass),
+        2 => request.prop_map(Step::Acquire),
+        1 => before().prop_map(Step::SendAgain),
+        8 => Just(Step::Copy),
+        1 => before().prop_map(Step::Reclaim),
+        4 => (1..3_u32, audited_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed)),
+        8 => refund,
+        1 => value,
     ]
 }

@@ -1,0 +1,140 @@
+//! Attempts whose bytes reach the server twice, as where a proxy sends them again by itself.
+
+use redis::AsyncCommands;
+
+use super::*;
+use crate::grant::{Grant, Origin};
+use crate::store::redis::acquire_args::{acquire_args, call_key};
+
+impl OnServer {
+    /// The permits and the score of each grant.
+    async fn grants(&mut self) -> Vec<(u32, i64)> {
+        let members: Vec<(Vec<u8>, i64)> = { self.raw.zrange_withscores("{l}:permits", 0, -1) }
+            .await
+            .unwrap();
+        let permits = |member: &[u8]| permit::decode(member).unwrap().1;
+        { members.iter() }
+            .map(|(member, score)| (permits(member), *score))
+            .collect()
+    }
+
+    /// Delivers an attempt as it was sent, now or again.
+    async fn deliver(&self, call: &Acquire, retry: Option<Retry>, deadline: i64) -> Answer {
+        let limiter = &self.limiter;
+        let rate_type = RateType::Overall;
+        let of_call = call_key(&limiter.keys, call);
+        let keys = limiter
+            .keys
+            .of_acquire(rate_type, false, of_call.as_deref());
+        let args = acquire_args(call, retry.as_ref(), rate_type, None, Some(deadline));
+        let connection = &limiter.store.connection;
+        let sending = script::ACQUIRE.run(connection, &keys, &args, Limits::for_test());
+        let answer =
+            AcquireAnswer::read("l", sending.await.unwrap(), None, call.audited_rate).unwrap();
+        match answer.outcome {
+            Outcome::Decided(answer) => answer,
+            _ => panic!("it is not decided"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_copy_of_a_call_finds_what_the_first_one_took_whatever_is_free_by_then() {
+    for (requests, free_at_first, taken, free_then) in [
+        (&[3, 2][..], 4, 3, 10_000),
+        (&[3, 2], 4, 3, 1),
+        (&[3, 2], 4, 3, 0),
+        (&[3, 2], 5, 5, 0),
+        (&[3], 3, 3, 10_000),
+        (&[3], 3, 3, 0),
+        (&[3], 4, 3, 1),
+    ] {
+        for is_retry in [false, true] {
+            let mut on_server = OnServer::start().await;
+            let in_use = 10_000 - free_at_first;
+            on_server.limiter.acquire_permits(in_use).await;
+            // A release takes these permits first, as they are older than those of the call.
+            let filled = on_server.now().await;
+            while on_server.now().await == filled {}
+            let call = Acquire::first(Requests::plain(requests.iter().copied()));
+            let now = on_server.now().await;
+            let deadline = now + 10_000;
+            let retry = is_retry.then_some(Retry {
+                previous_deadline: now - 1,
+                from: now - 2_000,
+                to: now - 1,
+            });
+            let first = on_server.deliver(&call, retry, deadline).await;
+            assert!(!first.found);
+            assert_eq!(call.requests.taken(&first), taken);
+
+            let free = free_at_first - taken;
+            if free_then > free {
+                let back = u32::try_from((free_then - free).min(in_use)).unwrap();
+                on_server.limiter.release_audited(back, None).await.unwrap();
+            } else {
+                on_server.limiter.acquire_permits(free - free_then).await;
+            }
+            let before = on_server.number(&["GET", "{l}:value"]).await;
+            let copy = on_server.deliver(&call, retry, deadline).await;
+            assert!(copy.found, "{requests:?} {free_then} {is_retry}");
+            assert_eq!((copy.available, copy.score), (taken, first.score));
+            assert_eq!(call.requests.taken(&copy), taken);
+            assert_eq!(on_server.number(&["GET", "{l}:value"]).await, before);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_copy_of_a_call_finds_what_the_first_one_took_where_its_rate_was_lowered_below_that() {
+    let mut on_server = OnServer::start().await;
+    let call = Acquire::first(Requests::one(3));
+    let deadline = on_server.now().await + 10_000;
+    let first = on_server.deliver(&call, None, deadline).await;
+    on_server.run(&["HSET", "l", "rate", "2"]).await;
+    on_server.run(&["SET", "{l}:value", "-1"]).await;
+    // A client that knows the new rate sums nothing, one that does not sums the grants.
+    for audited_rate in [Some(2), None] {
+        let call = Acquire {
+            audited_rate,
+            ..call.clone()
+        };
+        let copy = on_server.deliver(&call, None, deadline).await;
+        assert!(copy.found, "{audited_rate:?}");
+        assert_eq!((copy.available, copy.score), (3, first.score));
+        assert_eq!(call.requests.taken(&copy), 3);
+    }
+}
+
+/// A copy of a call after a release is granted again, so that two grants have its id.
+#[tokio::test]
+async fn no_permit_is_lost_if_two_grants_of_a_call_shrink_to_the_same_size() {
+    // By the refund itself, and by a release after it.
+    for (refunded, released, left) in [(1, 0, [2, 2]), (2, 1, [1, 1])] {
+        let mut on_server = OnServer::start().await;
+        let limiter = Arc::clone(&on_server.limiter);
+        let call = Acquire::first(Requests::one(3));
+        let deadline = on_server.now().await + 10_000;
+        let first = on_server.deliver(&call, None, deadline).await;
+        limiter.release_audited(1, None).await.unwrap();
+        while on_server.now().await == first.score {}
+        let copy = on_server.deliver(&call, None, deadline).await;
+        assert!(!copy.found);
+
+        let grant = Grant {
+            score: copy.score,
+            call_id: call.call_id,
+            permits: refunded,
+            origin: Origin::Store,
+        };
+        let returned = limiter.refund_audited(&grant, None).await;
+        assert_eq!(returned.unwrap(), refunded);
+        if released > 0 {
+            limiter.release_audited(released, None).await.unwrap();
+        }
+        let expected = [(left[0], first.score), (left[1], copy.score)];
+        assert_eq!(on_server.grants().await, expected);
+        let value = on_server.number(&["GET", "{l}:value"]).await;
+        assert_eq!(value, 10_000 - i64::from(left[0] + left[1]));
+    }
+}
