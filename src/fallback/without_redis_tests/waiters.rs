@@ -1,6 +1,7 @@
 //! Requests that wait, or are in flight, when Redis goes down.
 
 use super::*;
+use crate::grant::Origin;
 
 #[tokio::test(start_paused = true)]
 async fn waiters_are_served_in_order_by_the_local_limiter_and_then_by_redis_again() {
@@ -228,4 +229,25 @@ async fn a_waiter_that_would_fail_fast_is_served_in_place_of_redis_while_that_is
             "{policy:?}"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_redis_has_answered_after_an_outage_nobody_is_served_in_its_place() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(1));
+    let limiter = with_rate(&client, 4).await;
+    let wait = || limiter.wait_for_anyone(1, None);
+    let down = async {
+        sleep(Duration::ZERO).await;
+        remote.go_down();
+    };
+    let (waited, ()) = tokio::join!(wait(), down);
+    assert_eq!(waited.unwrap(), Some(Origin::Local));
+    remote.come_back();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    sleep(20 * SECOND).await;
+    // The second one waits behind the request of the first.
+    let waited = tokio::join!(wait(), wait());
+    assert_eq!(waited.0.unwrap(), Some(Origin::Store));
+    assert_eq!(waited.1.unwrap(), Some(Origin::Store));
 }

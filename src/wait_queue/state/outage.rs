@@ -60,6 +60,8 @@ impl State {
         is_refused: bool,
     ) -> Option<Next> {
         self.away.paused = None;
+        // The store may have answered others since.
+        self.away.retry_at.take_if(|at| *at <= now);
         if !is_refused && self.away.retry_at.is_none() {
             return None;
         }
@@ -69,8 +71,7 @@ impl State {
             return Some(self.stop(runtime));
         }
         if !is_refused {
-            let retry_at = self.away.retry_at.filter(|&at| now < at)?;
-            return Some(Next::Sleep(retry_at));
+            return self.away.retry_at.map(Next::Sleep);
         }
         self.away.retry_at = None;
         // Whatever is known is outdated when the outage ends.
