@@ -67,6 +67,10 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(850);
 /// A wait of up to this length is not interrupted: one more call per window of a second would gain nothing.
 const LONGEST_WAIT: Duration = Duration::from_millis(1_003);
 
+/// Told of permits as soon as the store's answer is there that grants them, and with which settings it was asked for. The
+/// callers may learn of them later, or never.
+pub(crate) type OnGranted = Box<dyn Fn(u32, Option<SetUp>) + Send + Sync>;
+
 /// Reads the settings that a waiter's limiter gets. They may change while it waits, so each call reads them.
 pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
 
@@ -85,12 +89,13 @@ struct Shared {
     /// All permits granted to this process, except those of [`LimiterStore::try_acquire_now`], where counting would
     /// cost more than everything else it does.
     own: AtomicU64,
+    on_granted: OnGranted,
     /// Set by the first waiter who has one: all of them give grants back in the same way.
     substitute: OnceLock<Arc<dyn Substitute>>,
 }
 
 impl WaitQueue {
-    pub(crate) fn new(store: Arc<dyn LimiterStore>) -> Self {
+    pub(crate) fn new(store: Arc<dyn LimiterStore>, on_granted: OnGranted) -> Self {
         let state = State::over(store.response_timeout());
         let shared = Arc::new(Shared {
             store,
@@ -98,6 +103,7 @@ impl WaitQueue {
             state: Lock::new(state),
             has_warned_of_skew: AtomicBool::new(false),
             own: AtomicU64::new(0),
+            on_granted,
             substitute: OnceLock::new(),
         });
         Self {
@@ -311,7 +317,12 @@ impl Shared {
         let sending = self.sending_acquire(call.set_up, deadline);
         let answer = self.store.acquire(call, deadline).await?;
         sending.answered(&call.requests, &answer);
-        self.note_own(call.requests.taken(&answer));
+        let taken = call.requests.taken(&answer);
+        if taken > 0 {
+            self.note_own(taken);
+            // The grants of one call fit a u32.
+            (self.on_granted)(taken as u32, call.set_up);
+        }
         if answer.ahead > 0 && !self.has_warned_of_skew.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 limiter = %Escaped(self.name()),

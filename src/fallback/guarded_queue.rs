@@ -40,10 +40,13 @@ impl GuardedQueue {
         recent: &Arc<RecentDenials>,
         keys: Arc<Keys>,
     ) -> Self {
+        let local = Arc::new(LocalLimiter::new(local_store, Arc::clone(&keys)));
+        let counting = Arc::clone(&local);
+        let count = move |permits, set_up| counting.note_granted(permits, set_up);
         Self {
-            queue: WaitQueue::new(client_store.limiter(Arc::clone(&keys))),
+            queue: WaitQueue::new(client_store.limiter(keys), Box::new(count)),
             client_store,
-            local: Arc::new(LocalLimiter::new(local_store, keys)),
+            local,
             is_kept: AtomicBool::new(false),
             recent: Arc::downgrade(recent),
         }
@@ -136,11 +139,7 @@ impl GuardedQueue {
                     self.check_fits(permits, set_up)?;
                     Err(error)
                 }
-                checked => {
-                    let decision = checked?.decision;
-                    self.count(&decision, set_up, options.failure_policy);
-                    Ok(decision)
-                }
+                checked => Ok(checked?.decision),
             };
         }
         Box::pin(self.ask_guarded(permits, set_up, options)).await
@@ -158,6 +157,7 @@ impl GuardedQueue {
             remember_denials: at_most,
             ..
         } = options;
+        self.local.store().note_use(policy);
         let is_decided_anyway = policy != FailurePolicy::Error;
         let call = self
             .queue
@@ -165,7 +165,9 @@ impl GuardedQueue {
         let asking = over_store(&*self.client_store, self.name(), policy, call);
         match self.while_reading_settings(set_up, policy, asking).await? {
             Outcome::Answered(Checked { decision, .. }) => {
-                self.note(&decision, set_up, policy);
+                if policy != FailurePolicy::Error {
+                    self.local.learn_limit(decision.limit());
+                }
                 Ok(decision)
             }
             Outcome::Unanswered(error) => {
@@ -288,23 +290,8 @@ impl GuardedQueue {
         }
     }
 
-    fn note(&self, decision: &Decision, set_up: Option<SetUp>, policy: FailurePolicy) {
-        if policy != FailurePolicy::Error {
-            self.local.learn_limit(decision.limit());
-        }
-        self.count(decision, set_up, policy);
-    }
-
-    /// Counts what the store granted toward this client's share.
-    fn count(&self, decision: &Decision, set_up: Option<SetUp>, policy: FailurePolicy) {
-        if let Decision::Granted(granted) = decision {
-            self.note_granted(granted.grant.permits, set_up, policy);
-        }
-    }
-
-    pub(super) fn note_granted(&self, permits: u32, set_up: Option<SetUp>, policy: FailurePolicy) {
-        if let Some(share) = self.local.store().share(policy) {
-            self.local.note_granted(permits, share, set_up);
-        }
+    /// Counts what the store granted otherwise than by this queue toward this client's share.
+    pub(super) fn note_granted(&self, permits: u32) {
+        self.local.note_granted(permits, None);
     }
 }

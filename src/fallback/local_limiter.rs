@@ -131,8 +131,11 @@ impl LocalLimiter {
     }
 
     /// Counts permits that the store granted toward the share of the limiter with these settings, or else of the known
-    /// ones.
-    pub(super) fn note_granted(&self, permits: u32, share: LocalShare, set_up: Option<SetUp>) {
+    /// ones. What goes back to the store counts too.
+    pub(super) fn note_granted(&self, permits: u32, set_up: Option<SetUp>) {
+        let Some(share) = self.store.share() else {
+            return;
+        };
         if let Some(set_up) = set_up {
             return self.count(share.of(set_up.settings), permits);
         }

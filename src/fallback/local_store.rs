@@ -40,19 +40,19 @@ impl LocalStore {
         &self.memory
     }
 
-    /// The share that a grant under this policy counts toward. A grant under another policy than
-    /// [`FailurePolicy::Local`] counts too once this client uses a share: limiters are shared by handles.
-    pub(super) fn share(&self, policy: FailurePolicy) -> Option<LocalShare> {
-        let clients = self.clients.load(Ordering::Relaxed);
-        match policy {
-            FailurePolicy::Local(share) => {
-                if share.clients() != clients {
-                    self.clients.store(share.clients(), Ordering::Relaxed);
-                }
-                Some(share)
-            }
-            _ => LocalShare::one_of(clients).ok(),
+    /// A request under this policy is about to be made.
+    pub(super) fn note_use(&self, policy: FailurePolicy) {
+        if let FailurePolicy::Local(share) = policy
+            && share.clients() != self.clients.load(Ordering::Relaxed)
+        {
+            self.clients.store(share.clients(), Ordering::Relaxed);
         }
+    }
+
+    /// The share that a grant of the store counts toward, under whatever policy it is made, once this client uses a share:
+    /// limiters are shared by handles.
+    pub(super) fn share(&self) -> Option<LocalShare> {
+        LocalShare::one_of(self.clients.load(Ordering::Relaxed)).ok()
     }
 
     /// Counts what the store granted just now toward this client's share.

@@ -122,14 +122,15 @@ fn without_store(local: &Arc<LocalStore>, places: &[Place], error: Error) -> Res
 impl Place {
     /// Counts what the store granted toward this client's share.
     fn count(&self, local: &Arc<LocalStore>) {
-        let Some(share) = local.share(self.policy) else {
+        local.note_use(self.policy);
+        let Some(share) = local.share() else {
             return;
         };
         match (self.target.model.share_of(share), &self.queue) {
             (ShareOf::Rate { client_id, set_up }, _) => {
                 local.count(&self.target.key, &client_id, set_up, self.cost);
             }
-            (ShareOf::Unknown, Some(queue)) => queue.note_granted(self.cost, None, self.policy),
+            (ShareOf::Unknown, Some(queue)) => queue.note_granted(self.cost),
             (ShareOf::Unknown, None) | (ShareOf::Costs, _) => {}
         }
     }

@@ -24,6 +24,7 @@ impl GuardedQueue {
         options: &HandleOptions,
     ) -> Result<Option<Origin>> {
         let policy = options.failure_policy;
+        self.local.store().note_use(policy);
         let _admitted = self.queue.admit(options.max_waiters)?;
         let place = self.queue.take_place();
         let settings = set_up.as_ref().and_then(|read| read());
@@ -39,13 +40,7 @@ impl GuardedQueue {
         let waiting = self
             .queue
             .wait(place, permits, until, set_up, fail_fast, while_away);
-        let waited = self
-            .while_reading_settings(settings, policy, waiting)
-            .await?;
-        if waited == Some(Origin::Store) {
-            self.note_granted(permits, settings, policy);
-        }
-        Ok(waited)
+        self.while_reading_settings(settings, policy, waiting).await
     }
 
     fn while_away(&self, policy: FailurePolicy, set_up: Option<ReadSetUp>) -> WhileAway {

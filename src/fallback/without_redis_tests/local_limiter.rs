@@ -231,6 +231,20 @@ async fn what_redis_granted_to_a_key_counts_toward_its_share() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_redis_granted_counts_though_its_caller_has_not_read_the_answer() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(1));
+    let limiter = with_rate(&client, 2).await;
+    assert_eq!(granted_now(&limiter).await, 2);
+    let mut waiting = Box::pin(limiter.acquire(1));
+    assert!(timeout(SECOND, &mut waiting).await.is_err());
+    sleep(15 * SECOND).await; // it is granted, and not polled
+    remote.go_down();
+    assert_eq!(granted_now(&limiter).await, 1);
+    waiting.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn grants_of_redis_count_though_the_rate_becomes_known_later() {
     let remote = Remote::new();
     with_rate(&remote.client(FailurePolicy::Error), 5).await;

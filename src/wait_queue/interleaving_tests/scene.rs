@@ -26,7 +26,7 @@ impl Scene {
     pub(super) fn new(threads: usize) -> Arc<Self> {
         let store = LedgerStore::new();
         Arc::new(Self {
-            queue: Arc::new(WaitQueue::new(Arc::clone(&store) as _)),
+            queue: Arc::new(WaitQueue::new(Arc::clone(&store) as _, Box::new(|_, _| {}))),
             store,
             busy: AtomicUsize::new(threads),
             held: AtomicU32::new(0),
