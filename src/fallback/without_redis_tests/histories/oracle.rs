@@ -209,7 +209,7 @@ impl Oracle {
 }
 
 /// The limit of a window that ends now, and its length. What has come back under settings with a shorter interval stays
-/// back; a request keeps the rate that it began with.
+/// back; a request keeps the settings that it began with.
 fn bounds(terms: &[(Instant, Terms)], now: Instant) -> (u64, Duration) {
     let longest_request = 2 * RESPONSE_TIMEOUT;
     let current = terms.last().unwrap().1;
@@ -221,7 +221,9 @@ fn bounds(terms: &[(Instant, Terms)], now: Instant) -> (u64, Duration) {
             .map(|((_, terms), _)| *terms)
     };
     let longest = Duration::from_millis(current.interval);
-    let window = in_force_since(now - longest).map(|it| it.interval).min();
+    let window = in_force_since(now - longest - longest_request)
+        .map(|it| it.interval)
+        .min();
     let limit = in_force_since(now - longest_request)
         .map(|it| it.rate)
         .max();
