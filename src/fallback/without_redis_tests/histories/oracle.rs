@@ -61,11 +61,12 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Whether it may be making a first try that is not answered: the queue waits for that for 500 ms.
-    fn may_be_overtaken(&self, now: Instant) -> bool {
+    /// Whether it may be making a first try that is not answered, perhaps behind another call: the queue waits for that
+    /// for 500 ms.
+    fn may_be_trying(&self, now: Instant) -> bool {
         const HELD: Duration = Duration::from_millis(500);
         let time = now - self.since;
-        time >= HELD && time <= RESPONSE_TIMEOUT + Duration::from_millis(5)
+        time >= HELD && time <= 2 * RESPONSE_TIMEOUT + Duration::from_millis(5)
     }
 }
 
@@ -141,18 +142,18 @@ impl Oracle {
     pub(super) fn served(&mut self, subject: Subject, waiter: usize, origin: Origin) {
         let share = self.share(self.terms(subject));
         let record = self.of(subject);
-        let Some(Waiting { permits, .. }) = record.waiting.remove(&waiter) else {
+        let Some(served) = record.waiting.remove(&waiter) else {
             panic!("who has left is served");
         };
-        let now = Instant::now();
+        let (now, permits) = (Instant::now(), served.permits);
         let earlier = record.waiting.range(..waiter).find(|(_, it)| {
             let gives_up = it.until.is_some_and(|until| until <= now);
             let has_room = origin != Origin::Local
                 || share.is_some_and(|it_has| u64::from(it.permits) <= it_has.rate);
-            !gives_up && has_room && !it.may_be_overtaken(now)
+            !gives_up && has_room && !it.may_be_trying(now)
         });
         assert!(
-            earlier.is_none(),
+            earlier.is_none() || served.may_be_trying(now),
             "{waiter} overtakes {earlier:?} by {origin:?}"
         );
         self.granted(subject, permits, origin);
