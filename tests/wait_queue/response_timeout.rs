@@ -119,7 +119,7 @@ async fn the_first_call_of_a_client_takes_one_response_timeout_however_late_it_l
 }
 
 #[tokio::test]
-async fn the_first_call_to_a_server_that_stops_takes_one_response_timeout() {
+async fn the_first_call_to_a_server_that_stops_takes_at_most_one_response_timeout() {
     let server = Server::start();
     let builder = RedissonClient::builder().response_timeout(3 * TIMEOUT);
     let builder = builder.wait_for_server(60 * SECOND);
@@ -138,7 +138,7 @@ async fn the_first_call_to_a_server_that_stops_takes_one_response_timeout() {
     }
     // Tokio's timers may be late by a millisecond.
     assert!(
-        start.elapsed() - 3 * TIMEOUT <= ms(1),
+        start.elapsed() <= 3 * TIMEOUT + ms(1),
         "{:?}",
         start.elapsed()
     );
