@@ -116,19 +116,11 @@ impl Versioned for PenaltyTokenBucket {
 }
 
 impl Versioned for SharedRate {
+    /// All of one type: a change of the type resets the limiter.
     fn versions() -> BoxedStrategy<Self> {
-        let is_per_client = prop::bool::weighted(0.1);
-        (
-            1..8_u64,
-            1..9_u32,
-            prop::option::of(0..4_u32),
-            is_per_client,
-        )
-            .prop_map(|(permits, n, longer, is_per_client)| {
-                let rate = match is_per_client {
-                    true => Rate::per_client(permits, units(n)),
-                    false => Rate::overall(permits, units(n)),
-                };
+        (1..8_u64, 1..9_u32, prop::option::of(0..4_u32))
+            .prop_map(|(permits, n, longer)| {
+                let rate = Rate::overall(permits, units(n));
                 let rate = longer.map_or(rate, |longer| rate.keep_alive(units(n + longer)));
                 let rate = rate.validate().unwrap();
                 Self::with_set_up("client".into(), SetUp::expiring(rate))
