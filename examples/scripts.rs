@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use sha1_smol::Sha1;
 
-#[path = "../src/script/include.rs"]
+#[path = "../src/store/redis/script/include.rs"]
 mod include;
 
 use include::{assemble, names, read};

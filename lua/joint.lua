@@ -6,7 +6,7 @@
 --            2  now in ms, NaN for the server's clock
 --         2  the call id, 16 random bytes
 --         3… for each limiter
---            its algorithm: the name of a file in limiters/, or 'shared_rate'
+--            its algorithm: the name of a file in policies/, or 'shared_rate'
 --            little-endian doubles in one string: its penalty in ms, 0 if only peers set the lock, NaN if the lock is
 --            not read; its number of keys without the lock; the cost of the request
 --            the algorithm's numbers, likewise
@@ -68,51 +68,51 @@ algorithms.shared_rate = function(keys, numbers, cost)
 end
 
 algorithms.fixed_window = function(KEYS, numbers)
-  --! include limiters/fixed_window.lua read
+  --! include policies/fixed_window.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include limiters/fixed_window.lua write
+    --! include policies/fixed_window.lua write
   end }
 end
 
 algorithms.sliding_window_log = function(KEYS, numbers)
-  --! include limiters/sliding_window_log.lua read
+  --! include policies/sliding_window_log.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include limiters/sliding_window_log.lua write
+    --! include policies/sliding_window_log.lua write
   end }
 end
 
 algorithms.sliding_window_counter = function(KEYS, numbers)
-  --! include limiters/sliding_window_counter.lua read
+  --! include policies/sliding_window_counter.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include limiters/sliding_window_counter.lua write
+    --! include policies/sliding_window_counter.lua write
   end }
 end
 
 algorithms.token_bucket = function(KEYS, numbers)
-  --! include limiters/token_bucket.lua read
+  --! include policies/token_bucket.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include limiters/token_bucket.lua write
+    --! include policies/token_bucket.lua write
   end }
 end
 
 algorithms.quota_bucket = function(KEYS, numbers)
-  --! include limiters/quota_bucket.lua read
+  --! include policies/quota_bucket.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include limiters/quota_bucket.lua write
+    --! include policies/quota_bucket.lua write
   end }
 end
 
 algorithms.leaky_bucket = function(KEYS, numbers)
-  --! include limiters/leaky_bucket.lua read
+  --! include policies/leaky_bucket.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include limiters/leaky_bucket.lua write
+    --! include policies/leaky_bucket.lua write
   end }
 end
 
 algorithms.penalty_token_bucket = function(KEYS, numbers)
-  --! include limiters/penalty_token_bucket.lua read
+  --! include policies/penalty_token_bucket.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include limiters/penalty_token_bucket.lua write
+    --! include policies/penalty_token_bucket.lua write
   end }
 end
 

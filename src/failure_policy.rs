@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 
 use crate::error::{Error, Result};
-use crate::model::{SetUp, Settings};
 use crate::rate::RateType;
+use crate::window::{SetUp, Settings};
 
 /// What a request gets that Redis cannot decide: it cannot be reached, does not answer, or refuses the credentials.
 ///

@@ -1,7 +1,7 @@
 //! The parsers as the targets in `fuzz/` call them. Only a build with `--cfg fuzzing` has this module.
 
+pub use crate::limiters::fuzzing::name_keys;
 use crate::permit;
-pub use crate::policy::fuzzing::name_keys;
 pub use crate::store::redis::fuzzing::{read_answer, read_url};
 
 /// What reads as a grant is written as the same bytes.

@@ -13,16 +13,10 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-// The way of a request.
+// The way of a request: each imports only from those below it.
 mod client;
 
-mod limiter;
-
-mod rrate_limiter;
-
-mod policy;
-
-mod rate;
+mod limiters;
 
 mod fallback;
 
@@ -32,10 +26,10 @@ mod batch;
 
 mod store;
 
-#[cfg(feature = "redis")]
-mod script;
+// The algorithms, without a server, a clock or a queue.
+mod policies;
 
-mod model;
+mod window;
 
 // What they speak in.
 mod clock;
@@ -48,6 +42,7 @@ mod handle_options;
 mod keys;
 mod lock;
 mod permit;
+mod rate;
 #[cfg(feature = "serde")]
 mod serialization;
 
@@ -70,14 +65,15 @@ pub use decision::{Decision, DecisionSource, Denied, Granted};
 pub use error::{Error, Result};
 pub use failure_policy::{FailurePolicy, LocalShare};
 pub use grant::Grant;
-pub use limiter::RateLimiter;
-pub use policy::{
-    Charge, Chargeable, FixedWindow, JointDecision, KeyedRateLimiter, LeakyBucket, Limiter,
-    PenaltyTokenBucket, Policy, PolicyLimiter, QuotaBucket, Rule, Rules, SlidingWindowCounter,
-    SlidingWindowLog, TokenBucket, Verdict,
+pub use limiters::{
+    Charge, Chargeable, JointDecision, KeyedRateLimiter, Limiter, PolicyLimiter, RRateLimiter,
+    RateLimiter, Rule, Rules, Verdict,
+};
+pub use policies::{
+    FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, QuotaBucket, SlidingWindowCounter,
+    SlidingWindowLog, TokenBucket,
 };
 pub use rate::{Rate, RateType};
-pub use rrate_limiter::RRateLimiter;
 pub use store::memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use store::redis::connection::Credentials;

@@ -41,7 +41,7 @@ mod tests {
 
     use super::*;
     use crate::failure_policy::{FailurePolicy, LocalShare};
-    use crate::policy::{
+    use crate::policies::{
         FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
         SlidingWindowLog, TokenBucket,
     };

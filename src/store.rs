@@ -26,10 +26,10 @@ use memory::MemoryClient;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
-use crate::model::{Answer, Condition, Expiry, SetUp};
 use crate::permit::CallId;
-use crate::policy::call::{Answers, Call};
+use crate::policies::call::{Answers, Call};
 use crate::rate::{Rate, ValidRate};
+use crate::window::{Answer, Condition, Expiry, SetUp};
 
 /// What happens to the permits in use when the rate changes. An argument of
 /// [`set_rate_with`](crate::RateLimiter::set_rate_with) and [`update_rate`](crate::RateLimiter::update_rate).

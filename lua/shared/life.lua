@@ -1,6 +1,6 @@
 -- How long a key lives: as long as what it holds counts under the settings of its callers. These may differ, such as while
 -- a service is deployed. So a call never shortens a time to live, which another caller's settings may need; and it extends
--- one that is too short for its own settings, whatever it decides. src/model/expiry.rs holds the same rule.
+-- one that is too short for its own settings, whatever it decides. src/window/expiry.rs holds the same rule.
 --
 -- Straight-line code: a function would cost each call as much as a command. Extends the time to live of `lasting` to `needed` ms. A key that a peer left without one keeps none, unless
 -- `is_renewed`. Sets `left`, the ms that are left then, negative if there is none or `is_there` is false, and `is_extended`.

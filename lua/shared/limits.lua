@@ -1,4 +1,4 @@
--- Bounds that all scripts share. `Bounds` in src/model.rs repeats the first five.
+-- Bounds that all scripts share. `Bounds` in src/window.rs repeats the first five.
 
 local LARGEST = 9007199254740992 -- 2^53, up to which a Lua number is an exact integer
 local FEW = 32 -- up to this many live grants are summed in any call that finds expired ones

@@ -1,6 +1,6 @@
 -- Names for what the scripts of the policies use.
 --
--- An algorithm is one file, limiters/NAME.lua, with two parts:
+-- An algorithm is one file, policies/NAME.lua, with two parts:
 --   read   reads the state and sets `limit`, the most that a target can ever be granted, and `room`: a request fits if
 --          its cost is at most both. Writes nothing
 --   write  writes the effect of the requests and returns the state as it was found, as little-endian doubles in one
@@ -12,7 +12,7 @@
 --   more_denied   the same two numbers for each further run with a denied request, in one array; nil if there are none
 -- An algorithm finds its `KEYS`, its `numbers` as little-endian doubles in one string, `now` in ms, and the `call_id`. As a
 -- script of its own it is straight-line code without functions or tables; joint.lua wraps its two parts into functions, so
--- that several limiters decide together. src/policy/NAME/model.rs holds the same steps in Rust.
+-- that several limiters decide together. src/policies/NAME/model.rs holds the same steps in Rust.
 
 local KEYS, call, pack, unpack_numbers = KEYS, redis.call, struct.pack, struct.unpack
 local format, floor, ceil, max, min = string.format, math.floor, math.ceil, math.max, math.min

@@ -1,4 +1,4 @@
--- The state of one rate limiter: how the scripts read it, bring it up to date and write it. src/model.rs holds the same
+-- The state of one rate limiter: how the scripts read it, bring it up to date and write it. src/window.rs holds the same
 -- steps in Rust.
 --
 -- A permit taken at T is available again at T + interval, inclusive. The invariant: value + the permits of all grants in

@@ -1,16 +1,16 @@
 //! A client's settings.
 
 use std::fmt;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::RedissonClient;
 #[cfg(feature = "redis")]
 use super::connect::RedisSettings;
-use super::{Inner, NameMapper, RedissonClient};
 use crate::clock::Clock;
 use crate::failure_policy::FailurePolicy;
-use crate::fallback::LocalStore;
 use crate::handle_options::HandleOptions;
+use crate::limiters::{NameMapper, Registry};
 use crate::store::Store;
 use crate::store::memory::{MemoryClient, MemoryStore};
 
@@ -247,15 +247,9 @@ impl RedissonClientBuilder {
     }
 
     pub(crate) fn build(self, store: impl Store + 'static) -> RedissonClient {
-        RedissonClient(Arc::new(Inner {
-            store: Arc::new(store),
-            id: self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
-            name_mapper: self.name_mapper,
-            handles: self.handles,
-            recent: Arc::default(),
-            local_store: Arc::new(LocalStore::new()),
-            queues: RwLock::default(),
-        }))
+        let id = self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        let registry = Registry::new(Arc::new(store), id, self.name_mapper, self.handles);
+        RedissonClient(Arc::new(registry))
     }
 }
 

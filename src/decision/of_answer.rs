@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{Decision, DecisionSource, Denied, Granted};
 use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
-use crate::model::{Answer, Requests};
 use crate::permit::CallId;
+use crate::window::{Answer, Requests};
 
 /// Whether a request that was the only one of its call was granted.
 #[inline]

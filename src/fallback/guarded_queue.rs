@@ -18,10 +18,10 @@ use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::{Grant, Origin};
 use crate::handle_options::HandleOptions;
 use crate::keys::Keys;
-use crate::model::{SetUp, Settings};
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
 use crate::wait_queue::{Checked, Sending, WaitQueue};
+use crate::window::{SetUp, Settings};
 
 #[derive(Debug)]
 pub(crate) struct GuardedQueue {

@@ -11,9 +11,9 @@ use crate::error::{Error, Result};
 use crate::failure_policy::LocalShare;
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
-use crate::model::{SetUp, Settings};
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
+use crate::window::{SetUp, Settings};
 
 /// How long the settings of a limiter are used without reading them again.
 const FRESH: Duration = Duration::from_secs(10);

@@ -12,8 +12,8 @@ use tokio::time::sleep;
 
 use crate::clock::Clock;
 use crate::failure_policy::{FailurePolicy, LocalShare};
-use crate::model::SetUp;
 use crate::store::memory::{MemoryClient, MemoryStore};
+use crate::window::SetUp;
 
 /// How often the memory of expired shares is given back, whether there are requests or not.
 const SHRINK_INTERVAL: Duration = Duration::from_secs(10);

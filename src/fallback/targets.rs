@@ -9,9 +9,9 @@ use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::Origin;
-use crate::policy::algorithm::{AnyModel, ShareOf};
-use crate::policy::call::{Call, Target};
-use crate::policy::shared_rate::SharedRate;
+use crate::policies::algorithm::{AnyModel, ShareOf};
+use crate::policies::call::{Call, Target};
+use crate::policies::shared_rate::SharedRate;
 use crate::store::Store;
 
 /// A target, what a request costs it, and which policy decides while the store is down.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 use super::millis;
 use crate::error::Result;
-use crate::policy::algorithm::Model;
-use crate::policy::{
+use crate::policies::algorithm::Model;
+use crate::policies::{
     FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
     SlidingWindowLog, TokenBucket,
 };

@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 #[cfg(any(feature = "redis", test))]
 use crate::error::{Error, Result};
 use crate::lock::Lock;
-use crate::model::{Requests, SetUp};
 use crate::permit::{CallId, new_call_id};
+use crate::window::{Requests, SetUp};
 
 #[derive(Debug)]
 pub(crate) struct AcquireCall {

@@ -25,6 +25,7 @@ mod large_audit;
 mod limiter;
 mod multi_acquire;
 pub(crate) mod retry;
+pub(crate) mod script;
 mod script_keys;
 mod server_time;
 #[cfg(test)]
@@ -45,7 +46,7 @@ use super::{LimiterStore, Store};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
-use crate::policy::call::{Answers, Call};
+use crate::policies::call::{Answers, Call};
 use crate::store::breaker::{Breaker, Patience, guarded};
 use audit_budget::AuditBudget;
 use background::Background;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::state::Waits;
 use super::{IntervalOf, Shared, WaitQueue};
 use crate::error::{Error, Result};
-use crate::model::SetUp;
+use crate::window::SetUp;
 
 /// A caller that was admitted to wait. Dropping it makes room for the next one.
 pub(crate) struct Admitted {

@@ -13,8 +13,8 @@ use super::state::{Answered, Next, Rest, State};
 use crate::batch::longest_hold_up;
 use crate::error::Result;
 use crate::grant::{Grant, Origin};
-use crate::model::Answer;
 use crate::store::AcquireCall;
+use crate::window::Answer;
 
 pub(super) struct Driver {
     shared: Arc<Shared>,

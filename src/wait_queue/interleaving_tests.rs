@@ -292,9 +292,9 @@ fn an_answer_is_claimed_once_by_its_caller_or_by_who_takes_it_back() {
     explore(|seed| {
         let store = LedgerStore::new();
         store.free();
-        let call = Arc::new(crate::store::AcquireCall::new(crate::model::Requests::one(
-            2,
-        )));
+        let call = Arc::new(crate::store::AcquireCall::new(
+            crate::window::Requests::one(2),
+        ));
         let held = AtomicU32::new(0);
         run(
             seed,

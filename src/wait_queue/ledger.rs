@@ -1,8 +1,8 @@
 //! A limiter as a store keeps it, for tests: a grant is a member, found by its id while any of it is in use.
 
 use crate::grant::Grant;
-use crate::model::Answer;
 use crate::store::AcquireCall;
+use crate::window::Answer;
 
 pub(super) const RATE: i64 = 6;
 

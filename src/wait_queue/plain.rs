@@ -11,8 +11,8 @@ use crate::batch::{Answers, Calls};
 use crate::decision::{Decision, decision};
 use crate::error::{Error, Result};
 use crate::grant::Grant;
-use crate::model::{Answer, Requests, SetUp};
 use crate::store::AcquireCall;
+use crate::window::{Answer, Requests, SetUp};
 
 pub(super) struct Plain {
     shared: Arc<Shared>,

@@ -10,7 +10,7 @@ use super::state::{Deniable, LastAnswer, Observed, Sent};
 use super::{Shared, WaitQueue};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::model::{Answer, Requests, SetUp};
+use crate::window::{Answer, Requests, SetUp};
 
 /// A call under way. Unless its answer says otherwise, it may change the limiter until its deadline.
 ///

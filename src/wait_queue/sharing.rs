@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::model::Share;
+use crate::window::Share;
 
 /// Longer than a timer tick of Redisson (100 ms) and its 3 ms.
 const LONGEST_HOLD: Duration = Duration::from_millis(110);

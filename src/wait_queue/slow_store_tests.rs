@@ -17,12 +17,12 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::keys::Keys;
-use crate::model::{Answer, Condition, Expiry};
 use crate::rate::{Rate, ValidRate};
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{
     AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
 };
+use crate::window::{Answer, Condition, Expiry};
 
 const TRAVEL: Duration = Duration::from_millis(2);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -30,8 +30,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::sharing::{Ask, Sharing};
-use crate::model::Requests;
 use crate::store::AcquireCall;
+use crate::window::Requests;
 pub(super) use answers::{Answered, Rest};
 pub(super) use availability::Availability;
 pub(super) use bounds::Waits;

@@ -25,7 +25,7 @@ fn each_script_has_a_header_with_its_purpose_keys_arguments_reply_and_writes() {
 
 #[test]
 fn a_script_that_can_refuse_a_limiter_says_so_in_its_header() {
-    for name in names().filter(|name| !name.starts_with("limiters/")) {
+    for name in names().filter(|name| !name.starts_with("policies/")) {
         let script = assemble(name, read).unwrap_or_else(|error| panic!("{error}"));
         let header = script.split("\n\n").next().unwrap();
         let can_refuse = script.contains("window.open(");
@@ -36,7 +36,7 @@ fn a_script_that_can_refuse_a_limiter_says_so_in_its_header() {
 #[test]
 fn the_readme_covers_every_script() {
     for name in names() {
-        let short = name.trim_start_matches("limiters/");
+        let short = name.trim_start_matches("policies/");
         let short = short.strip_suffix(".lua").unwrap_or(short);
         let is_named = README.contains(&format!("`{short}.lua`"))
             || README.contains(&format!("| `{short}` |"));

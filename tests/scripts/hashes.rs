@@ -35,10 +35,10 @@ fn the_listed_hashes_are_those_of_the_assembled_scripts() {
 fn every_policy_with_a_script_is_in_the_list_of_the_tests() {
     let mut listed = BTreeSet::new();
     each_policy!(|name, make, _unit| {
-        listed.insert(format!("limiters/{name}.lua"));
+        listed.insert(format!("policies/{name}.lua"));
         assert_eq!(make(5), make(5));
     });
-    let scripts = names().filter(|name| name.starts_with("limiters/"));
+    let scripts = names().filter(|name| name.starts_with("policies/"));
     assert_eq!(listed, scripts.map(str::to_owned).collect());
 }
 

@@ -4,7 +4,7 @@
 mod by_hand;
 #[path = "../support/clients.rs"]
 mod clients;
-#[path = "../../src/script/include.rs"]
+#[path = "../../src/store/redis/script/include.rs"]
 mod include;
 #[path = "../support/monitor.rs"]
 mod monitor;

@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::{Grant, Origin};
 use crate::handle_options::HandleOptions;
-use crate::model::SetUp;
 use crate::wait_queue::{IntervalOf, ReadSetUp, Substitute, Substituted, WhileAway};
+use crate::window::SetUp;
 
 impl GuardedQueue {
     /// Like [`WaitQueue::wait`](crate::wait_queue::WaitQueue::wait).

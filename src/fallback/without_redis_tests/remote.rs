@@ -13,9 +13,8 @@ use crate::clock::Clock;
 use crate::error::{Error, Refusal, Refused, Result};
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
-use crate::model::{Answer, Condition, Expiry};
 use crate::permit::CallId;
-use crate::policy::call::{Answers, Call};
+use crate::policies::call::{Answers, Call};
 use crate::rate::ValidRate;
 use crate::store::acquire_call::Attempt;
 use crate::store::breaker::Breaker;
@@ -23,6 +22,7 @@ use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{
     AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
 };
+use crate::window::{Answer, Condition, Expiry};
 use crate::{FailurePolicy, Rate, RedissonClient};
 
 /// A store in memory behind a breaker. Calls that arrive while it is down fail at their response timeout.

@@ -12,10 +12,10 @@ use crate::clock::Clock;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
-use crate::model::{Answer, At, SetUp};
 use crate::permit::CallId;
-use crate::policy::call::{Answers, Call};
+use crate::policies::call::{Answers, Call};
 use crate::store::{LimiterStore, Store};
+use crate::window::{Answer, At, SetUp};
 
 /// A store as one client uses it, with the client's clock.
 #[derive(Debug)]

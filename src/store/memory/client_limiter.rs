@@ -14,10 +14,10 @@ use crate::decision::is_granted;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
-use crate::model::{Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Window};
 use crate::permit::CallId;
 use crate::rate::{Rate, ValidRate};
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
+use crate::window::{Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Window};
 
 #[derive(Debug)]
 pub(super) struct MemoryLimiter {

@@ -13,12 +13,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::fast_path::{FastPath, Reserved};
 use super::lock::lock;
 use crate::error::{Error, Result};
-use crate::model::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed, Window};
 use crate::permit::{CallId, Names};
-use crate::policy::algorithm::State;
-use crate::policy::target_keys::TargetKeys;
+use crate::policies::algorithm::State;
+use crate::policies::target_keys::TargetKeys;
 use crate::rate::RateType;
 use crate::store::AcquireCall;
+use crate::window::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed, Window};
 
 /// One limiter, whether it exists or not. Handles reach it without the map, and the map keeps it while a handle exists,
 /// so that a name never has two.

@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 
 use super::{Held, Limiter, MemoryClient};
 use crate::error::{Error, Result};
-use crate::model::At;
 use crate::permit::CallId;
-use crate::policy::algorithm::{AnyModel, State, Unusable};
-use crate::policy::call::{self, Answer, Answers, Call, Opened, TargetRef};
-use crate::policy::target_keys::TargetKeys;
+use crate::policies::algorithm::{AnyModel, State, Unusable};
+use crate::policies::call::{self, Answer, Answers, Call, Opened, TargetRef};
+use crate::policies::target_keys::TargetKeys;
+use crate::window::At;
 
 impl MemoryClient {
     /// Decides one request by one limiter that is no RRateLimiter, whose grants are named by their calls: one look-up in

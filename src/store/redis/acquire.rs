@@ -24,11 +24,11 @@ use super::limiter::RedisLimiter;
 use super::multi_acquire::{Entered, Sent};
 use super::retry::{Limits, Repeat};
 use crate::error::{Error, Result};
-use crate::model::{Acquire, Answer, Retry};
 use crate::rate::RateType;
-use crate::script;
 use crate::store::AcquireCall;
 use crate::store::acquire_call::Attempt;
+use crate::store::redis::script;
+use crate::window::{Acquire, Answer, Retry};
 
 /// How far the server's clock may be set back within a call, or be behind when another server takes over: the search
 /// for what an attempt was granted starts this long before the attempt was sent.

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use super::read;
 use crate::error::{Error, Result};
-use crate::model::Answer;
 use crate::rate::RateType;
+use crate::window::Answer;
 
 /// A script's reply, and the time at which the server sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! The arguments of the acquire and reclaim scripts, in the order that their headers state.
 
 use crate::keys::Keys;
-use crate::model::{Acquire, Requests, Retry};
 use crate::permit::{self, CallId};
 use crate::rate::RateType;
-use crate::script::Args;
+use crate::store::redis::script::Args;
+use crate::window::{Acquire, Requests, Retry};
 
 /// The arguments of an acquire on one limiter.
 pub(super) fn acquire_args(

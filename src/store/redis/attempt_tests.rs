@@ -14,13 +14,13 @@ use super::limiter::RedisLimiter;
 use super::multi_acquire::Entered;
 use super::retry::Limits;
 use super::*;
-use crate::model::{Acquire, Answer, Requests, Retry, SetUp, Settings};
 use crate::permit;
 use crate::rate::RateType;
-use crate::script;
 use crate::store::AcquireCall;
 use crate::store::acquire_call::Attempt;
+use crate::store::redis::script;
 use crate::support::Server;
+use crate::window::{Acquire, Answer, Requests, Retry, SetUp, Settings};
 
 const HOUR: i64 = 3_600_000;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::audit_budget::AuditBudget;
-use crate::model::Answer;
+use crate::window::Answer;
 
 /// Summing a grant takes the server less than a microsecond, so a client's audits cost it a two-thousandth of its time.
 const PAUSE_PER_GRANT: Duration = Duration::from_millis(1);

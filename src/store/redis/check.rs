@@ -8,11 +8,11 @@ use super::RedisStore;
 use super::failure::{self, Failure};
 use super::retry::Repeat;
 use crate::error::{Error, Result};
-use crate::policy::algorithm::AnyModel;
-use crate::policy::call::{Answers, Call, Target};
-use crate::policy::kind::Kind;
-use crate::policy::reply::{self, TargetReply};
-use crate::script::{self, Args, Script};
+use crate::policies::algorithm::AnyModel;
+use crate::policies::call::{Answers, Call, Target};
+use crate::policies::kind::Kind;
+use crate::policies::reply::{self, TargetReply};
+use crate::store::redis::script::{self, Args, Script};
 
 impl RedisStore {
     pub(super) async fn check_call(&self, call: &Call, deadline: Instant) -> Result<Answers> {

@@ -8,9 +8,9 @@ use super::connection;
 pub use super::connection::fuzzing::read_url;
 use super::limiter::read_config;
 use crate::decision::decision_alone;
-use crate::model::Requests;
-use crate::policy::call::{Call, Target};
-use crate::policy::every_kind::every_kind;
+use crate::policies::call::{Call, Target};
+use crate::policies::every_kind::every_kind;
+use crate::window::Requests;
 
 const NAME: &str = "limiter";
 

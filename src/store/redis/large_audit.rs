@@ -26,7 +26,7 @@ use crate::escaped::Escaped;
 use crate::keys::Keys;
 use crate::permit::{CallId, new_call_id};
 use crate::rate::RateType;
-use crate::script::{self, Args, Script};
+use crate::store::redis::script::{self, Args, Script};
 
 /// Reading a grant takes the server less than a microsecond, so this leaves it 99 % of its time.
 const PAUSE_PER_GRANT: Duration = Duration::from_micros(100);
@@ -189,7 +189,7 @@ impl LargeAudit {
 }
 
 fn page() -> u32 {
-    crate::model::BOUNDS.page as u32
+    crate::window::BOUNDS.page as u32
 }
 
 fn limits(store: &RedisStore, repeat: Repeat) -> Limits {

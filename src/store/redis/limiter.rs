@@ -17,11 +17,11 @@ use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::grant::Grant;
 use crate::keys::Keys;
-use crate::model::{Answer, Condition, Expiry};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
-use crate::script::{self, Args, Script};
 use crate::store::breaker::Breaker;
+use crate::store::redis::script::{self, Args, Script};
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
+use crate::window::{Answer, Condition, Expiry};
 
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,

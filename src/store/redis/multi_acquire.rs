@@ -31,9 +31,9 @@ use super::failure::Failure;
 use super::server_time::ServerTime;
 use crate::clock::Clock;
 use crate::keys::Keys;
-use crate::model::Acquire;
 use crate::rate::RateType;
-use crate::script::Args;
+use crate::store::redis::script::Args;
+use crate::window::Acquire;
 use batch::{Batch, Entry};
 use sender::Sender;
 
@@ -207,7 +207,7 @@ mod tests {
 
     use super::super::connection::Given;
     use super::*;
-    use crate::model::Requests;
+    use crate::window::Requests;
 
     /// A connection over which nothing comes back.
     struct Silent;

@@ -12,9 +12,9 @@ use super::limiter::RedisLimiter;
 use super::*;
 use crate::FixedWindow;
 use crate::grant::{Grant, Origin};
-use crate::model::Requests;
 use crate::rate::{Rate, RateType};
 use crate::store::AcquireCall;
+use crate::window::Requests;
 
 const NAME: &str = "limiter";
 

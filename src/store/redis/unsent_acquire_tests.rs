@@ -7,9 +7,9 @@ use tokio::task::yield_now;
 use super::connection::TlsConfig;
 use super::limiter::RedisLimiter;
 use super::*;
-use crate::model::Requests;
 use crate::store::AcquireCall;
 use crate::support::Server;
+use crate::window::Requests;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -14,11 +14,11 @@ use crate::grant::Grant;
 use crate::interleaving::let_others_run;
 use crate::keys::Keys;
 use crate::lock::Lock;
-use crate::model::{Answer, Condition, Expiry};
 use crate::permit::CallId;
 use crate::rate::{Rate, ValidRate};
 use crate::store::acquire_call::Attempt;
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
+use crate::window::{Answer, Condition, Expiry};
 
 /// When the test begins. By the clock of the callers, time stands still.
 const START: i64 = 0;

@@ -1,7 +1,7 @@
 //! Processes with endless backlogs on one limiter, simulated: what each of them gets.
 
 use super::*;
-use crate::model::{Answer, Requests};
+use crate::window::{Answer, Requests};
 
 /// Times are in µs.
 const INTERVAL: i64 = 1_000_000;

@@ -9,8 +9,8 @@ use super::super::sharing::Seen;
 use super::{Availability, State};
 use crate::decision::check_fits;
 use crate::error::Error;
-use crate::model::Answer;
 use crate::store::AcquireCall;
+use crate::window::Answer;
 
 /// A call's answer, and what is known about it.
 pub(in crate::wait_queue) struct Answered<'a> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{IntervalOf, State, Waiter};
-use crate::model::SetUp;
+use crate::window::SetUp;
 
 impl State {
     /// Counts one more waiter, or returns the number of waiters as `Err` if there are `max` already.

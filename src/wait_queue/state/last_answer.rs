@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::observed::Observed;
 use super::published::Published;
 use crate::decision::Decision;
-use crate::model::SetUp;
+use crate::window::SetUp;
 
 #[derive(Default)]
 pub(in crate::wait_queue) struct LastAnswer {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::super::LONGEST_WAIT;
 use super::last_answer::{Deniable, Sent};
 use crate::decision::{Decision, Denied};
-use crate::model::{Answer, Requests, SetUp};
+use crate::window::{Answer, Requests, SetUp};
 
 /// The interval of a rate of this many permits, if known.
 pub(crate) type IntervalOf<'a> = dyn Fn(u64) -> Option<Duration> + Send + Sync + 'a;

@@ -19,7 +19,7 @@ use super::*;
 use crate::batch::LONGEST_HOLD_UP;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
-use crate::model::Answer;
+use crate::window::Answer;
 
 const RATE: i64 = 10;
 

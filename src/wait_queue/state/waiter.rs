@@ -11,8 +11,8 @@ use super::super::outage::{Substitute, WhileAway};
 use super::outbox::Outbox;
 use crate::error::Result;
 use crate::grant::{Grant, Origin};
-use crate::model::Answer;
 use crate::store::AcquireCall;
+use crate::window::Answer;
 
 /// Whatever holds up a waiter ends this long before the waiter gives up.
 pub(super) const TIME_FOR_A_CALL: Duration = Duration::from_millis(10);

@@ -26,7 +26,7 @@ pub fn has_doubles(script: &str) -> bool {
         "reclaim.lua",
         "joint.lua",
     ];
-    names.contains(&script) || script.starts_with("limiters/")
+    names.contains(&script) || script.starts_with("policies/")
 }
 
 impl Reply {

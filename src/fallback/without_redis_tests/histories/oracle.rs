@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::RESPONSE_TIMEOUT;
 use crate::error::Error;
 use crate::grant::Origin;
-use crate::model::Settings;
+use crate::window::Settings;
 use crate::{FailurePolicy, Rate};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

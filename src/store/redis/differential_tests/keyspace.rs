@@ -7,7 +7,7 @@ use redis::{Value, from_redis_value};
 
 use super::{CLIENTS, TTL_UNIT};
 use crate::keys::Keys;
-use crate::model::{Pool, Settings, Timed, Window};
+use crate::window::{Pool, Settings, Timed, Window};
 
 /// One key: what it holds and its time to live.
 type Held<T> = Option<(T, Option<i64>)>;

@@ -14,9 +14,7 @@ use super::{CLIENTS, TTL_UNIT};
 use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
-use crate::model::{Acquire, At, Condition, Expiry, Requests, Retry, Run, SetUp, Settings, Window};
 use crate::rate::{Rate, RateType};
-use crate::script;
 use crate::store::redis::RedisStore;
 use crate::store::redis::acquire_answer::{AcquireAnswer, Outcome};
 use crate::store::redis::acquire_args::{acquire_args, call_key, reclaim_args};
@@ -24,7 +22,11 @@ use crate::store::redis::failure::{self, Failure};
 use crate::store::redis::limiter::RedisLimiter;
 use crate::store::redis::multi_acquire::Entered;
 use crate::store::redis::retry::Limits;
+use crate::store::redis::script;
 use crate::store::{IfMissing, LimiterStore, PermitsInUse, TimeToLive};
+use crate::window::{
+    Acquire, At, Condition, Expiry, Requests, Retry, Run, SetUp, Settings, Window,
+};
 
 /// Both sides of the comparison, and what later steps refer to.
 pub(super) struct Sides {
@@ -394,7 +396,7 @@ impl Sides {
                     .arg(member);
                 let grants = &mut self.model.overall.grants;
                 grants
-                    .get_or_set(crate::model::Grants::new)
+                    .get_or_set(crate::window::Grants::new)
                     .insert_member(score, member);
             }
         }

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::TTL_UNIT;
-use crate::model::{Condition, Retry, SetUp, Share};
 use crate::permit;
 use crate::rate::{LARGEST_RATE, RateType, ValidRate};
 use crate::store::{IfMissing, PermitsInUse};
+use crate::window::{Condition, Retry, SetUp, Share};
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {

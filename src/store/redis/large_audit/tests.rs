@@ -9,13 +9,13 @@ use redis::aio::MultiplexedConnection;
 use super::*;
 use crate::clock::Clock;
 use crate::grant::{Grant, Origin};
-use crate::model::Requests;
 use crate::permit;
 use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::ValidRate;
 use crate::store::redis::limiter::RedisLimiter;
 use crate::store::{AcquireCall, IfMissing, LimiterStore, PermitsInUse};
 use crate::support::Server;
+use crate::window::Requests;
 
 const NAME: &str = "n";
 const VALUE: &str = "{n}:value";

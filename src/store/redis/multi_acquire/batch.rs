@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::Entered;
 use crate::rate::RateType;
-use crate::script::Args;
+use crate::store::redis::script::Args;
 
 /// The acquires of one runtime.
 #[derive(Default)]

@@ -9,10 +9,10 @@ use super::batch::Entry;
 use super::{Entered, Sent};
 use crate::clock::Clock;
 use crate::rate::RateType;
-use crate::script::{self, Args};
 use crate::store::redis::connection::Connection;
 use crate::store::redis::failure::Failure;
 use crate::store::redis::retry::{Limits, Repeat};
+use crate::store::redis::script::{self, Args};
 use crate::store::redis::server_time::ServerTime;
 
 /// What a shared call is sent with.

@@ -23,9 +23,9 @@ use super::super::{Answered, Availability, Left, Next, Rest, Sharing, State, Wai
 use crate::batch::LONGEST_HOLD_UP;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
-use crate::model::{Answer, Requests};
 use crate::store::AcquireCall;
 use crate::store::acquire_call;
+use crate::window::{Answer, Requests};
 use attempts::Attempt;
 
 /// What happens, and a number to choose by.

@@ -1,0 +1,89 @@
+-- A log of the granted requests; each counts until the window has passed since.
+--
+-- KEYS    log
+-- numbers 1  limit
+--         2  window in ms
+-- Returns 4  how many members count
+--         5  score of the newest; now if all requests were granted and none is ahead of now
+--         6  how many are ahead of now
+--         7… for each run with a denied request: the last member that has to expire before the request fits, as the number
+--            of members newer than it, and its score; left out if that member is one of this call's own
+-- Writes  a member for each unit of cost, with the time as its score, so that a peer that counts the live members counts
+--         the same; for each of them, removes up to three that have expired, the oldest first; the log's time to live, two
+--         windows, in which a peer that sets none may have added to it. As shared/life.lua says, it is never shortened, and
+--         lasts until the newest has expired
+--
+-- A member is the 16 bytes of the call id and the unit's number within the call, from 1, as a big-endian u32. The costs of
+-- all requests of a call are at most 500 together, so that it adds and removes at most 2,000 members.
+
+--! include shared/limits.lua
+--! include shared/policy.lua
+--! include shared/one_target.lua
+
+--! part read
+local REMOVED = 3 -- expired members that each new one removes at most. LARGEST_COST in src/policies belongs to it
+
+local log = KEYS[1]
+local limit, window = unpack_numbers('<dd', numbers)
+local horizon = format('%d', now - window) -- members with at most this score have expired
+
+local used = call('zcount', log, '(' .. horizon, '+inf')
+local newest, last_score, ahead = now, nil, 0
+if used > 0 then
+  last_score = ceil(tonumber(call('zrevrange', log, '0', '0', 'withscores')[2]))
+  if last_score >= LARGEST then
+    return redis.error_reply('BADSTATE a score of the log is not a time')
+  end
+  if last_score > now then
+    newest = last_score
+    ahead = call('zcount', log, '(' .. format('%d', now), '+inf')
+  end
+end
+local room = limit - used
+--! end
+
+--! include shared/grant_runs.lua
+
+--! part write
+if denied_cost and last_score then
+  newest = last_score
+end
+-- Read before the log is written: counted from the newest, the first member that has to expire.
+local last_to_go, next_denied = '', 1
+while denied_cost do
+  local stay = limit - denied_cost
+  local newer = stay < ahead and stay or stay - denied_taken -- what this call takes is older than those ahead of now
+  if stay < ahead or newer >= ahead then
+    local place = format('%d', newer)
+    local score = call('zrevrange', log, place, place, 'withscores')[2]
+    last_to_go = last_to_go .. pack('<dd', newer, ceil(tonumber(score)))
+  end
+  denied_cost = more_denied and more_denied[next_denied]
+  denied_taken = more_denied and more_denied[next_denied + 1]
+  next_denied = next_denied + 2
+end
+
+local lasting, is_there, is_renewed = log, true, taken > 0
+local needed = last_score and last_score + window - now or 0
+if taken > 0 then
+  local score = format('%d', now)
+  if taken == 1 then
+    call('zadd', log, score, call_id .. '\0\0\0\1')
+  else
+    local members, place = {}, 1 -- counted here: Lua finds a table's length by searching
+    for unit = 1, taken do
+      members[place] = score
+      members[place + 1] = call_id .. pack('>I4', unit)
+      place = place + 2
+    end
+    call('zadd', log, unpack(members))
+  end
+  local expired = call('zcard', log) - used - taken
+  if expired > 0 then
+    call('zremrangebyrank', log, '0', format('%d', min(expired, REMOVED * taken) - 1))
+  end
+  needed = max(needed, 2 * window)
+end
+--! include shared/life.lua
+return pack('<dddddd', server_now, now, 0, used, newest, ahead) .. last_to_go
+--! end

@@ -1,0 +1,138 @@
+//! The limiters that a client hands out.
+
+use std::sync::Arc;
+
+use super::RedissonClient;
+use crate::error::Result;
+use crate::limiters::{
+    Charge, JointDecision, KeyedRateLimiter, PolicyLimiter, RateLimiter, Rule, Rules, check_all,
+};
+use crate::policies::Policy;
+use crate::rate::Rate;
+
+impl RedissonClient {
+    /// The limiter of this name, whether it exists or not. Sends nothing.
+    ///
+    /// All handles of one name that a client hands out share one queue of waiters. The calls of a limiter whose name cannot
+    /// be used fail with [`Error::InvalidName`](crate::Error::InvalidName).
+    ///
+    /// The name is used in Redis as it is, as Redisson does. Do not build it from text that a user chooses: the limiters
+    /// `u{1` and `u{1:value` use the same key in Redis. A [`KeyedRateLimiter`](crate::KeyedRateLimiter) accepts any text as
+    /// a key.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.rate_limiter("orders:api");
+    /// assert!(!limiter.exists().await?); // nothing was created
+    /// assert!(matches!(client.rate_limiter("").exists().await, Err(Error::InvalidName { .. })));
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "getRateLimiter")]
+    pub fn rate_limiter(&self, name: &str) -> RateLimiter {
+        self.0.rate_limiter(&self.0.mapped_name(name))
+    }
+
+    /// A limiter for each key, with this rate: the RRateLimiters whose names are `prefix` + key. Sends nothing.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert!(limiter.check("alice", 1).await?.is_granted());
+    /// assert!(limiter.check("bob", 1).await?.is_granted());
+    /// assert_eq!(client.rate_limiter("mail:alice").available_permits().await?, 0);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate, as for
+    /// [`try_set_rate`](crate::RateLimiter::try_set_rate).
+    pub fn keyed_rate_limiter(&self, prefix: &str, rate: Rate) -> Result<KeyedRateLimiter> {
+        KeyedRateLimiter::new(Arc::clone(&self.0), prefix, rate)
+    }
+
+    /// A limiter that decides by `policy`, for any number of targets. Sends nothing.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert!(limiter.check("user:123", 1).await?.is_granted());
+    /// assert!(!limiter.check("user:123", 1).await?.is_granted());
+    /// let no_requests = FixedWindow::new(0, Duration::from_secs(60));
+    /// assert!(matches!(client.limiter(no_requests), Err(Error::InvalidArgument { .. })));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if a number of the policy is out of its range.
+    pub fn limiter<P: Policy>(&self, policy: P) -> Result<PolicyLimiter<P>> {
+        PolicyLimiter::new(Arc::clone(&self.0), policy)
+    }
+
+    /// Decides one request by several limiters at once: either all of them grant it and are charged, or none is charged.
+    /// Takes one round trip.
+    ///
+    /// While Redis is unavailable, the [`FailurePolicy`](crate::FailurePolicy) of each limiter counts: the request fails if
+    /// one of them is `Error`, and is denied if one is `Deny`. Local limiters decide together too.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(TokenBucket::per_second(1))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = |user| Ok::<_, Error>([per_user.charge(user, 1)?, all_users.charge("all", 1)?]);
+    /// assert!(client.check_all(charges("alice")?).await?.is_granted());
+    /// assert!(!client.check_all(charges("bob")?).await?.is_granted());
+    /// assert!(per_user.check("bob", 1).await?.is_granted()); // bob was not charged
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there are no charges, or more than 32; if those of
+    /// [`SlidingWindowLog`](crate::SlidingWindowLog)s and [`SlidingWindowCounter`](crate::SlidingWindowCounter)s would touch
+    /// more than 2,000 members and counters together, four for each unit of cost at a log and one for each period of a
+    /// counter's window; if two have the same name, whatever their kinds; or if one is of another client;
+    /// [`Error::InvalidName`](crate::Error::InvalidName) on a cluster if the keys do not share a slot: give them one hash tag;
+    /// and those of [`PolicyLimiter::check`](crate::PolicyLimiter::check). No limiter was charged, unless it is
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate).
+    ///
+    /// # Cancel safety
+    /// A call dropped in flight may or may not have been charged.
+    pub async fn check_all(
+        &self,
+        charges: impl IntoIterator<Item = Charge> + Send,
+    ) -> Result<JointDecision> {
+        check_all(&self.0, charges).await
+    }
+
+    /// [`Rules`] for requests of type `R`. Their limiters must be this client's.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)]);
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
+    /// assert_eq!(rules.check(&"alice").await?, Verdict::Rejected(429));
+    /// # Ok(()) }
+    /// ```
+    pub fn rules<R, E>(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Rules<R, E> {
+        Rules::new(Arc::clone(&self.0), rules.into())
+    }
+}

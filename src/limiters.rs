@@ -1,0 +1,151 @@
+//! The handles that a client hands out: each checks its arguments, and passes the request on.
+
+#[cfg(all(fuzzing, feature = "redis"))]
+pub(crate) mod fuzzing;
+mod joint;
+mod keyed_rate_limiter;
+mod policy_limiter;
+mod rate_limiter;
+mod registry;
+mod rrate_limiter;
+mod rules;
+mod target_name;
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+use crate::decision::Decision;
+use crate::error::Result;
+
+pub(crate) use joint::check_all;
+pub use joint::{Charge, JointDecision};
+pub use keyed_rate_limiter::KeyedRateLimiter;
+pub use policy_limiter::PolicyLimiter;
+pub use rate_limiter::RateLimiter;
+pub(crate) use registry::{NameMapper, Registry};
+pub use rrate_limiter::RRateLimiter;
+pub use rules::{Rule, Rules, Verdict};
+
+/// A limiter that decides by a key and a cost: those of this crate, and your own. The limiters of this crate have
+/// [`check`](PolicyLimiter::check) as an inherent method, so that only code for any limiter needs this trait.
+///
+/// ```
+/// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient, TokenBucket};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let limiters: [Arc<dyn Limiter>; 2] = [
+///     Arc::new(client.limiter(FixedWindow::new(2, Duration::from_secs(60)))?),
+///     Arc::new(client.limiter(TokenBucket::per_second(1).with_capacity(2))?),
+/// ];
+/// for (i, limiter) in limiters.iter().enumerate() {
+///     let user = format!("limiter{i}:user:123");
+///     assert!(limiter.check(&user, 2).await?.is_granted());
+///     assert!(!limiter.check(&user, 1).await?.is_granted());
+/// }
+/// # Ok(()) }
+/// ```
+#[async_trait]
+pub trait Limiter: fmt::Debug + Send + Sync {
+    /// Decides a request of `cost` (at least 1) for the target `key` now, and charges the target if it is granted. The
+    /// limiters of this crate accept any text as a key: see [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// #[derive(Debug)]
+    /// struct Closed;
+    ///
+    /// #[async_trait::async_trait]
+    /// impl Limiter for Closed {
+    ///     async fn check(&self, _key: &str, _cost: u32) -> Result<Decision> {
+    ///         Ok(Denied::new(Duration::from_secs(3600)).into())
+    ///     }
+    /// }
+    ///
+    /// assert!(!Closed.check("user:123", 1).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// For the limiters of this crate, those of [`PolicyLimiter::check`].
+    ///
+    /// # Cancel safety
+    /// For the limiters of this crate: a call dropped in flight may or may not have been charged.
+    async fn check(&self, key: &str, cost: u32) -> Result<Decision>;
+}
+
+/// A [`Limiter`] that can decide together with others, in one atomic step: one of this crate's.
+///
+/// The trait is sealed. A decision by several limiters is one script, in which either all of them are charged or none. A
+/// limiter of your own is asked by a call of its own, and could not take its charge back exactly when another limiter
+/// denies. So the compiler refuses it in a [`Rule`]:
+///
+/// ```compile_fail,E0277
+/// use redisson_rate_limiter::{Decision, Limiter, Result, Rule};
+///
+/// #[derive(Debug)]
+/// struct Own;
+///
+/// #[async_trait::async_trait]
+/// impl Limiter for Own {
+///     async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+///         unimplemented!()
+///     }
+/// }
+///
+/// let rule = Rule::new(Own, |user: &String| Some(user.clone()), |_, _| "denied");
+/// ```
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let limiters: [Box<dyn Chargeable>; 2] = [
+///     Box::new(client.limiter(TokenBucket::per_second(1))?.with_prefix("second:")),
+///     Box::new(client.limiter(FixedWindow::new(5, Duration::from_secs(60)))?.with_prefix("minute:")),
+/// ];
+/// let charges: Vec<Charge> = limiters.iter().map(|it| it.charge("alice", 1)).collect::<Result<_>>()?;
+/// assert!(client.check_all(charges).await?.is_granted());
+/// # Ok(()) }
+/// ```
+pub trait Chargeable: Limiter + sealed::Chargeable {
+    /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
+    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// fn one(limiter: &dyn Chargeable, key: &str) -> Result<Charge> {
+    ///     limiter.charge(key, 1)
+    /// }
+    ///
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(TokenBucket::per_second(1))?;
+    /// let all_users = client.keyed_rate_limiter("all:", Rate::overall(5, Duration::from_secs(1)))?;
+    /// let charges = [one(&per_user, "alice")?, one(&all_users, "users")?];
+    /// assert!(client.check_all(charges).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`check`](Limiter::check) for invalid arguments.
+    fn charge(&self, key: &str, cost: u32) -> Result<Charge>;
+}
+
+mod sealed {
+    pub trait Chargeable {}
+
+    impl<P: crate::policies::Policy> Chargeable for super::PolicyLimiter<P> {}
+    impl Chargeable for super::KeyedRateLimiter {}
+}

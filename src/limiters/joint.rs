@@ -1,0 +1,303 @@
+//! Several limiters in one decision: granted by all, or charged to none.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Registry;
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::fallback::{Place, check_together};
+use crate::keys::share_a_slot;
+use crate::policies::algorithm::MOST_TOUCHED;
+use crate::policies::call::Call;
+use crate::store::Store;
+use crate::wait_queue::Sending;
+
+/// A request to one of several limiters that decide together: an argument of
+/// [`RedissonClient::check_all`](crate::RedissonClient::check_all). From [`PolicyLimiter::charge`](crate::PolicyLimiter::charge),
+/// [`KeyedRateLimiter::charge`](crate::KeyedRateLimiter::charge) and
+/// [`RateLimiter::charge`](crate::RateLimiter::charge).
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let per_user = client.limiter(TokenBucket::per_second(1))?;
+/// let per_address = client.limiter(FixedWindow::new(5, Duration::from_secs(60)))?;
+/// let charges = [per_user.charge("user:123", 1)?, per_address.charge("address:192.0.2.1", 1)?];
+/// assert!(client.check_all(charges).await?.is_granted());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Charge {
+    store: Arc<dyn Store>,
+    place: Place,
+}
+
+impl Charge {
+    pub(crate) fn new(store: Arc<dyn Store>, place: Place) -> Self {
+        Self { store, place }
+    }
+}
+
+/// A server does nothing else while it decides: about 0.1 ms for each RRateLimiter with many grants.
+const MOST_LIMITERS: usize = 32;
+
+/// What several limiters decided together.
+///
+/// ```
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient, TokenBucket};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let per_user = client.limiter(TokenBucket::per_second(1).with_capacity(2))?;
+/// let per_address = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+///
+/// let ask = || Ok([per_user.charge("user:123", 1)?, per_address.charge("address:::1", 1)?]);
+/// assert!(client.check_all(ask()?).await?.is_granted());
+/// let denied = client.check_all(ask()?).await?; // the address has had its request
+/// assert!(!denied.is_granted());
+/// assert!(per_user.check("user:123", 1).await?.is_granted()); // and the user was not charged
+/// # redisson_rate_limiter::Result::Ok(()) }
+/// ```
+///
+/// The compiler warns if it is dropped, also behind `?`:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # use redisson_rate_limiter::{Charge, RedissonClient, Result};
+/// # async fn call(client: RedissonClient, charges: [Charge; 2]) -> Result<()> {
+/// client.check_all(charges).await?;
+/// # Ok(()) }
+/// # fn main() {}
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a request that was denied must not go on"]
+pub struct JointDecision {
+    decisions: Vec<Decision>,
+    /// The place of the one that decides.
+    deciding: usize,
+}
+
+/// Decides one request by several limiters of one client.
+pub(crate) async fn check_all(
+    registry: &Registry,
+    charges: impl IntoIterator<Item = Charge> + Send,
+) -> Result<JointDecision> {
+    let store = &*registry.store;
+    let places = joint_places(registry, charges)?;
+    let (limiters, costs) = places
+        .iter()
+        .map(|place| (place.target.clone(), place.cost))
+        .unzip();
+    let call = Call::new(limiters, costs);
+    // Boxed, because the future of the failure policy has room for it several times.
+    let asking = Box::pin(async {
+        let deadline = store.call_deadline();
+        let changing = set_up_by(registry, &places, deadline);
+        let answers = store.check(&call, deadline).await?;
+        changing.into_iter().for_each(Sending::done);
+        answers.decisions(&call)
+    });
+    let decisions = check_together(store, &registry.local_store, &places, asking).await?;
+    Ok(JointDecision::new(decisions))
+}
+
+/// The changes that a joint decision makes to the settings of limiters in use.
+fn set_up_by(registry: &Registry, places: &[Place], deadline: Instant) -> Vec<Sending> {
+    let changed = places.iter().filter_map(|Place { target, .. }| {
+        let set_up = target.model.set_up()?;
+        let queue = registry.queue_in_use(&target.key)?;
+        Some(queue.setting_up(set_up, deadline))
+    });
+    changed.collect()
+}
+
+/// The limiters of one decision, once they are found to go together.
+fn joint_places(
+    registry: &Registry,
+    charges: impl IntoIterator<Item = Charge>,
+) -> Result<Vec<Place>> {
+    let refuse = |reason| {
+        Err(Error::InvalidArgument {
+            argument: "charges",
+            reason,
+        })
+    };
+    let (mut places, mut keys) = (Vec::new(), Vec::new());
+    for charge in charges {
+        if !Arc::ptr_eq(&charge.store, &registry.store) {
+            return refuse("one is of another client");
+        }
+        if places.len() == MOST_LIMITERS {
+            return refuse("there are more than 32");
+        }
+        keys.extend(charge.place.target.all_keys());
+        places.push(charge.place);
+    }
+    if places.is_empty() {
+        return refuse("there are none");
+    }
+    let touched = places.iter().map(|it| it.target.model.touches(it.cost));
+    if touched.fold(0, u32::saturating_add) > MOST_TOUCHED {
+        return refuse("they would touch more than 2,000 members of logs and counters");
+    }
+    if registry.store.is_cluster() && !share_a_slot(&keys) {
+        return Err(Error::InvalidName {
+            name: places.swap_remove(0).target.key.to_string(),
+            reason: "the limiters of one decision lie in several slots of the cluster: give their keys one hash tag",
+        });
+    }
+    let mut names: Vec<&str> = places.iter().map(|it| &*it.target.key).collect();
+    names.sort_unstable();
+    if has_twins(&names) {
+        return refuse("two are of the same name");
+    }
+    keys.sort_unstable();
+    if has_twins(&keys) {
+        return refuse("two use the same key");
+    }
+    Ok(places)
+}
+
+/// Whether a sorted list has the same twice.
+fn has_twins<T: PartialEq>(sorted: &[T]) -> bool {
+    sorted.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+impl JointDecision {
+    fn new(decisions: Vec<Decision>) -> Self {
+        let weight = |decision: &Decision| match decision {
+            Decision::Denied(denied) => (true, denied.retry_after, Reverse(denied.remaining)),
+            Decision::Granted(granted) => (false, granted.delay, Reverse(granted.remaining)),
+        };
+        let deciding = (0..decisions.len())
+            .max_by_key(|&place| weight(&decisions[place]))
+            .unwrap_or(0);
+        Self {
+            decisions,
+            deciding,
+        }
+    }
+
+    /// Whether all limiters granted the request, and were charged.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
+    /// let granted = client.check_all(charges()?).await?;
+    /// let denied = client.check_all(charges()?).await?;
+    /// assert!(granted.is_granted());
+    /// assert!(!denied.is_granted());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_granted(&self) -> bool {
+        self.decisions.iter().all(Decision::is_granted)
+    }
+
+    /// Whether a [`FailurePolicy`](crate::FailurePolicy) decided, because Redis was unavailable.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
+    /// let granted = client.check_all(charges()?).await?;
+    /// let denied = client.check_all(charges()?).await?;
+    /// assert!(!granted.is_by_failure_policy());
+    /// # drop(denied);
+    /// # Ok(()) }
+    /// ```
+    pub fn is_by_failure_policy(&self) -> bool {
+        self.decisions.iter().any(Decision::is_by_failure_policy)
+    }
+
+    /// The answer of each limiter, in the order of the charges. If the request is denied, a limiter that would have granted
+    /// it is denied with a `retry_after` of zero: it was not charged.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
+    /// let granted = client.check_all(charges()?).await?;
+    /// let denied = client.check_all(charges()?).await?;
+    /// assert_eq!(granted.decisions()[0].remaining(), 8);
+    /// assert_eq!(denied.decisions()[0].retry_after(), Some(Duration::ZERO)); // alice had enough
+    /// assert_eq!(denied.decisions()[1].retry_after(), Some(Duration::from_secs(60)));
+    /// # Ok(()) }
+    /// ```
+    pub fn decisions(&self) -> &[Decision] {
+        &self.decisions
+    }
+
+    /// The answers of [`decisions`](Self::decisions), by value, to take the grants out of them.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
+    /// let granted = client.check_all(charges()?).await?;
+    /// let denied = client.check_all(charges()?).await?;
+    /// assert_eq!(granted.into_decisions().len(), 2);
+    /// # drop(denied);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn into_decisions(self) -> Vec<Decision> {
+        self.decisions
+    }
+
+    /// The place of the answer that decides.
+    pub(super) fn deciding(&self) -> usize {
+        self.deciding
+    }
+
+    /// The strictest answer: for a denied request the one with the longest `retry_after`, for a granted one the one with the
+    /// longest delay, and among equals the one with the fewest permits left.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
+    /// let granted = client.check_all(charges()?).await?;
+    /// let denied = client.check_all(charges()?).await?;
+    /// assert_eq!(granted.into_decision().remaining(), 0);
+    /// assert_eq!(denied.into_decision().retry_after(), Some(Duration::from_secs(60)));
+    /// # Ok(()) }
+    /// ```
+    pub fn into_decision(mut self) -> Decision {
+        // There is at least one, and `deciding` is its place.
+        self.decisions.swap_remove(self.deciding)
+    }
+}

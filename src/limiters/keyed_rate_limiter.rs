@@ -1,0 +1,259 @@
+//! A limiter for each key: RRateLimiters of one prefix, set up by their first request.
+
+mod settings;
+mod waiting;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::joint::Charge;
+use super::policy_limiter::check_cost;
+use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry};
+use crate::decision::{Decision, decision_alone};
+use crate::error::Result;
+use crate::handle_options::HandleOptions;
+use crate::keys::check_not_empty;
+use crate::policies::algorithm::Model;
+use crate::policies::shared_rate::SharedRate;
+use crate::rate::Rate;
+use crate::window::SetUp;
+
+/// A [`RateLimiter`](crate::RateLimiter) for each key: from
+/// [`RedissonClient::keyed_rate_limiter`](crate::RedissonClient::keyed_rate_limiter). Cheap to clone; clones
+/// share the rate.
+///
+/// The limiter of a key is the `RRateLimiter` with the name prefix + key, which Redisson can share. A key may be any text:
+/// characters that a name cannot contain are escaped as by [`PolicyLimiter`]. The first request for a key creates its
+/// limiter, and a limiter with another rate gets this one, in the same round trip: the permits in use are kept, unless the
+/// [type](crate::RateType) changes. So all clients that use a prefix should agree on the rate of a key.
+///
+/// It is made for millions of keys: the limiter of a key without requests expires after the rate's [keep
+/// alive](Rate::keep_alive); without one, an interval after the last request, when all permits would be back anyway. A keep
+/// alive that the rate does not set stays as the limiter has it, unless it is shorter than the interval. Requests never make
+/// it shorter, so that the permits in use count on for another version of a service with a longer interval.
+///
+/// ```
+/// use redisson_rate_limiter::{Rate, RedissonClient};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let three_in_ten_seconds = Rate::overall(3, Duration::from_secs(10));
+/// let limiter = client.keyed_rate_limiter("nft:turbo:limit:", three_in_ten_seconds)?;
+/// for expected in [true, true, true, false] {
+///     assert_eq!(limiter.check("testLock997", 1).await?.is_granted(), expected);
+/// }
+/// limiter.acquire("testLock997", 1).await?; // waits its turn
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct KeyedRateLimiter {
+    registry: Arc<Registry>,
+    client_id: Arc<str>,
+    limiter: PolicyLimiter<SharedRate>,
+    options: HandleOptions,
+}
+
+impl KeyedRateLimiter {
+    pub(crate) fn new(registry: Arc<Registry>, prefix: &str, rate: Rate) -> Result<Self> {
+        let client_id: Arc<str> = registry.client_id.as_str().into();
+        let policy = SharedRate::with_rate(Arc::clone(&client_id), rate)?;
+        Ok(Self {
+            client_id,
+            options: registry.options,
+            limiter: PolicyLimiter::new(Arc::clone(&registry), policy)?.with_prefix(prefix),
+            registry,
+        })
+    }
+
+    /// The limiter of a key, with all methods of [`RateLimiter`](crate::RateLimiter). This does not create it: the first
+    /// [`check`](Self::check) or [`acquire`](Self::acquire) does.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// let alice = limiter.limiter("alice");
+    /// assert_eq!(alice.name(), "mail:alice");
+    /// assert!(!alice.exists().await?);
+    /// limiter.check("alice", 1).await?;
+    /// assert_eq!(alice.available_permits().await?, 0);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn limiter(&self, key: &str) -> RateLimiter {
+        self.limiter_of_mapped(&self.limiter.mapped_name(key))
+    }
+
+    fn limiter_of_mapped(&self, name: &str) -> RateLimiter {
+        let limiter = self.registry.rate_limiter(name);
+        limiter.with_options(HandleOptions {
+            failure_policy: self.limiter.failure_policy(),
+            ..self.options
+        })
+    }
+
+    /// Takes permits of a key if they are available now, and returns the numbers that a response header or a retry needs.
+    /// Creates the limiter in the same call.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert!(limiter.check("alice", 1).await?.is_granted());
+    /// let denied = limiter.check("alice", 1).await?;
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(1)));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`PolicyLimiter::check`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future keeps no permit.
+    #[doc(alias = "tryAcquire")]
+    pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        let set_up = self.limiter.of_policy(SharedRate::set_up);
+        self.check_by(key, cost, set_up).await
+    }
+
+    /// A request for permits of a key, as one part of a decision by several limiters: an argument of
+    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.keyed_rate_limiter("user:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// let per_address = client.keyed_rate_limiter("address:", Rate::overall(5, Duration::from_secs(1)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, per_address.charge("192.0.2.1", 1)?]);
+    /// assert!(client.check_all(charges()?).await?.is_granted());
+    /// assert!(!client.check_all(charges()?).await?.is_granted()); // alice has no permit left
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check) for invalid arguments.
+    pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
+        self.limiter.charge(key, cost)
+    }
+
+    /// Decides as [`check`](Self::check), with a rate for this key, such as that of its user's plan.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::{Rate, RedissonClient};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let limiter = RedissonClient::in_memory().keyed_rate_limiter("api:", Rate::overall(1, minute))?;
+    /// let large_plan = Rate::overall(100, minute);
+    /// assert!(limiter.check_with_rate("user:123", 50, large_plan).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate.
+    ///
+    /// # Cancel safety
+    /// As [`check`](Self::check).
+    #[doc(alias = "tryAcquire")]
+    pub async fn check_with_rate(&self, key: &str, cost: u32, rate: Rate) -> Result<Decision> {
+        let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
+        self.check_by(key, cost, policy.set_up()).await
+    }
+
+    async fn check_by(&self, key: &str, cost: u32, set_up: Option<SetUp>) -> Result<Decision> {
+        let name = self.limiter.mapped_name(key);
+        check_cost(cost, set_up.map(|it| it.settings.rate), &name)?;
+        check_not_empty(&name)?;
+        // Where a store answers at once, a queue for each request would cost more than the answer.
+        let memory = self.registry.store.in_memory();
+        if let Some(answered) =
+            memory.and_then(|it| it.acquire_now(&name, &self.client_id, cost, set_up))
+        {
+            let (id, answer) = answered?;
+            return decision_alone(&name, id, cost, &answer);
+        }
+        self.ask(name, cost, set_up).await
+    }
+
+    async fn ask(&self, name: Cow<'_, str>, cost: u32, set_up: Option<SetUp>) -> Result<Decision> {
+        let limiter = self.limiter_of_mapped(&name);
+        limiter.check_set_up(cost, set_up).await
+    }
+
+    /// The rate of the keys without a rate of their own.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert_eq!(limiter.rate(), Some(Rate::overall(1, Duration::from_secs(1))));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn rate(&self) -> Option<Rate> {
+        self.limiter.policy().rate()
+    }
+
+    /// Changes the rate, for all clones of this limiter, while requests come in: each key's limiter gets it with its next
+    /// request, and keeps its permits in use. Waiters get it with their next call.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert!(limiter.try_acquire("alice", 1).await?);
+    /// limiter.set_rate(Rate::overall(3, Duration::from_secs(1)))?;
+    /// assert_eq!(limiter.check("alice", 1).await?.remaining(), 1); // one of three was in use
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate; the old one stays.
+    pub fn set_rate(&self, rate: Rate) -> Result<()> {
+        let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
+        self.limiter.set_policy(policy)
+    }
+}
+
+#[async_trait]
+impl Limiter for KeyedRateLimiter {
+    async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        Self::check(self, key, cost).await
+    }
+}
+
+impl Chargeable for KeyedRateLimiter {
+    fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
+        Self::charge(self, key, cost)
+    }
+}
+
+impl fmt::Debug for KeyedRateLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyedRateLimiter")
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,121 @@
+//! Requests for the permits of a key that may wait for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::KeyedRateLimiter;
+use crate::error::Result;
+use crate::limiters::RateLimiter;
+use crate::limiters::policy_limiter::check_cost;
+use crate::policies::algorithm::Model;
+use crate::wait_queue::ReadSetUp;
+
+impl KeyedRateLimiter {
+    /// Waits for permits of a key, in the order of arrival in this process, as
+    /// [`RateLimiter::acquire`](crate::RateLimiter::acquire) does. Creates the limiter as [`check`](Self::check)
+    /// does, and again if it expires or is deleted in the meantime.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::{Rate, RedissonClient};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// let start = tokio::time::Instant::now();
+    /// limiter.acquire("user:123", 1).await?;
+    /// limiter.acquire("user:123", 1).await?;
+    /// assert_eq!(start.elapsed(), Duration::from_secs(1));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
+    /// [bound](Self::with_max_waiters).
+    ///
+    /// # Cancel safety
+    /// Dropping the future keeps no permit.
+    pub async fn acquire(&self, key: &str, permits: u32) -> Result<()> {
+        let limiter = self.validated(key, permits)?;
+        let set_up = self.set_up_in_force();
+        limiter.wait_set_up(permits, None, Some(set_up)).await?;
+        Ok(())
+    }
+
+    /// Takes permits of a key if they are available now, and returns whether it did. Creates the limiter in the same call.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert!(limiter.try_acquire("alice", 1).await?);
+    /// assert!(!limiter.try_acquire("alice", 1).await?);
+    /// assert!(limiter.try_acquire("bob", 1).await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    ///
+    /// # Cancel safety
+    /// Dropping the future keeps no permit.
+    #[doc(alias = "tryAcquire")]
+    #[must_use = "`false`: the permits were not taken"]
+    pub async fn try_acquire(&self, key: &str, permits: u32) -> Result<bool> {
+        Ok(self.check(key, permits).await?.is_granted())
+    }
+
+    /// Waits for permits of a key as [`acquire`](Self::acquire) does; returns `false` if `timeout` passes first.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert!(limiter.try_acquire_timeout("alice", 1, Duration::from_millis(300)).await?);
+    /// assert!(!limiter.try_acquire_timeout("alice", 1, Duration::from_millis(300)).await?);
+    /// assert!(limiter.try_acquire_timeout("alice", 1, Duration::from_millis(900)).await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
+    /// [bound](Self::with_max_waiters).
+    ///
+    /// # Cancel safety
+    /// Dropping the future keeps no permit.
+    #[doc(alias = "tryAcquire")]
+    #[must_use = "`false`: the permits were not taken"]
+    pub async fn try_acquire_timeout(
+        &self,
+        key: &str,
+        permits: u32,
+        timeout: Duration,
+    ) -> Result<bool> {
+        if timeout.is_zero() {
+            return self.try_acquire(key, permits).await;
+        }
+        let limiter = self.validated(key, permits)?;
+        let set_up = self.set_up_in_force();
+        limiter
+            .wait_set_up(permits, Some(timeout), Some(set_up))
+            .await
+    }
+
+    fn set_up_in_force(&self) -> ReadSetUp {
+        let policy = self.limiter.policy_in_force();
+        Arc::new(move || policy().set_up())
+    }
+
+    /// The limiter of a key, once the cost is found good.
+    fn validated(&self, key: &str, cost: u32) -> Result<RateLimiter> {
+        let name = self.limiter.mapped_name(key);
+        check_cost(cost, self.limiter.of_policy(Model::limit), &name)?;
+        Ok(self.limiter_of_mapped(&name))
+    }
+}

@@ -1,0 +1,319 @@
+//! The handle that applies a policy to targets.
+
+mod combining;
+mod pace;
+mod policies;
+mod settings;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::joint::Charge;
+use super::target_name::target_name;
+use super::{Chargeable, Limiter, Registry};
+use crate::batch::Batcher;
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::failure_policy::FailurePolicy;
+use crate::fallback::{Place, check_target};
+use crate::grant::Grant;
+use crate::policies::algorithm::{AnyModel, Policy};
+use crate::policies::call::{Target, TargetRef};
+use crate::store::memory::MemoryClient;
+use combining::TargetCalls;
+use policies::Policies;
+
+/// A policy applied to any number of targets: from [`RedissonClient::limiter`](crate::RedissonClient::limiter). Cheap to clone;
+/// clones share the policy.
+///
+/// The name of a target in the store is the [prefix](Self::with_prefix) followed by the key, after the name mapper. Further
+/// keys of a target contain its name in braces, so that a cluster keeps them in one slot: `{alice}-st` belongs to `alice`.
+/// If the name contains a brace itself, it is used without further braces: `{shop}:alice-st` belongs to `{shop}:alice`.
+///
+/// # Keys from outside
+/// A key may be any text, such as a name that a user chose: no two keys share state or can damage each other's. Ordinary
+/// keys are used in the store as they are. A brace is escaped as `%7B` or `%7D`, and `%7B` itself as `%257B`. In a name with
+/// a hash tag, a part of the key that looks like the suffix of a further key is followed by a `%`: `:value` and `:permits`
+/// before a `:` or at the end, and `-st`, `-lock`, `-window` and `-` with 13 or more digits at the end.
+///
+/// One hash tag is not escaped: the one at the start of a key of a limiter without a prefix, as in `{shop}:alice`. If users
+/// choose the first character of a key, they choose its slot on a cluster; use a prefix in that case.
+///
+/// ```
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let limiter = client
+///     .limiter(FixedWindow::new(1, Duration::from_secs(1)))?
+///     .with_penalty(Duration::from_secs(60))?;
+/// assert!(limiter.check("rate:limit:mallory:/login", 1).await?.is_granted());
+/// assert!(!limiter.check("rate:limit:mallory:/login", 1).await?.is_granted());
+/// tokio::time::advance(Duration::from_secs(30)).await;
+/// assert!(!limiter.check("rate:limit:mallory:/login", 1).await?.is_granted()); // locked out
+/// assert!(limiter.check("rate:limit:alice:/login", 1).await?.is_granted());
+/// # Ok(()) }
+/// ```
+pub struct PolicyLimiter<P> {
+    registry: Arc<Registry>,
+    policies: Arc<Policies<P>>,
+    batcher: Arc<Batcher<TargetCalls>>,
+    prefix: Arc<str>,
+    penalty: Option<i64>,
+    failure_policy: FailurePolicy,
+}
+
+impl<P: Policy> PolicyLimiter<P> {
+    pub(crate) fn new(registry: Arc<Registry>, policy: P) -> Result<Self> {
+        policy.validate()?;
+        Ok(Self {
+            batcher: combining::batcher(&registry.store),
+            failure_policy: registry.options.failure_policy,
+            registry,
+            policies: Arc::new(Policies::new(policy)),
+            prefix: "".into(),
+            penalty: None,
+        })
+    }
+
+    /// Decides a request of `cost` (at least 1) for the target `key` now, and charges the target if it is granted. Writes
+    /// the keys that the policy documents.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert!(limiter.check("user:123", 1).await?.is_granted());
+    /// tokio::time::advance(Duration::from_secs(20)).await;
+    /// let denied = limiter.check("user:123", 1).await?;
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(40)));
+    /// let too_much = limiter.check("user:123", 2).await;
+    /// assert!(matches!(too_much, Err(Error::CostExceedsLimit { limit: 1, .. })));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a cost of 0, or above 500 at a [`SlidingWindowLog`](crate::SlidingWindowLog),
+    /// [`Error::CostExceedsLimit`] for one that could never be granted,
+    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] if the keys hold something else, such as
+    /// another kind of limiter as far as types and fields show it, and the errors that [`RateLimiter`](crate::RateLimiter)
+    /// lists.
+    ///
+    /// # Cancel safety
+    /// A call dropped in flight may or may not have been charged.
+    pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        let store = &self.registry.store;
+        if let Some(memory) = store.in_memory() {
+            return self.check_now(memory, key, cost);
+        }
+        // In a box of its own, so that a request which is decided at once has a small future.
+        Box::pin(self.ask(key, cost)).await
+    }
+
+    async fn ask(&self, key: &str, cost: u32) -> Result<Decision> {
+        let place = self.validated_place(key, cost)?;
+        // Boxed, because the future of the failure policy has room for it several times.
+        let asking = Box::pin(combining::check(&self.batcher, &place));
+        let store = &*self.registry.store;
+        check_target(store, &self.registry.local_store, &place, asking).await
+    }
+
+    /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
+    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(TokenBucket::per_second(1))?;
+    /// let per_address = client.limiter(FixedWindow::new(5, Duration::from_secs(60)))?;
+    /// let charges = [per_user.charge("user:123", 1)?, per_address.charge("address:192.0.2.1", 1)?];
+    /// assert!(client.check_all(charges).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check) for invalid arguments.
+    pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
+        let place = self.validated_place(key, cost)?;
+        Ok(Charge::new(Arc::clone(&self.registry.store), place))
+    }
+
+    /// The policy in force.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert_eq!(limiter.policy(), FixedWindow::new(1, Duration::from_secs(60)));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn policy(&self) -> P {
+        self.of_policy(P::clone)
+    }
+
+    /// Changes the policy, for all clones of this limiter, while requests come in. What the targets have used still counts,
+    /// as the policy's documentation describes.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert!(limiter.check("user:123", 1).await?.is_granted());
+    /// limiter.set_policy(FixedWindow::new(3, Duration::from_secs(60)))?;
+    /// assert_eq!(limiter.check("user:123", 1).await?.remaining(), 1); // one of three was used
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a number is out of its range; the old policy stays.
+    pub fn set_policy(&self, policy: P) -> Result<()> {
+        policy.validate()?;
+        self.policies.replace(policy);
+        Ok(())
+    }
+
+    /// What `read` takes from the policy in force.
+    pub(super) fn of_policy<T>(&self, read: impl FnOnce(&P) -> T) -> T {
+        self.policies.read(|in_force| read(&in_force.policy))
+    }
+
+    /// Reads the policy whenever it is called.
+    pub(super) fn policy_in_force(&self) -> impl Fn() -> P + Send + Sync + use<P> {
+        let policies = Arc::clone(&self.policies);
+        move || policies.read(|in_force| in_force.policy.clone())
+    }
+
+    /// A key's name, before the name mapper.
+    pub(super) fn name<'a>(&self, key: &'a str) -> Cow<'a, str> {
+        let mapper = self.registry.name_mapper.as_ref();
+        let maps_to_tag = mapper.map(|map| |name: &str| map(name).contains('{'));
+        target_name(&self.prefix, key, maps_to_tag)
+    }
+
+    pub(super) fn mapped_name<'a>(&self, key: &'a str) -> Cow<'a, str> {
+        match self.name(key) {
+            Cow::Borrowed(name) => self.registry.mapped_name(name),
+            Cow::Owned(name) => Cow::Owned(self.registry.mapped_name(&name).into_owned()),
+        }
+    }
+
+    /// What a request is for, once it is found good.
+    #[inline]
+    fn validated<'a>(
+        &self,
+        model: &'a dyn AnyModel,
+        key: &'a str,
+        cost: u32,
+    ) -> Result<TargetRef<'a>> {
+        check_cost(cost, model.limit(), key)?;
+        if cost > model.largest_cost() {
+            return Err(Error::InvalidArgument {
+                argument: "cost",
+                reason: "one request of a SlidingWindowLog costs at most 500: each unit is a member",
+            });
+        }
+        let target = TargetRef {
+            model,
+            key,
+            penalty: self.penalty,
+        };
+        target.validate(self.registry.store.is_cluster())?;
+        Ok(target)
+    }
+
+    /// The request to make, once it is found good.
+    fn validated_place(&self, key: &str, cost: u32) -> Result<Place> {
+        let key = self.mapped_name(key);
+        let model = self.policies.read(|it| Arc::clone(it.algorithm()));
+        self.validated(&*model, &key, cost)?;
+        Ok(Place {
+            target: Target {
+                model,
+                key: (&*key).into(),
+                penalty: self.penalty,
+            },
+            cost,
+            policy: self.failure_policy,
+            queue: None,
+        })
+    }
+
+    fn check_now(&self, memory: &MemoryClient, key: &str, cost: u32) -> Result<Decision> {
+        let key = self.mapped_name(key);
+        self.policies.read(|in_force| {
+            let target = self.validated(&**in_force.algorithm(), &key, cost)?;
+            let answer = memory.check_one(target, cost)?;
+            answer.decision(&key, Grant::forgotten(cost))
+        })
+    }
+}
+
+/// Refuses a cost that no limiter of this limit ever grants.
+#[inline]
+pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()> {
+    if cost == 0 {
+        return Err(Error::InvalidArgument {
+            argument: "cost",
+            reason: "it is 0",
+        });
+    }
+    match limit {
+        Some(limit) if i64::from(cost) > limit => Err(Error::CostExceedsLimit {
+            key: key.to_owned(),
+            cost,
+            limit: limit.unsigned_abs(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[async_trait]
+impl<P: Policy> Limiter for PolicyLimiter<P> {
+    async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        Self::check(self, key, cost).await
+    }
+}
+
+impl<P: Policy> Chargeable for PolicyLimiter<P> {
+    fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
+        Self::charge(self, key, cost)
+    }
+}
+
+impl<P> Clone for PolicyLimiter<P> {
+    fn clone(&self) -> Self {
+        Self {
+            registry: Arc::clone(&self.registry),
+            policies: Arc::clone(&self.policies),
+            batcher: Arc::clone(&self.batcher),
+            prefix: Arc::clone(&self.prefix),
+            penalty: self.penalty,
+            failure_policy: self.failure_policy,
+        }
+    }
+}
+
+impl<P: Policy> fmt::Debug for PolicyLimiter<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyLimiter")
+            .field("policy", &self.policy())
+            .field("prefix", &self.prefix)
+            .field("penalty_ms", &self.penalty)
+            .field("client", &self.registry)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+//! What a limiter is set to, apart from its policy: the prefix of its keys, its penalty, its failure policy.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{PolicyLimiter, combining};
+use crate::error::Result;
+use crate::failure_policy::FailurePolicy;
+use crate::policies::algorithm::Policy;
+use crate::rate::whole_millis;
+
+impl<P: Policy> PolicyLimiter<P> {
+    /// Sets a prefix for every key. A hash tag in it puts all targets into one slot of a cluster, and braces in a key are then
+    /// escaped. Earlier clones keep theirs.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{FixedWindow, RedissonClient};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = FixedWindow::new(1, Duration::from_secs(60));
+    /// let limiter = client.limiter(logins)?.with_prefix("{shop}:login:"); // {shop}:login:alice
+    /// for user in ["alice", "alice:value", "{alice}", "%7Balice%7D"] {
+    ///     assert!(limiter.check(user, 1).await?.is_granted());
+    ///     assert!(!limiter.check(user, 1).await?.is_granted());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_prefix(self, prefix: impl Into<Arc<str>>) -> Self {
+        Self {
+            prefix: prefix.into(),
+            ..self
+        }
+    }
+
+    /// Locks a target out for this time (whole milliseconds, at least 1) once one of its requests is denied: until then all
+    /// its requests are denied, whatever the policy says.
+    ///
+    /// State: the string `{key}-lock`, with this time to live. Earlier clones keep their penalty.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?
+    ///     .with_penalty(Duration::from_secs(600))?;
+    /// assert!(limiter.check("user:123", 1).await?.is_granted());
+    /// let denied = limiter.check("user:123", 1).await?;
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(600))); // not 60: it is locked out
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time that is not whole milliseconds of at least 1.
+    pub fn with_penalty(self, time: Duration) -> Result<Self> {
+        Ok(Self {
+            penalty: Some(whole_millis(time, "penalty")?),
+            batcher: combining::batcher(&self.registry.store),
+            ..self
+        })
+    }
+
+    /// Sets what requests get while Redis is unavailable, instead of the client's setting. Earlier clones keep theirs.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{FailurePolicy, FixedWindow, RedissonClient};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> redisson_rate_limiter::Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
+    /// let limiter = limiter.with_failure_policy(FailurePolicy::Allow);
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Allow);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_failure_policy(self, policy: FailurePolicy) -> Self {
+        Self {
+            failure_policy: policy,
+            ..self
+        }
+    }
+
+    /// The prefix of every key.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert_eq!(limiter.prefix(), "");
+    /// assert_eq!(limiter.with_prefix("login:").prefix(), "login:");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// For how long a denial locks its target out; `None` without a penalty.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(limiter.penalty(), None);
+    /// assert_eq!(limiter.with_penalty(minute)?.penalty(), Some(minute));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn penalty(&self) -> Option<Duration> {
+        let millis = self.penalty?.unsigned_abs();
+        Some(Duration::from_millis(millis))
+    }
+
+    /// What requests get while Redis is unavailable.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn failure_policy(&self) -> FailurePolicy {
+        self.failure_policy
+    }
+}

@@ -1,0 +1,332 @@
+//! The handle on one limiter: it checks what it is given and passes it on.
+
+mod acquire;
+mod expiry;
+mod rate;
+mod with_rate;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::failure_policy::FailurePolicy;
+use crate::fallback::{GuardedQueue, Place};
+use crate::handle_options::HandleOptions;
+use crate::limiters::Charge;
+use crate::policies::call::Target;
+use crate::policies::shared_rate::SharedRate;
+use crate::store::LimiterStore;
+use crate::window::SetUp;
+
+/// Redisson's rate limiter: the permits of a sliding window, shared by everyone who names the same limiter. From
+/// [`RedissonClient::rate_limiter`](crate::RedissonClient::rate_limiter); cheap to clone.
+///
+/// Permits are 1 to `u32::MAX`. Redisson's methods without a number, such as `acquire()`, are `acquire(1)` here: Rust has no
+/// overloads, and a second name for each method would add nothing. Durations are whole milliseconds, at least 1, unless the
+/// method says otherwise.
+///
+/// A limiter in Redis and one in memory are both of this type. For a trait object, see [`RRateLimiter`](crate::RRateLimiter).
+///
+/// # State
+/// The hash `name` holds the rate; `{name}:value`, a string, the permits left; `{name}:permits`, a sorted set, a member for
+/// each grant. With a rate [per client](crate::RateType::PerClient), the latter two end in `:` and the [client's
+/// id](crate::RedissonClient::id). The names and contents are Redisson's.
+///
+/// # Errors
+/// Every method that calls the store can fail with [`Error::InvalidName`] (the name cannot be used),
+/// [`Error::StoreUnavailable`], [`Error::Indeterminate`] (sent, but not answered), [`Error::AuthenticationFailed`],
+/// [`Error::PermissionDenied`], [`Error::BadState`] (the keys hold something else), [`Error::NoRuntime`] and
+/// [`Error::Redis`]. Each method lists the errors that it adds.
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+/// limiter.try_set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+/// assert!(limiter.try_acquire(5).await?);
+/// assert!(!limiter.try_acquire(1).await?);
+/// limiter.acquire(1).await?; // waits until the first permits come back
+/// assert_eq!(limiter.available_permits().await?, 4);
+/// # Ok(()) }
+/// ```
+#[doc(alias = "RRateLimiter")]
+#[derive(Debug, Clone)]
+pub struct RateLimiter {
+    queue: Arc<GuardedQueue>,
+    options: HandleOptions,
+    /// The settings that its requests give the limiter.
+    set_up: Option<SetUp>,
+}
+
+impl RateLimiter {
+    pub(crate) fn new(queue: Arc<GuardedQueue>, options: HandleOptions) -> Self {
+        Self {
+            queue,
+            options,
+            set_up: None,
+        }
+    }
+
+    pub(crate) fn with_options(self, options: HandleOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// The limiter's name in Redis, after the name mapper.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let client = RedissonClient::builder()
+    ///     .name_mapper(|name| format!("shop:{name}"))
+    ///     .in_memory(&MemoryStore::new());
+    /// assert_eq!(client.rate_limiter("orders").name(), "shop:orders");
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "getName")]
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.queue.store().keys().name
+    }
+
+    /// This limiter with a [`FailurePolicy`] of its own instead of its client's. It still shares its queue with the
+    /// other handles of the limiter.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{FailurePolicy, RedissonClient};
+    ///
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// let lenient = limiter.clone().with_failure_policy(FailurePolicy::Allow);
+    /// assert_eq!(lenient.failure_policy(), FailurePolicy::Allow);
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
+    /// ```
+    #[must_use]
+    pub fn with_failure_policy(mut self, policy: FailurePolicy) -> Self {
+        self.options.failure_policy = policy;
+        self
+    }
+
+    /// What requests get while Redis is unavailable.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders");
+    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn failure_policy(&self) -> FailurePolicy {
+        self.options.failure_policy
+    }
+
+    /// This limiter with a setting of its own for [remembered denials](crate::RedissonClientBuilder::remember_denials)
+    /// instead of its client's. With zero, every request asks Redis.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .rate_limiter("logins")
+    ///     .with_remember_denials(Duration::from_millis(100));
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// assert!(limiter.try_acquire(1).await?);
+    /// assert!(!limiter.try_acquire(1).await?);
+    /// limiter.release(1).await?; // what this client gives back counts at once
+    /// assert!(limiter.try_acquire(1).await?);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_remember_denials(mut self, at_most: Duration) -> Self {
+        self.options.remember_denials = at_most;
+        self
+    }
+
+    /// This limiter with a [bound on waiters](crate::RedissonClientBuilder::max_waiters) of its own instead of its
+    /// client's. All handles of a limiter share one queue; each handle refuses callers by its own bound.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("mail").with_max_waiters(1);
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// limiter.acquire(1).await?;
+    /// let waiting = tokio::spawn({
+    ///     let limiter = limiter.clone();
+    ///     async move { limiter.acquire(1).await }
+    /// });
+    /// tokio::task::yield_now().await;
+    /// assert!(matches!(limiter.acquire(1).await, Err(Error::QueueFull { waiters: 1, .. })));
+    /// waiting.await.unwrap()?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_max_waiters(mut self, max: usize) -> Self {
+        self.options.max_waiters = max;
+        self
+    }
+
+    /// This limiter with a setting of its own for [waits that cannot succeed](crate::RedissonClientBuilder::fail_fast)
+    /// instead of its client's.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("mail").with_fail_fast(true);
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// limiter.acquire(1).await?;
+    /// let start = tokio::time::Instant::now();
+    /// assert!(!limiter.try_acquire_timeout(1, Duration::from_secs(59)).await?);
+    /// assert_eq!(start.elapsed(), Duration::ZERO);
+    /// assert!(limiter.try_acquire_timeout(1, Duration::from_secs(61)).await?);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_fail_fast(mut self, fail_fast: bool) -> Self {
+        self.options.fail_fast = fail_fast;
+        self
+    }
+
+    /// How many callers in this process wait for permits: calls of [`acquire`](RateLimiter::acquire) and
+    /// [`try_acquire_timeout`](RateLimiter::try_acquire_timeout) without an answer, including those whose first call is in
+    /// flight.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("mail");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// limiter.acquire(1).await?;
+    /// assert_eq!(limiter.waiters(), 0);
+    /// let (waited, ()) = tokio::join!(limiter.acquire(1), async {
+    ///     assert_eq!(limiter.waiters(), 1);
+    /// });
+    /// waited?;
+    /// assert_eq!(limiter.waiters(), 0);
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "getQueueLength")]
+    #[must_use]
+    pub fn waiters(&self) -> usize {
+        self.queue.waiters()
+    }
+
+    /// The shortest time that a caller who asks now would wait for this many permits: the time until the first of the
+    /// permits in use comes back, and one more interval for each time that the waiters in front and the caller use up
+    /// the rate. `None` if unknown, and for more permits than the rate.
+    ///
+    /// The estimate assumes that no waiter in front gives up, no permits are given back, and the rate is not raised. Other
+    /// processes may take permits in the meantime, so that the wait gets longer. It is computed from the store's last answer
+    /// to a waiter, or, in Redis, to any request. It is `None` if that answer is older than 1.003 s or does not say exactly
+    /// how many permits were left, if a change by this client may have invalidated it, and if this handle or a waiter in
+    /// front has another [rate of its own](Self::with_rate). The interval counts as zero unless the answer contains it or
+    /// this client has set or read it in the last 10 s.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("mail");
+    /// let second = Duration::from_secs(1);
+    /// limiter.set_rate(Rate::overall(1, second)).await?;
+    /// assert_eq!(limiter.estimated_wait(1), None);
+    /// limiter.acquire(1).await?;
+    /// let (waited, ()) = tokio::join!(limiter.acquire(1), async {
+    ///     assert_eq!(limiter.estimated_wait(1), Some(2 * second)); // behind the other one
+    /// });
+    /// waited?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn estimated_wait(&self, permits: u32) -> Option<Duration> {
+        self.queue.estimated_wait(permits, self.set_up)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shares_queue_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.queue, &other.queue)
+    }
+
+    /// A request for permits of this limiter, as one part of a decision by several limiters: an argument of
+    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let orders = client.rate_limiter("orders");
+    /// orders.set_rate(Rate::overall(2, Duration::from_secs(1))).await?;
+    /// let per_user = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    ///
+    /// let charges = [orders.charge(1)?, per_user.charge("user:123", 1)?];
+    /// assert!(client.check_all(charges).await?.is_granted());
+    /// let charges = [orders.charge(1)?, per_user.charge("user:123", 1)?];
+    /// assert!(!client.check_all(charges).await?.is_granted()); // the user has no request left
+    /// assert_eq!(orders.available_permits().await?, 1);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for 0 permits, [`Error::InvalidName`] for a name that cannot be used.
+    pub fn charge(&self, permits: u32) -> Result<Charge> {
+        let queue = self.asked_for(permits)?;
+        let keys = queue.store().keys();
+        let client_id = keys.client_id.as_str();
+        let rate = match self.set_up {
+            Some(set_up) => SharedRate::with_set_up(client_id.into(), set_up),
+            None => SharedRate::as_it_is(client_id, queue.known_settings()),
+        };
+        let place = Place {
+            target: Target {
+                model: Arc::new(rate),
+                key: keys.name.as_str().into(),
+                penalty: None,
+            },
+            cost: permits,
+            policy: self.options.failure_policy,
+            queue: Some(Arc::clone(&self.queue)),
+        };
+        Ok(Charge::new(Arc::clone(queue.client_store()), place))
+    }
+
+    /// The queue, once the name and the permits are found good.
+    fn asked_for(&self, permits: u32) -> Result<&Arc<GuardedQueue>> {
+        if permits == 0 {
+            return Err(Error::InvalidArgument {
+                argument: "permits",
+                reason: "they are 0",
+            });
+        }
+        self.validated()?;
+        Ok(&self.queue)
+    }
+
+    /// The limiter's store, once its name is validated.
+    fn validated(&self) -> Result<&dyn LimiterStore> {
+        let store = self.queue.store();
+        store.keys().validate(store.is_cluster())?;
+        Ok(store)
+    }
+
+    /// Makes a call that changes the limiter, also where it is dropped under way.
+    async fn change<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let sending = self.queue.changing();
+        let answer = call.await;
+        if answer.is_ok() {
+            sending.done();
+        }
+        answer
+    }
+}

@@ -1,0 +1,280 @@
+//! Taking permits and giving them back.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::RateLimiter;
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::grant::Grant;
+use crate::wait_queue::ReadSetUp;
+use crate::window::SetUp;
+
+impl RateLimiter {
+    /// Takes permits if they are available now, and returns whether it did.
+    ///
+    /// It never waits for permits, and may overtake callers that do.
+    ///
+    /// The compiler warns if the answer is dropped, but it lets pass the plain `bool` that `?` leaves, unless the lint
+    /// `unused_results` is on. Of the [`Decision`] of [`check`](Self::check) it warns behind `?` too.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(3, Duration::from_secs(10))).await?;
+    /// assert!(limiter.try_acquire(2).await?);
+    /// assert!(!limiter.try_acquire(2).await?);
+    /// assert!(matches!(limiter.try_acquire(4).await, Err(Error::PermitsExceedRate { rate: 3, .. })));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized),
+    /// [`Error::PermitsExceedRate`](crate::Error::PermitsExceedRate),
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits.
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes nothing: permits that a call in flight is granted go back.
+    #[doc(alias = "tryAcquire")]
+    #[must_use = "`false`: the permits were not taken"]
+    pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
+        let queue = self.asked_for(permits)?;
+        let options = &self.options;
+        let is_granted = queue.try_acquire(permits, self.set_up, options).await?;
+        if !is_granted {
+            queue.keep_denial(options.remember_denials);
+        }
+        Ok(is_granted)
+    }
+
+    /// Waits for permits in the order of arrival (FIFO in this process); returns `false` if `timeout` passes first. A
+    /// timeout of zero is the same as [`try_acquire`](Self::try_acquire).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(1))).await?;
+    /// assert!(limiter.try_acquire_timeout(1, Duration::from_millis(300)).await?);
+    /// assert!(!limiter.try_acquire_timeout(1, Duration::from_millis(300)).await?);
+    /// assert!(limiter.try_acquire_timeout(1, Duration::from_millis(900)).await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
+    /// [bound](RateLimiter::with_max_waiters).
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes nothing: it leaves the queue, and permits that a call in flight is granted go to the next
+    /// waiter or back to the store.
+    ///
+    /// A future that is kept but not polled keeps its place in the queue. Permits that it is granted belong to the
+    /// caller, and count in the window, from the moment of the grant, however late the future is polled.
+    #[doc(alias = "tryAcquire")]
+    #[must_use = "`false`: the permits were not taken"]
+    pub async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool> {
+        if timeout.is_zero() {
+            return self.try_acquire(permits).await;
+        }
+        self.wait_set_up(permits, Some(timeout), self.read_set_up())
+            .await
+    }
+
+    /// Waits for permits in the order of arrival (FIFO in this process).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_millis(500))).await?;
+    /// let start = tokio::time::Instant::now();
+    /// limiter.acquire(1).await?;
+    /// limiter.acquire(1).await?; // asks again 3 ms after the first is back
+    /// assert_eq!(start.elapsed(), Duration::from_millis(503));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
+    ///
+    /// # Cancel safety
+    /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
+    pub async fn acquire(&self, permits: u32) -> Result<()> {
+        self.wait_set_up(permits, None, self.read_set_up()).await?;
+        Ok(())
+    }
+
+    /// Takes permits if they are available now, and returns the numbers that a response header or a retry needs: the rate,
+    /// the permits left, the time until permits come back, and the [`Grant`] for a [`refund`](Self::refund). Does not wait
+    /// for permits.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(10))).await?;
+    /// let granted = limiter.check(4).await?;
+    /// assert!(granted.is_granted());
+    /// assert_eq!((granted.remaining(), granted.limit()), (1, 5));
+    /// tokio::time::advance(Duration::from_secs(3)).await;
+    /// let denied = limiter.check(4).await?;
+    /// assert!(!denied.is_granted());
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(7)));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Cancel safety
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn check(&self, permits: u32) -> Result<Decision> {
+        self.check_set_up(permits, self.set_up).await
+    }
+
+    /// Gives a grant back, exactly and once, and returns how many permits came back: 0 if its window has passed, fewer
+    /// than it had if others [released](Self::release) part of it.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::{Decision, Rate, RedissonClient};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("l");
+    /// limiter.try_set_rate(Rate::overall(5, Duration::from_secs(60))).await?;
+    /// if let Decision::Granted(granted) = limiter.check(3).await? {
+    ///     assert_eq!(limiter.refund(granted.grant).await?, 3);
+    /// }
+    /// assert_eq!(limiter.available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized) if the limiter is gone.
+    ///
+    /// # Cancel safety
+    /// A call dropped in flight may or may not have given the grant back; otherwise its permits come back when their
+    /// window has passed.
+    pub async fn refund(&self, grant: Grant) -> Result<u32> {
+        self.validated()?;
+        let answer = self.change(self.queue.refund(&grant)).await;
+        self.queue.permits_freed();
+        self.or_unused(answer, |_| 0)
+    }
+
+    /// Gives permits back without naming their grant. They come out of the oldest grants, so that no window ever holds
+    /// more than the rate. Permits beyond the rate are ignored. [`refund`](Self::refund) gives back a known grant
+    /// exactly.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(60))).await?;
+    /// limiter.try_acquire(4).await?;
+    /// limiter.release(3).await?;
+    /// assert_eq!(limiter.available_permits().await?, 4);
+    /// limiter.release(3).await?; // two more than were taken
+    /// assert_eq!(limiter.available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized),
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits.
+    ///
+    /// # Cancel safety
+    /// A call dropped in flight may or may not have given the permits back.
+    pub async fn release(&self, permits: u32) -> Result<()> {
+        let queue = self.asked_for(permits)?;
+        let releasing = queue.release(permits, self.options.failure_policy);
+        let answer = self.change(releasing).await;
+        self.queue.permits_freed();
+        self.or_unused(answer, |_| ())
+    }
+
+    /// How many permits are available now. Changes nothing.
+    ///
+    /// For a rate [per client](crate::RateType::PerClient) these are the permits of this client.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// limiter.try_acquire(4).await?;
+    /// assert_eq!(limiter.available_permits().await?, 1);
+    /// tokio::time::advance(Duration::from_secs(1)).await;
+    /// assert_eq!(limiter.available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized).
+    ///
+    /// # Cancel safety
+    /// Reads only: dropping the future has no effect.
+    #[doc(alias = "availablePermits")]
+    pub async fn available_permits(&self) -> Result<u64> {
+        let store = self.validated()?;
+        let answer = store.available_permits().await;
+        let permits = self.or_unused(answer, |set_up| set_up.settings.rate)?;
+        // The permits of an Answer are never below zero.
+        Ok(permits.max(0).unsigned_abs())
+    }
+
+    /// As [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the same call.
+    pub(crate) async fn check_set_up(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Decision> {
+        let queue = self.asked_for(permits)?;
+        let decision = queue.check(permits, set_up, &self.options).await?;
+        if !decision.is_granted() {
+            queue.keep_denial(self.options.remember_denials);
+        }
+        Ok(decision)
+    }
+
+    /// Waits until the permits are granted, or for the timeout; creates the limiter as
+    /// [`check_set_up`](Self::check_set_up) does.
+    pub(crate) async fn wait_set_up(
+        &self,
+        permits: u32,
+        timeout: Option<Duration>,
+        set_up: Option<ReadSetUp>,
+    ) -> Result<bool> {
+        // A time beyond what the clock can count is as good as none.
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let queue = self.asked_for(permits)?;
+        let waited = queue.wait(permits, until, set_up, &self.options).await?;
+        Ok(waited.is_some())
+    }
+
+    /// Waits, and returns by whom the permits were granted.
+    #[cfg(test)]
+    pub(crate) async fn wait_for_anyone(
+        &self,
+        permits: u32,
+        until: Option<Instant>,
+    ) -> Result<Option<crate::grant::Origin>> {
+        let set_up = self.read_set_up();
+        self.queue.wait(permits, until, set_up, &self.options).await
+    }
+}

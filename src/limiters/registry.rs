@@ -1,0 +1,132 @@
+//! What all limiters of a client share: its store, its settings, and one queue for each limiter in use.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use super::RateLimiter;
+use crate::fallback::{GuardedQueue, LocalStore, RecentDenials};
+use crate::handle_options::HandleOptions;
+use crate::keys::Keys;
+use crate::store::Store;
+
+pub(crate) type NameMapper = Box<dyn Fn(&str) -> String + Send + Sync>;
+
+pub(crate) struct Registry {
+    pub(super) store: Arc<dyn Store>,
+    pub(crate) client_id: String,
+    pub(super) name_mapper: Option<NameMapper>,
+    pub(crate) options: HandleOptions,
+    /// The queues whose last answer may be asked for again.
+    recent: Arc<RecentDenials>,
+    /// The shares of limiters that are granted here while the store is away.
+    pub(crate) local_store: Arc<LocalStore>,
+    queues: RwLock<Queues>,
+}
+
+/// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when they are many.
+#[derive(Default)]
+struct Queues {
+    by_name: HashMap<String, Weak<GuardedQueue>>,
+    sweep_at: usize,
+}
+
+const SMALLEST_SWEEP: usize = 64;
+
+impl Registry {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        client_id: String,
+        name_mapper: Option<NameMapper>,
+        options: HandleOptions,
+    ) -> Self {
+        Self {
+            store,
+            client_id,
+            name_mapper,
+            options,
+            recent: Arc::default(),
+            local_store: Arc::new(LocalStore::new()),
+            queues: RwLock::default(),
+        }
+    }
+
+    pub(crate) fn mapped_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        match &self.name_mapper {
+            Some(map) => Cow::Owned(map(name)),
+            None => Cow::Borrowed(name),
+        }
+    }
+
+    /// The limiter of a name that the name mapper has mapped already.
+    pub(crate) fn rate_limiter(&self, mapped: &str) -> RateLimiter {
+        let queue = self.queue_in_use(mapped).unwrap_or_else(|| {
+            let mut queues = self.queues.write().unwrap_or_else(PoisonError::into_inner);
+            queues.get_or_create(mapped, self)
+        });
+        RateLimiter::new(queue, self.options)
+    }
+
+    /// The queue of a name that the name mapper has mapped already, if there is one.
+    pub(super) fn queue_in_use(&self, mapped: &str) -> Option<Arc<GuardedQueue>> {
+        // The map stays whole whatever panics elsewhere. Requests by key come here each time, so those of a queue in use
+        // do not wait for each other.
+        let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner);
+        queues.get(mapped)
+    }
+}
+
+impl Queues {
+    fn get(&self, name: &str) -> Option<Arc<GuardedQueue>> {
+        self.by_name.get(name).and_then(Weak::upgrade)
+    }
+
+    fn get_or_create(&mut self, name: &str, registry: &Registry) -> Arc<GuardedQueue> {
+        if let Some(queue) = self.get(name) {
+            return queue;
+        }
+        if self.by_name.len() >= self.sweep_at {
+            self.by_name.retain(|_, queue| queue.strong_count() > 0);
+            self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
+        }
+        let Registry {
+            store, local_store, ..
+        } = registry;
+        let keys = Arc::new(Keys::new(name, &registry.client_id));
+        let (store, local) = (Arc::clone(store), Arc::clone(local_store));
+        let queue = Arc::new(GuardedQueue::new(store, local, &registry.recent, keys));
+        self.by_name.insert(name.to_owned(), Arc::downgrade(&queue));
+        queue
+    }
+}
+
+/// A handle prints what it belongs to: the client.
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedissonClient")
+            .field("id", &self.client_id)
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::store::memory::{MemoryClient, MemoryStore};
+
+    #[test]
+    fn handles_of_one_name_share_a_queue_and_names_out_of_use_cost_no_memory_for_ever() {
+        let store = MemoryClient::new(&MemoryStore::new(), Clock::server());
+        let options = HandleOptions::default();
+        let registry = Registry::new(Arc::new(store), "client".to_owned(), None, options);
+        let kept = registry.rate_limiter("kept");
+        for i in 0..10_000 {
+            registry.rate_limiter(&i.to_string());
+        }
+        assert!(registry.queues.read().unwrap().by_name.len() <= SMALLEST_SWEEP + 1);
+        assert!(registry.rate_limiter("kept").shares_queue_with(&kept));
+    }
+}

@@ -1,0 +1,285 @@
+//! What an algorithm is: a policy with its numbers, the state of one target, and the steps that check a request.
+//!
+//! The steps are pure: state, time and cost in, answer out. The script of the same name takes the same steps, and
+//! `differential_tests.rs` compares the two.
+
+mod any_model;
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "redis")]
+use super::kind::Kind;
+use super::target_keys::TargetKeys;
+use crate::error::{Error, Result};
+use crate::failure_policy::LocalShare;
+use crate::permit::CallId;
+use crate::window::{At, SetUp};
+pub(crate) use any_model::AnyModel;
+
+/// The numbers that a limiter decides by. The policies are those of this crate; for an algorithm of your own, implement
+/// [`Limiter`](crate::Limiter).
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # fn main() -> Result<()> {
+/// fn limiter<P: Policy>(client: &RedissonClient, policy: P) -> Result<PolicyLimiter<P>> {
+///     Ok(client.limiter(policy)?.with_prefix("login:"))
+/// }
+///
+/// let client = RedissonClient::in_memory();
+/// let logins = limiter(&client, FixedWindow::new(5, Duration::from_secs(60)))?;
+/// assert_eq!(logins.prefix(), "login:");
+/// # Ok(()) }
+/// ```
+pub trait Policy: Sealed {}
+
+impl<M: Model> Policy for M {}
+
+/// What a limiter needs to know about its policy. Cannot be named outside the crate.
+pub trait Sealed: fmt::Debug + Clone + Send + Sync + 'static {
+    /// Refuses numbers that the algorithm cannot work with.
+    fn validate(&self) -> Result<()>;
+
+    /// This policy when it replaces `before` while requests come in, and for how long it must know about that.
+    fn after(&self, before: &Self) -> (Self, Duration);
+
+    /// The algorithm with these numbers.
+    fn algorithm(&self) -> Algorithm;
+}
+
+impl<M: Model> Sealed for M {
+    fn validate(&self) -> Result<()> {
+        Model::validate(self)
+    }
+
+    fn after(&self, before: &Self) -> (Self, Duration) {
+        Model::after(self, before)
+    }
+
+    fn algorithm(&self) -> Algorithm {
+        Algorithm(Arc::new(self.clone()))
+    }
+}
+
+/// An algorithm with its numbers.
+pub struct Algorithm(pub(crate) Arc<dyn AnyModel>);
+
+/// An algorithm.
+pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
+    /// What the keys of one target hold, as far as this algorithm uses them.
+    type State: State + Default;
+
+    /// Which algorithm it is, for a store that has a script for each.
+    #[cfg(feature = "redis")]
+    const KIND: Kind;
+
+    /// Whether it has a key with the target's own name.
+    const HAS_OWN_KEY: bool = true;
+
+    /// Whether its state is RRateLimiter's window, where a grant is found by its random bytes.
+    const ON_THE_WINDOW: bool = false;
+
+    /// Whether it stores each request, named by its call: then a store takes longer for a call the more it carries.
+    const LOGS_REQUESTS: bool = false;
+
+    /// The most that the requests of one call may cost together.
+    const LARGEST_COST: u32 = u32::MAX;
+
+    /// Whether a foreign lock denies even if this limiter has no penalty.
+    const HONOURS_FOREIGN_LOCKS: bool = false;
+
+    /// Refuses numbers that it cannot work with.
+    fn validate(&self) -> Result<()>;
+
+    /// The settings that a request gives an RRateLimiter.
+    fn set_up(&self) -> Option<SetUp> {
+        None
+    }
+
+    /// The largest cost that can be granted; `None` if it depends on the state.
+    fn limit(&self) -> Option<i64>;
+
+    /// How many members or counters, beside a few, a call touches for a request of this cost. At most [`MOST_TOUCHED`] for
+    /// each cost up to [`LARGEST_COST`](Self::LARGEST_COST).
+    fn touches(&self, _cost: u32) -> u32 {
+        0
+    }
+
+    /// The keys of a target, in the script's order.
+    fn keys(&self, target: &str) -> Vec<String>;
+
+    /// The state that these keys hold, which are removed; `None` if one holds another kind's state.
+    fn open(keys: &mut TargetKeys) -> Option<Self::State>;
+
+    /// The numbers, in the script's order.
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64>;
+
+    /// A state that answers like the one that the script found and returned.
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Self::State>;
+
+    /// What one request of `cost` gets from the state that the script returned.
+    #[cfg(feature = "redis")]
+    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
+        let state = self.state_from_reply(at, numbers)?;
+        self.evaluate(&state, at, cost).ok()
+    }
+
+    /// This policy when it replaces `before` while requests come in, and for how long it must know about that.
+    fn after(&self, _before: &Self) -> (Self, Duration) {
+        (self.clone(), Duration::ZERO)
+    }
+
+    /// Updates the state until requests of `cost` together can be evaluated; `most` is how many grants it may remove.
+    /// Returns whether it must be called again.
+    fn prepare(
+        &self,
+        _state: &mut Self::State,
+        _at: At,
+        _cost: i64,
+        _most: &mut usize,
+    ) -> Result<bool, Unusable> {
+        Ok(false)
+    }
+
+    /// What decides a client's share of this limit.
+    fn share_of(&self, _share: LocalShare) -> ShareOf {
+        ShareOf::Costs
+    }
+
+    /// What a request of `cost` gets. Changes nothing. `cost` is at most [`Evaluation::limit`].
+    fn evaluate(&self, state: &Self::State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
+
+    /// Takes the cost of a request that was granted.
+    fn charge(&self, state: &mut Self::State, at: At, call_id: &CallId, cost: i64);
+
+    /// Checks one request by this algorithm alone: evaluates it, and charges or denies. An algorithm whose steps begin
+    /// with the same work does that work once.
+    fn check(
+        &self,
+        state: &mut Self::State,
+        at: At,
+        call_id: &CallId,
+        cost: i64,
+    ) -> Result<Evaluation, Unusable> {
+        let evaluation = self.evaluate(state, at, cost)?;
+        if cost > evaluation.limit {
+            self.keep(state, at);
+        } else if evaluation.granted {
+            self.charge(state, at, call_id, cost);
+        } else {
+            self.deny(state, at);
+        }
+        Ok(evaluation)
+    }
+
+    /// What a denied request leaves.
+    fn deny(&self, state: &mut Self::State, at: At) {
+        self.keep(state, at);
+    }
+
+    /// What a request leaves that takes nothing, though it may not be denied by this algorithm: the keys live as long as
+    /// what they hold counts.
+    fn keep(&self, _state: &mut Self::State, _at: At) {}
+}
+
+/// How many members and counters a call may touch. A server does nothing else meanwhile.
+pub(crate) const MOST_TOUCHED: u32 = 2_000;
+
+/// What decides a client's share of a limit.
+#[derive(Debug)]
+pub(crate) enum ShareOf {
+    /// The same algorithm with the same numbers: a request costs its cost times the number of clients.
+    Costs,
+    /// RRateLimiter's window with these settings.
+    Rate { client_id: Arc<str>, set_up: SetUp },
+    /// The limit is unknown.
+    Unknown,
+}
+
+/// What the keys of one target hold.
+pub(crate) trait State: Any + fmt::Debug + Send {
+    /// Drops what has expired, and returns whether anything is left.
+    fn drop_expired(&mut self, server: i64) -> bool;
+
+    /// Whether the key with the target's own name exists.
+    fn has_own_key(&self) -> bool;
+
+    /// Returns its content to the keys, where another kind of limiter may find it.
+    fn close(self: Box<Self>, keys: &mut TargetKeys);
+}
+
+/// An algorithm's answer to one request. Times in ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Evaluation {
+    pub(crate) granted: bool,
+    /// The most that a target has.
+    pub(crate) limit: i64,
+    /// What it has left, after the request if that is granted.
+    pub(crate) remaining: i64,
+    /// When a denied request is worth another try.
+    pub(crate) retry_after: i64,
+    /// Until everything is back.
+    pub(crate) reset: i64,
+    /// How long a granted request has to wait.
+    pub(crate) delay: i64,
+}
+
+impl Evaluation {
+    /// The answer of a bucket with this many `tokens`; `until_there_are` returns the time until it has more.
+    #[inline]
+    pub(super) fn of_tokens(
+        limit: i64,
+        tokens: i64,
+        cost: i64,
+        until_there_are: impl Fn(i64) -> i64,
+    ) -> Self {
+        let granted = cost <= tokens;
+        Self {
+            granted,
+            limit,
+            remaining: if granted {
+                tokens - cost
+            } else {
+                tokens.max(0)
+            },
+            retry_after: if granted { 0 } else { until_there_are(cost) },
+            reset: until_there_are(if granted { limit + cost } else { limit }),
+            delay: 0,
+        }
+    }
+}
+
+/// Why a state cannot decide a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// It belongs to another algorithm.
+    OtherKind,
+    /// It must be set up first.
+    NotInitialized,
+}
+
+/// Refuses a number that is 0.
+pub(super) fn at_least_one(number: u32, argument: &'static str) -> Result<()> {
+    if number == 0 {
+        return Err(Error::InvalidArgument {
+            argument,
+            reason: "it is 0",
+        });
+    }
+    Ok(())
+}
+
+/// `a / b` rounded up, for a positive `b`.
+#[inline]
+pub(super) fn div_ceil(a: i64, b: i64) -> i64 {
+    -(-a).div_euclid(b)
+}
+
+/// The longest time, in ms, that a state's numbers may span: added to a current time it stays an exact Lua number.
+pub(super) const LONGEST: i64 = 1 << 52;

@@ -1,0 +1,177 @@
+//! An algorithm as a trait object, so that one call holds several kinds.
+
+use std::any::Any;
+use std::fmt;
+
+use super::{Evaluation, Model, ShareOf, State, Unusable};
+use crate::failure_policy::LocalShare;
+use crate::permit::CallId;
+#[cfg(feature = "redis")]
+use crate::policies::kind::Kind;
+use crate::policies::target_keys::TargetKeys;
+use crate::window::{At, SetUp};
+
+pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
+    #[cfg(feature = "redis")]
+    fn kind(&self) -> Kind;
+    fn is_on_the_window(&self) -> bool;
+    fn honours_foreign_locks(&self) -> bool;
+    fn logs_requests(&self) -> bool;
+    fn set_up(&self) -> Option<SetUp>;
+    fn limit(&self) -> Option<i64>;
+    fn largest_cost(&self) -> u32;
+    fn touches(&self, cost: u32) -> u32;
+    fn keys(&self, target: &str) -> Vec<String>;
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64>;
+    fn has_own_key(&self) -> bool;
+    fn is_of(&self, state: &dyn State) -> bool;
+    fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>>;
+    fn prepare(
+        &self,
+        state: &mut dyn State,
+        at: At,
+        cost: i64,
+        most: &mut usize,
+    ) -> Result<bool, Unusable>;
+    fn share_of(&self, share: LocalShare) -> ShareOf;
+    fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
+    fn charge(&self, state: &mut dyn State, at: At, call_id: &CallId, cost: i64);
+    fn deny(&self, state: &mut dyn State, at: At);
+    fn keep(&self, state: &mut dyn State, at: At);
+    fn check(
+        &self,
+        state: &mut dyn State,
+        at: At,
+        call_id: &CallId,
+        cost: i64,
+    ) -> Result<Evaluation, Unusable>;
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>>;
+    #[cfg(feature = "redis")]
+    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation>;
+}
+
+impl<M: Model> AnyModel for M {
+    #[cfg(feature = "redis")]
+    fn kind(&self) -> Kind {
+        M::KIND
+    }
+
+    fn is_on_the_window(&self) -> bool {
+        M::ON_THE_WINDOW
+    }
+
+    fn honours_foreign_locks(&self) -> bool {
+        M::HONOURS_FOREIGN_LOCKS
+    }
+
+    fn logs_requests(&self) -> bool {
+        M::LOGS_REQUESTS
+    }
+
+    fn set_up(&self) -> Option<SetUp> {
+        Model::set_up(self)
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Model::limit(self)
+    }
+
+    fn largest_cost(&self) -> u32 {
+        M::LARGEST_COST
+    }
+
+    fn touches(&self, cost: u32) -> u32 {
+        Model::touches(self, cost)
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        Model::keys(self, target)
+    }
+
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64> {
+        Model::numbers(self)
+    }
+
+    fn has_own_key(&self) -> bool {
+        M::HAS_OWN_KEY
+    }
+
+    fn is_of(&self, state: &dyn State) -> bool {
+        let state: &dyn Any = state;
+        state.is::<M::State>()
+    }
+
+    fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>> {
+        let state: Box<dyn State> = Box::new(M::open(keys)?);
+        Some(state)
+    }
+
+    fn prepare(
+        &self,
+        state: &mut dyn State,
+        at: At,
+        cost: i64,
+        most: &mut usize,
+    ) -> Result<bool, Unusable> {
+        let state: &mut dyn Any = state;
+        let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
+        Model::prepare(self, state, at, cost, most)
+    }
+
+    fn share_of(&self, share: LocalShare) -> ShareOf {
+        Model::share_of(self, share)
+    }
+
+    fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let state: &dyn Any = state;
+        let state = state.downcast_ref().ok_or(Unusable::OtherKind)?;
+        Model::evaluate(self, state, at, cost)
+    }
+
+    fn charge(&self, state: &mut dyn State, at: At, call_id: &CallId, cost: i64) {
+        let state: &mut dyn Any = state;
+        if let Some(state) = state.downcast_mut() {
+            Model::charge(self, state, at, call_id, cost);
+        }
+    }
+
+    fn deny(&self, state: &mut dyn State, at: At) {
+        let state: &mut dyn Any = state;
+        if let Some(state) = state.downcast_mut() {
+            Model::deny(self, state, at);
+        }
+    }
+
+    fn keep(&self, state: &mut dyn State, at: At) {
+        let state: &mut dyn Any = state;
+        if let Some(state) = state.downcast_mut() {
+            Model::keep(self, state, at);
+        }
+    }
+
+    fn check(
+        &self,
+        state: &mut dyn State,
+        at: At,
+        call_id: &CallId,
+        cost: i64,
+    ) -> Result<Evaluation, Unusable> {
+        let state: &mut dyn Any = state;
+        let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
+        Model::check(self, state, at, call_id, cost)
+    }
+
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>> {
+        let state: Box<dyn State> = Box::new(Model::state_from_reply(self, at, numbers)?);
+        Some(state)
+    }
+
+    #[cfg(feature = "redis")]
+    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
+        Model::evaluate_reply(self, at, numbers, cost)
+    }
+}

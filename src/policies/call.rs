@@ -1,0 +1,406 @@
+//! One call: a list of requests against one or several limiters, each granted by all of them or charged to none. The
+//! same steps as `lua/shared/one_target.lua` and `lua/joint.lua`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::decision::{Decision, DecisionSource, Denied, Granted};
+use crate::error::{Error, Result};
+use crate::grant::{Grant, Origin};
+use crate::keys::{check_not_empty, share_a_slot, sibling};
+use crate::permit::{CallId, new_call_id};
+use crate::window::{At, BOUNDS, Timed};
+
+use super::algorithm::{AnyModel, Evaluation, State, Unusable};
+
+/// One call to a store.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// The call id, the same for each attempt.
+    pub(crate) call_id: CallId,
+    pub(crate) limiters: Vec<Target>,
+    /// The cost of each request at each limiter.
+    pub(crate) costs: Vec<u32>,
+    may_have_run: AtomicBool,
+}
+
+/// A limiter and its target.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) model: Arc<dyn AnyModel>,
+    /// The target's name in the store.
+    pub(crate) key: Arc<str>,
+    /// For how long, in ms, a denial locks the target out.
+    pub(crate) penalty: Option<i64>,
+}
+
+/// The same, borrowed, for a decision that keeps none of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TargetRef<'a> {
+    pub(crate) model: &'a dyn AnyModel,
+    pub(crate) key: &'a str,
+    pub(crate) penalty: Option<i64>,
+}
+
+/// The answers of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answers {
+    /// The score of the grants made.
+    pub(crate) score: i64,
+    /// Each limiter's answer to each request.
+    pub(crate) answers: Vec<Answer>,
+}
+
+/// One limiter's answer to one request. Times in ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) outcome: Outcome,
+    pub(crate) limit: i64,
+    pub(crate) remaining: i64,
+    pub(crate) retry_after: i64,
+    pub(crate) reset: i64,
+    pub(crate) delay: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Charged only if all limiters of the call grant it.
+    Granted,
+    Denied,
+    /// Denied by a lock: an earlier denial has a penalty.
+    LockedOut,
+    /// The cost is more than the limit.
+    Never,
+}
+
+/// A target with its state.
+pub(crate) struct Opened<'a> {
+    pub(crate) target: TargetRef<'a>,
+    pub(crate) state: &'a mut dyn State,
+    pub(crate) lock: &'a mut Timed<()>,
+}
+
+impl Call {
+    pub(crate) fn new(limiters: Vec<Target>, costs: Vec<u32>) -> Self {
+        Self {
+            call_id: new_call_id(),
+            limiters,
+            costs,
+            may_have_run: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that the call is about to be sent, or that it was sent but did not run.
+    #[cfg(feature = "redis")]
+    pub(crate) fn note_sent(&self, may_have_run: bool) {
+        self.may_have_run.store(may_have_run, Ordering::Relaxed);
+    }
+
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.may_have_run.load(Ordering::Relaxed)
+    }
+}
+
+impl Answers {
+    /// The decision on request `place` of a call to one limiter.
+    pub(crate) fn decision(&self, call: &Call, place: usize) -> Result<Decision> {
+        self.answer_to(call, place, 0)
+    }
+
+    /// Each limiter's decision on a call's only request.
+    pub(crate) fn decisions(&self, call: &Call) -> Result<Vec<Decision>> {
+        let decisions = (0..call.limiters.len()).map(|limiter| self.answer_to(call, 0, limiter));
+        let mut decisions: Vec<_> = decisions.collect::<Result<_>>()?;
+        if !decisions.iter().all(Decision::is_granted) {
+            for decision in &mut decisions {
+                if let Decision::Granted(granted) = decision {
+                    // It had enough, and was not charged.
+                    *decision = Decision::Denied(Denied {
+                        retry_after: Duration::ZERO,
+                        limit: granted.limit,
+                        remaining: granted.remaining + u64::from(granted.grant.permits),
+                        reset: granted.reset,
+                        source: granted.source,
+                    });
+                }
+            }
+        }
+        Ok(decisions)
+    }
+
+    fn answer_to(&self, call: &Call, place: usize, limiter: usize) -> Result<Decision> {
+        let target = &call.limiters[limiter];
+        let at = place * call.limiters.len() + limiter;
+        let (Some(answer), Some(&cost)) = (self.answers.get(at), call.costs.get(at)) else {
+            return Err(Error::BadState {
+                name: target.key.to_string(),
+                source: None,
+            });
+        };
+        let grant = if target.model.is_on_the_window() {
+            Grant {
+                score: self.score,
+                call_id: call.call_id,
+                permits: cost,
+                origin: Origin::Store,
+            }
+        } else {
+            Grant::forgotten(cost)
+        };
+        answer.decision(&target.key, grant)
+    }
+}
+
+impl Answer {
+    /// The decision on the request that this answers; a granted one contains `grant`.
+    #[inline]
+    pub(crate) fn decision(&self, key: &str, grant: Grant) -> Result<Decision> {
+        let (limit, remaining) = (self.limit.unsigned_abs(), self.remaining.unsigned_abs());
+        let (retry_after, reset) = (millis(self.retry_after), millis(self.reset));
+        match self.outcome {
+            Outcome::Granted => Ok(Decision::Granted(Granted {
+                grant,
+                limit,
+                remaining,
+                reset,
+                delay: millis(self.delay),
+                source: DecisionSource::Store,
+            })),
+            Outcome::Denied | Outcome::LockedOut => Ok(Decision::Denied(Denied {
+                retry_after,
+                limit,
+                remaining,
+                reset,
+                source: DecisionSource::Store,
+            })),
+            Outcome::Never => Err(Error::CostExceedsLimit {
+                key: key.to_owned(),
+                cost: grant.permits,
+                limit,
+            }),
+        }
+    }
+}
+
+#[inline]
+fn millis(millis: i64) -> Duration {
+    Duration::from_millis(millis.max(0).unsigned_abs())
+}
+
+impl Target {
+    pub(crate) fn by_ref(&self) -> TargetRef<'_> {
+        TargetRef {
+            model: &*self.model,
+            key: &self.key,
+            penalty: self.penalty,
+        }
+    }
+
+    /// The keys of its state, then its lock if that is read.
+    pub(crate) fn all_keys(&self) -> Vec<String> {
+        self.by_ref().all_keys()
+    }
+}
+
+impl TargetRef<'_> {
+    /// Refuses a key that no server accepts, and on a cluster a key whose state would be in different slots.
+    #[inline]
+    pub(crate) fn validate(&self, is_cluster: bool) -> Result<()> {
+        check_not_empty(self.key)?;
+        if is_cluster && !share_a_slot(&self.all_keys()) {
+            return Err(Error::InvalidName {
+                name: self.key.to_owned(),
+                reason: "its braces would spread its keys over several slots of the cluster",
+            });
+        }
+        Ok(())
+    }
+
+    fn all_keys(&self) -> Vec<String> {
+        let mut keys = self.model.keys(self.key);
+        keys.extend(self.honoured_lock().map(|_| lock_of(self.key)));
+        keys
+    }
+
+    /// `None` if no lock is read; else the penalty in ms, 0 if only other limiters have one.
+    pub(crate) fn honoured_lock(&self) -> Option<i64> {
+        self.penalty
+            .or_else(|| self.model.honours_foreign_locks().then_some(0))
+    }
+
+    /// The answer to a request of `cost` for which the algorithm returns this.
+    #[inline]
+    pub(super) fn answer(
+        &self,
+        locked_for: Option<i64>,
+        evaluation: &Evaluation,
+        cost: i64,
+    ) -> Answer {
+        let mut answer = Answer {
+            outcome: Outcome::Never,
+            limit: evaluation.limit,
+            remaining: 0,
+            retry_after: 0,
+            reset: 0,
+            delay: 0,
+        };
+        if let Some(left) = locked_for {
+            answer.outcome = Outcome::LockedOut;
+            (answer.retry_after, answer.reset) = (left, left);
+        } else if cost <= evaluation.limit {
+            let penalty = self.penalty.unwrap_or(0);
+            answer.remaining = evaluation.remaining;
+            if evaluation.granted {
+                answer.outcome = Outcome::Granted;
+                (answer.reset, answer.delay) = (evaluation.reset, evaluation.delay);
+            } else {
+                answer.outcome = Outcome::Denied;
+                answer.retry_after = evaluation.retry_after.max(penalty).max(1);
+                answer.reset = evaluation.reset.max(penalty);
+            }
+        }
+        answer
+    }
+}
+
+/// The key that exists while the target is locked out.
+fn lock_of(target: &str) -> String {
+    sibling(target, "-lock")
+}
+
+/// Checks a list of requests over plain state, in order.
+pub(crate) fn check_requests(
+    opened: &mut [Opened<'_>],
+    at: At,
+    call_id: &CallId,
+    costs: &[u32],
+) -> Result<Answers, (usize, Unusable)> {
+    match opened {
+        [only] if !only.target.model.is_on_the_window() => {
+            let answers = costs.iter().map(|&cost| only.check(at, call_id, cost));
+            let answers = answers.collect::<Result<_, _>>();
+            let answers = answers.map_err(|unusable| (0, unusable))?;
+            let score = at.now;
+            Ok(Answers { score, answers })
+        }
+        _ => check_jointly(opened, at, call_id, costs),
+    }
+}
+
+/// As `check_requests`, by the steps of `lua/joint.lua` also where there is one limiter.
+pub(super) fn check_jointly(
+    opened: &mut [Opened<'_>],
+    at: At,
+    call_id: &CallId,
+    costs: &[u32],
+) -> Result<Answers, (usize, Unusable)> {
+    if opened
+        .iter()
+        .any(|limiter| limiter.target.model.is_on_the_window())
+    {
+        prepare(opened, at, costs)?;
+    }
+    let score = at.now;
+    let mut answers = Vec::with_capacity(costs.len());
+    for costs in costs.chunks(opened.len()) {
+        let first = answers.len();
+        for (place, (limiter, &cost)) in opened.iter_mut().zip(costs).enumerate() {
+            let answer = limiter.evaluate(at, i64::from(cost));
+            answers.push(answer.map_err(|unusable| (place, unusable))?);
+        }
+        let all = answers[first..]
+            .iter()
+            .all(|a| a.outcome == Outcome::Granted);
+        for ((limiter, answer), &cost) in opened.iter_mut().zip(&answers[first..]).zip(costs) {
+            let model = limiter.target.model;
+            if all {
+                model.charge(limiter.state, at, call_id, i64::from(cost));
+            } else if answer.outcome == Outcome::Denied {
+                model.deny(limiter.state, at);
+                limiter.lock_out(at);
+            } else {
+                model.keep(limiter.state, at);
+            }
+        }
+    }
+    Ok(Answers { score, answers })
+}
+
+/// Updates the states until the requests can be checked, in as many steps as the scripts take calls.
+fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usize, Unusable)> {
+    let limiters = opened.len();
+    loop {
+        let (mut most, mut is_unfinished) = (BOUNDS.page + BOUNDS.jointly * (limiters - 1), false);
+        for (place, limiter) in opened.iter_mut().enumerate() {
+            let cost = costs.iter().skip(place).step_by(limiters);
+            let cost = cost.map(|&cost| i64::from(cost)).sum();
+            let model = &limiter.target.model;
+            let step = model.prepare(limiter.state, at, cost, &mut most);
+            is_unfinished |= step.map_err(|unusable| (place, unusable))?;
+        }
+        if !is_unfinished {
+            return Ok(());
+        }
+    }
+}
+
+impl Opened<'_> {
+    /// Checks one request by this limiter alone.
+    #[inline]
+    pub(crate) fn check(
+        &mut self,
+        at: At,
+        call_id: &CallId,
+        cost: u32,
+    ) -> Result<Answer, Unusable> {
+        let (target, cost) = (self.target, i64::from(cost));
+        let locked_for = self.locked_for(at);
+        let evaluation = match locked_for {
+            None => target.model.check(self.state, at, call_id, cost)?,
+            Some(_) => self.evaluate_locked(at, cost)?,
+        };
+        let answer = target.answer(locked_for, &evaluation, cost);
+        if answer.outcome == Outcome::Denied {
+            self.lock_out(at);
+        }
+        Ok(answer)
+    }
+
+    fn evaluate(&mut self, at: At, cost: i64) -> Result<Answer, Unusable> {
+        let locked_for = self.locked_for(at);
+        let evaluation = match locked_for {
+            None => self.target.model.evaluate(self.state, at, cost)?,
+            Some(_) => self.evaluate_locked(at, cost)?,
+        };
+        Ok(self.target.answer(locked_for, &evaluation, cost))
+    }
+
+    fn evaluate_locked(&mut self, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let evaluation = self.target.model.evaluate(self.state, at, cost)?;
+        if self.lock.expires_at().is_none() {
+            // Nothing would ever unlock it.
+            self.lock_out(at);
+        }
+        Ok(evaluation)
+    }
+
+    /// Milliseconds that the target is locked out.
+    #[inline]
+    fn locked_for(&self, at: At) -> Option<i64> {
+        let penalty = self.target.honoured_lock()?;
+        self.lock.get()?;
+        let Some(end) = self.lock.expires_at() else {
+            return Some(penalty.max(1));
+        };
+        // In the last millisecond the lock still exists, but its time is over.
+        (end > at.server).then(|| end - at.server)
+    }
+
+    fn lock_out(&mut self, at: At) {
+        if let Some(penalty) = self.target.penalty {
+            self.lock.set(());
+            self.lock.expire_at(at.server + penalty);
+        }
+    }
+}

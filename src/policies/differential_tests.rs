@@ -1,0 +1,255 @@
+//! The other limiters' scripts against their pure models: the same random steps through both, and after each the same
+//! answers and the same keys, contents and times to live.
+//!
+//! Time is passed in, so nothing sleeps. Times to live are counted by Redis's own clock, and are so long that none ends: what
+//! is left of each is what the model has, less at most the time that the case has taken. A case ends where this time would
+//! make a difference: where the model decides otherwise with so much less left. Some steps write a state to both sides as
+//! its `show` returns it, so that states occur that no step of this crate leads to.
+//!
+//! `MODEL_STEPS` sets the number of steps over all algorithms.
+
+mod keyspace;
+mod sides;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::algorithm::Model;
+use super::kind::Kind;
+use super::shared_rate::SharedRate;
+use super::{
+    FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
+    SlidingWindowLog, TokenBucket,
+};
+use crate::random_cases::{cases_of, run_on_a_server};
+use crate::rate::Rate;
+use crate::window::Timed;
+pub(super) use crate::window::timed;
+pub(super) use keyspace::{Content, Keyspace, START, TTL_UNIT, show_key, times_to_live};
+pub(super) use sides::{Fixture, Form, Sides};
+
+/// On average.
+const STEPS_PER_CASE: usize = 40;
+/// The steps are divided by this number: the algorithms, and all of them together.
+const ALGORITHMS: usize = 10;
+
+/// An algorithm that is compared with its script.
+pub(super) trait Compared: Model<State: Clone> {
+    /// Whether the times of its answers follow from times to live, which Redis counts.
+    const ANSWERS_BY_TIMES_TO_LIVE: bool = false;
+
+    /// Policies whose times to live are [`TTL_UNIT`] or longer.
+    fn policies() -> BoxedStrategy<Self>;
+
+    /// States as calls, peers and operators leave them, around the time [`START`].
+    fn states() -> BoxedStrategy<Self::State>;
+
+    /// The keys that hold a state. Only what is there.
+    fn show(state: &Self::State, target: &str) -> Keyspace;
+
+    /// How much time passes between steps, in ms.
+    fn pauses() -> BoxedStrategy<i64> {
+        (1..2_000_i64).boxed()
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step<P, S> {
+    Pass(i64),
+    /// A list of requests.
+    Ask(Vec<u32>),
+    /// One request, by the script that decides by several limiters.
+    AskJointly(u32),
+    ChangePolicy(P),
+    Put(S),
+    PutLock(Option<Option<i64>>),
+}
+
+fn a_step<M: Compared>() -> impl Strategy<Value = Step<M, M::State>> {
+    let costs = prop_oneof![
+        4 => prop::collection::vec(1..6_u32, 1),
+        2 => prop::collection::vec(1..6_u32, 1..6),
+        1 => prop::collection::vec(prop_oneof![1..300_u32, Just(u32::MAX)], 1..3),
+    ];
+    prop_oneof![
+        4 => M::pauses().prop_map(Step::Pass),
+        7 => costs.prop_map(Step::Ask),
+        3 => prop_oneof![9 => 1..6_u32, 1 => 1..300_u32].prop_map(Step::AskJointly),
+        1 => M::policies().prop_map(Step::ChangePolicy),
+        1 => M::states().prop_map(Step::Put),
+        1 => prop::option::of(times_to_live()).prop_map(Step::PutLock),
+    ]
+}
+
+/// Takes random steps by one algorithm on both sides, and panics with the fewest that show a difference.
+pub(super) fn compare<M: Compared>() {
+    let penalty = prop_oneof![2 => Just(None), 1 => (1..5_i64).prop_map(|n| Some(n * TTL_UNIT))];
+    let case = (
+        M::policies(),
+        penalty,
+        prop::collection::vec(a_step::<M>(), 1..2 * STEPS_PER_CASE),
+    );
+    run_on_a_server(
+        cases(),
+        &case,
+        async |connection, (mut policy, penalty, steps)| {
+            let mut fixture = Fixture::new(connection);
+            let mut sides = [Sides::new(&policy, "target", penalty)];
+            for step in steps {
+                let [side] = &mut sides;
+                let before = side.shown();
+                match step {
+                    Step::Pass(millis) => fixture.pass_for_grants(millis),
+                    // The script of RRateLimiter's limiters decides single requests.
+                    Step::Ask(costs) if M::ON_THE_WINDOW => {
+                        fixture.ask(&mut sides, Form::Alone, &costs[..1]).await;
+                    }
+                    Step::Ask(costs) => fixture.ask(&mut sides, Form::Alone, &costs).await,
+                    Step::AskJointly(cost) => {
+                        fixture.ask(&mut sides, Form::Joint, &[cost]).await;
+                    }
+                    Step::ChangePolicy(to) => {
+                        policy = to.after(&policy).0;
+                        side.target.model = Arc::new(policy.clone());
+                    }
+                    Step::Put(state) => {
+                        side.put(Box::new(state));
+                        fixture.put(side, before).await;
+                    }
+                    Step::PutLock(lock) => {
+                        side.lock = lock
+                            .map_or_else(Timed::default, |time_to_live| timed((), time_to_live));
+                        fixture.put(side, before).await;
+                    }
+                }
+                if fixture.is_ambiguous {
+                    return;
+                }
+                fixture.compare(&sides).await;
+            }
+            let all = sides[0].shown();
+            sides[0].put(Box::<M::State>::default());
+            sides[0].lock.remove();
+            fixture.put(&sides[0], all).await;
+        },
+    );
+}
+
+/// A step of several limiters together: time passes, and one request is decided by all of them.
+#[derive(Debug, Clone)]
+struct JointStep {
+    pause: i64,
+    costs: Vec<u32>,
+}
+
+/// The limiters that decide together: each with a name, without and with a penalty.
+fn joint_sides() -> Vec<Sides> {
+    let overall = Rate::overall(7, Duration::from_millis(1_500));
+    let kept = overall.keep_alive(Duration::from_millis(TTL_UNIT.unsigned_abs()));
+    let rate = SharedRate::with_rate("client".into(), kept).unwrap();
+    let window = Duration::from_millis(TTL_UNIT.unsigned_abs());
+    // Twice this is not a multiple of it, so that the ms by which some keys outlive others are rounded away.
+    let uneven = window * 3 / 4;
+    let penalty = Some(3 * TTL_UNIT);
+    vec![
+        Sides::new(&rate, "rate", None),
+        Sides::new(&rate, "another rate", None),
+        Sides::new(&FixedWindow::new(30, window), "fixed", None),
+        Sides::new(
+            &TokenBucket::per_second(2).with_capacity(1_000),
+            "tokens",
+            None,
+        ),
+        Sides::new(
+            &TokenBucket::per_second(1).with_capacity(500),
+            "tokens and penalty",
+            penalty,
+        ),
+        Sides::new(&SlidingWindowLog::new(40, window), "log", None),
+        Sides::new(
+            &SlidingWindowCounter::new(40, uneven).with_period(uneven / 6),
+            "periods",
+            None,
+        ),
+        Sides::new(
+            &QuotaBucket::new(3, window / 200).with_capacity(600),
+            "quota",
+            None,
+        ),
+        Sides::new(
+            &LeakyBucket::new(3, window).with_capacity(30),
+            "leaky",
+            None,
+        ),
+        Sides::new(
+            &PenaltyTokenBucket::new(1, uneven).with_capacity(101),
+            "inflow and penalty",
+            penalty,
+        ),
+    ]
+}
+
+#[test]
+fn several_limiters_decide_together_as_their_models_do() {
+    let pause = prop_oneof![3 => Just(0), 1 => 1..2_000_i64];
+    let cost = prop_oneof![6 => 1..4_u32, 1 => 1..600_u32];
+    let sides = joint_sides();
+    for kind in Kind::ALL {
+        assert!(
+            sides.iter().any(|side| side.target.model.kind() == *kind),
+            "{kind:?}"
+        );
+    }
+    let count = sides.len();
+    let step = (pause, prop::collection::vec(cost, count))
+        .prop_map(|(pause, costs)| JointStep { pause, costs });
+    let case = prop::collection::vec(step, 1..2 * STEPS_PER_CASE);
+    run_on_a_server(cases(), &case, async |connection, steps| {
+        let mut fixture = Fixture::new(connection);
+        let mut sides = joint_sides();
+        for JointStep { pause, costs } in steps {
+            fixture.pass_for_grants(pause);
+            fixture.ask(&mut sides, Form::Joint, &costs).await;
+            if fixture.is_ambiguous {
+                return;
+            }
+            fixture.compare(&sides).await;
+        }
+    });
+}
+
+/// Several rate limiters, as peers may have left them: what one of them loses of the grants that one call may remove is not
+/// there for the next.
+#[test]
+fn rate_limiters_with_expired_grants_decide_together_as_their_models_do() {
+    const LIMITERS: usize = 3;
+    let states = prop::collection::vec(SharedRate::states(), LIMITERS);
+    let costs = prop::collection::vec(1..9_u32, LIMITERS);
+    let case = prop::collection::vec((states, costs), 1..STEPS_PER_CASE);
+    run_on_a_server(cases(), &case, async |connection, steps| {
+        let mut fixture = Fixture::new(connection);
+        let rate = Rate::overall(20, Duration::from_millis(1_500));
+        let kept = rate.keep_alive(Duration::from_millis(TTL_UNIT.unsigned_abs()));
+        let rate = SharedRate::with_rate("client".into(), kept).unwrap();
+        let mut sides = ["one", "two", "three"].map(|key| Sides::new(&rate, key, None));
+        for (states, costs) in steps {
+            for (side, state) in sides.iter_mut().zip(states) {
+                let before = side.shown();
+                side.put(Box::new(state));
+                fixture.put(side, before).await;
+            }
+            fixture.ask(&mut sides, Form::Joint, &costs).await;
+            if fixture.is_ambiguous {
+                return;
+            }
+            fixture.compare(&sides).await;
+        }
+    });
+}
+
+/// How many cases each algorithm, and all together, are taken through.
+fn cases() -> u32 {
+    cases_of(STEPS_PER_CASE * ALGORITHMS)
+}

@@ -1,0 +1,335 @@
+//! Limiters on both sides, script and model, and the calls that both get.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+
+use super::Compared;
+use super::keyspace::{Content, Keyspace, START, as_set, read_all, show_key};
+use crate::keys::sibling;
+use crate::permit::CallId;
+use crate::policies::algorithm::{State, Unusable};
+use crate::policies::call::{Answer, Call, Opened, Outcome, Target, check_jointly, check_requests};
+use crate::store::redis::check::{Reply, joint_args, read_reply, script_and_args};
+use crate::store::redis::connection::Connection;
+use crate::store::redis::failure::Failure;
+use crate::store::redis::retry::Limits;
+use crate::store::redis::script;
+use crate::window::{At, Timed};
+
+/// A target on both sides.
+pub(in super::super) struct Sides {
+    pub(in super::super) target: Target,
+    pub(in super::super) state: Box<dyn State>,
+    pub(super) lock: Timed<()>,
+    show: fn(&dyn State, &str) -> Keyspace,
+    clone: fn(&dyn State) -> Box<dyn State>,
+    rounds: bool,
+    /// The members that are in the zset, if the model keeps only their scores.
+    members: Vec<(i64, Vec<u8>)>,
+}
+
+impl Sides {
+    pub(in super::super) fn new<M: Compared>(policy: &M, key: &str, penalty: Option<i64>) -> Self {
+        Self {
+            target: Target {
+                model: Arc::new(policy.clone()),
+                key: key.into(),
+                penalty,
+            },
+            state: Box::new(M::State::default()),
+            lock: Timed::default(),
+            show: |state, key| {
+                let state: &dyn Any = state;
+                M::show(state.downcast_ref().unwrap(), key)
+            },
+            clone: |state| {
+                let state: &dyn Any = state;
+                Box::new(state.downcast_ref::<M::State>().unwrap().clone())
+            },
+            rounds: M::ANSWERS_BY_TIMES_TO_LIVE,
+            members: Vec::new(),
+        }
+    }
+
+    pub(in super::super) fn cloned(&self) -> Box<dyn State> {
+        (self.clone)(&*self.state)
+    }
+
+    /// Sets the state as if a peer had written it.
+    pub(super) fn put(&mut self, state: Box<dyn State>) {
+        self.state = state;
+        let scores = self.scores().into_iter().zip(0..);
+        self.members = scores
+            .map(|(score, place)| (score, peers_member(place)))
+            .collect();
+        self.members.sort_unstable();
+    }
+
+    /// Notes the members that a call wrote, and those that it removed.
+    fn note_members(&mut self, now: i64, call_id: &CallId) {
+        let scores = self.scores();
+        let of_now = |score: &i64| *score == now;
+        let before = self.members.iter().map(|(score, _)| *score).filter(of_now);
+        let written = scores.iter().copied().filter(of_now).count() - before.count();
+        // The oldest leave first, and among equal ones the first by their bytes.
+        let left = self.members.len() + written - scores.len();
+        self.members.drain(..left);
+        let units = 1..=u32::try_from(written).unwrap();
+        let names = units.map(|unit| [&call_id[..], &unit.to_be_bytes()].concat());
+        self.members.extend(names.map(|name| (now, name)));
+        self.members.sort_unstable();
+    }
+
+    fn scores(&self) -> Vec<i64> {
+        let keyspace = (self.show)(&*self.state, &self.target.key);
+        match keyspace.get(&*self.target.key) {
+            Some((Content::Scores(scores), _)) => scores.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn lock_key(&self) -> String {
+        sibling(&self.target.key, "-lock")
+    }
+
+    pub(super) fn shown(&self) -> Keyspace {
+        let mut keyspace = (self.show)(&*self.state, &self.target.key);
+        show_key(&mut keyspace, self.lock_key(), &self.lock, |()| {
+            Content::Text("1".to_owned())
+        });
+        for (content, _) in keyspace.values_mut() {
+            if let Content::Scores(scores) = content {
+                let of_members = self.members.iter().map(|(score, _)| score);
+                assert!(of_members.eq(&*scores), "{:?} {scores:?}", self.members);
+                *content = Content::Zset(self.members.clone());
+            }
+        }
+        keyspace
+    }
+
+    /// A time that a script answers from a time to live is what was set, once rounded up.
+    fn rounded(&self, mut answer: Answer, server: i64) -> Answer {
+        if self.rounds || answer.outcome == Outcome::LockedOut {
+            if server > 0 {
+                (answer.retry_after, answer.reset) = (0, 0); // what is left is no multiple any more
+            }
+            for time in [&mut answer.retry_after, &mut answer.reset] {
+                *time = as_set(*time).unwrap_or(*time);
+            }
+        }
+        answer
+    }
+}
+
+/// The name of a member that a peer wrote. Every third looks like one of ours, and every third is a little longer.
+fn peers_member(place: u8) -> Vec<u8> {
+    match place % 3 {
+        0 => place.to_string().into_bytes(),
+        1 => vec![place; 20],
+        _ => [&[place; 20][..], b"x"].concat(),
+    }
+}
+
+/// The model's answers.
+fn check<'a>(
+    form: Form,
+    targets: &[Target],
+    states: impl Iterator<Item = (&'a mut Box<dyn State>, &'a mut Timed<()>)>,
+    at: At,
+    call_id: &CallId,
+    costs: &[u32],
+) -> Result<Vec<Answer>, (usize, Unusable)> {
+    let opened = targets.iter().zip(states);
+    let mut opened: Vec<_> = opened
+        .map(|(target, (state, lock))| Opened {
+            target: target.by_ref(),
+            state: &mut **state,
+            lock,
+        })
+        .collect();
+    let answers = match form {
+        Form::Alone => check_requests(&mut opened, at, call_id, costs),
+        Form::Joint => check_jointly(&mut opened, at, call_id, costs),
+    };
+    answers.map(|answers| answers.answers)
+}
+
+/// By which script a call is made.
+#[derive(Clone, Copy)]
+pub(in super::super) enum Form {
+    Alone,
+    Joint,
+}
+
+/// The keys of one case, and the time.
+pub(in super::super) struct Fixture {
+    pub(super) connection: MultiplexedConnection,
+    now: i64,
+    /// The clock that keys expire by.
+    server: i64,
+    /// Whether the time that the case has taken makes a difference, so that it cannot be continued.
+    pub(in super::super) is_ambiguous: bool,
+    calls: u64,
+    started: Instant,
+}
+
+impl Fixture {
+    pub(in super::super) fn new(connection: MultiplexedConnection) -> Self {
+        Self {
+            connection,
+            now: START,
+            server: 0,
+            is_ambiguous: false,
+            calls: 0,
+            started: Instant::now(),
+        }
+    }
+
+    pub(in super::super) fn at(&self) -> At {
+        At {
+            now: self.now,
+            server: self.server,
+        }
+    }
+
+    /// Time passes for the grants, not for the keys.
+    pub(super) fn pass_for_grants(&mut self, millis: i64) {
+        self.now += millis;
+    }
+
+    pub(in super::super) fn pass(&mut self, millis: i64) {
+        self.now += millis;
+        self.server += millis;
+    }
+
+    /// Real ms since the case began, and what the two clocks may be apart.
+    fn taken(&self) -> i64 {
+        self.started.elapsed().as_millis() as i64 + 2
+    }
+
+    /// Makes one call on both sides: both give the same answers, or refuse it.
+    pub(in super::super) async fn ask(&mut self, sides: &mut [Sides], form: Form, costs: &[u32]) {
+        self.calls += 1;
+        let mut call_id: CallId = [0xa5; 16];
+        call_id[..8].copy_from_slice(&self.calls.to_be_bytes());
+        let limiters = sides.iter().map(|side| side.target.clone()).collect();
+        let mut call = Call::new(limiters, costs.to_vec());
+        call.call_id = call_id;
+        let at = self.at();
+        let mut late: Vec<_> = sides
+            .iter()
+            .map(|side| (side.clone)(&*side.state))
+            .collect();
+        let mut late_locks: Vec<_> = sides.iter().map(|side| side.lock.clone()).collect();
+        let targets: Vec<_> = sides.iter().map(|side| side.target.clone()).collect();
+        let states = sides
+            .iter_mut()
+            .map(|side| (&mut side.state, &mut side.lock));
+        let model = check(form, &targets, states, at, &call_id, costs);
+        for side in &mut *sides {
+            side.note_members(self.now, &call_id);
+        }
+
+        let keys = sides.iter().flat_map(|side| side.target.all_keys());
+        let keys: Vec<String> = keys.collect();
+        let (script, args) = match form {
+            Form::Alone => script_and_args(&call, Some(self.now), None),
+            Form::Joint => (&*script::JOINT, joint_args(&call, Some(self.now), None)),
+        };
+        let connection = Connection::given(self.connection.clone(), Duration::from_secs(60));
+        let reply = loop {
+            let reply = script.run(&connection, &keys, &args, Limits::for_test());
+            match reply.await.map(|reply| read_reply(&call, &reply).unwrap()) {
+                Ok(Reply::Unfinished { .. }) => {}
+                other => break other,
+            }
+        };
+        let redis = match reply {
+            Ok(Reply::Decided { answers, .. }) => Ok(answers.answers),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error),
+        };
+        let taken = self.taken();
+        let at = At {
+            server: at.server + taken,
+            ..at
+        };
+        let states = late.iter_mut().zip(&mut late_locks);
+        let _ = check(form, &targets, states, at, &call_id, costs);
+        for (side, late) in sides.iter().zip(&late) {
+            let show = |state: &dyn State| (side.show)(state, &side.target.key);
+            let (shown, late) = (show(&*side.state), show(&**late));
+            self.is_ambiguous |= !shown.keys().eq(late.keys());
+            for ((_, left), (_, late)) in shown.values().zip(late.values()) {
+                let less = left
+                    .zip(*late)
+                    .map_or(0, |(left, late)| left - (late - taken));
+                self.is_ambiguous |=
+                    left.is_some() != late.is_some() || !(0..=taken).contains(&less);
+            }
+        }
+        if self.is_ambiguous {
+            return;
+        }
+        match (redis, model) {
+            (Ok(redis), Ok(model)) => {
+                let rounded = |answers: Vec<Answer>| -> Vec<Answer> {
+                    let sides = sides.iter().cycle();
+                    answers
+                        .into_iter()
+                        .zip(sides)
+                        .map(|(answer, side)| side.rounded(answer, at.server))
+                        .collect()
+                };
+                assert_eq!(rounded(redis), rounded(model));
+            }
+            (Err(Failure::Refused(error)), Err(_)) if error.code() == Some("UNINITIALIZED") => {}
+            (redis, model) => panic!("{redis:?} {model:?}"),
+        }
+    }
+
+    /// All keys of the server are those that the models show.
+    pub(in super::super) async fn compare(&mut self, sides: &[Sides]) {
+        let mut model = Keyspace::new();
+        for side in sides {
+            model.extend(side.shown());
+        }
+        let mut redis = read_all(&mut self.connection).await;
+        let taken = self.taken();
+        for (key, (_, left)) in &mut redis {
+            let end = model.get(key).and_then(|(_, end)| *end);
+            if let (Some(left), Some(end)) = (left, end)
+                && (end - taken..=end).contains(&(*left + self.server))
+            {
+                *left = end;
+            }
+        }
+        assert_eq!(redis, model);
+    }
+
+    /// Writes the keys of a target to the server as its model has them.
+    pub(super) async fn put(&mut self, side: &Sides, before: Keyspace) {
+        let mut pipe = redis::pipe();
+        pipe.ping().ignore(); // the pipe may have no other command
+        for key in before.keys() {
+            pipe.del(key).ignore();
+        }
+        for (key, (content, time_to_live)) in side.shown() {
+            match content {
+                Content::Text(text) => pipe.set(&key, text).ignore(),
+                Content::Hash(fields) => pipe
+                    .hset_multiple(&key, &fields.into_iter().collect::<Vec<_>>())
+                    .ignore(),
+                Content::Zset(members) => pipe.zadd_multiple(&key, &members).ignore(),
+                Content::Scores(_) => unreachable!("shown with its members"),
+            };
+            if let Some(millis) = time_to_live {
+                pipe.pexpire(&key, millis).ignore();
+            }
+        }
+        pipe.exec_async(&mut self.connection).await.unwrap();
+    }
+}

@@ -1,0 +1,307 @@
+//! Histories in which settings change: two versions of a service share a target, each replaces its policy now and then,
+//! gradually or by a new deployment, and time passes in which keys expire.
+//!
+//! Two laws, on both stores. Nothing expires that a version still counts: the oracle is the state with every grant that ever
+//! came into it, as it is before keys expire, and no version whose last request is the latest one, or was made so recently
+//! that what it saw is not all free by its own settings, has more permits left without the expired keys than with them. And
+//! Redis answers and holds what the model does. Times to live in Redis are counted by its own clock, so where the history's
+//! time passes, each key gets as much less of it, and is deleted at its end.
+//!
+//! `MODEL_STEPS` sets the number of steps over all algorithms, which take four times as many: as few as the default find a
+//! fault of each kind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use redis::aio::MultiplexedConnection;
+
+use super::algorithm::{AnyModel, State};
+use super::differential_tests::{Compared, Fixture, Form, Sides};
+use super::shared_rate::SharedRate;
+use super::{
+    FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
+    SlidingWindowLog, TokenBucket,
+};
+use crate::random_cases::{cases_of, run_on_a_server};
+use crate::rate::Rate;
+use crate::window::{At, SetUp};
+
+/// On average.
+const STEPS_PER_CASE: usize = 40;
+const ALGORITHMS: usize = 8;
+
+/// In ms. A case takes far less time, so that it makes no difference which keys Redis has counted down meanwhile.
+const UNIT: i64 = 100_000_000;
+
+fn units(count: u32) -> Duration {
+    Duration::from_millis(UNIT.unsigned_abs()) * count
+}
+
+/// An algorithm whose policies change.
+trait Versioned: Compared {
+    /// The least cost of a request.
+    const COST: u32 = 1;
+    /// Whether the end of a key's life is the end of what it counts, whatever the policy: it ends the window.
+    const EXPIRES_AS_IT_COUNTS: bool = false;
+
+    fn versions() -> BoxedStrategy<Self>;
+}
+
+impl Versioned for FixedWindow {
+    const EXPIRES_AS_IT_COUNTS: bool = true;
+
+    fn versions() -> BoxedStrategy<Self> {
+        let versions = (1..8_u32, 1..9_u32);
+        versions
+            .prop_map(|(limit, n)| Self::new(limit, units(n)))
+            .boxed()
+    }
+}
+
+impl Versioned for SlidingWindowLog {
+    fn versions() -> BoxedStrategy<Self> {
+        let versions = (1..8_u32, 1..9_u32);
+        versions
+            .prop_map(|(limit, n)| Self::new(limit, units(n)))
+            .boxed()
+    }
+}
+
+impl Versioned for SlidingWindowCounter {
+    /// All of one period: counters of another one are not found.
+    fn versions() -> BoxedStrategy<Self> {
+        (1..8_u32, 1..10_u32)
+            .prop_map(|(limit, n)| Self::new(limit, units(n)).with_period(units(1)))
+            .boxed()
+    }
+}
+
+impl Versioned for TokenBucket {
+    const COST: u32 = 100_000;
+
+    fn versions() -> BoxedStrategy<Self> {
+        (1..9_u32, 1..6_u32)
+            .prop_map(|(n, rate)| Self::per_second(rate).with_capacity(n * Self::COST))
+            .boxed()
+    }
+}
+
+impl Versioned for QuotaBucket {
+    fn versions() -> BoxedStrategy<Self> {
+        (1..12_u32, 1..6_u32, 1..6_u32)
+            .prop_map(|(capacity, quota, n)| Self::new(quota, units(n)).with_capacity(capacity))
+            .boxed()
+    }
+}
+
+impl Versioned for LeakyBucket {
+    fn versions() -> BoxedStrategy<Self> {
+        (1..12_u32, 1..6_u32, 1..6_u32)
+            .prop_map(|(capacity, quantity, n)| {
+                Self::new(quantity, units(n)).with_capacity(capacity)
+            })
+            .boxed()
+    }
+}
+
+impl Versioned for PenaltyTokenBucket {
+    fn versions() -> BoxedStrategy<Self> {
+        (1..12_u32, 1..6_u32, 1..6_u32)
+            .prop_map(|(capacity, quantity, n)| {
+                Self::new(quantity, units(n)).with_capacity(capacity)
+            })
+            .boxed()
+    }
+}
+
+impl Versioned for SharedRate {
+    /// All of one type: a change of the type resets the limiter.
+    fn versions() -> BoxedStrategy<Self> {
+        (1..8_u64, 1..9_u32, prop::option::of(0..4_u32))
+            .prop_map(|(permits, n, longer)| {
+                let rate = Rate::overall(permits, units(n));
+                let rate = longer.map_or(rate, |longer| rate.keep_alive(units(n + longer)));
+                let rate = rate.validate().unwrap();
+                Self::with_set_up("client".into(), SetUp::expiring(rate))
+            })
+            .boxed()
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step<M> {
+    Pass(i64),
+    /// A list of requests of one version.
+    Ask(usize, Vec<u32>),
+    /// One request, by the script that decides by several limiters.
+    AskJointly(usize, u32),
+    /// As it replaces the policy while requests come in, or as a new deployment has it from the start.
+    Change(usize, M, bool),
+}
+
+fn a_step<M: Versioned>() -> impl Strategy<Value = Step<M>> {
+    let version = || 0..2_usize;
+    let cost = || (1..7_u32).prop_map(|n| n * M::COST);
+    // No two sums of pauses are a whole number of quarters apart, so that no key expires at the very time of a request.
+    let pause = (
+        prop_oneof![3 => 0..4_i64, 2 => 0..40_i64],
+        100_000..900_000_i64,
+    )
+        .prop_map(|(quarters, more)| quarters * UNIT / 4 + more);
+    prop_oneof![
+        4 => pause.prop_map(Step::Pass),
+        6 => (version(), prop::collection::vec(cost(), 1..3)).prop_map(|(at, it)| Step::Ask(at, it)),
+        2 => (version(), cost()).prop_map(|(at, cost)| Step::AskJointly(at, cost)),
+        1 => (version(), M::versions(), any::<bool>())
+            .prop_map(|(at, to, is_gradual)| Step::Change(at, to, is_gradual)),
+    ]
+}
+
+/// What a version knows of its last request.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    model: Option<Arc<dyn AnyModel>>,
+    /// When all that it saw is free by its settings.
+    until: i64,
+    is_latest: bool,
+}
+
+impl Seen {
+    /// What a request finds, at most the limit; `None` if the limiter is missing.
+    fn left(&self, state: &dyn State, at: At) -> Option<i64> {
+        let evaluation = self.model.as_ref()?.evaluate(state, at, 1).ok()?;
+        Some(match evaluation.granted {
+            true => evaluation.remaining + 1,
+            false => 0,
+        })
+    }
+}
+
+/// Takes random histories, and panics with the shortest one that breaks a law.
+fn take<M: Versioned>() {
+    let case = (
+        [M::versions(), M::versions()],
+        prop::collection::vec(a_step::<M>(), 1..2 * STEPS_PER_CASE),
+    );
+    let cases = 4 * cases_of(STEPS_PER_CASE * ALGORITHMS);
+    run_on_a_server(cases, &case, async |connection, (mut policies, steps)| {
+        let mut fixture = Fixture::new(connection.clone());
+        let mut sides = [Sides::new(&policies[0], "target", None)];
+        let mut versions = [Seen::default(), Seen::default()];
+        for step in steps {
+            let (form, version, costs) = match step {
+                Step::Pass(millis) => {
+                    fixture.pass(millis);
+                    age(connection.clone(), millis).await;
+                    continue;
+                }
+                Step::Change(version, to, is_gradual) => {
+                    policies[version] = match is_gradual {
+                        true => to.after(&policies[version]).0,
+                        false => to,
+                    };
+                    continue;
+                }
+                Step::Ask(version, costs) if M::ON_THE_WINDOW => {
+                    (Form::Alone, version, costs[..1].to_vec())
+                }
+                Step::Ask(version, costs) => (Form::Alone, version, costs),
+                Step::AskJointly(version, cost) => (Form::Joint, version, vec![cost]),
+            };
+            let at = fixture.at();
+            let [side] = &mut sides;
+            let kept = side.cloned();
+            side.state.drop_expired(at.server);
+            for seen in &versions {
+                if !M::EXPIRES_AS_IT_COUNTS && (seen.is_latest || at.now < seen.until) {
+                    let limit = seen.model.as_ref().and_then(|model| model.limit());
+                    let with_all = seen.left(&*kept, at).or(limit);
+                    let without = seen.left(&*side.state, at).or(limit);
+                    assert_eq!(
+                        without, with_all,
+                        "what {:?} counts has expired",
+                        seen.model
+                    );
+                }
+            }
+            let model: Arc<dyn AnyModel> = Arc::new(policies[version].clone());
+            side.target.model = Arc::clone(&model);
+            fixture.ask(&mut sides, form, &costs).await;
+            if fixture.is_ambiguous {
+                return;
+            }
+            fixture.compare(&sides).await;
+            let reset = model.evaluate(&*sides[0].state, at, i64::from(u32::MAX));
+            if costs
+                .iter()
+                .all(|&cost| model.limit() < Some(i64::from(cost)))
+            {
+                continue; // it can never be granted, and is an error
+            }
+            versions.iter_mut().for_each(|seen| seen.is_latest = false);
+            versions[version] = Seen {
+                model: Some(model),
+                until: at.now + reset.map_or(0, |evaluation| evaluation.reset),
+                is_latest: true,
+            };
+        }
+    });
+}
+
+/// Lets the time pass that all times to live are counted by.
+async fn age(mut connection: MultiplexedConnection, millis: i64) {
+    const AGE: &str = r"
+for _, key in ipairs(redis.call('keys', '*')) do
+  local left = redis.call('pttl', key)
+  if left >= 0 and left <= tonumber(ARGV[1]) then
+    redis.call('del', key)
+  elseif left >= 0 then
+    redis.call('pexpire', key, string.format('%d', left - ARGV[1]))
+  end
+end
+";
+    let mut command = redis::cmd("EVAL");
+    command.arg(AGE).arg(0).arg(millis);
+    command.exec_async(&mut connection).await.unwrap();
+}
+
+#[test]
+fn nothing_expires_that_a_fixed_window_counts() {
+    take::<FixedWindow>();
+}
+
+#[test]
+fn nothing_expires_that_a_sliding_window_log_counts() {
+    take::<SlidingWindowLog>();
+}
+
+#[test]
+fn nothing_expires_that_a_sliding_window_counter_counts() {
+    take::<SlidingWindowCounter>();
+}
+
+#[test]
+fn nothing_expires_that_a_token_bucket_counts() {
+    take::<TokenBucket>();
+}
+
+#[test]
+fn nothing_expires_that_a_quota_bucket_counts() {
+    take::<QuotaBucket>();
+}
+
+#[test]
+fn nothing_expires_that_a_leaky_bucket_counts() {
+    take::<LeakyBucket>();
+}
+
+#[test]
+fn nothing_expires_that_a_penalty_token_bucket_counts() {
+    take::<PenaltyTokenBucket>();
+}
+
+#[test]
+fn nothing_expires_that_a_keyed_rate_limiter_counts() {
+    take::<SharedRate>();
+}

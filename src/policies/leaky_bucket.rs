@@ -1,0 +1,180 @@
+//! `LeakyBucket`: the numbers of the policy. Its state and its steps are in `model.rs`.
+
+mod model;
+
+use std::fmt;
+use std::time::Duration;
+
+use super::starts::Starts;
+
+/// Requests proceed at a constant pace, `quantity` in each `unit` of time. Up to `capacity` more may wait for their turn, and
+/// requests beyond that are denied.
+///
+/// A request that has to wait is granted with a [`delay`](crate::Granted::delay);
+/// [`check_and_wait`](crate::PolicyLimiter::check_and_wait) waits for it. The first request of a target proceeds at once, whatever
+/// its cost. The largest cost that can be granted is `capacity + quantity`.
+///
+/// State, in the form of the .NET library FireflySoft.RateLimit: the string `key`, the requests in the bucket, and the
+/// string `{key}-st`, the time of the last outflow (ms). They expire after `capacity / quantity` units, rounded up, and
+/// one more unit.
+///
+/// After a change of the policy ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the content of the bucket drains at the new pace, and
+/// nothing more is granted until it fits the new capacity; delays that were returned do not change. A bucket that grants
+/// nothing for as long as the old policy kept its state is then empty.
+///
+/// ```
+/// use redisson_rate_limiter::{Decision, LeakyBucket, RedissonClient};
+/// use std::time::Duration;
+/// use tokio::time::Instant;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// // One in 100 ms, and two may wait.
+/// let limiter = client.limiter(LeakyBucket::new(1, Duration::from_millis(100)).with_capacity(2))?;
+/// assert!(limiter.check("orders:api", 1).await?.is_granted());
+/// let Decision::Granted(granted) = limiter.check("orders:api", 1).await? else { panic!() };
+/// assert_eq!(granted.delay, Duration::from_millis(100));
+///
+/// let asked_at = Instant::now();
+/// assert!(limiter.check_and_wait("orders:api", 1).await?.is_granted());
+/// assert!(asked_at.elapsed() >= Duration::from_millis(200));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LeakyBucket {
+    capacity: u32,
+    quantity: u32,
+    unit: Duration,
+    starts: Starts,
+}
+
+impl LeakyBucket {
+    /// Lets `quantity` requests (at least 1) proceed in each `unit` (whole milliseconds, at least 1), and up to
+    /// `quantity` more wait. A full bucket must drain within 2^52 ms. The first unit begins with the first request.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let policy = LeakyBucket::new(100, minute);
+    /// assert_eq!(policy.capacity(), 100);
+    /// assert_eq!(policy.quantity(), 100);
+    /// assert_eq!(policy.unit(), minute);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn new(quantity: u32, unit: Duration) -> Self {
+        Self {
+            capacity: quantity,
+            quantity,
+            unit,
+            starts: Starts::WithFirstRequest,
+        }
+    }
+
+    /// Sets how many requests may wait, at least 1.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(LeakyBucket::new(100, minute).with_capacity(500).capacity(), 500);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_capacity(self, capacity: u32) -> Self {
+        Self { capacity, ..self }
+    }
+
+    /// Starts the first unit at the beginning of the second, minute, hour or day (UTC) of its first request: the largest of
+    /// these units that divides the unit evenly. A unit that is not a whole number of seconds is refused.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(LeakyBucket::new(100, minute).with_natural_start().has_natural_start());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_natural_start(self) -> Self {
+        Self {
+            starts: Starts::Naturally,
+            ..self
+        }
+    }
+
+    /// Whether a first unit has [a natural start](Self::with_natural_start).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert!(!LeakyBucket::new(100, minute).has_natural_start());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn has_natural_start(&self) -> bool {
+        self.starts == Starts::Naturally
+    }
+
+    /// How many requests may wait.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(LeakyBucket::new(100, minute).capacity(), 100);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How many requests proceed in each unit.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(LeakyBucket::new(100, minute).quantity(), 100);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn quantity(&self) -> u32 {
+        self.quantity
+    }
+
+    /// A unit's length.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(LeakyBucket::new(100, minute).unit(), minute);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn unit(&self) -> Duration {
+        self.unit
+    }
+}
+
+impl fmt::Display for LeakyBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "leaky bucket: {} per {:?}, up to {} waiting{}",
+            self.quantity, self.unit, self.capacity, self.starts
+        )
+    }
+}

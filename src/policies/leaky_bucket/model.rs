@@ -1,0 +1,287 @@
+//! Requests that flow out at a constant pace; what does not fit into the bucket is refused.
+//!
+//! The bucket holds the requests of the unit that runs and those that wait for a later one. Both keys live as long as a
+//! full bucket takes to flow out, so a bucket that is gone was empty.
+
+use super::LeakyBucket;
+use crate::error::{Error, Result};
+use crate::keys::sibling;
+use crate::permit::CallId;
+use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, at_least_one, div_ceil};
+use crate::policies::bucket::Bucket;
+#[cfg(feature = "redis")]
+use crate::policies::kind::Kind;
+use crate::policies::target_keys::TargetKeys;
+use crate::rate::whole_millis;
+use crate::window::At;
+
+struct Open {
+    value: i64,
+    start: i64,
+    /// Nobody asked before.
+    is_first: bool,
+    start_moved: bool,
+}
+
+impl LeakyBucket {
+    #[inline]
+    fn unit_millis(&self) -> i64 {
+        // It was validated, so that it fits.
+        self.unit.as_millis() as i64
+    }
+
+    #[inline]
+    fn largest_cost(&self) -> i64 {
+        i64::from(self.capacity) + i64::from(self.quantity)
+    }
+
+    /// How many units a full bucket takes to flow out.
+    #[inline]
+    fn units_to_live(&self) -> i64 {
+        div_ceil(i64::from(self.capacity), i64::from(self.quantity)) + 1
+    }
+
+    #[inline]
+    fn open(&self, state: &Bucket, now: i64) -> Open {
+        let (quantity, unit) = (i64::from(self.quantity), self.unit_millis());
+        let Some(&start) = state.start.get() else {
+            return Open {
+                value: 0,
+                start: self.starts.of(unit, now),
+                is_first: true,
+                start_moved: true,
+            };
+        };
+        let value = state.level.get().map_or(0, |&value| value.max(0));
+        let units = (now - start).div_euclid(unit).max(0);
+        Open {
+            value: if units >= div_ceil(value, quantity) {
+                0
+            } else {
+                value - units * quantity
+            },
+            start: start + units * unit,
+            is_first: false,
+            start_moved: units > 0,
+        }
+    }
+
+    /// Milliseconds until so many requests have flowed out.
+    #[inline]
+    fn until_out(&self, count: i64, open: &Open, now: i64) -> i64 {
+        let units = div_ceil(count, i64::from(self.quantity));
+        let time = units.saturating_mul(self.unit_millis()).min(LONGEST);
+        (time + open.start - now).max(0)
+    }
+
+    /// Milliseconds that a request waits which fills the bucket up to this.
+    #[inline]
+    fn delay(&self, filled: i64, open: &Open, now: i64) -> i64 {
+        let batch = div_ceil(filled, i64::from(self.quantity)) - 1;
+        if open.is_first || batch <= 0 {
+            return 0;
+        }
+        let unit = self.unit_millis();
+        (batch - 1) * unit + open.start + unit - now
+    }
+}
+
+impl Model for LeakyBucket {
+    type State = Bucket;
+
+    #[cfg(feature = "redis")]
+    const KIND: Kind = Kind::LeakyBucket;
+
+    fn validate(&self) -> Result<()> {
+        at_least_one(self.capacity, "capacity")?;
+        at_least_one(self.quantity, "quantity")?;
+        let unit = whole_millis(self.unit, "unit")?;
+        self.starts.validate(unit, "unit")?;
+        if i128::from(self.units_to_live()) * i128::from(unit) > i128::from(LONGEST) {
+            return Err(Error::InvalidArgument {
+                argument: "unit",
+                reason: "a full bucket would take longer than 2^52 ms to flow out",
+            });
+        }
+        Ok(())
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Some(self.largest_cost())
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![target.to_owned(), sibling(target, "-st")]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
+        Bucket::open(keys)
+    }
+
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64> {
+        vec![
+            i64::from(self.capacity),
+            i64::from(self.quantity),
+            self.unit_millis(),
+            self.starts.unit(self.unit_millis()),
+        ]
+    }
+
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+        let &[value, start, is_first] = numbers else {
+            return None;
+        };
+        let mut state = Bucket::default();
+        if is_first == 0 {
+            state.level.set(value);
+            state.start.set(start);
+        }
+        Some(state)
+    }
+
+    #[inline]
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let open = self.open(state, at.now);
+        let limit = self.largest_cost();
+        let filled = open.value + cost;
+        Ok(if filled > limit {
+            Evaluation {
+                granted: false,
+                limit,
+                remaining: (limit - open.value).max(0),
+                retry_after: self.until_out(filled - limit, &open, at.now),
+                reset: self.until_out(open.value, &open, at.now),
+                delay: 0,
+            }
+        } else {
+            Evaluation {
+                granted: true,
+                limit,
+                remaining: limit - filled,
+                retry_after: 0,
+                reset: self.until_out(filled, &open, at.now),
+                delay: self.delay(filled, &open, at.now),
+            }
+        })
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
+        let open = self.open(state, at.now);
+        let needed = at.server + self.until_out(open.value + cost, &open, at.now);
+        state.start.outlive(needed);
+        let new = at.server + self.units_to_live() * self.unit_millis();
+        let end = state.start.life(needed, new);
+        state.level.set(open.value + cost);
+        state.level.expire_at(end);
+        if open.start_moved {
+            state.start.set(open.start);
+            state.start.expire_at(end);
+        }
+    }
+
+    fn keep(&self, state: &mut Bucket, at: At) {
+        let open = self.open(state, at.now);
+        let end = at.server + self.until_out(open.value, &open, at.now);
+        if state.start.outlive(end) {
+            state.level.outlive(end);
+        }
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policies::differential_tests::{
+        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+    };
+    use crate::policies::starts::DAY;
+    use crate::window::Timed;
+
+    impl Compared for LeakyBucket {
+        fn policies() -> BoxedStrategy<Self> {
+            let policy = |(capacity, quantity): (u32, u32), unit: i64| {
+                LeakyBucket::new(quantity, Duration::from_millis(unit.unsigned_abs()))
+                    .with_capacity(capacity)
+            };
+            let numbers = (1..20_u32, 1..7_u32);
+            prop_oneof![
+                3 => (numbers.clone(), 1..4_i64)
+                    .prop_map(move |(numbers, n)| policy(numbers, n * TTL_UNIT)),
+                1 => (numbers, prop_oneof![Just(TTL_UNIT), Just(DAY)])
+                    .prop_map(move |(numbers, unit)| policy(numbers, unit).with_natural_start()),
+            ]
+            .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Bucket> {
+            let value = prop::option::of((-3..40_i64, times_to_live()));
+            let start = prop::option::of((-9 * TTL_UNIT..TTL_UNIT, times_to_live()));
+            (value, start)
+                .prop_map(|(value, start)| Bucket {
+                    level: value.map_or_else(Timed::default, |(value, ttl)| timed(value, ttl)),
+                    start: start.map_or_else(Timed::default, |(at, ttl)| timed(START + at, ttl)),
+                })
+                .boxed()
+        }
+
+        fn show(state: &Bucket, target: &str) -> Keyspace {
+            let number = |number: &i64| Content::Text(number.to_string());
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, target.to_owned(), &state.level, number);
+            show_key(&mut keyspace, sibling(target, "-st"), &state.start, number);
+            keyspace
+        }
+
+        fn pauses() -> BoxedStrategy<i64> {
+            prop_oneof![3 => 1..TTL_UNIT / 2, 1 => 1..6 * TTL_UNIT].boxed()
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<LeakyBucket>();
+    }
+
+    fn refused(policy: LeakyBucket) -> &'static str {
+        match Model::validate(&policy) {
+            Err(Error::InvalidArgument { argument, .. }) => argument,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_number_out_of_its_range_is_named() {
+        let second = Duration::from_secs(1);
+        assert_eq!(
+            refused(LeakyBucket::new(1, second).with_capacity(0)),
+            "capacity"
+        );
+        assert_eq!(
+            refused(LeakyBucket::new(0, second).with_capacity(1)),
+            "quantity"
+        );
+        for unit in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
+            assert_eq!(refused(LeakyBucket::new(1, unit)), "unit");
+        }
+        let unit = Duration::from_millis(1_500);
+        let natural = LeakyBucket::new(1, unit).with_natural_start();
+        assert_eq!(refused(natural), "unit");
+        let unit = Duration::from_millis(1 << 20);
+        assert_eq!(
+            refused(LeakyBucket::new(1, unit + second).with_capacity(u32::MAX)),
+            "unit"
+        );
+        assert!(Model::validate(&LeakyBucket::new(1, unit).with_capacity(u32::MAX)).is_ok());
+        assert!(
+            Model::validate(&LeakyBucket::new(u32::MAX, Duration::from_millis(1)).with_capacity(1))
+                .is_ok()
+        );
+    }
+}

@@ -1,0 +1,275 @@
+//! Tokens that come in at the end of each unit of time; a request takes its cost out of them, and a target may be locked
+//! out.
+//!
+//! The key with the time of the last inflow outlives the time that an empty bucket takes to fill, so a bucket without
+//! that key is full.
+
+use super::PenaltyTokenBucket;
+use crate::error::{Error, Result};
+use crate::keys::sibling;
+use crate::permit::CallId;
+use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, at_least_one, div_ceil};
+use crate::policies::bucket::Bucket;
+#[cfg(feature = "redis")]
+use crate::policies::kind::Kind;
+use crate::policies::target_keys::TargetKeys;
+use crate::rate::whole_millis;
+use crate::window::At;
+
+/// How much longer the tokens live than the time of their last inflow, in ms.
+const TOKENS_LIVE_LONGER: i64 = 10;
+
+struct Open {
+    tokens: i64,
+    start: i64,
+    start_moved: bool,
+}
+
+impl PenaltyTokenBucket {
+    #[inline]
+    fn unit_millis(&self) -> i64 {
+        // It was validated, so that it fits.
+        self.unit.as_millis() as i64
+    }
+
+    /// The time to live of the last inflow's time, in ms; too large to be used where the policy is refused.
+    #[inline]
+    fn time_to_live(&self) -> i64 {
+        let unit = self.unit.as_millis();
+        let fill = u128::from(self.capacity)
+            .saturating_mul(unit)
+            .div_ceil(u128::from(self.quantity.max(1)));
+        // Tokens come in with whole units: a small bucket is not full before the unit is over.
+        let time = fill.saturating_mul(2).max(unit);
+        i64::try_from(time).unwrap_or(i64::MAX)
+    }
+
+    #[inline]
+    fn open(&self, state: &Bucket, now: i64) -> Open {
+        let (capacity, quantity) = (i64::from(self.capacity), i64::from(self.quantity));
+        let unit = self.unit_millis();
+        let Some(&start) = state.start.get() else {
+            return Open {
+                tokens: capacity,
+                start: self.starts.of(unit, now),
+                start_moved: true,
+            };
+        };
+        // Tokens that are lost are as many as there can be.
+        let tokens = state.level.get().copied().unwrap_or(capacity);
+        let tokens = tokens.clamp(0, capacity);
+        let units = (now - start).div_euclid(unit).max(0);
+        Open {
+            tokens: if units >= div_ceil(capacity - tokens, quantity) {
+                capacity
+            } else {
+                tokens + units * quantity
+            },
+            start: start + units * unit,
+            start_moved: units > 0,
+        }
+    }
+
+    /// Milliseconds until there are so many tokens.
+    #[inline]
+    fn until_there_are(&self, wanted: i64, open: &Open, now: i64) -> i64 {
+        let units = div_ceil(wanted - open.tokens, i64::from(self.quantity));
+        (units * self.unit_millis() + open.start - now).max(0)
+    }
+}
+
+impl Model for PenaltyTokenBucket {
+    type State = Bucket;
+
+    #[cfg(feature = "redis")]
+    const KIND: Kind = Kind::PenaltyTokenBucket;
+
+    const HONOURS_FOREIGN_LOCKS: bool = true;
+
+    fn validate(&self) -> Result<()> {
+        at_least_one(self.capacity, "capacity")?;
+        at_least_one(self.quantity, "quantity")?;
+        let unit = whole_millis(self.unit, "unit")?;
+        self.starts.validate(unit, "unit")?;
+        if self.time_to_live() > LONGEST {
+            return Err(Error::InvalidArgument {
+                argument: "unit",
+                reason: "an empty bucket would take longer than 2^51 ms to fill",
+            });
+        }
+        Ok(())
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Some(i64::from(self.capacity))
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![target.to_owned(), sibling(target, "-st")]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
+        Bucket::open(keys)
+    }
+
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64> {
+        vec![
+            i64::from(self.capacity),
+            i64::from(self.quantity),
+            self.unit_millis(),
+            self.starts.unit(self.unit_millis()),
+            self.time_to_live(),
+        ]
+    }
+
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+        let &[tokens, start] = numbers else {
+            return None;
+        };
+        let mut state = Bucket::default();
+        state.level.set(tokens);
+        state.start.set(start);
+        Some(state)
+    }
+
+    #[inline]
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let open = self.open(state, at.now);
+        let limit = i64::from(self.capacity);
+        Ok(Evaluation::of_tokens(limit, open.tokens, cost, |wanted| {
+            self.until_there_are(wanted, &open, at.now)
+        }))
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
+        let mut left = self.open(state, at.now);
+        left.tokens -= cost;
+        let until_full = self.until_there_are(i64::from(self.capacity), &left, at.now);
+        let needed = at.server + until_full;
+        state.start.outlive(needed);
+        let end = state.start.life(needed, at.server + self.time_to_live());
+        state.level.set(left.tokens);
+        state.level.expire_at(end + TOKENS_LIVE_LONGER);
+        if left.start_moved {
+            state.start.set(left.start);
+            state.start.expire_at(end);
+        }
+    }
+
+    fn keep(&self, state: &mut Bucket, at: At) {
+        let open = self.open(state, at.now);
+        let until_full = self.until_there_are(i64::from(self.capacity), &open, at.now);
+        let end = at.server + until_full;
+        if state.start.outlive(end) {
+            state.level.outlive(end + TOKENS_LIVE_LONGER);
+        }
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policies::differential_tests::{
+        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+    };
+    use crate::policies::starts::DAY;
+    use crate::window::Timed;
+
+    impl Compared for PenaltyTokenBucket {
+        fn policies() -> BoxedStrategy<Self> {
+            let policy = |(capacity, quantity): (u32, u32), unit: i64| {
+                let unit = Duration::from_millis(unit.unsigned_abs());
+                PenaltyTokenBucket::new(quantity, unit).with_capacity(capacity)
+            };
+            let numbers = (1..20_u32, 1..30_u32);
+            prop_oneof![
+                3 => (numbers.clone(), 1_000..3 * TTL_UNIT)
+                    .prop_map(move |(numbers, unit)| policy(numbers, unit)),
+                1 => (numbers, prop_oneof![1..400_i64, Just(DAY / 1000)])
+                    .prop_map(move |(numbers, n)| policy(numbers, n * 1000).with_natural_start()),
+            ]
+            // Both times to live are the same multiple of the unit, once rounded up, also after some seconds.
+            .prop_filter(
+                "the times to live must lie apart from their unit's",
+                |policy| {
+                    (TTL_UNIT / 2..TTL_UNIT - TOKENS_LIVE_LONGER)
+                        .contains(&(policy.time_to_live() % TTL_UNIT))
+                },
+            )
+            .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Bucket> {
+            let tokens = prop::option::of((-3..40_i64, times_to_live()));
+            let start = prop::option::of((-9 * TTL_UNIT..TTL_UNIT, times_to_live()));
+            (tokens, start)
+                .prop_map(|(tokens, start)| Bucket {
+                    level: tokens.map_or_else(Timed::default, |(tokens, ttl)| timed(tokens, ttl)),
+                    start: start.map_or_else(Timed::default, |(at, ttl)| timed(START + at, ttl)),
+                })
+                .boxed()
+        }
+
+        fn show(state: &Bucket, target: &str) -> Keyspace {
+            let number = |number: &i64| Content::Text(number.to_string());
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, target.to_owned(), &state.level, number);
+            show_key(&mut keyspace, sibling(target, "-st"), &state.start, number);
+            keyspace
+        }
+
+        fn pauses() -> BoxedStrategy<i64> {
+            prop_oneof![3 => 1..TTL_UNIT / 2, 1 => 1..6 * TTL_UNIT].boxed()
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<PenaltyTokenBucket>();
+    }
+
+    fn refused(policy: PenaltyTokenBucket) -> &'static str {
+        match Model::validate(&policy) {
+            Err(Error::InvalidArgument { argument, .. }) => argument,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_number_out_of_its_range_is_named() {
+        let second = Duration::from_secs(1);
+        let new = |capacity, quantity, unit| {
+            PenaltyTokenBucket::new(quantity, unit).with_capacity(capacity)
+        };
+        assert_eq!(refused(new(0, 1, second)), "capacity");
+        assert_eq!(refused(new(1, 0, second)), "quantity");
+        for unit in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
+            assert_eq!(refused(new(1, 1, unit)), "unit");
+        }
+        let unit = Duration::from_millis(1_500);
+        assert_eq!(refused(new(1, 1, unit).with_natural_start()), "unit");
+        let unit = Duration::from_millis(1 << 19);
+        assert_eq!(refused(new(u32::MAX, 1, unit + second)), "unit");
+        assert!(Model::validate(&new(u32::MAX, 1, unit)).is_ok());
+        assert!(Model::validate(&new(1, u32::MAX, Duration::from_millis(1))).is_ok());
+    }
+
+    #[test]
+    fn the_times_to_live_are_twice_the_time_to_fill_and_at_least_a_unit() {
+        let lives = |capacity, quantity, millis| {
+            PenaltyTokenBucket::new(quantity, Duration::from_millis(millis))
+                .with_capacity(capacity)
+                .time_to_live()
+        };
+        assert_eq!(lives(10, 2, 1_000), 10_000);
+        assert_eq!(lives(10, 3, 1_000), 6_668);
+        assert_eq!(lives(1, 10, 1_000), 1_000);
+    }
+}

@@ -1,0 +1,321 @@
+//! Tokens that come in by a quota for each period; a request takes its cost out of them.
+//!
+//! As with [`TokenBucket`](crate::TokenBucket) only whole tokens come in, and the time of the last refill moves by what
+//! those took, so that in the long run the quota is exact. The state counts in seconds; where the tokens took
+//! a fraction of a second, that fraction is kept beside the time, in units of 1 / quota s.
+
+use super::QuotaBucket;
+use crate::error::{Error, Result};
+use crate::permit::CallId;
+use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, at_least_one, div_ceil};
+#[cfg(feature = "redis")]
+use crate::policies::kind::Kind;
+use crate::policies::target_keys::TargetKeys;
+use crate::rate::whole_millis;
+use crate::window::{At, Timed};
+
+/// What one bucket's hash holds.
+pub(crate) type Bucket = Timed<Fields>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fields {
+    capacity: i64,
+    quota: i64,
+    period: i64,
+    tokens: Tokens,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tokens {
+    remain: i64,
+    /// Seconds.
+    timestamp: i64,
+    /// Parts of 1 / quota s that the last refill was later than `timestamp`.
+    fraction: i64,
+}
+
+impl QuotaBucket {
+    #[inline]
+    fn period_seconds(&self) -> i64 {
+        // It was validated, so that it fits.
+        self.period.as_secs() as i64
+    }
+
+    #[inline]
+    fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
+        let (capacity, quota) = (i64::from(self.capacity), i64::from(self.quota));
+        let (period, second) = (self.period_seconds(), now.div_euclid(1000));
+        let full = Tokens {
+            remain: capacity,
+            timestamp: second,
+            fraction: 0,
+        };
+        let Some(Fields { tokens, .. }) = state.get() else {
+            return full;
+        };
+        let remain = tokens.remain.min(capacity).max(0);
+        let fraction = tokens.fraction.clamp(0, quota - 1);
+        let elapsed = (second - tokens.timestamp).max(0);
+        if elapsed == 0 && remain < capacity {
+            // Nothing came in, which is found without the divisions.
+            return Tokens {
+                remain,
+                timestamp: tokens.timestamp,
+                fraction,
+            };
+        }
+        if elapsed >= div_ceil((capacity - remain) * period + fraction, quota) {
+            return full;
+        }
+        let came_in = ((elapsed * quota - fraction).div_euclid(period)).max(0);
+        let took = fraction + came_in * period;
+        Tokens {
+            remain: remain + came_in,
+            timestamp: tokens.timestamp + took / quota,
+            fraction: took % quota,
+        }
+    }
+
+    /// Milliseconds until there are so many tokens.
+    #[inline]
+    fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
+        let missing = (wanted - tokens.remain) * self.period_seconds() + tokens.fraction;
+        let seconds = div_ceil(missing, i64::from(self.quota));
+        ((seconds + tokens.timestamp) * 1000 - now).max(0)
+    }
+
+    #[inline]
+    fn fields(&self, tokens: Tokens) -> Fields {
+        Fields {
+            capacity: i64::from(self.capacity),
+            quota: i64::from(self.quota),
+            period: self.period_seconds(),
+            tokens,
+        }
+    }
+
+    #[inline]
+    fn write(&self, state: &mut Bucket, at: At, tokens: Tokens) {
+        let product = i64::from(self.capacity) * self.period_seconds();
+        let seconds_to_fill = div_ceil(product, i64::from(self.quota));
+        let end = state.life(
+            self.full_at(&tokens, at),
+            at.server + 2 * seconds_to_fill * 1000,
+        );
+        state.set(self.fields(tokens));
+        state.expire_at(end);
+    }
+
+    /// When the bucket is full, by the server's clock.
+    #[inline]
+    fn full_at(&self, tokens: &Tokens, at: At) -> i64 {
+        // A time ahead of the caller's clock keeps no key for ever.
+        let now = at.now.max(tokens.timestamp * 1000);
+        at.server + self.until_there_are(i64::from(self.capacity), tokens, now)
+    }
+}
+
+impl Model for QuotaBucket {
+    type State = Bucket;
+
+    #[cfg(feature = "redis")]
+    const KIND: Kind = Kind::QuotaBucket;
+
+    fn validate(&self) -> Result<()> {
+        at_least_one(self.capacity, "capacity")?;
+        at_least_one(self.quota, "quota")?;
+        let refuse = |reason| {
+            Err(Error::InvalidArgument {
+                argument: "period",
+                reason,
+            })
+        };
+        let period = whole_millis(self.period, "period")?;
+        if period % 1000 != 0 {
+            return refuse("it is not a whole number of seconds");
+        }
+        let until_full = i128::from(self.capacity) * i128::from(period) / i128::from(self.quota);
+        let product = i128::from(self.capacity) * i128::from(period / 1000);
+        if until_full > i128::from(LONGEST) || product > i128::from(LONGEST) {
+            return refuse("it is too long for this capacity: their product is above 2^52");
+        }
+        Ok(())
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Some(i64::from(self.capacity))
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![target.to_owned()]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
+        keys.take_own()
+    }
+
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64> {
+        vec![
+            i64::from(self.capacity),
+            i64::from(self.quota),
+            self.period_seconds(),
+        ]
+    }
+
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+        let &[remain, timestamp, fraction] = numbers else {
+            return None;
+        };
+        let mut state = Bucket::default();
+        state.set(self.fields(Tokens {
+            remain,
+            timestamp,
+            fraction,
+        }));
+        Some(state)
+    }
+
+    #[inline]
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let tokens = self.refilled(state, at.now);
+        let limit = i64::from(self.capacity);
+        Ok(Evaluation::of_tokens(
+            limit,
+            tokens.remain,
+            cost,
+            |wanted| self.until_there_are(wanted, &tokens, at.now),
+        ))
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
+        let mut tokens = self.refilled(state, at.now);
+        tokens.remain -= cost;
+        self.write(state, at, tokens);
+    }
+
+    fn deny(&self, state: &mut Bucket, at: At) {
+        let tokens = self.refilled(state, at.now);
+        self.write(state, at, tokens);
+    }
+
+    fn keep(&self, state: &mut Bucket, at: At) {
+        let tokens = self.refilled(state, at.now);
+        state.outlive(self.full_at(&tokens, at));
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policies::differential_tests::{
+        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+    };
+
+    impl Compared for QuotaBucket {
+        fn policies() -> BoxedStrategy<Self> {
+            // Times to live that are long, and no whole number of TTL_UNIT by less than a second or two.
+            let few = (1..40_u32, 1..20_u32);
+            let many = (1..4_u32, 500..1_500_u32).prop_map(|(n, half)| (n * half, 2 * half));
+            (prop_oneof![few, many], 1..4_i64)
+                .prop_map(|((capacity, quota), n)| {
+                    let period = Duration::from_millis((n * TTL_UNIT).unsigned_abs());
+                    QuotaBucket::new(quota, period).with_capacity(capacity)
+                })
+                .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Bucket> {
+            let tokens = (-3..50_i64, -2_000..1_000_i64, 0..9_i64);
+            let numbers = (1..40_i64, 1..20_i64, 1..900_i64);
+            (tokens, numbers, times_to_live())
+                .prop_map(|((remain, at, fraction), numbers, time_to_live)| {
+                    let (capacity, quota, period) = numbers;
+                    let fields = Fields {
+                        capacity,
+                        quota,
+                        period,
+                        tokens: Tokens {
+                            remain,
+                            timestamp: START / 1000 + at,
+                            fraction,
+                        },
+                    };
+                    timed(fields, time_to_live)
+                })
+                .boxed()
+        }
+
+        fn show(state: &Bucket, target: &str) -> Keyspace {
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, target.to_owned(), state, |fields| {
+                let field = |name: &str, number: i64| (name.to_owned(), number.to_string());
+                let tokens = &fields.tokens;
+                let mut shown = BTreeMap::from([
+                    field("capacity", fields.capacity),
+                    field("quota", fields.quota),
+                    field("period", fields.period),
+                    field("remain", tokens.remain),
+                    field("timestamp", tokens.timestamp),
+                ]);
+                if tokens.fraction > 0 {
+                    shown.extend([field("timestamp_fraction", tokens.fraction)]);
+                }
+                Content::Hash(shown)
+            });
+            keyspace
+        }
+
+        fn pauses() -> BoxedStrategy<i64> {
+            prop_oneof![3 => 1..40_000_i64, 1 => 1..2 * TTL_UNIT].boxed()
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<QuotaBucket>();
+    }
+
+    fn refused(capacity: u32, quota: u32, period: Duration) -> &'static str {
+        match Model::validate(&QuotaBucket::new(quota, period).with_capacity(capacity)) {
+            Err(Error::InvalidArgument { argument, .. }) => argument,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_number_out_of_its_range_is_named() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(refused(0, 1, minute), "capacity");
+        assert_eq!(refused(1, 0, minute), "quota");
+        for period in [0, 1, 999, 1_001, 1_500] {
+            assert_eq!(refused(1, 1, Duration::from_millis(period)), "period");
+        }
+        assert_eq!(refused(1, 1, Duration::new(1, 1)), "period");
+        assert_eq!(refused(1, 1, Duration::MAX), "period");
+        let too_long = Duration::from_secs((1 << 20) + 1);
+        assert_eq!(refused(u32::MAX, u32::MAX, too_long), "period");
+        assert_eq!(refused(u32::MAX, 1, Duration::from_secs(1_049)), "period");
+    }
+
+    #[test]
+    fn the_ends_of_the_ranges_are_valid() {
+        for (capacity, quota, seconds) in [
+            (1, 1, 1),
+            (1, u32::MAX, 1),
+            (u32::MAX, u32::MAX, 1 << 20),
+            (u32::MAX, 1, 1_048),
+        ] {
+            let policy =
+                QuotaBucket::new(quota, Duration::from_secs(seconds)).with_capacity(capacity);
+            assert!(Model::validate(&policy).is_ok(), "{policy:?}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The answers to a call's requests, computed from the state that a script returns.
+//!
+//! A script decides how much is taken. The answer to each request follows from the state that the script found, by the
+//! same steps that the store in memory takes.
+
+use smallvec::SmallVec;
+
+use super::algorithm::{AnyModel, State};
+use super::call::{Answers, Call, Opened, check_requests};
+use super::target_keys::TargetKeys;
+use crate::window::{At, Timed};
+
+/// What a script returns for one target, in ms.
+#[derive(Debug)]
+pub(crate) struct TargetReply {
+    /// The server's clock, 0 if it was not read.
+    pub(crate) server: i64,
+    /// The time that grants are scored with.
+    pub(crate) now: i64,
+    /// For how long the target was locked out, 0 if it was not.
+    pub(crate) locked_for: i64,
+    /// The algorithm's state; empty if the target was locked out before it was read.
+    pub(crate) state: SmallVec<[i64; 6]>,
+}
+
+/// The answers to all requests of a call; `None` if the reply lacks what they need.
+pub(crate) fn answers(call: &Call, replies: &[TargetReply]) -> Option<Answers> {
+    let score = replies.first()?.now;
+    let mut each = call.limiters.iter().zip(replies);
+    if !each.all(|(target, reply)| reply.can_be_counted_with(&*target.model)) {
+        return None;
+    }
+    if call.costs.len() > call.limiters.len() {
+        let [reply] = replies else {
+            return None;
+        };
+        return answers_to_list(call, reply);
+    }
+    let each = call.limiters.iter().zip(&call.costs).zip(replies);
+    let answers = each.map(|((target, &cost), reply)| {
+        let (model, cost) = (&*target.model, i64::from(cost));
+        let evaluation = match &reply.state[..] {
+            [] => model.evaluate(&*untouched(model)?, reply.at(), cost).ok()?,
+            state => model.evaluate_reply(reply.at(), state, cost)?,
+        };
+        Some(
+            target
+                .by_ref()
+                .answer(reply.locked_for(), &evaluation, cost),
+        )
+    });
+    let answers: Vec<_> = answers.collect::<Option<_>>()?;
+    (answers.len() == call.costs.len()).then_some(Answers { score, answers })
+}
+
+/// The answers to a list of requests on one target.
+fn answers_to_list(call: &Call, reply: &TargetReply) -> Option<Answers> {
+    let [target] = &call.limiters[..] else {
+        return None;
+    };
+    let at = reply.at();
+    let mut lock = Timed::default();
+    let mut state = match reply.locked_for() {
+        Some(left) => {
+            lock.set(());
+            lock.expire_at(at.server + left);
+            untouched(&*target.model)?
+        }
+        None => target.model.state_from_reply(at, &reply.state)?,
+    };
+    let mut opened = [Opened {
+        target: target.by_ref(),
+        state: &mut *state,
+        lock: &mut lock,
+    }];
+    check_requests(&mut opened, at, &call.call_id, &call.costs).ok()
+}
+
+/// The state of a target without requests.
+fn untouched(model: &dyn AnyModel) -> Option<Box<dyn State>> {
+    model.open(&mut TargetKeys::default())
+}
+
+impl TargetReply {
+    /// From the numbers that the script returns; `None` if they are too few.
+    pub(crate) fn new(numbers: &[i64]) -> Option<Self> {
+        match *numbers {
+            [server, now, locked_for, ref state @ ..] => Some(Self {
+                server,
+                now,
+                locked_for,
+                state: state.into(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether sums of these numbers, and a thousand times one of them, do not overflow: scripts read numbers up to
+    /// 2^53, the largest that Lua counts exactly. The numbers of an RRateLimiter are not used in sums.
+    fn can_be_counted_with(&self, model: &dyn AnyModel) -> bool {
+        const LARGEST: u64 = 1 << 53;
+        let times = [self.server, self.now, self.locked_for];
+        let state = self.state.iter().filter(|_| !model.is_on_the_window());
+        times
+            .iter()
+            .chain(state)
+            .all(|number| number.unsigned_abs() <= LARGEST)
+    }
+
+    fn at(&self) -> At {
+        At {
+            now: self.now,
+            server: self.server,
+        }
+    }
+
+    fn locked_for(&self) -> Option<i64> {
+        (self.locked_for > 0).then_some(self.locked_for)
+    }
+}

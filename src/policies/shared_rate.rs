@@ -1,0 +1,344 @@
+//! RRateLimiter as one of several limiters, or created by its first request.
+
+use std::sync::Arc;
+
+use super::algorithm::{Evaluation, Model, ShareOf, State, Unusable};
+#[cfg(feature = "redis")]
+use super::kind::Kind;
+use super::target_keys::TargetKeys;
+use crate::error::Result;
+use crate::failure_policy::LocalShare;
+use crate::keys::Keys;
+use crate::permit::CallId;
+use crate::rate::Rate;
+use crate::window::{At, NotInitialized, SetUp, Settings, Window};
+
+/// The permits of an RRateLimiter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SharedRate {
+    client_id: Arc<str>,
+    /// The rate of the set-up, as the caller gave it.
+    rate: Option<Rate>,
+    /// The settings that a limiter gets with its first request; `None` if it must have some.
+    set_up: Option<SetUp>,
+    /// The settings of a limiter without a set-up, if this client has seen them.
+    known: Option<Settings>,
+}
+
+impl SharedRate {
+    /// The limiter as it is.
+    pub(crate) fn as_it_is(client_id: &str, known: Option<Settings>) -> Self {
+        Self {
+            client_id: client_id.into(),
+            rate: None,
+            set_up: None,
+            known,
+        }
+    }
+
+    /// A limiter that has this rate from its first request on. If the rate has no keep alive, it expires an interval
+    /// after its last request.
+    pub(crate) fn with_rate(client_id: Arc<str>, rate: Rate) -> Result<Self> {
+        let set_up = SetUp::expiring(rate.validate()?);
+        Ok(Self {
+            rate: Some(rate),
+            ..Self::with_set_up(client_id, set_up)
+        })
+    }
+
+    /// A limiter that has these settings from its first request on.
+    pub(crate) fn with_set_up(client_id: Arc<str>, set_up: SetUp) -> Self {
+        Self {
+            client_id,
+            rate: None,
+            set_up: Some(set_up),
+            known: None,
+        }
+    }
+
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+}
+
+impl State for Window {
+    fn drop_expired(&mut self, server: i64) -> bool {
+        !self.is_gone(server)
+    }
+
+    fn has_own_key(&self) -> bool {
+        self.settings.get().is_some()
+    }
+
+    fn close(self: Box<Self>, _keys: &mut TargetKeys) {
+        // A store keeps the window apart from the state of other kinds: see `open`.
+    }
+}
+
+impl From<NotInitialized> for Unusable {
+    fn from(NotInitialized: NotInitialized) -> Self {
+        Self::NotInitialized
+    }
+}
+
+impl Model for SharedRate {
+    type State = Window;
+
+    #[cfg(feature = "redis")]
+    const KIND: Kind = Kind::SharedRate;
+    const ON_THE_WINDOW: bool = true;
+
+    fn validate(&self) -> Result<()> {
+        self.rate.map_or(Ok(()), |rate| rate.validate().map(|_| ()))
+    }
+
+    fn set_up(&self) -> Option<SetUp> {
+        self.set_up
+    }
+
+    fn limit(&self) -> Option<i64> {
+        self.set_up.map(|set_up| set_up.settings.rate)
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        let keys = Keys::new(target, &self.client_id);
+        keys.in_order().map(str::to_owned).to_vec()
+    }
+
+    fn open(_keys: &mut TargetKeys) -> Option<Window> {
+        Some(Window::default())
+    }
+
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64> {
+        let Some(set_up) = self.set_up else {
+            return vec![0; 5];
+        };
+        let Settings {
+            rate,
+            interval,
+            rate_type,
+            keep_alive,
+        } = set_up.settings;
+        vec![
+            rate,
+            interval,
+            rate_type.code(),
+            keep_alive,
+            i64::from(set_up.keep_alive_counts),
+        ]
+    }
+
+    fn prepare(
+        &self,
+        state: &mut Window,
+        at: At,
+        cost: i64,
+        most: &mut usize,
+    ) -> Result<bool, Unusable> {
+        Ok(state.prepare(at, &self.client_id, self.set_up, cost, most)?)
+    }
+
+    /// Only the script of a joint decision returns the state, and decides the one request itself.
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, _at: At, _numbers: &[i64]) -> Option<Window> {
+        None
+    }
+
+    #[cfg(feature = "redis")]
+    fn evaluate_reply(&self, _at: At, numbers: &[i64], _cost: i64) -> Option<Evaluation> {
+        let &[limit, fits, remaining, retry_after, reset] = numbers else {
+            return None;
+        };
+        Some(Evaluation {
+            granted: fits == 1,
+            limit,
+            remaining,
+            retry_after,
+            reset,
+            delay: 0,
+        })
+    }
+
+    fn share_of(&self, share: LocalShare) -> ShareOf {
+        let settings = self.set_up.map(|set_up| set_up.settings).or(self.known);
+        let Some(settings) = settings else {
+            return ShareOf::Unknown;
+        };
+        ShareOf::Rate {
+            client_id: Arc::clone(&self.client_id),
+            set_up: share.of(settings),
+        }
+    }
+
+    fn evaluate(&self, state: &Window, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let found = state.read(at, &self.client_id, self.set_up)?;
+        let granted = cost <= found.available;
+        Ok(Evaluation {
+            granted,
+            limit: found.rate,
+            remaining: if granted {
+                found.available - cost
+            } else {
+                found.available.max(0)
+            },
+            retry_after: found.reset.max(1),
+            reset: found.reset.max(0),
+            delay: 0,
+        })
+    }
+
+    fn charge(&self, state: &mut Window, at: At, call_id: &CallId, cost: i64) {
+        state.take(at, &self.client_id, self.set_up, call_id, cost);
+    }
+
+    fn keep(&self, state: &mut Window, at: At) {
+        state.keep(at, &self.client_id, self.set_up);
+    }
+
+    fn deny(&self, state: &mut Window, at: At) {
+        // Nothing is taken, but the times to live are renewed.
+        state.take(at, &self.client_id, self.set_up, &CallId::default(), 0);
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::permit;
+    use crate::policies::differential_tests::{
+        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+    };
+    use crate::rate::RateType;
+    use crate::window::{Grants, Pool, Timed};
+
+    const CLIENT: &str = "client";
+
+    fn settings() -> impl Strategy<Value = Settings> {
+        let rate_type = prop_oneof![3 => Just(RateType::Overall), 1 => Just(RateType::PerClient)];
+        let keep_alive = prop_oneof![1 => Just(0), 2 => (1..9_i64).prop_map(|n| n * TTL_UNIT)];
+        (1..20_i64, 1..4_000_i64, rate_type, keep_alive).prop_map(
+            |(rate, interval, rate_type, keep_alive)| Settings {
+                rate,
+                interval,
+                rate_type,
+                keep_alive,
+            },
+        )
+    }
+
+    fn pools() -> impl Strategy<Value = Pool> {
+        let call_id = prop_oneof![
+            prop::collection::vec(any::<u8>(), 16),
+            prop::collection::vec(any::<u8>(), 8)
+        ];
+        let member = (0..4_000_i64, call_id, 0..6_u32)
+            .prop_map(|(age, call_id, permits)| (START - age, permit::encode(&call_id, permits)));
+        let members = prop_oneof![
+            6 => prop::collection::vec(member.clone(), 0..4),
+            2 => prop::collection::vec(member, 4..14),
+        ];
+        (prop::option::of(-3..30_i64), members, times_to_live()).prop_map(
+            |(value, members, time_to_live)| {
+                let mut grants = Grants::new();
+                for (score, member) in &members {
+                    grants.insert_member(*score, member);
+                }
+                Pool {
+                    value: value.map_or_else(Timed::default, |value| timed(value, time_to_live)),
+                    grants: if members.is_empty() {
+                        Timed::default()
+                    } else {
+                        timed(grants, time_to_live)
+                    },
+                }
+            },
+        )
+    }
+
+    impl Compared for SharedRate {
+        fn policies() -> BoxedStrategy<Self> {
+            let set_up =
+                (settings(), any::<bool>()).prop_map(|(settings, keep_alive_counts)| SetUp {
+                    // The keep alive that represents none is short, and Redis would count it down.
+                    keep_alive_counts: keep_alive_counts || settings.keep_alive == 0,
+                    settings,
+                });
+            prop::option::weighted(0.8, set_up)
+                .prop_map(|set_up| SharedRate {
+                    client_id: CLIENT.into(),
+                    rate: None,
+                    set_up,
+                    known: None,
+                })
+                .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Window> {
+            let settings = prop::option::weighted(0.9, (settings(), times_to_live()));
+            (settings, pools(), pools())
+                .prop_map(|(settings, overall, of_client)| Window {
+                    settings: settings.map_or_else(Timed::default, |(settings, time_to_live)| {
+                        timed(settings, time_to_live)
+                    }),
+                    overall,
+                    clients: [(CLIENT.to_owned(), of_client)].into(),
+                })
+                .boxed()
+        }
+
+        fn show(state: &Window, target: &str) -> Keyspace {
+            let keys = Keys::new(target, CLIENT);
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, keys.name, &state.settings, |settings| {
+                let fields = [
+                    ("rate", settings.rate),
+                    ("interval", settings.interval),
+                    ("type", settings.rate_type.code()),
+                    ("keepAliveTime", settings.keep_alive),
+                ];
+                let fields = fields.map(|(field, number)| (field.to_owned(), number.to_string()));
+                Content::Hash(BTreeMap::from(fields))
+            });
+            let nothing = Pool::default();
+            let of_client = state.clients.get(CLIENT).unwrap_or(&nothing);
+            for (pool, value, permits) in [
+                (&state.overall, keys.value, keys.permits),
+                (of_client, keys.client_value, keys.client_permits),
+            ] {
+                show_key(&mut keyspace, value, &pool.value, |value| {
+                    Content::Text(value.to_string())
+                });
+                show_key(&mut keyspace, permits, &pool.grants, |grants| {
+                    let members = grants.iter();
+                    Content::Zset(
+                        members
+                            .map(|(score, member)| (score, member.to_vec()))
+                            .collect(),
+                    )
+                });
+            }
+            keyspace
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<SharedRate>();
+    }
+
+    #[test]
+    fn a_rate_without_a_keep_alive_expires_an_interval_after_the_last_request() {
+        let second = Duration::from_secs(1);
+        let rate = SharedRate::with_rate(CLIENT.into(), Rate::overall(5, second));
+        assert_eq!(Model::numbers(&rate.unwrap()), [5, 1_000, 0, 1_000, 0]);
+        let kept = Rate::per_client(5, second).keep_alive(2 * second);
+        let rate = SharedRate::with_rate(CLIENT.into(), kept);
+        assert_eq!(Model::numbers(&rate.unwrap()), [5, 1_000, 1, 2_000, 1]);
+    }
+}

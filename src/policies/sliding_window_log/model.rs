@@ -1,0 +1,325 @@
+//! A log of the requests that were granted; each counts until the window has passed since.
+//!
+//! Exact, and for that it keeps every request.
+
+#[cfg(feature = "redis")]
+use std::cmp::Reverse;
+
+use super::SlidingWindowLog;
+use crate::error::{Error, Result};
+use crate::permit::CallId;
+use crate::policies::algorithm::{Evaluation, MOST_TOUCHED, Model, Unusable, at_least_one};
+#[cfg(feature = "redis")]
+use crate::policies::kind::Kind;
+use crate::policies::target_keys::TargetKeys;
+use crate::rate::whole_millis;
+use crate::window::{At, ByScore, Scored, Timed};
+
+/// A log has up to this many members: a server deletes it in a few ms when it expires.
+const LARGEST_LIMIT: u32 = 20_000;
+/// How many expired members each new one removes at most. With as many as it adds a log would never shrink.
+const REMOVED: u32 = 3;
+
+/// What one zset holds.
+pub(crate) type Log = Timed<Requests>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Requests {
+    entries: ByScore<Entry>,
+    /// Of all costs.
+    sum: i64,
+}
+
+/// The members with one score. Nobody looks for a single one, so their names are not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    score: i64,
+    members: u32,
+}
+
+impl Scored for Entry {
+    fn score(&self) -> i64 {
+        self.score
+    }
+}
+
+impl Requests {
+    const fn new() -> Self {
+        Self {
+            entries: ByScore::new(),
+            sum: 0,
+        }
+    }
+
+    fn add(&mut self, score: i64, members: u32) {
+        self.sum += i64::from(members);
+        match self.entries.with_score(score) {
+            Some(entry) => entry.members += members,
+            None => self.entries.insert(Entry { score, members }),
+        }
+    }
+
+    /// The cost of the first entries.
+    fn cost_of_first(&self, count: usize) -> i64 {
+        let first = self.entries.range(0..count);
+        first.map(|entry| i64::from(entry.members)).sum()
+    }
+
+    /// Removes the oldest members that are scored up to `horizon`, at most so many.
+    fn remove_expired(&mut self, horizon: i64, most: u32) {
+        let (mut whole, mut left) = (0, most);
+        let expired = self.entries.expired(horizon);
+        for entry in self.entries.range(0..expired) {
+            if entry.members > left {
+                break;
+            }
+            left -= entry.members;
+            whole += 1;
+        }
+        self.sum -= self.cost_of_first(whole);
+        self.entries.drain(0..whole);
+        if whole < expired
+            && let Some(score) = self.entries.score_at(0)
+            && let Some(oldest) = self.entries.with_score(score)
+        {
+            oldest.members -= left;
+            self.sum -= i64::from(left);
+        }
+    }
+}
+
+impl SlidingWindowLog {
+    fn window_millis(&self) -> i64 {
+        // It was validated, so that it fits.
+        self.window.as_millis() as i64
+    }
+
+    /// When all members have expired, by the server's clock.
+    fn all_expired_at(&self, state: &Log, at: At) -> i64 {
+        let newest = state.get().and_then(|log| log.entries.newest());
+        newest.map_or(at.server, |newest| {
+            at.server + newest + self.window_millis() - at.now
+        })
+    }
+
+    /// Requests up to here are over.
+    fn horizon(&self, now: i64) -> i64 {
+        now - self.window_millis()
+    }
+}
+
+impl Model for SlidingWindowLog {
+    type State = Log;
+
+    #[cfg(feature = "redis")]
+    const KIND: Kind = Kind::SlidingWindowLog;
+    const LOGS_REQUESTS: bool = true;
+    const LARGEST_COST: u32 = MOST_TOUCHED / (1 + REMOVED);
+
+    fn validate(&self) -> Result<()> {
+        at_least_one(self.limit, "limit")?;
+        if self.limit > LARGEST_LIMIT {
+            return Err(Error::InvalidArgument {
+                argument: "limit",
+                reason: "it is above 20,000: a log has as many members, which expire at once",
+            });
+        }
+        whole_millis(self.window, "window")?;
+        Ok(())
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Some(i64::from(self.limit))
+    }
+
+    fn touches(&self, cost: u32) -> u32 {
+        cost.saturating_mul(1 + REMOVED)
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![target.to_owned()]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Log> {
+        keys.take_own()
+    }
+
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64> {
+        vec![i64::from(self.limit), self.window_millis()]
+    }
+
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Log> {
+        let &[used, newest, ahead, ref last_to_go @ ..] = numbers else {
+            return None;
+        };
+        if used == 0 {
+            return Some(Log::default());
+        }
+        // Some requests by how many are newer, and when they were: what stands between two is no later than the one.
+        let mut known = vec![(0, newest)];
+        for place in last_to_go.chunks(2) {
+            let &[newer, score] = place else {
+                return None;
+            };
+            known.push((newer, score));
+        }
+        if ahead > 0 {
+            known.push((ahead - 1, at.now + 1));
+        }
+        known.sort_unstable_by_key(|&(newer, score)| (newer, Reverse(score)));
+        known.dedup_by_key(|&mut (newer, _)| newer);
+        // All others are not ahead, whatever is known of those before them.
+        known.push((used - 1, known.last()?.1.min(at.now)));
+        let mut requests = Requests::new();
+        let mut counted = 0;
+        for (newer, score) in known {
+            let members = u32::try_from(newer + 1 - counted).ok()?;
+            if members > 0 {
+                requests.add(score, members);
+            }
+            counted = newer + 1;
+        }
+        let mut state = Log::default();
+        state.set(requests);
+        Some(state)
+    }
+
+    #[inline]
+    fn evaluate(&self, state: &Log, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        static NONE: Requests = Requests::new();
+        let log = state.get().unwrap_or(&NONE);
+        let over = log.entries.expired(self.horizon(at.now));
+        let used = log.sum - log.cost_of_first(over);
+        // The newest is over only if all are.
+        let newest = if over < log.entries.len() {
+            log.entries.newest()
+        } else {
+            None
+        };
+
+        let limit = i64::from(self.limit);
+        let remaining = limit - used;
+        let until_over = |score| score + self.window_millis() - at.now;
+        if cost <= remaining {
+            return Ok(Evaluation {
+                granted: true,
+                limit,
+                remaining: remaining - cost,
+                retry_after: 0,
+                reset: until_over(newest.unwrap_or(at.now).max(at.now)),
+                delay: 0,
+            });
+        }
+        let mut missing = cost - remaining;
+        let mut live = log.entries.range(over..log.entries.len());
+        let last_to_go = live.find(|entry| {
+            missing -= i64::from(entry.members);
+            missing <= 0
+        });
+        Ok(Evaluation {
+            granted: false,
+            limit,
+            remaining: remaining.max(0),
+            retry_after: until_over(last_to_go.map_or(at.now, |entry| entry.score)),
+            reset: until_over(newest.unwrap_or(at.now)),
+            delay: 0,
+        })
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut Log, at: At, _call_id: &CallId, cost: i64) {
+        let needed = self.all_expired_at(state, at);
+        let log = state.get_or_set(Requests::new);
+        // It was granted, so that it is within the limit.
+        let cost = cost as u32;
+        log.remove_expired(self.horizon(at.now), cost.saturating_mul(REMOVED));
+        log.add(at.now, cost);
+        let two_windows = 2 * self.window_millis();
+        state.expire_at(state.life(needed, at.server + two_windows));
+    }
+
+    #[inline]
+    fn keep(&self, state: &mut Log, at: At) {
+        state.outlive(self.all_expired_at(state, at));
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use std::iter::repeat_n;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policies::differential_tests::{
+        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+    };
+
+    fn policy(limit: u32, window: i64) -> SlidingWindowLog {
+        SlidingWindowLog::new(limit, Duration::from_millis(window.unsigned_abs()))
+    }
+
+    impl Compared for SlidingWindowLog {
+        fn policies() -> BoxedStrategy<Self> {
+            (1..30_u32, 1..4_i64)
+                .prop_map(|(limit, n)| policy(limit, n * TTL_UNIT))
+                .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Log> {
+            let scores = prop_oneof![-700_000..50_000_i64, (-14..2_i64).prop_map(|n| n * 50_000)];
+            (prop::collection::vec(scores, 1..12), times_to_live())
+                .prop_map(|(scores, time_to_live)| {
+                    let mut requests = Requests::new();
+                    for at in scores {
+                        requests.add(START + at, 1);
+                    }
+                    timed(requests, time_to_live)
+                })
+                .boxed()
+        }
+
+        fn show(state: &Log, target: &str) -> Keyspace {
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, target.to_owned(), state, |log| {
+                let entries = log.entries.iter();
+                let scores = entries.flat_map(|it| repeat_n(it.score, it.members as usize));
+                Content::Scores(scores.collect())
+            });
+            keyspace
+        }
+
+        fn pauses() -> BoxedStrategy<i64> {
+            prop_oneof![1..2_000_i64, (1..9_i64).prop_map(|n| n * 50_000)].boxed()
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<SlidingWindowLog>();
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_refused() {
+        let refused = |policy: SlidingWindowLog| match policy.validate() {
+            Err(Error::InvalidArgument { argument, .. }) => argument,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused(policy(0, 1)), "limit");
+        assert_eq!(refused(policy(LARGEST_LIMIT + 1, 1)), "limit");
+        for window in [
+            Duration::ZERO,
+            Duration::from_micros(1_500),
+            Duration::from_millis((1 << 52) + 1),
+            Duration::MAX,
+        ] {
+            assert_eq!(refused(SlidingWindowLog::new(1, window)), "window");
+        }
+        for window in [1, 1 << 52] {
+            policy(LARGEST_LIMIT, window).validate().unwrap();
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Tokens that come in at a steady rate; a request takes its cost out of them.
+//!
+//! Only whole tokens come in, and the time of the last refill moves by what those took, so the time of a token's fraction
+//! goes on counting and in the long run the rate is exact. Where that is no whole number of milliseconds, the rest is kept
+//! beside it, in parts of 1 / rate ms.
+
+use super::TokenBucket;
+use crate::error::Result;
+use crate::permit::CallId;
+use crate::policies::algorithm::{Evaluation, Model, Unusable, at_least_one, div_ceil};
+#[cfg(feature = "redis")]
+use crate::policies::kind::Kind;
+use crate::policies::target_keys::TargetKeys;
+use crate::window::{At, Timed};
+
+/// What one bucket's hash holds.
+pub(crate) type Bucket = Timed<Tokens>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    left: i64,
+    refilled_at: i64,
+    /// Parts of 1 / rate ms that the last refill was later than `refilled_at`.
+    fraction: i64,
+}
+
+impl TokenBucket {
+    #[inline]
+    fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
+        let (capacity, rate) = (i64::from(self.capacity), i64::from(self.rate));
+        let full = Tokens {
+            left: capacity,
+            refilled_at: now,
+            fraction: 0,
+        };
+        let Some(&stored) = state.get() else {
+            return full;
+        };
+        let left = stored.left.min(capacity);
+        let fraction = stored.fraction.clamp(0, rate - 1);
+        let elapsed = (now - stored.refilled_at).max(0);
+        if elapsed >= div_ceil((capacity - left) * 1000 + fraction, rate) {
+            return full;
+        }
+        let came_in = ((elapsed * rate - fraction) / 1000).max(0);
+        let took = fraction + came_in * 1000;
+        Tokens {
+            left: left + came_in,
+            refilled_at: stored.refilled_at + took / rate,
+            fraction: took % rate,
+        }
+    }
+
+    /// When the bucket is full, by the server's clock.
+    #[inline]
+    fn full_at(&self, tokens: &Tokens, at: At) -> i64 {
+        // A time ahead of the caller's clock keeps no key for ever.
+        let now = at.now.max(tokens.refilled_at);
+        at.server + self.until_there_are(i64::from(self.capacity), tokens, now)
+    }
+
+    /// Milliseconds until there are so many tokens.
+    #[inline]
+    fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
+        let missing = (wanted - tokens.left) * 1000 + tokens.fraction;
+        (div_ceil(missing, i64::from(self.rate)) + tokens.refilled_at - now).max(0)
+    }
+}
+
+impl Model for TokenBucket {
+    type State = Bucket;
+
+    #[cfg(feature = "redis")]
+    const KIND: Kind = Kind::TokenBucket;
+
+    fn validate(&self) -> Result<()> {
+        at_least_one(self.capacity, "capacity")?;
+        at_least_one(self.rate, "rate")
+    }
+
+    fn limit(&self) -> Option<i64> {
+        Some(i64::from(self.capacity))
+    }
+
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![target.to_owned()]
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
+        keys.take_own()
+    }
+
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64> {
+        vec![i64::from(self.capacity), i64::from(self.rate)]
+    }
+
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+        let &[left, refilled_at, fraction] = numbers else {
+            return None;
+        };
+        let mut state = Bucket::default();
+        state.set(Tokens {
+            left,
+            refilled_at,
+            fraction,
+        });
+        Some(state)
+    }
+
+    #[inline]
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let tokens = self.refilled(state, at.now);
+        let limit = i64::from(self.capacity);
+        Ok(Evaluation::of_tokens(limit, tokens.left, cost, |wanted| {
+            self.until_there_are(wanted, &tokens, at.now)
+        }))
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
+        let mut tokens = self.refilled(state, at.now);
+        tokens.left -= cost;
+        let needed = self.full_at(&tokens, at);
+        let time_to_fill_twice =
+            div_ceil(2 * i64::from(self.capacity) * 1000, i64::from(self.rate));
+        let end = state.life(needed, at.server + time_to_fill_twice);
+        state.set(tokens);
+        state.expire_at(end);
+    }
+
+    fn keep(&self, state: &mut Bucket, at: At) {
+        let tokens = self.refilled(state, at.now);
+        state.outlive(self.full_at(&tokens, at));
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policies::differential_tests::{
+        Compared, Content, Keyspace, START, compare, show_key, timed, times_to_live,
+    };
+
+    impl Compared for TokenBucket {
+        fn policies() -> BoxedStrategy<Self> {
+            // 500 tokens a token a second: twice the time to fill is 1000 s.
+            (1..4_u32, prop_oneof![1..9_u32, 500..1_500_u32])
+                .prop_map(|(n, rate)| TokenBucket::per_second(rate).with_capacity(500 * n * rate))
+                .boxed()
+        }
+
+        fn states() -> BoxedStrategy<Bucket> {
+            (-3..3_000_i64, -9_000..1_000_i64, 0..9_i64, times_to_live())
+                .prop_map(|(left, at, fraction, time_to_live)| {
+                    let refilled_at = START + at;
+                    let tokens = Tokens {
+                        left,
+                        refilled_at,
+                        fraction,
+                    };
+                    timed(tokens, time_to_live)
+                })
+                .boxed()
+        }
+
+        fn show(state: &Bucket, target: &str) -> Keyspace {
+            let mut keyspace = Keyspace::new();
+            show_key(&mut keyspace, target.to_owned(), state, |tokens| {
+                let field = |name: &str, number: i64| (name.to_owned(), number.to_string());
+                let mut fields = BTreeMap::from([
+                    field("tokens", tokens.left),
+                    field("last_refill_timestamp", tokens.refilled_at),
+                ]);
+                if tokens.fraction > 0 {
+                    fields.extend([field("last_refill_fraction", tokens.fraction)]);
+                }
+                Content::Hash(fields)
+            });
+            keyspace
+        }
+    }
+
+    #[test]
+    fn script_and_model_agree() {
+        compare::<TokenBucket>();
+    }
+}

@@ -1,0 +1,294 @@
+//! Acquiring permits: what one call decides.
+//!
+//! Nearly every request finds its limiter in order and no grant expired, and is decided first, by two numbers. All else
+//! goes the whole way, which gives the same answer in this case too.
+
+use super::{Answer, At, NotInitialized, Open, Removal, Requests, SetUp, Settings, Window};
+use crate::permit::CallId;
+use crate::rate::RateType;
+use crate::window::joint::Change;
+
+/// A list of requests, as one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Acquire {
+    /// The call id, the same for each attempt.
+    pub(crate) call_id: CallId,
+    /// The rate at which the caller last had the live grants summed.
+    pub(crate) audited_rate: Option<i64>,
+    pub(crate) requests: Requests,
+    /// Requests the number of permits granted with a higher score than this.
+    pub(crate) newer_than: Option<i64>,
+    /// The settings that the limiter must have.
+    pub(crate) set_up: Option<SetUp>,
+}
+
+#[cfg(all(test, feature = "redis"))]
+impl Acquire {
+    /// A client's first call: it knows nothing of the limiter. Its id is all ones.
+    pub(crate) fn first(requests: Requests) -> Self {
+        Self {
+            call_id: [1; 16],
+            audited_rate: None,
+            requests,
+            newer_than: None,
+            set_up: None,
+        }
+    }
+}
+
+impl Window {
+    /// Decides a list of requests, in order, as if each had come alone at the same time.
+    #[inline]
+    pub(crate) fn acquire(
+        &mut self,
+        at: At,
+        client: &str,
+        call: &Acquire,
+    ) -> Result<Answer, NotInitialized> {
+        self.drop_expired(client, at.server);
+        match self.grant_common(at, call) {
+            Some(answer) => Ok(answer),
+            None => self.acquire_in_full(at, client, call),
+        }
+    }
+
+    /// Grants a single request in the common case: the limiter is in order, shared by all clients, and none of its
+    /// grants has expired. Then nothing is summed and nothing removed. Otherwise `None`, and nothing is changed. The
+    /// caller has dropped what is expired.
+    #[inline]
+    fn grant_common(&mut self, at: At, call: &Acquire) -> Option<Answer> {
+        let permits = call.requests.single()?;
+        let settings = *self.settings.get()?;
+        let Settings { rate, interval, .. } = settings;
+        let is_in_order = settings.rate_type == RateType::Overall
+            && call.audited_rate == Some(rate)
+            && call.requests.share.is_none()
+            && call.newer_than.is_none()
+            && matches!(
+                SetUp::change(call.set_up, Some(&settings)),
+                Ok(Change::None)
+            );
+        let available = *self.overall.value.get()?;
+        let oldest = self.overall.grants().score_at(0)?;
+        let has_room = i64::from(permits) <= available && available <= rate;
+        if !is_in_order || !has_room || oldest <= at.now - interval {
+            return None;
+        }
+        let mut open = Open {
+            settings,
+            hash: &mut self.settings,
+            pool: &mut self.overall,
+        };
+        open.pool
+            .grants
+            .get_mut()?
+            .add(at.now, &call.call_id, permits);
+        *open.pool.value.get_mut()? -= i64::from(permits);
+        open.renew_for(call.set_up, at.server);
+        let reset = interval - at.now + oldest;
+        Some(Answer::new(at.now, rate, available, reset))
+    }
+
+    fn acquire_in_full(
+        &mut self,
+        at: At,
+        client: &str,
+        call: &Acquire,
+    ) -> Result<Answer, NotInitialized> {
+        let (mut sets_rate, mut stored_rate) = (false, None);
+        if call.set_up.is_some() {
+            stored_rate = self.settings.get().map(|settings| settings.rate);
+            let change = SetUp::change(call.set_up, self.settings.get())?;
+            if let Change::Settings(new) | Change::Afresh(new) = change {
+                if !call.requests.any_fits(new.rate) {
+                    return Ok(Answer::new(at.now, new.rate, 0, new.interval));
+                }
+                sets_rate = true;
+                self.apply(&change, at, client);
+            }
+        }
+        let mut open = self.open(client, at.server)?;
+        let Settings {
+            rate,
+            interval,
+            keep_alive,
+            ..
+        } = open.settings;
+        if !call.requests.any_fits(rate) {
+            return Ok(Answer::new(at.now, rate, 0, interval));
+        }
+
+        let wanted = call.requests.wanted(rate);
+        let (reconciled, check) = loop {
+            let audited = if sets_rate { stored_rate } else { Some(rate) };
+            let check = call.audited_rate.is_none() || call.audited_rate != audited;
+            let reconciled = open.reconcile(at.now, check, Removal::until(wanted));
+            if !reconciled.is_unfinished(wanted) {
+                break (reconciled, check);
+            }
+            open.remove_expired(&reconciled, call.set_up, at.server);
+            sets_rate = false;
+        };
+        let reset = reconciled
+            .oldest
+            .map_or(interval, |oldest| interval - at.now + oldest);
+        let newer = call.newer_than.map(|score| open.pool.grants().newer(score));
+        let answer = Answer {
+            newer,
+            interval: newer.map(|_| interval),
+            ..Answer::new(at.now, rate, reconciled.available, reset)
+        };
+        let taken = call.requests.taken(&answer);
+
+        if reconciled.excess > 0 {
+            open.pool.change_grants(|grants| {
+                grants.take_from_oldest(reconciled.gone, reconciled.excess)
+            });
+        }
+        // A denial that found the keys in order does not write them, unless the keep alive counts from it.
+        let is_changed = taken > 0
+            || reconciled.gone > 0
+            || reconciled.excess > 0
+            || open.pool.value.get() != Some(&reconciled.available);
+        open.write_with(&reconciled, taken, |grants| {
+            // The list's permits fit a member: its caller ensures it.
+            grants.add(at.now, &call.call_id, taken as u32);
+        });
+        if is_changed || check || call.set_up.is_some() || keep_alive > 0 {
+            open.renew_for(call.set_up, at.server);
+        }
+
+        let newest = check.then(|| open.pool.grants().newest()).flatten();
+        let answer = Answer {
+            ahead: newest.map_or(0, |score| (score - at.now).max(0)),
+            counted: if reconciled.rest > 0 {
+                0
+            } else {
+                reconciled.counted
+            },
+            audit_due: reconciled.audit_due,
+            has_more: reconciled.rest > 0,
+            ..answer
+        };
+        if keep_alive > 0 && taken < call.requests.total() {
+            return Ok(answer.with_life(keep_alive));
+        }
+        Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use proptest::prelude::*;
+    use proptest::test_runner::TestRunner;
+
+    use super::*;
+    use crate::window::{Pool, Share, timed};
+
+    const CLIENT: &str = "a";
+
+    /// Around the time 0 of the call, so that each comparison of times meets equal ones.
+    fn expiry() -> impl Strategy<Value = Option<i64>> {
+        prop_oneof![6 => Just(None), 1 => (-1..3_i64).prop_map(Some)]
+    }
+
+    fn settings() -> impl Strategy<Value = Settings> {
+        let rate_type = prop_oneof![8 => Just(RateType::Overall), 2 => Just(RateType::PerClient)];
+        let keep_alive = prop_oneof![Just(0), Just(5)];
+        (1..9_i64, 2..6_i64, rate_type, keep_alive).prop_map(
+            |(rate, interval, rate_type, keep_alive)| Settings {
+                rate,
+                interval,
+                rate_type,
+                keep_alive,
+            },
+        )
+    }
+
+    fn pool() -> impl Strategy<Value = Pool> {
+        let value = (prop::option::weighted(0.9, -2..10_i64), expiry());
+        let grants = prop::collection::vec((-4..3_i64, 1..4_u32), 0..4);
+        (value, (grants, expiry())).prop_map(|((value, value_expires), (grants, expires))| {
+            let mut pool = Pool::default();
+            if let Some(value) = value {
+                pool.value = timed(value, value_expires);
+            }
+            if !grants.is_empty() {
+                pool.grants = timed(Default::default(), expires);
+                pool.change_grants(|held| {
+                    for (place, (score, permits)) in (0..).zip(grants) {
+                        held.add(score, &[place; 16], permits);
+                    }
+                });
+            }
+            pool
+        })
+    }
+
+    fn window() -> impl Strategy<Value = Window> {
+        (settings(), expiry(), pool(), pool()).prop_map(|(settings, expires, overall, client)| {
+            Window {
+                settings: timed(settings, expires),
+                overall,
+                clients: [(CLIENT.to_owned(), client)].into(),
+            }
+        })
+    }
+
+    fn call(window: &Window) -> BoxedStrategy<Acquire> {
+        let Some(&stored) = window.settings.get() else {
+            unreachable!("a window has settings");
+        };
+        let set_up = prop_oneof![8 => Just(stored), 1 => settings()];
+        let set_up = (set_up, any::<bool>()).prop_map(|(settings, keep_alive_counts)| SetUp {
+            settings,
+            keep_alive_counts,
+        });
+        let audited_rate = prop_oneof![4 => Just(Some(stored.rate)), 1 => Just(None)];
+        let newer_than = prop::option::weighted(0.2, -4..3_i64);
+        let share = (0..1_001_i64, -2_000..2_000_i64)
+            .prop_map(|(permille, credit)| Share { permille, credit });
+        let requests =
+            (1..4_u32, prop::option::weighted(0.2, share)).prop_map(|(permits, share)| Requests {
+                share,
+                ..Requests::one(permits)
+            });
+        (requests, audited_rate, newer_than, prop::option::of(set_up))
+            .prop_map(|(requests, audited_rate, newer_than, set_up)| Acquire {
+                call_id: [9; 16],
+                audited_rate,
+                requests,
+                newer_than,
+                set_up,
+            })
+            .boxed()
+    }
+
+    #[test]
+    fn the_common_case_is_decided_as_in_full() {
+        let cases = (window(), -1..2_i64)
+            .prop_flat_map(|(window, server)| (call(&window), Just(window), Just(server)));
+        let config = ProptestConfig {
+            cases: 10_000,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        };
+        let common = Cell::new(0);
+        let result = TestRunner::new(config).run(&cases, |(call, window, server)| {
+            let at = At { now: 0, server };
+            let mut one = window;
+            one.drop_expired(CLIENT, server);
+            let mut other = one.clone();
+            if let Some(answer) = one.grant_common(at, &call) {
+                common.set(common.get() + 1);
+                prop_assert_eq!(Ok(answer), other.acquire_in_full(at, CLIENT, &call));
+            }
+            prop_assert_eq!(one, other);
+            Ok(())
+        });
+        result.unwrap_or_else(|error| panic!("{error}"));
+        assert!(common.get() > 100, "only {} common cases", common.get());
+    }
+}
