@@ -32,6 +32,8 @@ pub const SCARCE: u32 = 100;
 pub const MINUTE: Duration = Duration::from_secs(60);
 const PLENTY: u32 = 1_000_000;
 const SHORT: Duration = Duration::from_millis(10);
+/// A log keeps a member for each request, and has an upper limit.
+const LARGEST_LOG: (u32, Duration) = (20_000, Duration::from_millis(5));
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Subject {
@@ -49,7 +51,10 @@ impl Subject {
                 Ok(Arc::new(client.keyed_rate_limiter("", rule.rate())?))
             }),
             subject("SlidingWindowLog", |client, rule| {
-                let (limit, window) = rule.window();
+                let (limit, window) = match rule {
+                    Rule::Scarce => rule.window(),
+                    Rule::Plenty => LARGEST_LOG,
+                };
                 of(client, SlidingWindowLog::new(limit, window))
             }),
             subject("SlidingWindowCounter, 10 periods", |client, rule| {

@@ -16,8 +16,9 @@ use crate::compared::Compared;
 const ROUNDS: usize = 8;
 const DECISIONS: usize = 100_000;
 const LIMIT: u32 = 1_000_000_000;
-/// A log keeps each request. This is as many as it may have, and more than are asked for.
-const LOG_LIMIT: u32 = 1_000_000;
+/// A log keeps each request of its window, and has an upper limit.
+const LARGEST_LOG: u32 = 20_000;
+const SHORT: Duration = Duration::from_millis(5);
 const MANY: usize = 10_000;
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -40,7 +41,7 @@ pub async fn print_table(only: Option<&str>) {
     row!("FixedWindow", |client| client
         .limiter(FixedWindow::new(LIMIT, MINUTE)));
     row!("SlidingWindowLog", |client| client
-        .limiter(SlidingWindowLog::new(LOG_LIMIT, MINUTE)));
+        .limiter(SlidingWindowLog::new(LARGEST_LOG, SHORT)));
     let counter = SlidingWindowCounter::new(LIMIT, MINUTE).with_period(MINUTE / 10);
     row!("SlidingWindowCounter, 10 periods", |client| client
         .limiter(counter));
