@@ -4,13 +4,15 @@
 //! and the call is granted once. Its outcome belongs to one party: the caller that reads the answer or, if the caller
 //! is gone, the party that gives the permits back. [`AcquireCall::claim`] decides which.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{MutexGuard, OnceLock};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+#[cfg(any(feature = "redis", test))]
 use smallvec::SmallVec;
 
 #[cfg(any(feature = "redis", test))]
 use crate::error::{Error, Result};
+#[cfg(any(feature = "redis", test))]
 use crate::lock::Lock;
 use crate::permit::{CallId, new_call_id};
 use crate::window::{Requests, SetUp};
@@ -24,7 +26,10 @@ pub(crate) struct AcquireCall {
     /// The settings that the limiter must have.
     pub(crate) set_up: Option<SetUp>,
     /// The attempts that may have been executed, or may still be.
+    #[cfg(any(feature = "redis", test))]
     attempts: Lock<SmallVec<[Attempt; 1]>>,
+    /// How many these are, for readers without the lock.
+    made: AtomicUsize,
     /// The score of the grant that was delivered.
     granted_at: OnceLock<i64>,
     is_claimed: AtomicBool,
@@ -56,7 +61,9 @@ impl AcquireCall {
             requests,
             newer_than: None,
             set_up: None,
+            #[cfg(any(feature = "redis", test))]
             attempts: Lock::default(),
+            made: AtomicUsize::new(0),
             granted_at: OnceLock::new(),
             is_claimed: AtomicBool::new(false),
         }
@@ -76,28 +83,30 @@ impl AcquireCall {
     /// Fails if the outcome is claimed: nobody would look for what the attempt takes.
     #[cfg(any(feature = "redis", test))]
     pub(crate) fn note_attempt(&self, attempt: Attempt) -> Result<Option<Attempt>> {
-        let mut attempts = self.attempts();
-        if self.is_claimed.load(Ordering::Relaxed) {
-            return Err(Error::unanswered(!attempts.is_empty()));
-        }
-        let before = attempts.iter().copied().reduce(Attempt::and);
-        attempts.push(attempt);
-        Ok(before)
+        self.change(|attempts| {
+            if self.is_claimed.load(Ordering::Relaxed) {
+                return Err(Error::unanswered(!attempts.is_empty()));
+            }
+            let before = attempts.iter().copied().reduce(Attempt::and);
+            attempts.push(attempt);
+            Ok(before)
+        })
     }
 
     /// Removes an attempt that has done nothing, and can no longer do anything.
     #[cfg(any(feature = "redis", test))]
     pub(crate) fn forget_attempt(&self, attempt: Attempt) {
-        let mut attempts = self.attempts();
-        if let Some(place) = attempts.iter().position(|other| *other == attempt) {
-            attempts.remove(place);
-        }
+        self.change(|attempts| {
+            if let Some(place) = attempts.iter().position(|other| *other == attempt) {
+                attempts.remove(place);
+            }
+        });
     }
 
     /// The server got an attempt after its deadline, when its clock showed `now`. Another copy of it may have come in time.
     #[cfg(feature = "redis")]
     pub(crate) fn note_deadline_exceeded(&self, attempt: Attempt, now: i64) {
-        let mut attempts = self.attempts();
+        let mut attempts = self.attempts.lock();
         if let Some(late) = attempts.iter_mut().find(|other| **other == attempt) {
             late.deadline = late.deadline.min(now - 1);
         }
@@ -108,7 +117,10 @@ impl AcquireCall {
     /// The first one either took the permits, or its deadline had passed when another one did.
     #[cfg(feature = "redis")]
     pub(crate) fn last_deadline_except(&self, attempt: Attempt) -> Option<i64> {
-        let attempts = self.attempts();
+        if self.made.load(Ordering::Acquire) < 2 {
+            return None;
+        }
+        let attempts = self.attempts.lock();
         let others = attempts.iter().skip(1).filter(|other| **other != attempt);
         others.map(|other| other.deadline).max()
     }
@@ -116,21 +128,25 @@ impl AcquireCall {
     /// All attempts that may have been executed, or may still be, as one.
     #[cfg(any(feature = "redis", test))]
     pub(crate) fn attempts_made(&self) -> Option<Attempt> {
-        self.attempts().iter().copied().reduce(Attempt::and)
+        self.attempts.lock().iter().copied().reduce(Attempt::and)
     }
 
     /// Whether an attempt may have been executed, or may still be.
     pub(crate) fn may_have_run(&self) -> bool {
-        !self.attempts().is_empty()
+        self.made.load(Ordering::Acquire) > 0
     }
 
-    fn attempts(&self) -> MutexGuard<'_, SmallVec<[Attempt; 1]>> {
-        self.attempts.lock()
+    #[cfg(any(feature = "redis", test))]
+    fn change<T>(&self, change: impl FnOnce(&mut SmallVec<[Attempt; 1]>) -> T) -> T {
+        let mut attempts = self.attempts.lock();
+        let answer = change(&mut attempts);
+        self.made.store(attempts.len(), Ordering::Release);
+        answer
     }
 
-    /// Claims the outcome; `false` if it is claimed already. No attempt is noted from then on.
+    /// Claims the outcome; `false` if it is claimed already. No attempt is noted from then on, except one that is being
+    /// noted now: [`attempts_made`](Self::attempts_made) waits for it.
     pub(crate) fn claim(&self) -> bool {
-        let _attempts = self.attempts(); // no attempt is being noted
         !self.is_claimed.swap(true, Ordering::Relaxed)
     }
 

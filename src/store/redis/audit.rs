@@ -1,5 +1,6 @@
 //! When the grants of a limiter were last audited.
 
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -15,36 +16,63 @@ const PAUSE_OF_LARGE: Duration = Duration::from_secs(5);
 
 /// A client has the grants of a limiter summed now and then, because only the sum shows what a peer's retry or release
 /// did to the permits left. It costs the server time, so not each call does it.
-#[derive(Debug, Clone, Copy, Default)]
+///
+/// Calls read and write it without a lock. The time is written before the rate, so whoever reads a rate reads the time of
+/// its audit or of a later one.
+#[derive(Debug)]
 pub(super) struct Audit {
-    /// The rate of the last audit.
-    pub(super) rate: Option<i64>,
-    due: Option<Instant>,
+    /// The rate of the last audit, or [`NONE`].
+    rate: AtomicI64,
+    start: Instant,
+    /// When the next one is due, in ns since the start.
+    due: AtomicU64,
+}
+
+/// There was no audit.
+const NONE: i64 = i64::MIN;
+
+impl Default for Audit {
+    fn default() -> Self {
+        Self {
+            rate: AtomicI64::new(NONE),
+            start: Instant::now(),
+            due: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Audit {
-    /// The rate at which the grants were last summed, unless an audit is due and the budget allows it.
-    pub(super) fn audited_rate(&self, budget: &AuditBudget) -> Option<i64> {
-        let due = self.due?;
-        let now = Instant::now();
-        if now < due || !budget.take(now) {
-            self.rate
-        } else {
-            None
-        }
+    /// The rate of the last audit.
+    pub(super) fn rate(&self) -> Option<i64> {
+        let rate = self.rate.load(Ordering::Acquire);
+        (rate != NONE).then_some(rate)
     }
 
-    pub(super) fn note(&mut self, audited_rate: Option<i64>, answer: &Answer) {
+    /// The rate at which the grants were last summed, unless an audit is due and the budget allows it.
+    pub(super) fn audited_rate(&self, budget: &AuditBudget) -> Option<i64> {
+        let rate = self.rate()?;
+        let now = Instant::now();
+        let is_due = self.nanos(now) >= self.due.load(Ordering::Relaxed);
+        (!is_due || !budget.take(now)).then_some(rate)
+    }
+
+    fn nanos(&self, time: Instant) -> u64 {
+        // 584 years fit.
+        time.saturating_duration_since(self.start).as_nanos() as u64
+    }
+
+    pub(super) fn note(&self, audited_rate: Option<i64>, answer: &Answer) {
         if audited_rate == Some(answer.rate) {
             return; // nothing was summed
         }
-        self.rate = Some(answer.rate);
         let pause = if answer.audit_due {
             PAUSE_OF_LARGE
         } else {
             // At most 100 grants are summed.
             PAUSE_PER_GRANT * answer.counted.clamp(1, 1_000) as u32
         };
-        self.due = Some(Instant::now() + pause);
+        let due = self.nanos(Instant::now() + pause);
+        self.due.store(due, Ordering::Relaxed);
+        self.rate.store(answer.rate, Ordering::Release);
     }
 }

@@ -14,7 +14,7 @@ use crate::rate::RateType;
 /// The most limiters in the cache, some 1 MB; one more clears it.
 const CAPACITY: usize = 16_384;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Hint {
     pub(super) audit: Audit,
     pub(super) rate_type: RateType,
@@ -50,10 +50,11 @@ impl HintCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::window::Answer;
 
     fn hint(rate: i64) -> Hint {
-        let mut audit = Audit::default();
-        audit.rate = Some(rate);
+        let audit = Audit::default();
+        audit.note(None, &Answer::new(0, rate, 0, 0));
         Hint {
             audit,
             rate_type: RateType::PerClient,
@@ -66,7 +67,7 @@ mod tests {
         hints.insert("a", hint(1));
         hints.insert("b", hint(2));
         let taken = hints.take("a").unwrap();
-        assert_eq!(taken.audit.rate, Some(1));
+        assert_eq!(taken.audit.rate(), Some(1));
         assert_eq!(taken.rate_type, RateType::PerClient);
         assert!(hints.take("a").is_none());
         assert!(hints.take("b").is_some());

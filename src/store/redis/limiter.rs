@@ -1,8 +1,8 @@
 //! One limiter in Redis: turns each step into keys and arguments, parses the reply, and holds what the client remembers
 //! about the limiter.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,7 +29,7 @@ pub(super) struct RedisLimiter {
     /// The limiter's type when it was last seen, or overall. It decides which keys an acquire names; a wrong guess
     /// costs a round trip.
     is_per_client: AtomicBool,
-    audit: Mutex<Audit>,
+    audit: Audit,
     /// How many attempts of the last acquire took too long: the first attempt of the next one gets as much time as the
     /// last.
     pub(super) late_attempts: AtomicU32,
@@ -40,9 +40,9 @@ impl RedisLimiter {
         let hint = store.hints.take(&keys.name);
         Self {
             is_per_client: AtomicBool::new(
-                hint.is_some_and(|hint| hint.rate_type == RateType::PerClient),
+                { hint.as_ref() }.is_some_and(|hint| hint.rate_type == RateType::PerClient),
             ),
-            audit: Mutex::new(hint.map(|hint| hint.audit).unwrap_or_default()),
+            audit: hint.map(|hint| hint.audit).unwrap_or_default(),
             late_attempts: AtomicU32::new(0),
             store,
             keys,
@@ -62,19 +62,13 @@ impl RedisLimiter {
         self.is_per_client.store(is_per_client, Ordering::Relaxed);
     }
 
-    fn audit(&self) -> MutexGuard<'_, Audit> {
-        // Nothing panics while the lock is held.
-        self.audit.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The rate at which the grants were last audited; with `None` the next call audits them.
     pub(super) fn audited_rate(&self) -> Option<i64> {
-        let audit = *self.audit();
-        audit.audited_rate(&self.store.audit_budget)
+        self.audit.audited_rate(&self.store.audit_budget)
     }
 
     pub(super) fn note_audit(&self, audited_rate: Option<i64>, answer: &Answer) {
-        self.audit().note(audited_rate, answer);
+        self.audit.note(audited_rate, answer);
         if answer.audit_due {
             self.store.start_audit(&self.keys, self.rate_type());
         }
@@ -167,9 +161,8 @@ impl RedisLimiter {
 
 impl Drop for RedisLimiter {
     fn drop(&mut self) {
-        let audit = *self.audit();
-        if audit.rate.is_some() {
-            let rate_type = self.rate_type();
+        let (audit, rate_type) = (std::mem::take(&mut self.audit), self.rate_type());
+        if audit.rate().is_some() {
             let hint = Hint { audit, rate_type };
             self.store.hints.insert(&self.keys.name, hint);
         }

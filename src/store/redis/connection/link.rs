@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use redis::{RedisError, Value};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet, yield_now};
@@ -34,6 +35,8 @@ const STABLE: Duration = Duration::from_secs(1);
 
 pub(super) struct Link {
     state: watch::Receiver<State>,
+    /// The open connection in the state: calls take no lock to find it.
+    open: Arc<ArcSwapOption<Open>>,
     round_trip: Arc<RoundTrip>,
     breaker: Arc<Breaker>,
     response_timeout: Duration,
@@ -66,6 +69,7 @@ impl Link {
     /// Starts to connect. Must be called on the runtime that the link belongs to.
     pub(super) fn start(resolver: Arc<Resolver>, settings: Arc<Settings>) -> Self {
         let (sender, state) = watch::channel(State::Connecting(None));
+        let open = Arc::<ArcSwapOption<Open>>::default();
         let round_trip = Arc::<RoundTrip>::default();
         let breaker = Breaker::new(
             resolver.to_string(),
@@ -79,9 +83,11 @@ impl Link {
             round_trip: Arc::clone(&round_trip),
             breaker: Arc::clone(&breaker),
             state: sender,
+            open: Arc::clone(&open),
         };
         Self {
             state,
+            open,
             round_trip,
             breaker,
             response_timeout,
@@ -151,10 +157,8 @@ impl Link {
     }
 
     fn usable(&self) -> Option<Arc<Open>> {
-        match &*self.state.borrow() {
-            State::Open(open) if open.is_usable(&self.round_trip) => Some(Arc::clone(open)),
-            _ => None,
-        }
+        let open = self.open.load_full()?;
+        open.is_usable(&self.round_trip).then_some(open)
     }
 
     /// Waits for another connection if the command may do so.
@@ -213,9 +217,18 @@ struct Keeper {
     round_trip: Arc<RoundTrip>,
     breaker: Arc<Breaker>,
     state: watch::Sender<State>,
+    open: Arc<ArcSwapOption<Open>>,
 }
 
 impl Keeper {
+    fn change(&self, state: State) {
+        self.open.store(match &state {
+            State::Open(open) => Some(Arc::clone(open)),
+            State::Connecting(_) => None,
+        });
+        self.state.send_replace(state);
+    }
+
     async fn run(self) {
         let mut after_losses = Backoff::after_losses();
         let mut wants_primary = false;
@@ -225,10 +238,10 @@ impl Keeper {
             self.breaker.connected();
             let since = Instant::now();
             let open = Arc::new(open);
-            self.state.send_replace(State::Open(Arc::clone(&open)));
+            self.change(State::Open(Arc::clone(&open)));
             let cause = open.retirement().await;
             wants_primary = matches!(cause, Retired::Refused(_));
-            self.state.send_replace(State::Connecting(None));
+            self.change(State::Connecting(None));
             tracing::warn!(server = %Escaped(&endpoint), cause = %Escaped(&cause), "replacing the connection");
             if since.elapsed() >= STABLE {
                 after_losses.reset();
@@ -299,6 +312,6 @@ impl Keeper {
         }
         *last_failure = Some(error.clone());
         self.breaker.disconnected(&of_connecting(error.clone()));
-        self.state.send_replace(State::Connecting(Some(error)));
+        self.change(State::Connecting(Some(error)));
     }
 }

@@ -5,14 +5,13 @@
 
 use std::collections::HashMap;
 use std::future::pending;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use arc_swap::ArcSwap;
 use tokio::runtime::{Handle, Id};
 use tokio::task::AbortHandle;
 
 use crate::store::redis::failure::Failure;
-
-type Entries<T> = RwLock<HashMap<Id, Entry<T>>>;
 
 /// The values, each dropped with its runtime.
 #[derive(Debug)]
@@ -20,11 +19,19 @@ pub(crate) struct PerRuntime<T> {
     entries: Arc<Entries<T>>,
 }
 
+/// Each call reads them, and takes no lock for it. They change when a runtime makes its first call, and when it ends.
+#[derive(Debug)]
+struct Entries<T> {
+    all: ArcSwap<HashMap<Id, Arc<Entry<T>>>>,
+    /// Held while they are replaced.
+    replacing: Mutex<()>,
+}
+
 #[derive(Debug)]
 struct Entry<T> {
     value: Arc<T>,
     /// The task that notices the end of the runtime.
-    watch: Arc<OnceLock<AbortHandle>>,
+    watch: OnceLock<AbortHandle>,
 }
 
 impl<T> Drop for Entry<T> {
@@ -35,56 +42,73 @@ impl<T> Drop for Entry<T> {
     }
 }
 
+impl<T> Entries<T> {
+    fn get(&self, id: Id) -> Option<Arc<Entry<T>>> {
+        self.all.load().get(&id).map(Arc::clone)
+    }
+
+    /// Replaces them by what `change` makes of a copy. What is dropped is dropped without the lock.
+    fn change<A>(&self, change: impl FnOnce(&mut HashMap<Id, Arc<Entry<T>>>) -> A) -> A {
+        // The lock guards no state that a panic could leave inconsistent.
+        let replacing = self.replacing.lock();
+        let replacing = replacing.unwrap_or_else(PoisonError::into_inner);
+        let mut all = HashMap::clone(&self.all.load());
+        let answer = change(&mut all);
+        let before = self.all.swap(Arc::new(all));
+        drop(replacing);
+        drop(before);
+        answer
+    }
+}
+
 impl<T: Send + Sync + 'static> PerRuntime<T> {
     pub(crate) fn new() -> Self {
         Self {
-            entries: Arc::default(),
+            entries: Arc::new(Entries {
+                all: ArcSwap::default(),
+                replacing: Mutex::default(),
+            }),
         }
     }
 
     /// The values of all runtimes.
     #[cfg(feature = "cluster")]
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        { entries.values() }
-            .map(|entry| Arc::clone(&entry.value))
-            .collect()
+        let all = self.entries.all.load();
+        all.values().map(|entry| Arc::clone(&entry.value)).collect()
     }
 
     /// The value of the current runtime, which `make` creates if it is missing.
     pub(crate) fn current(&self, make: impl FnOnce() -> T) -> Result<Arc<T>, Failure> {
         let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
         let id = runtime.id();
-        // An entry is inserted or removed as a whole, so the map stays consistent if a panic poisons the lock.
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = entries.get(&id) {
+        if let Some(entry) = self.entries.get(id) {
             return Ok(Arc::clone(&entry.value));
         }
-        drop(entries);
-        let (value, watch) = {
-            let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-            if let Some(entry) = entries.get(&id) {
-                return Ok(Arc::clone(&entry.value)); // another thread of this runtime was faster
+        let (entry, is_new) = self.entries.change(|all| {
+            if let Some(entry) = all.get(&id) {
+                return (Arc::clone(entry), false); // another thread of this runtime was faster
             }
-            let (value, watch) = (Arc::new(make()), Arc::default());
-            let entry = Entry {
-                value: Arc::clone(&value),
-                watch: Arc::clone(&watch),
-            };
-            entries.insert(id, entry);
-            (value, watch)
-        };
-        // If the runtime is shutting down, the task is dropped at once, and takes the lock.
-        let guard = Presence {
-            entries: Arc::downgrade(&self.entries),
-            id,
-        };
-        let task = runtime.spawn(async move {
-            let _guard = guard;
-            pending::<()>().await;
+            let entry = Arc::new(Entry {
+                value: Arc::new(make()),
+                watch: OnceLock::new(),
+            });
+            all.insert(id, Arc::clone(&entry));
+            (entry, true)
         });
-        let _ = watch.set(task.abort_handle()); // nothing else sets it
-        Ok(value)
+        if is_new {
+            // If the runtime is shutting down, the task is dropped at once, and takes the lock.
+            let guard = Presence {
+                entries: Arc::downgrade(&self.entries),
+                id,
+            };
+            let task = runtime.spawn(async move {
+                let _guard = guard;
+                pending::<()>().await;
+            });
+            let _ = entry.watch.set(task.abort_handle()); // nothing else sets it
+        }
+        Ok(Arc::clone(&entry.value))
     }
 }
 
@@ -97,9 +121,7 @@ struct Presence<T> {
 impl<T> Drop for Presence<T> {
     fn drop(&mut self) {
         if let Some(entries) = self.entries.upgrade() {
-            let mut entries = entries.write().unwrap_or_else(PoisonError::into_inner);
-            let removed = entries.remove(&self.id);
-            drop(entries);
+            let removed = entries.change(|all| all.remove(&self.id));
             drop(removed); // its tasks end without the lock
         }
     }
@@ -127,7 +149,7 @@ mod tests {
         assert_eq!(of(&first, 2), 1);
         assert_eq!(of(&second, 3), 3);
         drop(first);
-        assert_eq!(values.entries.read().unwrap().len(), 1);
+        assert_eq!(values.entries.all.load().len(), 1);
         assert_eq!(of(&second, 4), 3);
     }
 
