@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Refused, Result};
 use crate::escaped::Escaped;
+use crate::store::backoff::random;
 use state::{Change, State, Verdict};
 
 pub(crate) struct Breaker {
@@ -321,11 +322,6 @@ fn not_sent(cause: &Error) -> Error {
 fn cause_of(error: &Error) -> String {
     let source = error.source();
     source.map_or_else(|| error.to_string(), ToString::to_string)
-}
-
-/// From 0 to 1.
-fn random() -> f64 {
-    f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

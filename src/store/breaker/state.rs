@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::store::backoff::{Backoff, shortened};
 
 /// The breaker opens after this many consecutive calls that failed.
 const FAILURES: u32 = 3;
@@ -27,7 +28,8 @@ struct Outage {
     since: Instant,
     cause: Error,
     stage: Stage,
-    failed_probes: u32,
+    /// How long the breaker stays open after each failed probe.
+    pauses: Backoff,
     /// Whether the breaker has been half open in this outage.
     was_half_open: bool,
 }
@@ -148,7 +150,9 @@ impl State {
         if self.failures < FAILURES {
             return None;
         }
-        self.open(now, cause, Stage::Paused(now + pause(0, random)))
+        self.open(now, cause, |pause| {
+            Stage::Paused(now + shortened(pause, random))
+        })
     }
 
     /// A probe has ended; with `cause`, it failed.
@@ -166,16 +170,15 @@ impl State {
         probe.take_if(|probe| probe.number == number)?;
         // A probe that was dropped says nothing: the next call is the probe.
         let cause = cause?;
-        outage.failed_probes += 1;
         outage.cause = cause;
-        outage.stage = Stage::Paused(now + pause(outage.failed_probes, random));
+        outage.stage = Stage::Paused(now + shortened(outage.pauses.next_pause(), random));
         Some(Change::OpenedAgain)
     }
 
     /// An attempt to connect has failed.
     pub(super) fn disconnected(&mut self, now: Instant, cause: Error) -> Option<Change> {
         let Some(outage) = &mut self.outage else {
-            return self.open(now, cause, Stage::Disconnected);
+            return self.open(now, cause, |_| Stage::Disconnected);
         };
         outage.cause = cause;
         let before = std::mem::replace(&mut outage.stage, Stage::Disconnected);
@@ -192,13 +195,20 @@ impl State {
         Some(outage.half_opened())
     }
 
-    fn open(&mut self, since: Instant, cause: Error, stage: Stage) -> Option<Change> {
+    /// `stage` is passed the first pause.
+    fn open(
+        &mut self,
+        since: Instant,
+        cause: Error,
+        stage: impl FnOnce(Duration) -> Stage,
+    ) -> Option<Change> {
         self.failures = 0;
+        let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         self.outage = Some(Outage {
             since,
             cause,
-            stage,
-            failed_probes: 0,
+            stage: stage(pauses.next_pause()),
+            pauses,
             was_half_open: false,
         });
         Some(Change::Opened)
@@ -213,13 +223,6 @@ impl Outage {
             Change::HalfOpened
         }
     }
-}
-
-/// How long the breaker stays open after this many failed probes: a random time between half of a time that doubles and
-/// all of it.
-fn pause(failed_probes: u32, random: f64) -> Duration {
-    let longest = FIRST_PAUSE * (1 << failed_probes.min(8));
-    longest.min(LONGEST_PAUSE).mul_f64(0.5 + random / 2.0)
 }
 
 #[cfg(test)]
@@ -319,16 +322,15 @@ mod tests {
         let now = Instant::now();
         let mut state = after_failures(3, now);
         let mut at = now + FIRST_PAUSE;
-        for expected in [100, 200, 400, 400, 400] {
+        let in_full = [100, 200, 400, 400, 400].map(|expected| (expected, 1.0));
+        for (expected, random) in in_full.into_iter().chain([(200, 0.0), (300, 0.5)]) {
             let number = probe(&mut state, at);
-            state.probe_ended(number, Some(cause()), at, 1.0);
+            state.probe_ended(number, Some(cause()), at, random);
             let pause = Duration::from_millis(expected);
             assert!(!state.would_admit(at + pause - Duration::from_millis(1)));
             at += pause;
             assert!(state.would_admit(at));
         }
-        assert_eq!(pause(0, 0.0), FIRST_PAUSE / 2);
-        assert_eq!(pause(99, 0.0), LONGEST_PAUSE / 2);
     }
 
     #[tokio::test]

@@ -4,7 +4,6 @@
 //! replaced in the background as soon as it is unusable ([`link`]). The call decides what may be sent again.
 
 mod address;
-mod backoff;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod credentials;

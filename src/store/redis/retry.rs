@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::connection::Connection;
 use super::failure::{self, Failure};
 use crate::error::{Error, Result};
+use crate::store::backoff::Backoff;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -62,7 +63,7 @@ pub(super) struct Attempts<'a> {
     /// The limiter's name, which leads to the server.
     name: &'a str,
     pub(super) deadline: Instant,
-    pause: Duration,
+    pauses: Backoff,
     repeat: Repeat,
     /// Whether an earlier attempt may have run.
     pub(super) sent_before: bool,
@@ -81,7 +82,7 @@ impl<'a> Attempts<'a> {
             connection,
             name,
             deadline,
-            pause: FIRST_PAUSE,
+            pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             repeat,
             sent_before: false,
             refusal: None,
@@ -130,12 +131,11 @@ impl<'a> Attempts<'a> {
         // The last attempt is made while its answer can still come.
         let answer_time = self.connection.answer_time(self.name.as_bytes());
         let room = self.remaining().saturating_sub(answer_time);
-        let pause = self.pause.min(longest).min(room);
+        let pause = self.pauses.next_pause().min(longest).min(room);
         if pause < SHORTEST_PAUSE {
             return Err(self.give_up(cause));
         }
         sleep(pause).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         Ok(None)
     }
 

@@ -13,13 +13,13 @@ use tokio::task::{AbortHandle, JoinSet, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::address::Endpoint;
-use super::backoff::Backoff;
 pub(super) use super::open::Request;
 use super::open::{Open, Retired};
 use super::resolver::Resolver;
 use super::round_trip::{Pace, RoundTrip};
 use super::settings::Settings;
 use crate::escaped::Escaped;
+use crate::store::backoff::{self, Backoff, shortened};
 use crate::store::breaker::Breaker;
 use crate::store::redis::failure::{Failure, closed, of_connecting, timed_out};
 use crate::store::redis::retry::Limits;
@@ -32,6 +32,10 @@ const LONGEST_STEP: Duration = Duration::from_secs(3);
 const STAGGER: Duration = FIRST_STEP;
 /// A connection that lasted less than this is replaced after a pause.
 const STABLE: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// The pauses are longer for a server that cannot be connected to than for one that accepts connections and loses them.
+const LONGEST_PAUSE_AFTER_FAILURES: Duration = Duration::from_millis(400);
+const LONGEST_PAUSE_AFTER_LOSSES: Duration = Duration::from_millis(50);
 
 pub(super) struct Link {
     state: watch::Receiver<State>,
@@ -199,6 +203,10 @@ impl Link {
     }
 }
 
+fn next_pause(backoff: &mut Backoff) -> Duration {
+    shortened(backoff.next_pause(), backoff::random())
+}
+
 /// Whether it is unknown if the server exists.
 fn is_silence(cause: &RedisError) -> bool {
     cause.is_timeout()
@@ -230,7 +238,8 @@ impl Keeper {
     }
 
     async fn run(self) {
-        let mut after_losses = Backoff::after_losses();
+        let after_losses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE_AFTER_LOSSES);
+        let mut after_losses = after_losses.at_once_first();
         let mut wants_primary = false;
         loop {
             let (open, endpoint) = self.connect(wants_primary).await;
@@ -246,7 +255,7 @@ impl Keeper {
             if since.elapsed() >= STABLE {
                 after_losses.reset();
             } else {
-                sleep(after_losses.next_pause()).await;
+                sleep(next_pause(&mut after_losses)).await;
             }
         }
     }
@@ -254,7 +263,7 @@ impl Keeper {
     /// Attempts to connect until one succeeds.
     async fn connect(&self, wants_primary: bool) -> (Open, Endpoint) {
         let mut attempts = JoinSet::new();
-        let mut after_failures = Backoff::after_failures();
+        let mut after_failures = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE_AFTER_FAILURES);
         let mut step = FIRST_STEP;
         let mut last_failure = None;
         loop {
@@ -268,7 +277,7 @@ impl Keeper {
                         Ok(Ok(opened)) => return opened,
                         Ok(Err(error)) => {
                             if !is_silence(&error) {
-                                next = Instant::now() + after_failures.next_pause();
+                                next = Instant::now() + next_pause(&mut after_failures);
                             }
                             self.note_failure(error, &mut last_failure);
                         }
