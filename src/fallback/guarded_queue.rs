@@ -163,7 +163,11 @@ impl GuardedQueue {
             .queue
             .check_remembering(permits, set_up, at_most, is_decided_anyway);
         let asking = over_store(&*self.client_store, self.name(), policy, call);
-        match self.while_reading_settings(set_up, policy, asking).await? {
+        let asked = match self.must_read_settings(set_up, policy) {
+            true => Box::pin(self.while_reading_settings(policy, asking)).await,
+            false => asking.await,
+        };
+        match asked? {
             Outcome::Answered(Checked { decision, .. }) => {
                 if policy != FailurePolicy::Error {
                     self.local.learn_limit(decision.limit());
@@ -235,17 +239,13 @@ impl GuardedQueue {
         self.local.release(permits).await
     }
 
-    /// Makes a request, and beside it reads the limiter's settings for the local limiter, if they are unknown and the
-    /// store answers. The request takes no longer for it: what is not read by the time it ends is left to the next one.
+    /// Makes a request, and beside it reads the limiter's settings for the local limiter. The request takes no longer for
+    /// it: what is not read by the time it ends is left to the next one.
     async fn while_reading_settings<T>(
         &self,
-        set_up: Option<SetUp>,
         policy: FailurePolicy,
         request: impl Future<Output = T>,
     ) -> T {
-        if !self.must_read_settings(set_up, policy) {
-            return request.await;
-        }
         let started = self.local.start_reading();
         let reading = async {
             let call = self.store().config();
@@ -265,6 +265,7 @@ impl GuardedQueue {
         request.await
     }
 
+    /// Whether the local limiter needs settings that are unknown, and the store answers.
     fn must_read_settings(&self, set_up: Option<SetUp>, policy: FailurePolicy) -> bool {
         if !matches!(policy, FailurePolicy::Local(_)) || set_up.is_some() || !self.local.is_stale()
         {

@@ -40,7 +40,10 @@ impl GuardedQueue {
         let waiting = self
             .queue
             .wait(place, permits, until, set_up, fail_fast, while_away);
-        self.while_reading_settings(settings, policy, waiting).await
+        if self.must_read_settings(settings, policy) {
+            return Box::pin(self.while_reading_settings(policy, waiting)).await;
+        }
+        waiting.await
     }
 
     fn while_away(&self, policy: FailurePolicy, set_up: Option<ReadSetUp>) -> WhileAway {

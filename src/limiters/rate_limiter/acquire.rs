@@ -109,7 +109,9 @@ impl RateLimiter {
     /// # Cancel safety
     /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
     pub async fn acquire(&self, permits: u32) -> Result<()> {
-        self.wait_set_up(permits, None, self.read_set_up()).await?;
+        let queue = self.asked_for(permits)?;
+        let waiting = queue.wait(permits, None, self.read_set_up(), &self.options);
+        waiting.await?;
         Ok(())
     }
 

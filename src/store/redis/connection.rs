@@ -95,10 +95,52 @@ struct Single {
 }
 
 impl Single {
+    fn new(resolver: Resolver, settings: &Arc<Settings>) -> Self {
+        Self {
+            links: PerRuntime::new(),
+            resolver: Arc::new(resolver),
+            settings: Arc::clone(settings),
+        }
+    }
+
     /// The link of the current runtime.
     fn link(&self) -> Result<Arc<Link>, Failure> {
         let start = || Link::start(Arc::clone(&self.resolver), Arc::clone(&self.settings));
         self.links.current(start)
+    }
+
+    /// Connects, and asks whether the server is part of a cluster.
+    async fn first_connection(&self, wait: &mut Wait) -> Result<bool> {
+        let command = redis::cmd("INFO").arg("cluster").take();
+        loop {
+            match self.ask(&command, wait.limits()).await {
+                Ok(info) => {
+                    let info: String = from_redis_value(info).unwrap_or_default();
+                    return Ok(info.lines().any(|line| line.trim() == "cluster_enabled:1"));
+                }
+                // A server that does not permit the question is taken as a single server.
+                Err(Failure::Refused(_)) => return Ok(false),
+                Err(cause) => wait.again(cause).await?,
+            }
+        }
+    }
+
+    async fn ask(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
+        let request = Request {
+            command,
+            asking: false,
+        };
+        let link = self.link()?;
+        link.send(request, limits, Patience::UntilRefused).await
+    }
+}
+
+impl From<Single> for Connection {
+    fn from(single: Single) -> Self {
+        Self {
+            unhealthy: Arc::clone(&single.settings.unhealthy),
+            route: Route::Server(single),
+        }
     }
 }
 
@@ -147,9 +189,9 @@ impl Connection {
         match address {
             Address::Servers(servers) => match <[Server; 1]>::try_from(servers) {
                 Ok([server]) => {
-                    let single = Self::server(Resolver::Server(server.clone()), &settings);
+                    let single = Single::new(Resolver::Server(server.clone()), &settings);
                     if !single.first_connection(&mut wait).await? {
-                        return Ok(single);
+                        return Ok(single.into());
                     }
                     Self::cluster(vec![server], settings, &mut wait).await
                 }
@@ -157,21 +199,10 @@ impl Connection {
             },
             Address::Sentinels(set) => {
                 let resolver = Resolver::Sentinels(Sentinels::new(set));
-                let primary = Self::server(resolver, &settings);
+                let primary = Single::new(resolver, &settings);
                 primary.first_connection(&mut wait).await?;
-                Ok(primary)
+                Ok(primary.into())
             }
-        }
-    }
-
-    fn server(resolver: Resolver, settings: &Arc<Settings>) -> Self {
-        Self {
-            route: Route::Server(Single {
-                links: PerRuntime::new(),
-                resolver: Arc::new(resolver),
-                settings: Arc::clone(settings),
-            }),
-            unhealthy: Arc::clone(&settings.unhealthy),
         }
     }
 
@@ -208,35 +239,6 @@ impl Connection {
             Route::Cluster(_) => true,
             _ => false,
         }
-    }
-
-    /// Connects, and asks whether the server is part of a cluster.
-    async fn first_connection(&self, wait: &mut Wait) -> Result<bool> {
-        loop {
-            let limits = wait.limits();
-            let answer = self
-                .send_with(
-                    redis::cmd("INFO").arg("cluster"),
-                    limits,
-                    Patience::UntilRefused,
-                )
-                .await;
-            match answer {
-                Ok(info) => {
-                    let info: String = from_redis_value(info).unwrap_or_default();
-                    return Ok(info.lines().any(|line| line.trim() == "cluster_enabled:1"));
-                }
-                // A server that does not permit the question is taken as a single server.
-                Err(Failure::Refused(_)) => return Ok(false),
-                Err(cause) => wait.again(cause).await?,
-            }
-        }
-    }
-
-    /// Sends a command and waits for its answer until the deadline.
-    pub(crate) async fn send(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
-        self.send_with(command, limits, Patience::UntilDeadline)
-            .await
     }
 
     /// Waits until a command on a key can be sent, as far as is known.
@@ -294,12 +296,8 @@ impl Connection {
         }
     }
 
-    async fn send_with(
-        &self,
-        command: &Cmd,
-        limits: Limits,
-        patience: Patience,
-    ) -> Result<Value, Failure> {
+    /// Sends a command and waits for its answer until the deadline.
+    pub(crate) async fn send(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
         match &self.route {
             Route::Server(server) => {
                 let link = server.link()?;
@@ -307,7 +305,7 @@ impl Connection {
                     command,
                     asking: false,
                 };
-                link.send(request, limits, patience).await
+                link.send(request, limits, Patience::UntilDeadline).await
             }
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.send(command, limits).await,

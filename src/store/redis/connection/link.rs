@@ -127,7 +127,7 @@ impl Link {
         limits: Limits,
         patience: Patience,
     ) -> Result<Value, Failure> {
-        let open = match self.usable() {
+        let mut open = match self.usable() {
             Some(open) => open,
             None => self.replaced(limits, patience).await?,
         };
@@ -135,24 +135,14 @@ impl Link {
             yield_now().await; // the runtime polls its sockets
             yield_now().await; // what arrived is read
             if open.is_retired() {
-                let open = self.replaced(limits, patience).await?;
-                return self.call(&open, request, limits).await;
+                open = self.replaced(limits, patience).await?;
             }
         }
-        self.call(&open, request, limits).await
-    }
-
-    async fn call(
-        &self,
-        open: &Open,
-        request: Request<'_>,
-        limits: Limits,
-    ) -> Result<Value, Failure> {
         let round_trip = &self.round_trip;
         if !round_trip.fits(limits.deadline, self.response_timeout) {
             return Err(Failure::NotSent(timed_out()));
         }
-        open.call(request, limits, &self.round_trip).await
+        open.call(request, limits, round_trip).await
     }
 
     #[cfg(feature = "cluster")]
