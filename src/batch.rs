@@ -276,6 +276,13 @@ impl<C: Calls> Batcher<C> {
         Err(Error::unanswered(may_have_run))
     }
 
+    /// Makes a direct call beside all others, even if it is dropped unpolled.
+    pub(crate) fn direct(self: &Arc<Self>, request: &C::Request) -> Result<DirectCall<C>> {
+        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        let (calls, deadline) = (Arc::clone(self), self.calls.deadline());
+        Ok(DirectCall::new(calls, None, runtime, request, deadline))
+    }
+
     /// Makes a direct call, if there is no other request on the key, or enqueues the request.
     fn enter(
         self: &Arc<Self>,
@@ -291,13 +298,10 @@ impl<C: Calls> Batcher<C> {
         if is_alone {
             flight.has_direct_call = true;
             drop(flights);
-            return Ok(Entered::Direct(DirectCall::new(
-                Arc::clone(self),
-                flight_key,
-                runtime,
-                request,
-                deadline,
-            )));
+            let calls = Arc::clone(self);
+            let flight_key = Some(flight_key);
+            let direct = DirectCall::new(calls, flight_key, runtime, request, deadline);
+            return Ok(Entered::Direct(direct));
         }
         let number = flight.next_number;
         flight.next_number += 1;

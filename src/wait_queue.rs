@@ -4,9 +4,10 @@
 //! overtake waiters.
 //!
 //! **Waiters** (`acquire`, `try_acquire_timeout`) form one FIFO queue per limiter and process. A waiter that finds the
-//! queue empty first makes a plain request; if that is denied, it joins the queue. One call at a time asks on behalf of
-//! the queue. In this call the first denial denies all requests behind it, so that small requests do not starve a large
-//! one. The [`State`] decides when the next call is due. Three rules keep a waiter from waiting longer than it must:
+//! queue empty first makes a call of its own, beside those of plain requests; if that is denied, it joins the queue. One
+//! call at a time asks on behalf of the queue. In this call the first denial denies all requests behind it, so that small
+//! requests do not starve a large one. The [`State`] decides when the next call is due. Three rules keep a waiter from
+//! waiting longer than it must:
 //! 1. The time of the next call belongs to the head of the queue. When the head leaves or changes, it is computed anew.
 //! 2. Permits that may have come free while a call was in flight lead to another call.
 //! 3. No waiter depends on another waiter's runtime. Each runtime with waiters has a driver, a task that makes the
@@ -50,15 +51,17 @@ use crate::lock::Lock;
 use crate::permit::CallId;
 use crate::store::{AcquireCall, LimiterStore};
 use crate::window::{Answer, Requests, SetUp};
+use bounds::Arrival;
 use driver::Driver;
 pub(crate) use leaving::within;
 pub(crate) use outage::{Substitute, Substituted, WhileAway};
 pub(crate) use plain::Checked;
 use plain::{Plain, Request};
+use remembered::Heard;
 pub(crate) use remembered::Sending;
 pub(crate) use state::IntervalOf;
 use state::{Availability, Published, State, Waiter, Waits};
-use waiter::{FirstTry, Ticket};
+use waiter::Ticket;
 
 /// The longest time between two calls of the queue, where permits come back much later: other processes may release
 /// permits or change the rate. Together with the time for which permits are left to others it makes a second.
@@ -73,6 +76,16 @@ pub(crate) type OnGranted = Box<dyn Fn(u32, Option<SetUp>) + Send + Sync>;
 
 /// Reads the settings that a waiter's limiter gets. They may change while it waits, so each call reads them.
 pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
+
+/// How a first try ended.
+enum Tried {
+    Granted(Origin),
+    /// What its denial says about the next call.
+    Denied(Availability),
+    TimeIsUp,
+    /// The waiter joins the queue without an answer.
+    Unanswered,
+}
 
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,
@@ -154,13 +167,12 @@ impl WaitQueue {
         if decision.is_granted() {
             self.shared.note_own(i64::from(permits));
         }
-        let wait = answer.wait();
-        Ok(Checked { decision, wait })
+        Ok(Checked::new(decision, answer.wait()))
     }
 
-    /// The place in the queue of a request that arrives now, however late or often it waits.
-    pub(crate) fn take_place(&self) -> u64 {
-        self.shared.step(State::take_sequence)
+    #[cfg(test)]
+    pub(crate) fn take_place(&self) -> Arrival {
+        self.arrive(usize::MAX).expect("there is room")
     }
 
     /// Waits at its place in the queue until the permits are granted, and returns by whom, or `None` at `until`. `set_up`
@@ -168,7 +180,7 @@ impl WaitQueue {
     /// `until`.
     pub(crate) async fn wait(
         &self,
-        sequence: u64,
+        mut arrival: Arrival,
         permits: u32,
         until: Option<Instant>,
         set_up: Option<ReadSetUp>,
@@ -184,49 +196,20 @@ impl WaitQueue {
             return Ok(None);
         }
         let mut denied = None;
-        // In an outage the driver asks for the head.
-        let may_try = !self.shared.has_outage();
-        let mut first_try = may_try
-            .then(|| FirstTry::start(&self.shared, sequence))
-            .flatten();
-        if first_try.is_some() {
-            let sent = self.shared.sent();
-            let set_up = request.set_up;
-            let checked = match self.store().acquire_now(permits, set_up) {
-                Some(answered) => {
-                    let (id, answer) = answered?;
-                    let requests = Requests::one(permits);
-                    self.shared.note(&requests, set_up, &answer, &sent);
-                    Some(self.checked(id, permits, &answer)?)
-                }
-                None => {
-                    let request = Request::of_waiter(permits, set_up, while_away.stays());
-                    let asking = self.plain.ask(&(), &request);
-                    let asking = self.shared.guarded(while_away.stays(), asking);
-                    match SameRuntime::new(Box::pin(within(until, asking)))?.await {
-                        Some(Some(Err(error))) if while_away.stays() && error.is_unavailable() => {
-                            self.shared.step(|state| state.call_failed(Instant::now()));
-                            None
-                        }
-                        Some(Some(checked)) => Some(checked?),
-                        Some(None) => return Ok(None),
-                        // Another runtime polls the future: it waits there.
-                        None => None,
+        if arrival.arrived.is_first {
+            match self.first_try(&mut arrival, &request, &while_away).await? {
+                Tried::Granted(origin) => return Ok(Some(origin)),
+                Tried::TimeIsUp => return Ok(None),
+                Tried::Unanswered => {}
+                Tried::Denied(known) => {
+                    if self.is_hopeless(&request, fail_fast) {
+                        return Ok(None);
                     }
-                }
-            };
-            if let Some(Checked { decision, wait }) = checked {
-                match decision {
-                    Decision::Granted(granted) => return Ok(Some(granted.grant.origin)),
-                    Decision::Denied(Denied { remaining, .. }) => {
-                        if self.is_hopeless(&request, fail_fast) {
-                            return Ok(None);
-                        }
-                        denied = Some(Availability::new(remaining, sent.at, wait));
-                    }
+                    denied = Some(known);
                 }
             }
         }
+        let sequence = arrival.arrived.sequence;
         loop {
             let waiter = |answer| {
                 Waiter::new(permits, set_up.clone(), sequence, answer)
@@ -235,7 +218,6 @@ impl WaitQueue {
                     .while_away(while_away.clone())
             };
             let mut ticket = self.shared.join(waiter, sequence, denied.take())?;
-            drop(first_try.take()); // not before the waiter has joined the queue
             let waiting = SameRuntime::new(Box::pin(within(until, &mut ticket)))?.await;
             match waiting {
                 Some(Some(answer)) => return answer.map(|grant| Some(grant.origin)),
@@ -246,6 +228,69 @@ impl WaitQueue {
                         return answer.map(|grant| Some(grant.origin));
                     }
                 }
+            }
+        }
+    }
+
+    /// Asks for a waiter that finds nobody before it.
+    async fn first_try(
+        &self,
+        arrival: &mut Arrival,
+        request: &Waits,
+        while_away: &WhileAway,
+    ) -> Result<Tried> {
+        let &Waits {
+            permits,
+            set_up,
+            until,
+        } = request;
+        let sent = self.shared.sent();
+        let checked = match self.store().acquire_now(permits, set_up) {
+            Some(answered) => {
+                let (id, answer) = answered?;
+                let heard = Heard::new(&Requests::one(permits), set_up, &answer, sent);
+                arrival.heard = Some(heard);
+                self.checked(id, permits, &answer)?
+            }
+            None => {
+                let stays = while_away.stays();
+                let request = Request::of_first_try(permits, set_up, stays);
+                let is_bounded =
+                    until.is_some() || stays || self.store().unhealthy_breaker().is_some();
+                let asked = if is_bounded {
+                    let asking = async { self.plain.direct(&request)?.await.transpose() };
+                    let asking = within(until, self.shared.guarded(stays, asking));
+                    let asked = SameRuntime::new(Box::pin(asking))?.await;
+                    asked.unwrap_or(Some(Ok(None)))
+                } else {
+                    Some(self.plain.direct(&request)?.await.transpose())
+                };
+                match asked {
+                    Some(Err(error)) if stays && error.is_unavailable() => {
+                        self.shared.step(|state| state.call_failed(Instant::now()));
+                        return Ok(Tried::Unanswered);
+                    }
+                    None => return Ok(Tried::TimeIsUp),
+                    // Another runtime polls the future: it waits there.
+                    Some(Ok(None)) => return Ok(Tried::Unanswered),
+                    Some(Ok(Some(checked))) => checked,
+                    Some(Err(error)) => return Err(error),
+                }
+            }
+        };
+        match checked.decision {
+            Decision::Granted(granted) => {
+                if let Some(heard) = checked.heard {
+                    arrival.heard = Some(*heard);
+                }
+                Ok(Tried::Granted(granted.grant.origin))
+            }
+            Decision::Denied(Denied { remaining, .. }) => {
+                if let Some(heard) = arrival.heard.take() {
+                    self.shared.note(heard);
+                }
+                let known = Availability::new(remaining, sent.at, checked.wait);
+                Ok(Tried::Denied(known))
             }
         }
     }
@@ -293,7 +338,11 @@ impl Shared {
         if let Some(substitute) = waiter.substitute() {
             self.substitute.get_or_init(|| Arc::clone(substitute));
         }
-        let new_driver = self.step(|state| state.join(waiter, runtime.id(), denied));
+        let new_driver = self.step(|state| {
+            let new_driver = state.join(waiter, runtime.id(), denied);
+            state.end_first_try(sequence); // not before the waiter has joined
+            new_driver
+        });
         if let Some(notify) = new_driver {
             runtime.spawn(Driver::new(Arc::clone(self), runtime.id(), notify).drive());
         }
@@ -312,11 +361,15 @@ impl Shared {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// Makes a call.
-    async fn call(self: &Arc<Self>, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
+    /// Makes a call. The caller notes what the answer says.
+    async fn call(
+        self: &Arc<Self>,
+        call: &AcquireCall,
+        deadline: Instant,
+    ) -> Result<(Answer, Heard)> {
         let sending = self.sending_acquire(call.set_up, deadline);
         let answer = self.store.acquire(call, deadline).await?;
-        sending.answered(&call.requests, &answer);
+        let heard = sending.answered(call, &answer);
         let taken = call.requests.taken(&answer);
         if taken > 0 {
             self.note_own(taken);
@@ -330,7 +383,7 @@ impl Shared {
                 "a peer's clock is ahead: its permits come back late, for all"
             );
         }
-        Ok(answer)
+        Ok((answer, heard))
     }
 
     /// Has the store give back what a call took whose callers are gone.

@@ -17,9 +17,10 @@ use super::same_runtime::Home;
 use super::{Answers, Batcher, Calls, FlightKey, unanswered};
 use crate::error::{Error, Result};
 
-pub(super) struct DirectCall<C: Calls> {
+pub(crate) struct DirectCall<C: Calls> {
     batcher: Arc<Batcher<C>>,
-    flight_key: FlightKey<C>,
+    /// The flight that it holds back; `None` if it is made beside all others.
+    flight_key: Option<FlightKey<C>>,
     home: Home,
     call: C::Call,
     /// `None` once it has answered.
@@ -34,7 +35,7 @@ impl<C: Calls> DirectCall<C> {
     /// The caller has marked the flight.
     pub(super) fn new(
         batcher: Arc<Batcher<C>>,
-        flight_key: FlightKey<C>,
+        flight_key: Option<FlightKey<C>>,
         runtime: Handle,
         request: &C::Request,
         deadline: Instant,
@@ -73,8 +74,10 @@ impl<C: Calls> DirectCall<C> {
     }
 
     fn end(&self) {
-        self.batcher
-            .change(&self.flight_key, |flight| flight.has_direct_call = false);
+        if let Some(flight_key) = &self.flight_key {
+            self.batcher
+                .change(flight_key, |flight| flight.has_direct_call = false);
+        }
     }
 }
 

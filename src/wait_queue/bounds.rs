@@ -5,23 +5,31 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::state::Waits;
+use super::remembered::Heard;
+use super::state::{Arrived, State, Waits};
 use super::{IntervalOf, Shared, WaitQueue};
 use crate::error::{Error, Result};
 use crate::window::SetUp;
 
-/// A caller that was admitted to wait. Dropping it makes room for the next one.
-pub(crate) struct Admitted {
+/// A caller that waits, from its arrival until it has its answer or leaves. Dropping it makes room for the next one.
+pub(crate) struct Arrival {
     shared: Arc<Shared>,
+    pub(super) arrived: Arrived,
+    /// What its first try has heard, to be noted when it is dropped: that is one step.
+    pub(super) heard: Option<Heard>,
 }
 
 impl WaitQueue {
-    /// Counts the caller as a waiter, unless there are `max` already. A refused caller is never counted.
-    pub(crate) fn admit(&self, max: usize) -> Result<Admitted> {
-        let admitted = self.shared.state.lock().admit(max);
-        match admitted {
-            Ok(()) => Ok(Admitted {
+    /// Counts the caller as a waiter that arrives now, unless there are `max` already. A refused caller is never counted.
+    pub(crate) fn arrive(&self, max: usize) -> Result<Arrival> {
+        // In an outage the driver asks for the head.
+        let (may_try, now) = (!self.shared.has_outage(), Instant::now());
+        let arriving = |state: &mut State| state.arrive(max, may_try, now);
+        match self.shared.step(arriving) {
+            Ok(arrived) => Ok(Arrival {
                 shared: Arc::clone(&self.shared),
+                arrived,
+                heard: None,
             }),
             Err(waiters) => Err(Error::QueueFull {
                 name: self.shared.name().to_owned(),
@@ -66,8 +74,13 @@ impl WaitQueue {
     }
 }
 
-impl Drop for Admitted {
+impl Drop for Arrival {
     fn drop(&mut self) {
-        self.shared.state.lock().dismiss();
+        self.shared.step(|state| {
+            if let Some(heard) = self.heard.take() {
+                heard.note(&mut state.last_answer);
+            }
+            state.depart(self.arrived.sequence);
+        });
     }
 }

@@ -14,7 +14,6 @@ use crate::batch::longest_hold_up;
 use crate::error::Result;
 use crate::grant::{Grant, Origin};
 use crate::store::AcquireCall;
-use crate::window::Answer;
 
 pub(super) struct Driver {
     shared: Arc<Shared>,
@@ -70,7 +69,7 @@ impl Driver {
 
     /// Waits for the answer to a call. If it is silent, and the breaker refuses others, substitutes serve waiters in the
     /// meantime, also those of the call.
-    async fn answer_to(&self, calling: impl Future<Output = Result<Answer>>) -> Result<Answer> {
+    async fn answer_to<T>(&self, calling: impl Future<Output = Result<T>>) -> Result<T> {
         let mut calling = pin!(calling);
         let shared = &self.shared;
         let patience = longest_hold_up(shared.store.response_timeout());
@@ -103,7 +102,7 @@ impl Driver {
         let result = self.answer_to(calling).await;
         self.call = None;
         let (unclaimed, is_reclaimed) = match result {
-            Ok(answer) => {
+            Ok((answer, heard)) => {
                 let answered = Answered {
                     call: &call,
                     answer: &answer,
@@ -111,7 +110,10 @@ impl Driver {
                     own: self.shared.own(),
                     name: self.shared.name(),
                 };
-                let rest = self.shared.step(|state| state.answered(&answered));
+                let rest = self.shared.step(|state| {
+                    heard.note(&mut state.last_answer);
+                    state.answered(&answered)
+                });
                 let Rest {
                     permits,
                     is_reclaimed,

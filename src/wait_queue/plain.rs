@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::Shared;
+use super::remembered::Heard;
 use super::state::Deniable;
 use crate::batch::{Answers, Calls};
 use crate::decision::{Decision, decision};
@@ -29,17 +30,20 @@ pub(super) struct Request {
     pub(super) is_shared: bool,
     /// Whether it is decided in another way if the store does not answer. Then what its call took goes back.
     pub(super) is_decided_anyway: bool,
+    /// Whether a waiter makes it, who notes what its grant says in the step in which it leaves the queue.
+    pub(super) is_first_try: bool,
 }
 
 impl Request {
-    /// A request that the store decides. Without an answer a waiter asks again if it `stays`.
-    pub(super) fn of_waiter(permits: u32, set_up: Option<SetUp>, stays: bool) -> Self {
+    /// A waiter's request, which the store decides. Without an answer the waiter asks again if it `stays`.
+    pub(super) fn of_first_try(permits: u32, set_up: Option<SetUp>, stays: bool) -> Self {
         Self {
             permits,
             set_up,
             at_most: Duration::ZERO,
             is_shared: false,
             is_decided_anyway: stays,
+            is_first_try: true,
         }
     }
 
@@ -60,6 +64,7 @@ pub(super) struct PlainCall {
     /// What denies all of its requests, if anything does.
     deniable: Option<Deniable>,
     is_decided_anyway: bool,
+    is_first_try: bool,
     count: usize,
 }
 
@@ -67,6 +72,18 @@ pub(super) struct PlainCall {
 pub(crate) struct Checked {
     pub(crate) decision: Decision,
     pub(super) wait: Duration,
+    /// What the answer says, if that is not noted yet.
+    pub(super) heard: Option<Box<Heard>>,
+}
+
+impl Checked {
+    pub(super) fn new(decision: Decision, wait: Duration) -> Self {
+        Self {
+            decision,
+            wait,
+            heard: None,
+        }
+    }
 }
 
 impl Plain {
@@ -105,6 +122,7 @@ impl Calls for Plain {
         PlainCall {
             deniable: deniable.reduce(|one, other| one?.and(other?)).flatten(),
             is_decided_anyway: requests.clone().any(|request| request.is_decided_anyway),
+            is_first_try: requests.clone().all(|request| request.is_first_try),
             count: requests.count(),
             acquire: Arc::new(AcquireCall::new(Requests::plain(permits)).with_set_up(set_up)),
         }
@@ -121,14 +139,15 @@ impl Calls for Plain {
                 acquire: call,
                 deniable,
                 is_decided_anyway,
+                is_first_try,
                 count,
             } = call;
             if let Some(denials) = deniable.and_then(|it| shared.denials(&it, count)) {
                 call.claim(); // it is never sent
                 return Ok(denials);
             }
-            let answer = match shared.call(&call, deadline).await {
-                Ok(answer) => answer,
+            let (answer, heard) = match shared.call(&call, deadline).await {
+                Ok(answered) => answered,
                 Err(error) => {
                     if is_decided_anyway && error.is_unavailable() && call.may_have_run() {
                         shared.reclaim(call);
@@ -138,9 +157,17 @@ impl Calls for Plain {
             };
             if !call.claim() {
                 // Its callers are gone, and its permits have been given back.
+                shared.note(heard);
                 return Err(Error::Indeterminate { source: None });
             }
-            Ok(decisions(shared.name(), &call, &answer))
+            let mut decisions = decisions(shared.name(), &call, &answer);
+            match decisions.first_mut() {
+                Some(Ok(checked)) if is_first_try && checked.decision.is_granted() => {
+                    checked.heard = Some(Box::new(heard));
+                }
+                _ => shared.note(heard),
+            }
+            Ok(decisions)
         }
     }
 
@@ -163,8 +190,12 @@ impl Calls for Plain {
 
     fn unclaimed(&self, answers: Vec<Checked>) {
         // The grants of one call share one member of the sorted set.
-        let decisions = answers.into_iter().map(|checked| checked.decision);
-        let grants = decisions.filter_map(Decision::into_grant);
+        let grants = answers.into_iter().filter_map(|checked| {
+            if let Some(heard) = checked.heard {
+                self.shared.note(*heard);
+            }
+            checked.decision.into_grant()
+        });
         let grant = grants.reduce(|sum, grant| Grant {
             permits: sum.permits + grant.permits,
             ..sum
@@ -183,8 +214,7 @@ impl Shared {
         let now = Instant::now();
         let denial = || {
             let decision = state.last_answer.denial(request, changes, now)?;
-            let wait = Duration::ZERO; // none of them waits
-            Some(Ok(Checked { decision, wait }))
+            Some(Ok(Checked::new(decision, Duration::ZERO))) // none of them waits
         };
         std::iter::repeat_with(denial).take(count).collect()
     }
@@ -202,7 +232,7 @@ fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> Answers<Plain> 
                 left -= i64::from(run.permits);
             }
             let decision = decision(name, call.id, run.permits, is_granted, left, answer);
-            decisions.push(decision.map(|decision| Checked { decision, wait }));
+            decisions.push(decision.map(|decision| Checked::new(decision, wait)));
         }
     }
     decisions

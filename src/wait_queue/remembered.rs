@@ -10,6 +10,7 @@ use super::state::{Deniable, LastAnswer, Observed, Sent};
 use super::{Shared, WaitQueue};
 use crate::decision::Decision;
 use crate::error::Result;
+use crate::store::AcquireCall;
 use crate::window::{Answer, Requests, SetUp};
 
 /// A call under way. Unless its answer says otherwise, it may change the limiter until its deadline.
@@ -22,6 +23,34 @@ pub(crate) struct Sending {
     effect: Effect,
     deadline: Instant,
     is_answered: bool,
+}
+
+/// What the answer to a call says, to be noted in a step of the state.
+pub(crate) struct Heard {
+    observed: Option<Observed>,
+    set_up: Option<SetUp>,
+    sent: Sent,
+}
+
+impl Heard {
+    pub(super) fn new(
+        requests: &Requests,
+        set_up: Option<SetUp>,
+        answer: &Answer,
+        sent: Sent,
+    ) -> Self {
+        // A call whose requests all exceed the rate changes nothing.
+        let set_up = set_up.filter(|_| requests.any_fits(answer.rate));
+        Self {
+            observed: Observed::by_answer(answer, requests, set_up, &sent),
+            set_up,
+            sent,
+        }
+    }
+
+    pub(super) fn note(self, last_answer: &mut LastAnswer) {
+        last_answer.note(self.observed, self.set_up, &self.sent);
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -66,12 +95,10 @@ impl Sending {
         state.last_answer.expires(time_to_live, &self.sent, now);
     }
 
-    /// The requests of the call got this answer.
-    pub(super) fn answered(mut self, requests: &Requests, answer: &Answer) {
+    /// The call got this answer. The caller notes what it says.
+    pub(super) fn answered(mut self, call: &AcquireCall, answer: &Answer) -> Heard {
         self.is_answered = true;
-        if let Effect::Takes(set_up) = self.effect {
-            self.shared.note(requests, set_up, answer, &self.sent);
-        }
+        Heard::new(&call.requests, call.set_up, answer, self.sent)
     }
 }
 
@@ -144,6 +171,7 @@ impl WaitQueue {
             at_most,
             is_shared,
             is_decided_anyway,
+            is_first_try: false,
         };
         async move { self.plain.ask(&(), &request).await }
     }
@@ -178,24 +206,14 @@ impl Shared {
         }
     }
 
-    /// What [`note`](Self::note) must know about a call that is sent now.
+    /// What [`Heard`] must know about a call that is sent now.
     pub(super) fn sent(&self) -> Sent {
         let changes = self.store.changes();
-        let state = self.state.lock();
-        state.last_answer.sent(Instant::now(), changes)
+        self.last_answer.sent(Instant::now(), changes)
     }
 
     /// Notes what an answer says.
-    pub(super) fn note(
-        &self,
-        requests: &Requests,
-        set_up: Option<SetUp>,
-        answer: &Answer,
-        sent: &Sent,
-    ) {
-        // A call whose requests all exceed the rate changes nothing.
-        let set_up = set_up.filter(|_| requests.any_fits(answer.rate));
-        let observed = Observed::by_answer(answer, requests, set_up, sent);
-        self.state.lock().last_answer.note(observed, set_up, sent);
+    pub(super) fn note(&self, heard: Heard) {
+        heard.note(&mut self.state.lock().last_answer);
     }
 }

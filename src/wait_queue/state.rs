@@ -34,7 +34,7 @@ use crate::store::AcquireCall;
 use crate::window::Requests;
 pub(super) use answers::{Answered, Rest};
 pub(super) use availability::Availability;
-pub(super) use bounds::Waits;
+pub(super) use bounds::{Arrived, Waits};
 use first_try::FirstTry;
 use held_up::{HeldUp, ResponseTimeout};
 use in_flight::InFlight;
@@ -103,7 +103,7 @@ impl State {
         }
     }
 
-    /// The place of a waiter that arrives now, however late it joins.
+    /// The place of a waiter that arrives now.
     pub(super) fn take_sequence(&mut self) -> u64 {
         self.next_sequence += 1;
         self.next_sequence

@@ -1,4 +1,4 @@
-//! The caller's side of a waiter: its first try, and its place in the queue.
+//! The caller's side of a waiter in the queue.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,35 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::Shared;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
-
-/// A first try in progress. Until it ends, the queue makes no call, so that nobody overtakes it. It holds up the queue
-/// no longer than a call without progress does.
-pub(super) struct FirstTry {
-    shared: Arc<Shared>,
-    sequence: u64,
-}
-
-impl FirstTry {
-    /// `None` if others wait already.
-    pub(super) fn start(shared: &Arc<Shared>, sequence: u64) -> Option<Self> {
-        let is_first = shared.step(|state| state.start_first_try(sequence, Instant::now()));
-        is_first.then(|| Self {
-            shared: Arc::clone(shared),
-            sequence,
-        })
-    }
-}
-
-impl Drop for FirstTry {
-    fn drop(&mut self) {
-        self.shared.step(|state| state.end_first_try(self.sequence));
-    }
-}
 
 /// A place in the queue. It resolves to an error if its runtime shuts down, and the queue's driver there with it.
 pub(super) struct Ticket {

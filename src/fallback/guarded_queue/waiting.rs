@@ -25,8 +25,7 @@ impl GuardedQueue {
     ) -> Result<Option<Origin>> {
         let policy = options.failure_policy;
         self.local.store().note_use(policy);
-        let _admitted = self.queue.admit(options.max_waiters)?;
-        let place = self.queue.take_place();
+        let arrival = self.queue.arrive(options.max_waiters)?;
         let settings = set_up.as_ref().and_then(|read| read());
         let is_decided_by_policy = policy != FailurePolicy::Error && self.queue.is_away();
         if is_decided_by_policy {
@@ -39,7 +38,7 @@ impl GuardedQueue {
         let fail_fast: Option<&IntervalOf<'_>> = fails_fast.then_some(&interval);
         let waiting = self
             .queue
-            .wait(place, permits, until, set_up, fail_fast, while_away);
+            .wait(arrival, permits, until, set_up, fail_fast, while_away);
         if self.must_read_settings(settings, policy) {
             return Box::pin(self.while_reading_settings(policy, waiting)).await;
         }

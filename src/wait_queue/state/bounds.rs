@@ -8,8 +8,29 @@ use super::{IntervalOf, State, Waiter};
 use crate::window::SetUp;
 
 impl State {
+    /// A caller arrives that is about to wait. Fails with the number of waiters if there are `max` already.
+    pub(in crate::wait_queue) fn arrive(
+        &mut self,
+        max: usize,
+        may_try: bool,
+        now: Instant,
+    ) -> Result<Arrived, usize> {
+        self.admit(max)?;
+        let sequence = self.take_sequence();
+        Ok(Arrived {
+            sequence,
+            is_first: may_try && self.start_first_try(sequence, now),
+        })
+    }
+
+    /// A caller that has arrived no longer waits.
+    pub(in crate::wait_queue) fn depart(&mut self, sequence: u64) {
+        self.end_first_try(sequence);
+        self.dismiss();
+    }
+
     /// Counts one more waiter, or returns the number of waiters as `Err` if there are `max` already.
-    pub(in crate::wait_queue) fn admit(&mut self, max: usize) -> Result<(), usize> {
+    pub(super) fn admit(&mut self, max: usize) -> Result<(), usize> {
         if self.admitted >= max {
             return Err(self.admitted);
         }
@@ -18,7 +39,7 @@ impl State {
     }
 
     /// A waiter that was admitted no longer waits.
-    pub(in crate::wait_queue) fn dismiss(&mut self) {
+    pub(super) fn dismiss(&mut self) {
         self.admitted -= 1;
     }
 
@@ -64,6 +85,15 @@ impl State {
         sum = ahead(&self.waiters, until, exceeds).fold(sum, u64::saturating_add);
         observed.shortest_wait(sum, now, interval)
     }
+}
+
+/// The place of a caller that has arrived.
+#[derive(Clone, Copy)]
+pub(in crate::wait_queue) struct Arrived {
+    /// However late or often the caller joins.
+    pub(in crate::wait_queue) sequence: u64,
+    /// Whether it makes a first try.
+    pub(in crate::wait_queue) is_first: bool,
 }
 
 /// A request that waits, or is about to.

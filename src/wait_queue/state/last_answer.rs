@@ -17,8 +17,6 @@ use crate::window::SetUp;
 #[derive(Default)]
 pub(in crate::wait_queue) struct LastAnswer {
     observed: Option<Observed>,
-    /// How often an answer has been dropped.
-    epoch: u64,
     /// The settings that this client's calls last gave the limiter, if it has not changed the limiter otherwise since.
     set_up: Option<SetUp>,
     /// Until when a change may still be made whose call was not answered.
@@ -27,7 +25,7 @@ pub(in crate::wait_queue) struct LastAnswer {
     expires: Option<(Instant, Instant)>,
     /// The longest keep alive that this client has given the limiter.
     keep_alive: Duration,
-    /// `observed`, for readers without the lock.
+    /// `observed`, for readers without the lock, and how often one has been dropped.
     published: Arc<Published>,
 }
 
@@ -35,7 +33,7 @@ pub(in crate::wait_queue) struct LastAnswer {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wait_queue) struct Sent {
     pub(in crate::wait_queue) at: Instant,
-    epoch: u64,
+    pub(super) epoch: u64,
     pub(super) changes: u64,
 }
 
@@ -79,18 +77,14 @@ impl LastAnswer {
         Arc::clone(&self.published)
     }
 
-    /// A call that is sent now, while the store counts so many [`changes`](crate::store::LimiterStore::changes).
+    #[cfg(test)]
     pub(in crate::wait_queue) fn sent(&self, now: Instant, changes: u64) -> Sent {
-        Sent {
-            at: now,
-            epoch: self.epoch,
-            changes,
-        }
+        self.published.sent(now, changes)
     }
 
     /// This client has changed the limiter, or permits may have come free.
     pub(in crate::wait_queue) fn changed(&mut self) {
-        self.epoch += 1;
+        self.published.next_epoch();
         self.set_up = None;
         self.observe(None);
     }
@@ -147,7 +141,7 @@ impl LastAnswer {
         sent: &Sent,
     ) {
         // The call itself may be the change.
-        let is_current = sent.epoch == self.epoch;
+        let is_current = self.published.is_current(sent);
         if self.is_changed_by(set_up) {
             self.changed();
             self.set_up = set_up;

@@ -1,4 +1,5 @@
-//! What the store observed last, for readers without the lock: a request that is denied from memory costs no lock.
+//! What the store observed last, for readers without the lock: a request that is denied from memory costs no lock, and
+//! neither does sending a call.
 //!
 //! This is a sequence lock. The only writer holds the lock of the state: it makes the version odd, writes, and makes it even
 //! again. A reader uses what it read only where the version was even, and still is the same afterwards. What was dropped
@@ -9,12 +10,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::last_answer::Sent;
 use super::observed::Observed;
 
 #[derive(Debug)]
 pub(in crate::wait_queue) struct Published {
     /// The times are nanoseconds since then.
     start: Instant,
+    /// How often an answer has been dropped.
+    epoch: AtomicU64,
     version: AtomicU64,
     words: [AtomicU64; WORDS],
 }
@@ -27,6 +31,7 @@ impl Default for Published {
     fn default() -> Self {
         Self {
             start: Instant::now(),
+            epoch: AtomicU64::new(0),
             version: AtomicU64::new(0),
             words: Default::default(),
         }
@@ -34,6 +39,25 @@ impl Default for Published {
 }
 
 impl Published {
+    /// A call that is sent now, while the store counts so many [`changes`](crate::store::LimiterStore::changes).
+    pub(in crate::wait_queue) fn sent(&self, now: Instant, changes: u64) -> Sent {
+        Sent {
+            at: now,
+            epoch: self.epoch.load(Ordering::Acquire),
+            changes,
+        }
+    }
+
+    /// Whether no answer has been dropped since a call was sent.
+    pub(super) fn is_current(&self, sent: &Sent) -> bool {
+        sent.epoch == self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Discards the answers to the calls in flight. Called under the lock of the state only.
+    pub(super) fn next_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
     /// Called under the lock of the state only.
     pub(super) fn publish(&self, observed: Option<&Observed>) {
         let words = observed.map_or([0; WORDS], |observed| {
