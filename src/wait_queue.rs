@@ -60,6 +60,7 @@ use plain::{Plain, Request};
 use remembered::Heard;
 pub(crate) use remembered::Sending;
 pub(crate) use state::IntervalOf;
+pub(crate) use state::Effect;
 use state::{Availability, Published, State, Waiter, Waits};
 use waiter::Ticket;
 
@@ -388,16 +389,7 @@ impl Shared {
 
     /// Has the store give back what a call took whose callers are gone.
     fn reclaim(self: &Arc<Self>, call: Arc<AcquireCall>) {
-        Arc::clone(&self.store).reclaim(call, self.on_freed());
-    }
-
-    fn on_freed(self: &Arc<Self>) -> Box<dyn FnOnce() + Send> {
-        let shared = Arc::downgrade(self);
-        Box::new(move || {
-            if let Some(shared) = shared.upgrade() {
-                shared.permits_freed();
-            }
-        })
+        Arc::clone(&self.store).reclaim(call, self.giving_back());
     }
 }
 

@@ -20,7 +20,7 @@ use crate::handle_options::HandleOptions;
 use crate::keys::Keys;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{Checked, Sending, WaitQueue};
+use crate::wait_queue::{Checked, Effect, Sending, WaitQueue};
 use crate::window::{SetUp, Settings};
 
 #[derive(Debug)]
@@ -207,8 +207,8 @@ impl GuardedQueue {
     }
 
     /// See [`WaitQueue::changing`].
-    pub(crate) fn changing(&self) -> Sending {
-        self.queue.changing()
+    pub(crate) fn changing(&self, effect: Effect) -> Sending {
+        self.queue.changing(effect)
     }
 
     /// See [`WaitQueue::setting_up`].

@@ -1,11 +1,10 @@
-//! Random histories of one client: what it denies without asking, or refuses to wait for, the store would deny too. No
-//! request is dropped in them: what a dropped request took may come back while a wait is refused for lack of it.
+//! Random histories of one client: what it denies without asking, or refuses to wait for, the store would deny too.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tokio::time::{Instant, advance};
+use tokio::time::{Instant, advance, sleep};
 
 use super::without_redis_tests::{RESPONSE_TIMEOUT, Remote};
 use crate::random_cases::cases_of;
@@ -48,6 +47,8 @@ enum Step {
     Delete,
     Expire(Duration),
     ClearExpire,
+    /// A request whose future is dropped while its call is in flight.
+    Drop(Handle),
     Pass(Duration),
 }
 
@@ -67,13 +68,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         40 => (handle.clone(), 1..7_u32).prop_map(|(handle, permits)| Step::Ask(handle, permits)),
         12 => (handle.clone(), 1..7_u32, (1..300_u64).prop_map(ms))
             .prop_map(|(handle, permits, timeout)| Step::Wait(handle, permits, timeout)),
-        4 => handle.prop_map(Step::AskJointly),
+        4 => handle.clone().prop_map(Step::AskJointly),
         3 => (0..4_usize).prop_map(Step::SetRate),
         3 => (0..4_usize, in_use).prop_map(|(rate, in_use)| Step::UpdateRate(rate, in_use)),
         3 => (1..4_u32).prop_map(Step::Release),
         1 => Just(Step::Delete),
         1 => (20..200_u64).prop_map(|millis| Step::Expire(ms(millis))),
         1 => Just(Step::ClearExpire),
+        1 => handle.prop_map(Step::Drop),
         14 => time.prop_map(Step::Pass),
     ];
     prop::collection::vec(step, 1..STEPS)
@@ -126,10 +128,11 @@ async fn take(steps: Vec<Step>) {
             Step::Wait(handle, permits, timeout) => {
                 let start = Instant::now();
                 let answer = ask(&client, handle, permits, timeout).await;
-                let left = timeout.saturating_sub(start.elapsed());
-                if matches!(answer, Ok(false)) && !left.is_zero() {
-                    let really = ask(&truth, handle, permits, left).await;
+                let until = start + timeout;
+                while matches!(answer, Ok(false)) && Instant::now() < until {
+                    let really = ask(&truth, handle, permits, Duration::ZERO).await;
                     assert!(matches!(really, Ok(false)), "{really:?}");
+                    sleep(ms(1)).await;
                 }
             }
             Step::AskJointly(handle) => {
@@ -158,6 +161,14 @@ async fn take(steps: Vec<Step>) {
             Step::Delete => drop(limiter.delete().await.unwrap()),
             Step::Expire(time) => drop(limiter.expire(time).await.unwrap()),
             Step::ClearExpire => drop(limiter.clear_expire().await.unwrap()),
+            Step::Drop(handle) => {
+                let client = client.clone();
+                let asking =
+                    tokio::spawn(async move { ask(&client, handle, 1, Duration::ZERO).await });
+                tokio::task::yield_now().await;
+                asking.abort();
+                let _ = asking.await;
+            }
             Step::Pass(time) => advance(time).await,
         }
     }

@@ -1,10 +1,11 @@
 //! Remembered denials, over a store that takes a millisecond for each call and counts the calls, with tokio's time
 //! paused.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{advance, sleep};
+use tokio::time::{advance, sleep, timeout};
 
 use super::without_redis_tests::{RESPONSE_TIMEOUT, Remote};
 use crate::{
@@ -329,6 +330,84 @@ async fn a_change_without_an_answer_has_every_request_ask_until_its_time_is_over
         assert!(!limiter.try_acquire(1).await.unwrap());
     }
     assert_eq!(remote.take_calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_not_refused_for_lack_of_what_comes_back_for_a_dropped_request() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Error);
+    let limiter = client.rate_limiter("l").with_fail_fast(true);
+    limiter.set_rate(Rate::overall(1, MINUTE)).await.unwrap();
+    // Its call is in flight, and takes the permit.
+    assert!(timeout(Duration::ZERO, limiter.check(1)).await.is_err());
+    assert!(limiter.try_acquire_timeout(1, ms(100)).await.unwrap());
+    // A waiter that is granted the permit, and is not polled.
+    let mut waiter = Box::pin(limiter.acquire(1));
+    assert!(timeout(MINUTE - ms(100), &mut waiter).await.is_err());
+    sleep(ms(200)).await;
+    assert!(!limiter.try_acquire_timeout(1, ms(100)).await.unwrap());
+    drop(waiter);
+    assert!(limiter.try_acquire_timeout(1, ms(100)).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_not_refused_while_this_client_gives_permits_back() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Error);
+    let limiter = client.rate_limiter("l").with_fail_fast(true);
+    limiter.set_rate(Rate::overall(1, MINUTE)).await.unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    let wait = || limiter.try_acquire_timeout(1, ms(100));
+    assert!(!wait().await.unwrap());
+    let (released, granted) = tokio::join!(limiter.release(1), wait());
+    released.unwrap();
+    assert!(granted.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_is_not_remembered_beyond_a_life_that_a_rate_of_this_client_has_extended() {
+    for is_joint in [false, true] {
+        let remote = Remote::new();
+        let client = remote.client(FailurePolicy::Error);
+        let limiter = client.rate_limiter("l").with_remember_denials(MINUTE);
+        let rate = Rate::overall(1, ms(100));
+        limiter.set_rate(rate.keep_alive(ms(300))).await.unwrap();
+        limiter.set_rate(rate).await.unwrap(); // it goes on living for 300 ms
+        sleep(ms(290)).await;
+        let with_rate = limiter.clone().with_rate(rate).unwrap();
+        if is_joint {
+            let charge = with_rate.charge(1).unwrap();
+            assert!(client.check_all([charge]).await.unwrap().is_granted());
+        } else {
+            assert!(with_rate.try_acquire(1).await.unwrap()); // for an interval
+        }
+        limiter.release(1).await.unwrap();
+        sleep(ms(50)).await;
+        assert!(limiter.try_acquire(1).await.unwrap());
+        assert!(!limiter.try_acquire(1).await.unwrap());
+        remote.take_calls();
+        assert!(!limiter.try_acquire(1).await.unwrap());
+        assert_eq!(remote.take_calls(), 0);
+        sleep(ms(55)).await;
+        let missing = limiter.try_acquire(1).await;
+        assert!(matches!(missing, Err(Error::NotInitialized { .. })));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_to_live_without_an_answer_bounds_what_is_remembered() {
+    let remote = Remote::new();
+    let (limiter, _) = denied(&remote, Rate::overall(1, MINUTE)).await;
+    let limiter = limiter.with_remember_denials(MINUTE);
+    let life = 2 * RESPONSE_TIMEOUT;
+    remote.is_silent.store(true, Ordering::Relaxed);
+    limiter.expire(life).await.unwrap_err();
+    remote.is_silent.store(false, Ordering::Relaxed);
+    sleep(life - RESPONSE_TIMEOUT - ms(100)).await;
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    sleep(ms(200)).await;
+    let missing = limiter.try_acquire(1).await;
+    assert!(matches!(missing, Err(Error::NotInitialized { .. })));
 }
 
 #[tokio::test(start_paused = true)]

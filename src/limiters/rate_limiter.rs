@@ -16,6 +16,7 @@ use crate::limiters::Charge;
 use crate::policies::call::Target;
 use crate::policies::shared_rate::SharedRate;
 use crate::store::LimiterStore;
+use crate::wait_queue::Effect;
 use crate::window::SetUp;
 
 /// Redisson's rate limiter: the permits of a sliding window, shared by everyone who names the same limiter. From
@@ -322,7 +323,7 @@ impl RateLimiter {
 
     /// Makes a call that changes the limiter, also where it is dropped under way.
     async fn change<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let sending = self.queue.changing();
+        let sending = self.queue.changing(Effect::GivesBack);
         let answer = call.await;
         if answer.is_ok() {
             sending.done();

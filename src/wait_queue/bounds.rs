@@ -78,7 +78,7 @@ impl Drop for Arrival {
     fn drop(&mut self) {
         self.shared.step(|state| {
             if let Some(heard) = self.heard.take() {
-                heard.note(&mut state.last_answer);
+                heard.note(state);
             }
             state.depart(self.arrived.sequence);
         });

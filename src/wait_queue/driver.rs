@@ -111,7 +111,7 @@ impl Driver {
                     name: self.shared.name(),
                 };
                 let rest = self.shared.step(|state| {
-                    heard.note(&mut state.last_answer);
+                    heard.note(state);
                     state.answered(&answered)
                 });
                 let Rest {

@@ -109,7 +109,7 @@ impl Shared {
             }
             (Origin::Local | Origin::Nowhere, _) => {}
             (Origin::Store, _) => {
-                Arc::clone(&self.store).refund_unclaimed(grant, self.on_freed());
+                Arc::clone(&self.store).refund_unclaimed(grant, self.giving_back());
             }
         }
     }

@@ -1,26 +1,27 @@
 //! Requests that the store's last answer denies, and the calls that drop it. See [`LastAnswer`](super::state::LastAnswer).
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::plain::{Checked, Request};
-use super::state::{Deniable, LastAnswer, Observed, Sent};
+use super::state::{Deniable, Effect, Observed, Sent, State};
 use super::{Shared, WaitQueue};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::store::AcquireCall;
+use crate::store::{AcquireCall, OnDone};
 use crate::window::{Answer, Requests, SetUp};
 
 /// A call under way. Unless its answer says otherwise, it may change the limiter until its deadline.
 ///
-/// Each call by which this client changes the limiter is one of these: what it drops is never remembered longer than the
-/// call takes.
+/// Each call by which this client changes the limiter is one of these: until it is over, nothing is remembered.
 pub(crate) struct Sending {
     shared: Arc<Shared>,
     sent: Sent,
     effect: Effect,
+    /// Whether it changes the limiter.
+    changes: bool,
     deadline: Instant,
     is_answered: bool,
 }
@@ -48,77 +49,67 @@ impl Heard {
         }
     }
 
-    pub(super) fn note(self, last_answer: &mut LastAnswer) {
-        last_answer.note(self.observed, self.set_up, &self.sent);
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Effect {
-    /// It takes permits, after giving the limiter these settings.
-    Takes(Option<SetUp>),
-    /// It changes the limiter otherwise.
-    Changes,
-}
-
-impl Effect {
-    fn changes(self, last_answer: &LastAnswer) -> bool {
-        match self {
-            Self::Takes(set_up) => last_answer.is_changed_by(set_up),
-            Self::Changes => true,
-        }
+    pub(super) fn note(self, state: &mut State) {
+        state.note(self.observed, self.set_up, &self.sent);
     }
 }
 
 impl Sending {
     /// The call has been made.
     pub(crate) fn done(mut self) {
-        self.is_answered = true;
-        let mut state = self.shared.state.lock();
-        if self.effect.changes(&state.last_answer) {
-            state.last_answer.changed();
-        }
+        let (effect, sent) = (self.effect, self.sent);
+        let mut state = self.answer();
+        state.last_answer.made(effect, &sent, Instant::now());
     }
 
-    /// The limiter has a rate with this keep alive.
-    pub(crate) fn rate_set(mut self, keep_alive: Option<Duration>) {
-        self.is_answered = true;
-        let mut state = self.shared.state.lock();
-        state.last_answer.rate_set(keep_alive, Instant::now());
-    }
-
-    /// The limiter has this time to live, if any.
-    pub(crate) fn expires(mut self, time_to_live: Option<Duration>) {
-        self.is_answered = true;
-        let mut state = self.shared.state.lock();
-        let now = Instant::now();
-        state.last_answer.expires(time_to_live, &self.sent, now);
+    /// The call has been answered, and changed nothing.
+    pub(crate) fn in_vain(mut self) {
+        drop(self.answer());
     }
 
     /// The call got this answer. The caller notes what it says.
     pub(super) fn answered(mut self, call: &AcquireCall, answer: &Answer) -> Heard {
+        let mut heard = Heard::new(&call.requests, call.set_up, answer, self.sent);
+        if self.changes {
+            let mut state = self.answer();
+            if let Some(set_up) = heard.set_up {
+                state.last_answer.has_set_up(set_up, &mut heard.sent);
+            }
+        }
         self.is_answered = true;
-        Heard::new(&call.requests, call.set_up, answer, self.sent)
+        heard
+    }
+
+    fn answer(&mut self) -> MutexGuard<'_, State> {
+        self.is_answered = true;
+        let mut state = self.shared.state.lock();
+        if self.changes {
+            state.last_answer.over();
+        }
+        state
     }
 }
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        if self.is_answered {
+        if self.is_answered || matches!(self.effect, Effect::Takes(None)) {
             return;
         }
         let mut state = self.shared.state.lock();
-        if self.effect.changes(&state.last_answer) {
-            state.last_answer.unsettled(self.deadline);
+        if self.changes {
+            state.last_answer.over();
         }
+        let (effect, sent) = (self.effect, &self.sent);
+        let last_answer = &mut state.last_answer;
+        last_answer.unsettled(effect, self.changes, sent, self.deadline);
     }
 }
 
 impl WaitQueue {
-    /// A call that changes the rate, the permits in use or the time to live.
-    pub(crate) fn changing(&self) -> Sending {
+    /// A call that changes the limiter.
+    pub(crate) fn changing(&self, effect: Effect) -> Sending {
         let deadline = self.store().call_deadline();
-        self.shared.sending(Effect::Changes, deadline)
+        self.shared.sending(effect, deadline)
     }
 
     /// A call of others than this queue that gives the limiter these settings.
@@ -194,16 +185,29 @@ impl Shared {
     }
 
     fn sending(self: &Arc<Self>, effect: Effect, deadline: Instant) -> Sending {
-        if let Effect::Takes(set_up @ Some(_)) = effect {
-            self.state.lock().last_answer.may_be_set_up(set_up);
-        }
+        let changes = match effect {
+            Effect::Takes(None) => false,
+            _ => self.state.lock().last_answer.begin(effect),
+        };
         Sending {
             sent: self.sent(),
             shared: Arc::clone(self),
             effect,
+            changes,
             deadline,
             is_answered: false,
         }
+    }
+
+    /// Permits are given back without a caller: runs when they are. Until then no answer is remembered, as it may count
+    /// them.
+    pub(super) fn giving_back(self: &Arc<Self>) -> OnDone {
+        let sending = self.sending(Effect::GivesBack, self.store.call_deadline());
+        Box::new(move || {
+            let shared = Arc::clone(&sending.shared);
+            sending.done();
+            shared.permits_freed();
+        })
     }
 
     /// What [`Heard`] must know about a call that is sent now.
@@ -214,6 +218,6 @@ impl Shared {
 
     /// Notes what an answer says.
     pub(super) fn note(&self, heard: Heard) {
-        heard.note(&mut self.state.lock().last_answer);
+        heard.note(&mut self.state.lock());
     }
 }

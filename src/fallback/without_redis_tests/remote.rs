@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::RESPONSE_TIMEOUT;
@@ -33,7 +34,7 @@ pub(in super::super) struct Remote {
     pub(super) breaker: Arc<Breaker>,
     pub(super) is_away: Arc<AtomicBool>,
     /// Whether calls are executed, and not answered.
-    pub(super) is_silent: Arc<AtomicBool>,
+    pub(in super::super) is_silent: Arc<AtomicBool>,
     /// With which error calls end at their response timeout, if they do.
     refusal: Arc<Mutex<Option<Error>>>,
     calls: Arc<AtomicUsize>,
@@ -135,6 +136,21 @@ impl Remote {
     }
 }
 
+impl RemoteLimiter {
+    /// Takes a step after a round trip, whether the store answers or not; at once after the end of the runtime.
+    fn in_background(&self, step: impl FnOnce(Arc<dyn LimiterStore>) + Send + 'static) {
+        let memory = Arc::clone(&self.memory);
+        let round_trip = self.remote.round_trip.load(Ordering::Relaxed);
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                sleep(Duration::from_millis(round_trip)).await;
+                step(memory);
+            })),
+            Err(_) => step(memory),
+        }
+    }
+}
+
 #[async_trait]
 impl Store for Remote {
     fn is_cluster(&self) -> bool {
@@ -204,16 +220,19 @@ impl LimiterStore for RemoteLimiter {
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
-        Arc::clone(&self.memory).refund_unclaimed(grant, on_done);
+        self.in_background(move |memory| memory.refund_unclaimed(grant, on_done));
     }
 
     fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone) {
-        let grant = self.remote.taken.lock().unwrap().remove(&call.id);
-        let grant = grant.filter(|it| call.claim() && call.granted_at() != Some(it.score));
-        match grant {
-            Some(grant) => self.refund_unclaimed(grant, on_done),
-            None => on_done(),
-        }
+        let taken = Arc::clone(&self.remote.taken);
+        self.in_background(move |memory| {
+            let grant = taken.lock().unwrap().remove(&call.id);
+            let grant = grant.filter(|it| call.claim() && call.granted_at() != Some(it.score));
+            match grant {
+                Some(grant) => memory.refund_unclaimed(grant, on_done),
+                None => on_done(),
+            }
+        });
     }
 
     fn run_in_background(&self, task: Task) {

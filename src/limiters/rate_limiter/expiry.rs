@@ -6,6 +6,7 @@ use super::RateLimiter;
 use crate::error::{Error, Result};
 use crate::rate::millis_from_zero;
 use crate::store::TimeToLive;
+use crate::wait_queue::Effect;
 use crate::window::{Condition, Expiry};
 
 impl RateLimiter {
@@ -59,7 +60,7 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have removed it.
     pub async fn delete(&self) -> Result<bool> {
         let store = self.validated()?;
-        self.change_life(None, store.delete()).await
+        self.change_life(Effect::SetsLife(None), store.delete()).await
     }
 
     /// Sets the time to live of the limiter's keys (whole milliseconds); zero deletes them. Returns whether there was
@@ -122,7 +123,8 @@ impl RateLimiter {
         let millis = Duration::from_millis(since_epoch.as_millis().try_into().unwrap_or(u64::MAX));
         let expiry = Expiry::At(millis_from_zero(millis, "time")?);
         let left = time.duration_since(SystemTime::now()).unwrap_or_default();
-        self.change_life(Some(left), store.expire(expiry, Condition::Always))
+        let effect = Effect::SetsLife(Some(left));
+        self.change_life(effect, store.expire(expiry, Condition::Always))
             .await
     }
 
@@ -263,7 +265,7 @@ impl RateLimiter {
     #[doc(alias = "clearExpire")]
     pub async fn clear_expire(&self) -> Result<bool> {
         let store = self.validated()?;
-        self.change_life(None, store.clear_expire()).await
+        self.change_life(Effect::SetsLife(None), store.clear_expire()).await
     }
 
     /// How long the limiter lives, to the millisecond.
@@ -297,22 +299,26 @@ impl RateLimiter {
     async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
         let store = self.validated()?;
         let expiry = Expiry::In(millis_from_zero(time_to_live, "time to live")?);
-        self.change_life(Some(time_to_live), store.expire(expiry, condition))
+        let effect = match condition {
+            Condition::Always => Effect::SetsLife(Some(time_to_live)),
+            _ => Effect::SetsLifeOfSome(time_to_live),
+        };
+        self.change_life(effect, store.expire(expiry, condition))
             .await
     }
 
-    /// As [`change`](Self::change), for a call after which the limiter has this time to live, if any.
+    /// As [`change`](Self::change), for a call that says whether it had its effect.
     async fn change_life(
         &self,
-        time_to_live: Option<Duration>,
+        effect: Effect,
         call: impl Future<Output = Result<bool>>,
     ) -> Result<bool> {
-        let sending = self.queue.changing();
+        let sending = self.queue.changing(effect);
         let is_changed = call.await?;
         if is_changed {
-            sending.expires(time_to_live);
-        } else {
             sending.done();
+        } else {
+            sending.in_vain();
         }
         Ok(is_changed)
     }

@@ -4,6 +4,7 @@ use super::RateLimiter;
 use crate::error::Result;
 use crate::rate::Rate;
 use crate::store::{IfMissing, PermitsInUse};
+use crate::wait_queue::Effect;
 
 impl RateLimiter {
     /// Sets the rate if the limiter has none, and returns whether it did.
@@ -180,12 +181,13 @@ impl RateLimiter {
         call: impl Future<Output = Result<T>>,
         is_set: impl FnOnce(&T) -> bool,
     ) -> Result<T> {
-        let sending = self.queue.changing();
+        let effect = Effect::SetsRate(rate.keep_alive_time());
+        let sending = self.queue.changing(effect);
         let answer = call.await?;
         if is_set(&answer) {
-            sending.rate_set(rate.keep_alive_time());
-        } else {
             sending.done();
+        } else {
+            sending.in_vain();
         }
         Ok(answer)
     }

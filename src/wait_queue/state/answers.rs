@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::sharing::Seen;
-use super::{Availability, State};
+use super::{Availability, InFlight, Observed, Sent, State};
 use crate::decision::check_fits;
 use crate::error::Error;
 use crate::store::AcquireCall;
-use crate::window::Answer;
+use crate::window::{Answer, SetUp};
 
 /// A call's answer, and what is known about it.
 pub(in crate::wait_queue) struct Answered<'a> {
@@ -82,6 +82,19 @@ impl State {
             permits: spare,
             is_reclaimed: in_flight.drivers > 1,
         }
+    }
+
+    /// Notes what the answer to a call with this set-up says, if it was exact. It may count permits that are about to come
+    /// back, if a waiter has left the call in flight.
+    pub(in crate::wait_queue) fn note(
+        &mut self,
+        observed: Option<Observed>,
+        set_up: Option<SetUp>,
+        sent: &Sent,
+    ) {
+        let is_left = self.in_flight.as_ref().is_some_and(InFlight::is_left);
+        let observed = observed.filter(|_| !is_left);
+        self.last_answer.note(observed, set_up, sent);
     }
 
     /// What an answer says about the time of the next call.

@@ -1,14 +1,16 @@
 //! The store's last exact answer, for requests that are answered without a call: those whose denial is remembered, and
 //! waits that cannot be served in time.
 //!
-//! Whatever this client does that may change the limiter drops the answer, and discards those of calls that are then in
-//! flight: see [`Sending`](super::super::remembered::Sending), which each such call passes.
+//! Whatever this client does that may change the limiter drops the answer. Until it is done no other answer is kept, and
+//! those of calls that are then in flight are discarded: see [`Sending`](super::super::remembered::Sending), which each such
+//! call passes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::life::{Life, Made};
 use super::observed::Observed;
 use super::published::Published;
 use crate::decision::Decision;
@@ -17,14 +19,13 @@ use crate::window::SetUp;
 #[derive(Default)]
 pub(in crate::wait_queue) struct LastAnswer {
     observed: Option<Observed>,
+    /// The calls under way that change the limiter.
+    under_way: usize,
     /// The settings that this client's calls last gave the limiter, if it has not changed the limiter otherwise since.
     set_up: Option<SetUp>,
     /// Until when a change may still be made whose call was not answered.
     unsettled_until: Option<Instant>,
-    /// The earliest and the latest time at which the limiter expires, if this client has set that.
-    expires: Option<(Instant, Instant)>,
-    /// The longest keep alive that this client has given the limiter.
-    keep_alive: Duration,
+    life: Life,
     /// `observed`, for readers without the lock, and how often one has been dropped.
     published: Arc<Published>,
 }
@@ -35,6 +36,21 @@ pub(in crate::wait_queue) struct Sent {
     pub(in crate::wait_queue) at: Instant,
     pub(super) epoch: u64,
     pub(super) changes: u64,
+}
+
+/// What a call may change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Effect {
+    /// It takes permits, after giving the limiter these settings.
+    Takes(Option<SetUp>),
+    /// It gives permits back.
+    GivesBack,
+    /// It sets a rate with this keep alive.
+    SetsRate(Option<Duration>),
+    /// It gives the limiter this time to live. `None` removes that, or the limiter.
+    SetsLife(Option<Duration>),
+    /// It gives those keys of the limiter this time to live that meet a condition.
+    SetsLifeOfSome(Duration),
 }
 
 /// One or more requests that are denied while the store's last answer denies them.
@@ -89,47 +105,97 @@ impl LastAnswer {
         self.observe(None);
     }
 
-    /// A call that changes the limiter was not answered: it may have done so, or do so until then.
-    pub(in crate::wait_queue) fn unsettled(&mut self, until: Instant) {
-        self.changed();
-        self.unsettled_until = self.unsettled_until.max(Some(until));
+    /// A call is about to be sent. Returns whether it changes the limiter: then [`over`](Self::over) must be called.
+    pub(in crate::wait_queue) fn begin(&mut self, effect: Effect) -> bool {
+        self.may_keep_alive(effect);
+        let changes = match effect {
+            Effect::Takes(set_up) => self.is_changed_by(set_up),
+            _ => true,
+        };
+        if changes {
+            self.changed();
+            self.under_way += 1;
+        }
+        changes
     }
 
-    /// A call that was sent then, and answered now, gave the limiter this time to live, if any.
-    pub(in crate::wait_queue) fn expires(
-        &mut self,
-        time_to_live: Option<Duration>,
-        sent: &Sent,
-        now: Instant,
-    ) {
-        self.changed();
-        let after = |time: Instant| time.checked_add(time_to_live?);
-        self.expires = after(sent.at).zip(after(now));
+    /// A call that changes the limiter is no longer under way.
+    pub(in crate::wait_queue) fn over(&mut self) {
+        self.under_way -= 1;
     }
 
-    /// This client has set a rate. One without a keep alive leaves the limiter's time to live, which is that of the keep
-    /// alive before: nothing is certain until it has passed.
-    pub(in crate::wait_queue) fn rate_set(&mut self, keep_alive: Option<Duration>, now: Instant) {
+    /// A call that gives the limiter these settings has been answered, and what it says is noted later.
+    pub(in crate::wait_queue) fn has_set_up(&mut self, set_up: SetUp, sent: &mut Sent) {
+        let is_current = self.published.is_current(sent);
         self.changed();
-        match keep_alive {
-            Some(keep_alive) => self.keep_alive = self.keep_alive.max(keep_alive),
-            None => {
-                let before = std::mem::take(&mut self.keep_alive);
-                self.unsettled(now.checked_add(before).unwrap_or(now));
-            }
+        self.set_up = Some(set_up);
+        if is_current {
+            // The call itself is the change.
+            *sent = self.published.sent(sent.at, sent.changes);
         }
     }
 
-    /// A call may have given the limiter these settings.
-    pub(in crate::wait_queue) fn may_be_set_up(&mut self, set_up: Option<SetUp>) {
-        if let Some(set_up) = set_up {
-            let keep_alive = Duration::from_millis(set_up.settings.keep_alive.unsigned_abs());
-            self.keep_alive = self.keep_alive.max(keep_alive);
+    /// A call has been made, and answered now.
+    pub(in crate::wait_queue) fn made(&mut self, effect: Effect, sent: &Sent, now: Instant) {
+        self.note_life(effect, sent, now, self.published.is_current(sent));
+        match effect {
+            Effect::Takes(set_up) if !self.is_changed_by(set_up) => {}
+            _ => self.changed(),
+        }
+    }
+
+    /// A call was not answered. If it `changes` the limiter, it may have done so, or do so until then.
+    pub(in crate::wait_queue) fn unsettled(
+        &mut self,
+        effect: Effect,
+        changes: bool,
+        sent: &Sent,
+        until: Instant,
+    ) {
+        self.note_life(effect, sent, until, false);
+        let changes = match effect {
+            Effect::Takes(set_up) => changes || self.is_changed_by(set_up),
+            _ => true,
+        };
+        if changes {
+            self.changed();
+            self.unsettled_until = self.unsettled_until.max(Some(until));
+        }
+    }
+
+    fn may_keep_alive(&mut self, effect: Effect) {
+        match effect {
+            Effect::Takes(Some(set_up)) => {
+                let keep_alive = set_up.settings.keep_alive.unsigned_abs();
+                self.life.may_keep_alive(Duration::from_millis(keep_alive));
+            }
+            Effect::SetsRate(Some(keep_alive)) => self.life.may_keep_alive(keep_alive),
+            _ => {}
+        }
+    }
+
+    /// Notes what a call means for the time at which the limiter expires that was executed by then.
+    fn note_life(&mut self, effect: Effect, sent: &Sent, by: Instant, is_certain: bool) {
+        let made = &Made {
+            from: sent.at,
+            by,
+            is_certain,
+        };
+        match effect {
+            Effect::Takes(Some(set_up)) => self.life.set_up(set_up, made),
+            Effect::SetsRate(keep_alive) => self.life.rate_set(keep_alive, made),
+            Effect::SetsLife(time_to_live) => self.life.set(time_to_live, made),
+            Effect::SetsLifeOfSome(time_to_live) => {
+                let is_certain = false; // perhaps not that of all keys
+                let made = &Made { is_certain, ..*made };
+                self.life.set(Some(time_to_live), made);
+            }
+            Effect::Takes(None) | Effect::GivesBack => {}
         }
     }
 
     /// Whether a call with this set-up gives the limiter other settings than this client's calls before.
-    pub(in crate::wait_queue) fn is_changed_by(&self, set_up: Option<SetUp>) -> bool {
+    fn is_changed_by(&self, set_up: Option<SetUp>) -> bool {
         set_up.is_some() && set_up != self.set_up
     }
 
@@ -142,15 +208,21 @@ impl LastAnswer {
     ) {
         // The call itself may be the change.
         let is_current = self.published.is_current(sent);
+        if set_up.is_some() {
+            let effect = Effect::Takes(set_up);
+            self.may_keep_alive(effect);
+            self.note_life(effect, sent, Instant::now(), is_current);
+        }
         if self.is_changed_by(set_up) {
             self.changed();
             self.set_up = set_up;
         }
         let is_last = { self.observed }.is_none_or(|before| before.sent_at <= sent.at);
-        let is_settled = { self.unsettled_until }.is_none_or(|until| until <= sent.at);
+        let is_settled = self.under_way == 0
+            && { self.unsettled_until }.is_none_or(|until| until <= sent.at);
         if is_current && is_last && is_settled {
-            let expires = self.expires.filter(|(_, latest)| *latest >= sent.at);
-            self.observe(observed.map(|it| expires.map_or(it, |(earliest, _)| it.until(earliest))));
+            let limit = self.life.limit(sent.at);
+            self.observe(observed.map(|it| limit.map_or(it, |limit| it.until(limit))));
         }
     }
 

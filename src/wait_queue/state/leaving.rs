@@ -38,6 +38,8 @@ impl State {
         if let Some(in_flight) = &mut self.in_flight
             && in_flight.leave(sequence)
         {
+            // What the call takes for it may come back.
+            self.last_answer.changed();
             if in_flight.live > 0 {
                 let is_watched = std::mem::replace(&mut self.is_watched, true);
                 return if is_watched {
@@ -68,7 +70,7 @@ impl State {
     /// store.
     pub(in crate::wait_queue) fn withdraw_overdue(&mut self, since: Instant) -> Watched {
         let in_flight = self.in_flight.as_ref();
-        let Some(in_flight) = in_flight.filter(|it| it.live < it.waiters.len()) else {
+        let Some(in_flight) = in_flight.filter(|it| it.is_left()) else {
             self.is_watched = false;
             return Watched::Ended;
         };
@@ -120,6 +122,11 @@ impl State {
 }
 
 impl InFlight {
+    /// Whether some of its waiters have left: what it takes for them goes to others.
+    pub(super) fn is_left(&self) -> bool {
+        self.live < self.waiters.len()
+    }
+
     /// Notes that a waiter has left; `false` if it is not one of this call's.
     fn leave(&mut self, sequence: u64) -> bool {
         let by_sequence = |waiter: &Waiter| waiter.sequence.cmp(&sequence);

@@ -110,7 +110,7 @@ impl Queue {
         let answer = &Answer::new(score, RATE, available, 60_000);
         if let Some(sent) = &self.sent {
             let observed = Observed::by_answer(answer, &call.requests, call.set_up, sent);
-            self.state.last_answer.note(observed, call.set_up, sent);
+            self.state.note(observed, call.set_up, sent);
         }
         let rest = self.state.answered(&Answered {
             call,

@@ -97,3 +97,27 @@ fn waiters_whose_permits_an_answer_may_count_already_are_not_counted_again() {
     assert_eq!(wait(&queue, RATE as u32, None), Some(MINUTE));
     drop(call);
 }
+
+#[test]
+fn while_a_waiter_has_left_a_call_in_flight_nothing_is_known() {
+    let mut queue = Queue::new();
+    let answers = [queue.join(1, 4, None), queue.join(2, 6, None)];
+    let call = queue.call();
+    queue.answer(&call, 0, 0);
+    assert_eq!(wait(&queue, 1, None), Some(2 * MINUTE));
+    queue.now += LONGEST_SLEEP;
+    let call = queue.call();
+    let [first, _second] = answers;
+    drop(first);
+    let _ = queue.leave(1);
+    assert_eq!(wait(&queue, 1, None), None);
+    // What a plain request finds taken may be taken for the first one.
+    let sent = queue.state.last_answer.sent(queue.now, 0);
+    let answer = Answer::new(0, RATE, 0, 60_000);
+    let observed = Observed::by_answer(&answer, &Requests::one(1), None, &sent);
+    queue.state.note(observed, None, &sent);
+    assert_eq!(wait(&queue, 1, None), None);
+    queue.answer(&call, 0, RATE);
+    queue.state.note(observed, None, &sent);
+    assert_eq!(wait(&queue, 1, None), Some(MINUTE));
+}
