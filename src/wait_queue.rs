@@ -34,6 +34,7 @@ mod slow_store_tests;
 mod state;
 mod waiter;
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -59,8 +60,8 @@ pub(crate) use plain::Checked;
 use plain::{Plain, Request};
 use remembered::Heard;
 pub(crate) use remembered::Sending;
-pub(crate) use state::IntervalOf;
 pub(crate) use state::Effect;
+pub(crate) use state::IntervalOf;
 use state::{Availability, Published, State, Waiter, Waits};
 use waiter::Ticket;
 
@@ -79,14 +80,19 @@ pub(crate) type OnGranted = Box<dyn Fn(u32, Option<SetUp>) + Send + Sync>;
 pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
 
 /// How a first try ended.
-enum Tried {
+enum Tried<'a> {
     Granted(Origin),
     /// What its denial says about the next call.
     Denied(Availability),
     TimeIsUp,
     /// The waiter joins the queue without an answer.
     Unanswered,
+    /// The same, but the answer may still come.
+    Late(Asking<'a>),
 }
+
+/// The request of a first try; `None` if another runtime polls it.
+type Asking<'a> = Pin<Box<dyn Future<Output = Result<Option<Checked>>> + Send + 'a>>;
 
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,
@@ -196,12 +202,14 @@ impl WaitQueue {
         if self.is_hopeless(&request, fail_fast) {
             return Ok(None);
         }
-        let mut denied = None;
+        let started = Instant::now();
+        let (mut denied, mut late) = (None, None);
         if arrival.arrived.is_first {
             match self.first_try(&mut arrival, &request, &while_away).await? {
                 Tried::Granted(origin) => return Ok(Some(origin)),
                 Tried::TimeIsUp => return Ok(None),
                 Tried::Unanswered => {}
+                Tried::Late(asking) => late = Some(asking),
                 Tried::Denied(known) => {
                     if self.is_hopeless(&request, fail_fast) {
                         return Ok(None);
@@ -212,14 +220,27 @@ impl WaitQueue {
         }
         let sequence = arrival.arrived.sequence;
         loop {
+            let joined = late.as_ref().map_or_else(Instant::now, |_| started);
             let waiter = |answer| {
                 Waiter::new(permits, set_up.clone(), sequence, answer)
-                    .joined(Instant::now())
+                    .joined(joined)
                     .until(until)
                     .while_away(while_away.clone())
             };
             let mut ticket = self.shared.join(waiter, sequence, denied.take())?;
-            let waiting = SameRuntime::new(Box::pin(within(until, &mut ticket)))?.await;
+            let stays = while_away.stays();
+            let served = async {
+                if let Some(asking) = late.as_mut() {
+                    let (shared, ticket) = (&self.shared, &mut ticket);
+                    let served = shared.late_answer(sequence, stays, asking, ticket).await;
+                    if let Some(served) = served {
+                        return served;
+                    }
+                }
+                (&mut ticket).await
+            };
+            let waiting = SameRuntime::new(Box::pin(within(until, served)))?.await;
+            late = None; // on another runtime it is over
             match waiting {
                 Some(Some(answer)) => return answer.map(|grant| Some(grant.origin)),
                 Some(None) => return Ok(None),
@@ -239,7 +260,7 @@ impl WaitQueue {
         arrival: &mut Arrival,
         request: &Waits,
         while_away: &WhileAway,
-    ) -> Result<Tried> {
+    ) -> Result<Tried<'_>> {
         let &Waits {
             permits,
             set_up,
@@ -258,13 +279,26 @@ impl WaitQueue {
                 let request = Request::of_first_try(permits, set_up, stays);
                 let is_bounded =
                     until.is_some() || stays || self.store().unhealthy_breaker().is_some();
+                let sequence = arrival.arrived.sequence;
+                let mut direct = self.plain.direct(&request)?;
                 let asked = if is_bounded {
-                    let asking = async { self.plain.direct(&request)?.await.transpose() };
-                    let asking = within(until, self.shared.guarded(stays, asking));
-                    let asked = SameRuntime::new(Box::pin(asking))?.await;
-                    asked.unwrap_or(Some(Ok(None)))
+                    let asking = async { direct.await.transpose() };
+                    let mut asking: Asking<'_> = Box::pin(self.shared.guarded(stays, asking));
+                    let answer = self.shared.unless_late(sequence, &mut asking);
+                    let asked = SameRuntime::new(Box::pin(within(until, answer)))?.await;
+                    match asked {
+                        Some(Some(None)) => return Ok(Tried::Late(asking)),
+                        Some(asked) => asked.flatten(),
+                        None => Some(Ok(None)),
+                    }
                 } else {
-                    Some(self.plain.direct(&request)?.await.transpose())
+                    match self.shared.unless_late(sequence, &mut direct).await {
+                        Some(answer) => Some(answer.transpose()),
+                        None => {
+                            let asking = async { direct.await.transpose() };
+                            return Ok(Tried::Late(Box::pin(asking)));
+                        }
+                    }
                 };
                 match asked {
                     Some(Err(error)) if stays && error.is_unavailable() => {

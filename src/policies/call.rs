@@ -92,7 +92,7 @@ impl Call {
     }
 
     /// Notes that the call is about to be sent, or that it was sent but did not run.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn note_sent(&self, may_have_run: bool) {
         self.may_have_run.store(may_have_run, Ordering::Relaxed);
     }

@@ -37,6 +37,7 @@ pub(super) use answers::{Answered, Rest};
 pub(super) use availability::Availability;
 pub(super) use bounds::{Arrived, Waits};
 use first_try::FirstTry;
+pub(super) use first_try::time_to_join;
 use held_up::{HeldUp, ResponseTimeout};
 use in_flight::InFlight;
 pub(crate) use last_answer::Effect;
@@ -124,6 +125,13 @@ impl State {
             let is_current =
                 |it: &FirstTry| it.sequence == waiter.sequence && it.freed == self.freed;
             self.known = denied.filter(|_| self.first_try.as_ref().is_some_and(is_current));
+        }
+        if self
+            .first_try
+            .as_ref()
+            .is_some_and(|it| it.sequence != waiter.sequence)
+        {
+            self.tell_first_try();
         }
         let ends_pause = self.ends_pause(&waiter);
         if self.insert(waiter) == 0 || ends_pause {

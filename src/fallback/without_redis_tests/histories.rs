@@ -257,6 +257,7 @@ impl World {
                 std::panic::resume_unwind(panic);
             }
         }
+        self.oracle.borrow().check_order();
     }
 
     /// Nobody waits for ever once the store is back.

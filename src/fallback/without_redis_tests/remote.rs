@@ -111,7 +111,15 @@ impl Remote {
     }
 
     async fn answer<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let deadline = Instant::now() + RESPONSE_TIMEOUT;
+        self.answer_by(Instant::now() + RESPONSE_TIMEOUT, call)
+            .await
+    }
+
+    async fn answer_by<T>(
+        &self,
+        deadline: Instant,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let round_trip = self.round_trip.load(Ordering::Relaxed);
         sleep(Duration::from_millis(round_trip)).await;
@@ -173,7 +181,9 @@ impl Store for Remote {
     }
 
     async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers> {
-        self.answer(self.memory.check(call, deadline)).await
+        call.note_sent(true);
+        let checking = self.memory.check(call, deadline);
+        self.answer_by(deadline, checking).await
     }
 
     fn call_deadline(&self) -> Instant {
@@ -216,7 +226,7 @@ impl LimiterStore for RemoteLimiter {
             self.remote.taken.lock().unwrap().insert(call.id, grant);
             Ok(answer)
         };
-        self.remote.answer(asking).await
+        self.remote.answer_by(deadline, asking).await
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
@@ -236,7 +246,10 @@ impl LimiterStore for RemoteLimiter {
     }
 
     fn run_in_background(&self, task: Task) {
-        tokio::spawn(task);
+        // After the end of the runtime there is nobody left to serve.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(task);
+        }
     }
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {

@@ -251,3 +251,25 @@ async fn once_redis_has_answered_after_an_outage_nobody_is_served_in_its_place()
     assert_eq!(waited.0.unwrap(), Some(Origin::Store));
     assert_eq!(waited.1.unwrap(), Some(Origin::Store));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_request_is_lost_is_served_before_those_who_come_after_it_however_late() {
+    for late in [1, 450, 600, 2_000] {
+        let remote = Remote::new();
+        let client = remote.client(FailurePolicy::Deny);
+        let limiter = with_rate(&client, 1).await;
+        remote.is_away.store(true, Ordering::Relaxed);
+        let mut waiting = JoinSet::new();
+        for number in 0..3 {
+            let limiter = limiter.clone();
+            waiting.spawn(async move { limiter.acquire(1).await.map(|()| number) });
+            sleep(Duration::from_millis(late)).await;
+            remote.is_away.store(false, Ordering::Relaxed);
+        }
+        let mut served = Vec::new();
+        while let Some(number) = waiting.join_next().await {
+            served.push(number.unwrap().unwrap());
+        }
+        assert_eq!(served, [0, 1, 2], "{late} ms");
+    }
+}

@@ -1,11 +1,16 @@
 //! A waiter that finds the queue empty first makes a request of its own. In the meantime the queue makes no call, so
 //! that nobody overtakes this waiter, unless its first try makes no progress.
+//!
+//! If that is not answered for long, and another waiter has joined, the first one joins the queue at its place. It keeps
+//! its request, whose late answer serves it while it is the first in the queue. So nobody makes a first try before another
+//! one's is over, and no late answer overtakes anybody.
 
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::State;
+use super::{State, Waiter};
 
 pub(super) struct FirstTry {
     pub(super) sequence: u64,
@@ -14,27 +19,79 @@ pub(super) struct FirstTry {
     pub(super) until: Instant,
     /// The value of [`State::freed`] when it started.
     pub(super) freed: u64,
+    /// Tells its caller that another waiter has joined behind it.
+    followed: Option<oneshot::Sender<()>>,
+}
+
+/// The part of the longest hold-up in which the caller of a first try joins the queue, once it has been held up for long.
+pub(in crate::wait_queue) fn time_to_join(longest_hold_up: Duration) -> Duration {
+    longest_hold_up / 5
 }
 
 impl State {
     /// Starts a waiter's first try, if nobody waits.
     pub(in crate::wait_queue) fn start_first_try(&mut self, sequence: u64, now: Instant) -> bool {
         self.remove_gone_head();
-        let is_first = self.waiters.is_empty()
-            && self.in_flight.is_none()
-            && self
-                .first_try
-                .as_ref()
-                .is_none_or(|other| other.until <= now);
+        let longest = self.response_timeout.longest_hold_up(Duration::ZERO);
+        if let Some(other) = &mut self.first_try
+            && other.followed.is_some()
+        {
+            // This one joins behind it. Its caller learns of that only then.
+            let joins_by = now + time_to_join(longest);
+            other.until = other.until.max(joins_by);
+        }
+        let is_first =
+            self.waiters.is_empty() && self.in_flight.is_none() && self.first_try.is_none();
         if is_first {
             self.first_try = Some(FirstTry {
                 sequence,
                 started: now,
-                until: now + self.response_timeout.longest_hold_up(Duration::ZERO),
+                until: now + longest,
                 freed: self.freed,
+                followed: None,
             });
         }
         is_first
+    }
+
+    /// A first try takes long. Returns what tells its caller that another waiter has joined; `None` if one has.
+    pub(in crate::wait_queue) fn watch_first_try(
+        &mut self,
+        sequence: u64,
+    ) -> Option<oneshot::Receiver<()>> {
+        let first_try = self.first_try.as_mut();
+        let first_try = first_try.filter(|it| it.sequence == sequence)?;
+        if !self.waiters.is_empty() {
+            return None;
+        }
+        let (followed, receiver) = oneshot::channel();
+        first_try.followed = Some(followed);
+        Some(receiver)
+    }
+
+    /// A waiter has joined behind a first try, or in front of it.
+    pub(super) fn tell_first_try(&mut self) {
+        let first_try = self.first_try.as_mut();
+        if let Some(followed) = first_try.and_then(|it| it.followed.take()) {
+            self.outbox.tell(followed);
+        }
+    }
+
+    /// The caller of a first try joins the queue without an answer.
+    pub(in crate::wait_queue) fn first_try_is_silent(&mut self, sequence: u64, now: Instant) {
+        let first_try = self.first_try.as_ref();
+        if let Some(first_try) = first_try.filter(|it| it.sequence == sequence) {
+            self.note_held_up(first_try.started, now);
+        }
+    }
+
+    /// Whether nobody waits who came before this waiter.
+    pub(in crate::wait_queue) fn is_next(&self, sequence: u64) -> bool {
+        let in_flight = self.in_flight.iter().flat_map(|it| &it.waiters);
+        let mut before = in_flight
+            .take_while(|it| it.sequence < sequence)
+            .chain(self.waiters.iter().take_while(|it| it.sequence < sequence));
+        before.all(Waiter::is_gone)
     }
 
     /// Until when the queue waits for a first try. The head must be asked for by `last_chance`.

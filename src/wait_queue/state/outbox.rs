@@ -18,6 +18,8 @@ use crate::grant::Grant;
 pub(in crate::wait_queue) struct Outbox {
     answers: Vec<(oneshot::Sender<Result<Grant>>, Result<Grant>)>,
     drivers: SmallVec<[Arc<Notify>; 1]>,
+    /// The caller of a first try, behind which another waiter has joined.
+    followed: Option<oneshot::Sender<()>>,
     /// Dropped with the outbox: their wakers may run, and their settings are shared with others.
     removed: Vec<Waiter>,
 }
@@ -43,6 +45,10 @@ impl Outbox {
         }
     }
 
+    pub(super) fn tell(&mut self, followed: oneshot::Sender<()>) {
+        self.followed = Some(followed);
+    }
+
     /// Drops a waiter that is no longer in the queue. If it has not left, it learns of it.
     pub(super) fn remove(&mut self, waiter: Waiter) {
         self.removed.push(waiter);
@@ -53,6 +59,10 @@ impl Outbox {
     pub(in crate::wait_queue) fn deliver(self) -> Vec<Grant> {
         for driver in self.drivers {
             driver.notify_one();
+        }
+        if let Some(followed) = self.followed {
+            // If the first try is over, its caller has nothing to learn.
+            let _ = deliver(followed, ());
         }
         for waiter in self.removed {
             drop_sender(waiter.answer);

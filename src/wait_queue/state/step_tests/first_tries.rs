@@ -90,13 +90,46 @@ fn a_first_try_is_for_who_finds_nobody_before_it() {
 }
 
 #[test]
-fn the_end_of_a_first_try_that_another_one_replaced_changes_nothing() {
+fn a_first_try_that_takes_long_is_no_reason_for_another_one() {
     let mut queue = Queue::new();
     assert!(queue.state.start_first_try(1, queue.now));
     queue.now += LONGEST_HOLD_UP;
-    assert!(queue.state.start_first_try(2, queue.now));
+    assert!(!queue.state.start_first_try(2, queue.now));
     queue.state.end_first_try(1);
-    assert!(!queue.state.start_first_try(3, queue.now));
+    assert!(queue.state.start_first_try(3, queue.now));
+    queue.state.end_first_try(1); // again
+    assert!(!queue.state.start_first_try(4, queue.now));
+}
+
+#[test]
+fn who_comes_late_behind_a_first_try_waits_until_it_has_joined_or_could_have() {
+    for joins in [false, true] {
+        let mut queue = Queue::new();
+        assert!(queue.state.start_first_try(1, queue.now));
+        let mut followed = queue.state.watch_first_try(1).unwrap();
+        queue.now += 10 * LONGEST_HOLD_UP;
+        assert!(!queue.state.start_first_try(2, queue.now));
+        queue.deliver();
+        assert!(followed.try_recv().is_err(), "nobody has joined");
+        let _behind = queue.join(2, 2, None);
+        queue.deliver();
+        followed.try_recv().unwrap();
+        let Next::Sleep(until) = queue.next_on(0) else {
+            panic!("it does not wait");
+        };
+        if joins {
+            queue.state.first_try_is_silent(1, queue.now);
+            let _before = queue.join(1, 1, None);
+            queue.state.end_first_try(1);
+            assert!(!queue.state.is_next(2));
+            assert_eq!(permits(&queue.call()), [1, 2]);
+            assert!(queue.state.is_next(1) && !queue.state.is_next(2));
+        } else {
+            assert!(until < queue.now + LONGEST_HOLD_UP);
+            queue.now = until;
+            assert_eq!(permits(&queue.call()), [2]);
+        }
+    }
 }
 
 #[test]
