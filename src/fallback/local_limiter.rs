@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use super::{LocalStore, denied};
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result};
-use crate::failure_policy::LocalShare;
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
 use crate::rate::Rate;
@@ -31,8 +30,31 @@ struct Known {
     settings: Option<Settings>,
     /// `None` if they may have changed since.
     read_at: Option<Instant>,
-    /// What the store granted while the settings were unknown. It is counted once they are known.
-    uncounted: Option<(LocalShare, u32)>,
+    /// What the store granted while the settings were unknown, and when. It is counted once they are known.
+    uncounted: Vec<(Instant, u32)>,
+}
+
+/// The most times of grants that are kept until the settings are known. If there are more, two grants count as made when
+/// the later one was: those that were made nearly as long ago.
+const MOST_UNCOUNTED: usize = 32;
+
+impl Known {
+    fn keep_uncounted(&mut self, permits: u32) {
+        let now = Instant::now();
+        self.uncounted.push((now, permits));
+        if self.uncounted.len() <= MOST_UNCOUNTED {
+            return;
+        }
+        let age = |place: usize| (now - self.uncounted[place].0).as_secs_f64();
+        let ratio = |earlier: usize| (age(earlier) - age(earlier + 1)) / age(earlier).max(1e-9);
+        let places = 0..self.uncounted.len() - 1;
+        let earlier = places.min_by(|one, other| ratio(*one).total_cmp(&ratio(*other)));
+        if let Some(earlier) = earlier {
+            let (_, permits) = self.uncounted.remove(earlier);
+            let later = &mut self.uncounted[earlier].1;
+            *later = later.saturating_add(permits);
+        }
+    }
 }
 
 /// The settings are being read. If it is dropped before they are learned, the next request reads them.
@@ -83,8 +105,11 @@ impl LocalLimiter {
         let mut known = self.known();
         known.settings = settings;
         known.read_at = Some(Instant::now());
-        if let (Some(settings), Some((share, permits))) = (settings, known.uncounted.take()) {
-            self.count(share.of(settings), permits);
+        if let (Some(settings), Some(share)) = (settings, self.store.share()) {
+            let share = share.of(settings);
+            for (at, permits) in known.uncounted.drain(..) {
+                self.count(share, permits, at.elapsed());
+            }
         }
     }
 
@@ -137,22 +162,21 @@ impl LocalLimiter {
             return;
         };
         if let Some(set_up) = set_up {
-            return self.count(share.of(set_up.settings), permits);
+            return self.count(share.of(set_up.settings), permits, Duration::ZERO);
         }
         let mut known = self.known();
         if let Some(settings) = known.settings {
             drop(known);
-            return self.count(share.of(settings), permits);
+            return self.count(share.of(settings), permits, Duration::ZERO);
         }
-        let before = known.uncounted.map_or(0, |(_, permits)| permits);
-        known.uncounted = Some((share, before.saturating_add(permits)));
+        known.keep_uncounted(permits);
     }
 
-    fn count(&self, share: SetUp, permits: u32) {
+    fn count(&self, share: SetUp, permits: u32, ago: Duration) {
         let Keys {
             name, client_id, ..
         } = &*self.keys;
-        self.store.count(name, client_id, share, permits);
+        self.store.count(name, client_id, share, permits, ago);
     }
 
     /// Decides a request by the share.

@@ -1,7 +1,7 @@
 //! The hidden store of a client: its shares of all limiters, which decide in this process while the store is down.
 //!
-//! A share's window is the one place where grants count toward it, whoever made them: what the store grants to this
-//! client is counted there at once, and what is granted in its place is taken from there.
+//! A share's window is the one place where grants count toward it, both the store's and those made in its place: what the
+//! store grants to this client is counted there at once, and what is granted in its place is taken from there.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -55,10 +55,19 @@ impl LocalStore {
         LocalShare::one_of(self.clients.load(Ordering::Relaxed)).ok()
     }
 
-    /// Counts what the store granted just now toward this client's share.
-    pub(super) fn count(self: &Arc<Self>, name: &str, client_id: &str, share: SetUp, permits: u32) {
-        self.memory.count(name, client_id, share, permits);
-        self.start_shrinking();
+    /// Counts what the store granted so long ago toward this client's share, unless it has come back.
+    pub(super) fn count(
+        self: &Arc<Self>,
+        name: &str,
+        client_id: &str,
+        share: SetUp,
+        permits: u32,
+        ago: Duration,
+    ) {
+        if ago.as_millis() < u128::from(share.settings.interval.unsigned_abs()) {
+            self.memory.count(name, client_id, share, permits, ago);
+            self.start_shrinking();
+        }
     }
 
     /// Shares are in use: gives their memory back when they have expired, though no request may come by then.

@@ -4,6 +4,9 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
 use super::{GuardedQueue, LocalStore, Outcome, allowed, denied, over_store};
 use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
@@ -42,12 +45,13 @@ pub(crate) async fn check_target(
     }
 }
 
-/// Decides one request by several limiters: by `call`, or by their failure policies.
+/// Decides one request by several limiters: by `asking`, which makes `call`, or by their failure policies.
 pub(crate) async fn check_together(
     store: &dyn Store,
     local: &Arc<LocalStore>,
-    places: &[Place],
-    call: impl Future<Output = Result<Vec<Decision>>>,
+    places: &Arc<[Place]>,
+    call: &Arc<Call>,
+    asking: impl Future<Output = Result<Vec<Decision>>> + Send + 'static,
 ) -> Result<Vec<Decision>> {
     let fails = places.iter().any(|it| it.policy == FailurePolicy::Error);
     let policy = if fails {
@@ -56,14 +60,56 @@ pub(crate) async fn check_together(
         FailurePolicy::Deny
     };
     let key = places.first().map_or("", |first| &first.target.key);
-    match over_store(store, key, policy, call).await? {
-        Outcome::Answered(decisions) => {
-            if decisions.iter().all(Decision::is_granted) {
-                places.iter().for_each(|place| place.count(local));
-            }
-            Ok(decisions)
+    places.iter().for_each(|it| local.note_use(it.policy));
+    let asking = async {
+        if local.share().is_some() {
+            counted(local, places, call, asking).await
+        } else {
+            asking.await
         }
+    };
+    match over_store(store, key, policy, asking).await? {
+        Outcome::Answered(decisions) => Ok(decisions),
         Outcome::Unanswered(error) => without_store(local, places, error),
+    }
+}
+
+/// Has a task count what the store grants when the answer arrives, though the caller may be gone, or not polled.
+async fn counted(
+    local: &Arc<LocalStore>,
+    places: &Arc<[Place]>,
+    call: &Arc<Call>,
+    asking: impl Future<Output = Result<Vec<Decision>>> + Send + 'static,
+) -> Result<Vec<Decision>> {
+    let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+    let (local, places) = (Arc::clone(local), Arc::clone(places));
+    let task = runtime.spawn(async move {
+        let decisions = asking.await?;
+        if decisions.iter().all(Decision::is_granted) {
+            places.iter().for_each(|place| place.count(&local));
+        }
+        Ok(decisions)
+    });
+    let call = Arc::clone(call);
+    let mut counting = Counting { task, call };
+    match (&mut counting.task).await {
+        Ok(decisions) => decisions,
+        // The runtime shuts down.
+        Err(_) => Err(Error::unanswered(counting.call.may_have_run())),
+    }
+}
+
+/// The task of a joint decision. Without its caller it ends, unless the call may have been executed.
+struct Counting {
+    task: JoinHandle<Result<Vec<Decision>>>,
+    call: Arc<Call>,
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        if !self.call.may_have_run() {
+            self.task.abort();
+        }
     }
 }
 
@@ -122,13 +168,13 @@ fn without_store(local: &Arc<LocalStore>, places: &[Place], error: Error) -> Res
 impl Place {
     /// Counts what the store granted toward this client's share.
     fn count(&self, local: &Arc<LocalStore>) {
-        local.note_use(self.policy);
         let Some(share) = local.share() else {
             return;
         };
         match (self.target.model.share_of(share), &self.queue) {
             (ShareOf::Rate { client_id, set_up }, _) => {
-                local.count(&self.target.key, &client_id, set_up, self.cost);
+                let now = Duration::ZERO;
+                local.count(&self.target.key, &client_id, set_up, self.cost, now);
             }
             (ShareOf::Unknown, Some(queue)) => queue.note_granted(self.cost),
             (ShareOf::Unknown, None) | (ShareOf::Costs, _) => {}

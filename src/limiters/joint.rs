@@ -87,25 +87,29 @@ pub struct JointDecision {
 
 /// Decides one request by several limiters of one client.
 pub(crate) async fn check_all(
-    registry: &Registry,
+    registry: &Arc<Registry>,
     charges: impl IntoIterator<Item = Charge> + Send,
 ) -> Result<JointDecision> {
-    let store = &*registry.store;
-    let places = joint_places(registry, charges)?;
+    let places: Arc<[Place]> = joint_places(registry, charges)?.into();
     let (limiters, costs) = places
         .iter()
         .map(|place| (place.target.clone(), place.cost))
         .unzip();
-    let call = Call::new(limiters, costs);
+    let call = Arc::new(Call::new(limiters, costs));
     // Boxed, because the future of the failure policy has room for it several times.
-    let asking = Box::pin(async {
-        let deadline = store.call_deadline();
-        let changing = set_up_by(registry, &places, deadline);
-        let answers = store.check(&call, deadline).await?;
-        changing.into_iter().for_each(Sending::done);
-        answers.decisions(&call)
+    let asking = Box::pin({
+        let (registry, places, call) =
+            (Arc::clone(registry), Arc::clone(&places), Arc::clone(&call));
+        async move {
+            let deadline = registry.store.call_deadline();
+            let changing = set_up_by(&registry, &places, deadline);
+            let answers = registry.store.check(&call, deadline).await?;
+            changing.into_iter().for_each(Sending::done);
+            answers.decisions(&call)
+        }
     });
-    let decisions = check_together(store, &registry.local_store, &places, asking).await?;
+    let (store, local) = (&*registry.store, &registry.local_store);
+    let decisions = check_together(store, local, &places, &call, asking).await?;
     Ok(JointDecision::new(decisions))
 }
 

@@ -156,8 +156,8 @@ impl Grants {
         self.add(score, call_id, held + permits);
     }
 
-    /// The same, merged with the newest grant if that has this name and was made since `begins`. Then it counts as made
-    /// now.
+    /// The same, merged with the newest grant if that has this name and was made since `begins`. Then both count as made
+    /// when the later one was.
     pub(super) fn add_to_newest(
         &mut self,
         score: i64,
@@ -166,16 +166,18 @@ impl Grants {
         permits: u32,
     ) {
         let newest = self.entries.len().checked_sub(1);
-        let sum = newest.and_then(|place| {
+        let merged = newest.and_then(|place| {
             let entry = self.entries.get(place)?;
             let is_same = entry.score >= begins && entry.member.is_named(call_id);
             let sum = (entry.permits() as u32).checked_add(permits);
-            sum.filter(|_| is_same)
+            let sum = sum.filter(|_| is_same)?;
+            Some((place, score.max(entry.score), sum))
         });
-        if let (Some(place), Some(_)) = (newest, sum) {
+        if let Some((place, ..)) = merged {
             self.entries.remove(place);
         }
-        self.add(score, call_id, sum.unwrap_or(permits));
+        let (score, permits) = merged.map_or((score, permits), |(_, score, sum)| (score, sum));
+        self.add(score, call_id, permits);
     }
 
     /// The number of expired grants: those scored up to `horizon`.

@@ -1,5 +1,7 @@
 //! What a limiter in this process grants in place of Redis.
 
+use tokio::task::yield_now;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -257,6 +259,50 @@ async fn grants_of_redis_count_though_the_rate_becomes_known_later() {
     limiter.config().await.unwrap();
     remote.go_down();
     assert_eq!(granted_now(&limiter).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_joint_decision_counts_though_its_caller_is_gone_or_not_polled() {
+    for is_gone in [false, true] {
+        let remote = Remote::new();
+        let client = remote.client(one_of(1));
+        let limiter = with_rate(&client, 5).await;
+        let mut deciding = Some(Box::pin(client.check_all([limiter.charge(3).unwrap()])));
+        let polled = timeout(Duration::ZERO, deciding.as_mut().unwrap()).await;
+        assert!(polled.is_err());
+        yield_now().await; // it is sent
+        deciding.take_if(|_| is_gone);
+        sleep(Duration::from_millis(2)).await;
+        assert_eq!(limiter.available_permits().await.unwrap(), 2);
+        remote.go_down();
+        assert_eq!(granted_now(&limiter).await, 2);
+        if let Some(deciding) = deciding {
+            assert!(deciding.await.unwrap().is_granted());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn grants_made_while_the_rate_is_unknown_count_for_an_interval_each() {
+    let remote = Remote::new();
+    with_rate(&remote.client(FailurePolicy::Error), 50).await;
+    let client = remote.client(FailurePolicy::Error);
+    let other = client.rate_limiter("other").with_failure_policy(one_of(1));
+    other.set_rate(Rate::overall(1, SECOND)).await.unwrap();
+    assert!(other.try_acquire(1).await.unwrap()); // the client uses a share
+    let limiter = client.rate_limiter("limiter");
+    assert!(limiter.try_acquire(50).await.unwrap());
+    sleep(11 * SECOND).await;
+    for _ in 0..40 {
+        assert!(limiter.try_acquire(1).await.unwrap());
+    }
+    sleep(8 * SECOND).await;
+    let limiter = limiter.with_failure_policy(one_of(1));
+    assert!(limiter.try_acquire(1).await.unwrap()); // which reads the rate
+    remote.go_down();
+    assert_eq!(granted_now(&limiter).await, 9);
+    sleep(3 * SECOND).await;
+    assert_eq!(granted_now(&limiter).await, 40);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -54,14 +55,22 @@ impl MemoryClient {
         })
     }
 
-    /// Counts permits that were granted elsewhere as granted now, even if there are fewer.
-    pub(crate) fn count(&self, name: &str, client_id: &str, set_up: SetUp, permits: u32) {
+    /// Counts permits that were granted elsewhere so long ago, even if there are fewer.
+    pub(crate) fn count(
+        &self,
+        name: &str,
+        client_id: &str,
+        set_up: SetUp,
+        permits: u32,
+        ago: Duration,
+    ) {
         let read = self.store.0.request_time();
         self.store.with_limiter(name, read, |limiter| {
             let mut held = limiter.held();
             let server = held.time(read);
+            let ago = i64::try_from(ago.as_millis()).unwrap_or(server);
             let at = At {
-                now: server,
+                now: server - ago,
                 server,
             };
             held.window.count(at, client_id, set_up, permits);
