@@ -78,7 +78,7 @@ impl Driver {
         }
         loop {
             let now = Instant::now();
-            let ask = || shared.step(|state| state.ask_substitutes(now));
+            let ask = || shared.step(|state| state.ask_substitutes(self.runtime, now));
             let ask_at = shared.is_refused().then(ask).flatten();
             tokio::select! {
                 biased;

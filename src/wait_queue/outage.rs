@@ -1,5 +1,5 @@
-//! Waiters while the store is away: they keep their places. So whoever serves them then, and the store afterwards, serves
-//! them in order, and the first call after the outage asks for the head.
+//! Waiters while the store is away: they keep their places. So they are served in order, by a substitute during the outage
+//! and by the store afterwards, and the first call after the outage asks for the head.
 //!
 //! A breaker refuses the queue's calls. The driver waits until it no longer does, and asks a [`Substitute`] for those who
 //! have one in the meantime. A call that fails returns its waiters to their places.
@@ -30,6 +30,9 @@ pub(crate) enum WhileAway {
 pub(crate) trait Substitute: Send + Sync {
     /// Decides at once. Calls nobody who may wait, or who may call the queue.
     fn ask(&self, permits: u32) -> Substituted;
+
+    /// Whether it grants so many permits at some time, as far as it knows.
+    fn may_grant(&self, permits: u32) -> bool;
 
     /// Takes back a grant that it made.
     fn give_back(&self, grant: &Grant);

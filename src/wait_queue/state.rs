@@ -82,6 +82,8 @@ pub(super) struct State {
 struct Slot {
     runtime: runtime::Id,
     notify: Arc<Notify>,
+    /// Whether the runtime's breaker refused calls when the driver last looked. Until then it is not known to admit them.
+    is_refused: bool,
 }
 
 /// What a driver does next.
@@ -116,10 +118,11 @@ impl State {
     /// got just now. Returns how to notify the runtime's driver, if one must be started.
     pub(super) fn join(
         &mut self,
-        waiter: Waiter,
+        mut waiter: Waiter,
         runtime: runtime::Id,
         denied: Option<Availability>,
     ) -> Option<Arc<Notify>> {
+        waiter.runtime = Some(runtime);
         if self.waiters.is_empty() {
             // Its denial does not know of permits that came free since it was sent.
             let is_current =
@@ -145,6 +148,7 @@ impl State {
         self.drivers.push(Slot {
             runtime,
             notify: Arc::clone(&notify),
+            is_refused: true,
         });
         Some(notify)
     }
@@ -201,6 +205,7 @@ impl State {
         has_peers: bool,
         is_refused: bool,
     ) -> Next {
+        self.note_refused(runtime, is_refused);
         if let Some(in_flight) = &mut self.in_flight {
             if now < in_flight.take_over_at {
                 return Next::Sleep(in_flight.take_over_at);

@@ -92,6 +92,12 @@ impl InPlace {
         let settings = set_up.map(|it| it.settings);
         Some(share.of(settings.or_else(|| self.local.settings())?))
     }
+
+    /// The share, unless it is unknown until the store has said what the rate is, or never has so many permits.
+    fn share_of(&self, share: LocalShare, permits: u32) -> Option<SetUp> {
+        let share = self.settings(share)?;
+        (i64::from(permits) <= share.settings.rate).then_some(share)
+    }
 }
 
 impl Substitute for InPlace {
@@ -102,17 +108,19 @@ impl Substitute for InPlace {
                 ..Grant::forgotten(permits)
             });
         };
-        let Some(share) = self.settings(share) else {
-            return Substituted::Never; // until the store has said what the rate is
-        };
-        if i64::from(permits) > share.settings.rate {
+        let Some(share) = self.share_of(share, permits) else {
             return Substituted::Never;
-        }
+        };
         match self.local.check(permits, share) {
             Ok(Decision::Granted(granted)) => Substituted::Granted(granted.grant),
             Ok(Decision::Denied(denied)) => Substituted::Later(denied.retry_after),
             Err(_) => Substituted::Never,
         }
+    }
+
+    fn may_grant(&self, permits: u32) -> bool {
+        let share = self.share;
+        share.is_none_or(|share| self.share_of(share, permits).is_some())
     }
 
     fn give_back(&self, grant: &Grant) {

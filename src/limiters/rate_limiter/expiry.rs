@@ -60,7 +60,8 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have removed it.
     pub async fn delete(&self) -> Result<bool> {
         let store = self.validated()?;
-        self.change_life(Effect::SetsLife(None), store.delete()).await
+        self.change_life(Effect::SetsLife(None), store.delete())
+            .await
     }
 
     /// Sets the time to live of the limiter's keys (whole milliseconds); zero deletes them. Returns whether there was
@@ -265,7 +266,8 @@ impl RateLimiter {
     #[doc(alias = "clearExpire")]
     pub async fn clear_expire(&self) -> Result<bool> {
         let store = self.validated()?;
-        self.change_life(Effect::SetsLife(None), store.clear_expire()).await
+        self.change_life(Effect::SetsLife(None), store.clear_expire())
+            .await
     }
 
     /// How long the limiter lives, to the millisecond.

@@ -2,7 +2,8 @@
 //! learns within one response timeout that the store is silent.
 //!
 //! A call or a first try that makes no progress holds up others for half of the time that is left at most: its runtime may
-//! not be polled, and then the store answers them. So whoever takes a call over has time for it, however many had it before.
+//! not be polled, and then the store answers them. So a driver that takes a call over has time for it, however many drivers
+//! had it before.
 
 use std::time::Duration;
 

@@ -187,7 +187,10 @@ impl LastAnswer {
             Effect::SetsLife(time_to_live) => self.life.set(time_to_live, made),
             Effect::SetsLifeOfSome(time_to_live) => {
                 let is_certain = false; // perhaps not that of all keys
-                let made = &Made { is_certain, ..*made };
+                let made = &Made {
+                    is_certain,
+                    ..*made
+                };
                 self.life.set(Some(time_to_live), made);
             }
             Effect::Takes(None) | Effect::GivesBack => {}
@@ -218,8 +221,8 @@ impl LastAnswer {
             self.set_up = set_up;
         }
         let is_last = { self.observed }.is_none_or(|before| before.sent_at <= sent.at);
-        let is_settled = self.under_way == 0
-            && { self.unsettled_until }.is_none_or(|until| until <= sent.at);
+        let is_settled =
+            self.under_way == 0 && { self.unsettled_until }.is_none_or(|until| until <= sent.at);
         if is_current && is_last && is_settled {
             let limit = self.life.limit(sent.at);
             self.observe(observed.map(|it| limit.map_or(it, |limit| it.until(limit))));

@@ -48,7 +48,9 @@ impl State {
         match (&self.away.paused, &waiter.while_away) {
             (None, _) | (Some(_), WhileAway::Stay) => false,
             (Some(_), WhileAway::Fail) => true,
-            (Some(ask_at), WhileAway::Ask(_)) => ask_at.is_none(),
+            (Some(ask_at), WhileAway::Ask(substitute)) => {
+                ask_at.is_none() && substitute.may_grant(waiter.permits)
+            }
         }
     }
 
@@ -65,7 +67,7 @@ impl State {
         if !is_refused && self.away.retry_at.is_none() {
             return None;
         }
-        let ask_at = self.ask_substitutes(now);
+        let ask_at = self.ask_substitutes(runtime, now);
         self.remove_gone_head();
         if self.waiters.is_empty() {
             return Some(self.stop(runtime));
@@ -84,11 +86,32 @@ impl State {
         })
     }
 
-    /// Has substitutes serve waiters, in order, also those of a call that is silent. Returns when to ask again, if one was
-    /// asked in vain.
-    pub(in crate::wait_queue) fn ask_substitutes(&mut self, now: Instant) -> Option<Instant> {
+    /// Notes whether the breaker of a runtime refuses calls. Each runtime has its own connections.
+    pub(super) fn note_refused(&mut self, runtime: runtime::Id, is_refused: bool) {
+        let slot = self.drivers.iter_mut().find(|it| it.runtime == runtime);
+        if let Some(slot) = slot {
+            slot.is_refused = is_refused;
+        }
+    }
+
+    /// Has substitutes serve waiters, in order, also those of a call that is silent, but none whose own runtime can call the
+    /// store. Returns when to ask again, if one was asked in vain.
+    pub(in crate::wait_queue) fn ask_substitutes(
+        &mut self,
+        runtime: runtime::Id,
+        now: Instant,
+    ) -> Option<Instant> {
+        self.note_refused(runtime, true);
+        let drivers = &self.drivers;
+        let may_call = |waiter: &Waiter| {
+            let mut drivers = drivers.iter().filter(|it| !it.is_refused);
+            drivers.any(|it| Some(it.runtime) == waiter.runtime)
+        };
         if let Some(in_flight) = &mut self.in_flight {
             for waiter in &mut in_flight.waiters {
+                if may_call(waiter) {
+                    continue;
+                }
                 match waiter.ask_substitute() {
                     Substituted::Granted(grant) => {
                         in_flight.live -= 1;
@@ -101,6 +124,10 @@ impl State {
         }
         let mut place = 0;
         while let Some(waiter) = self.waiters.get(place) {
+            if may_call(waiter) {
+                place += 1;
+                continue;
+            }
             match waiter.ask_substitute() {
                 Substituted::Granted(grant) => {
                     if let Some(waiter) = self.waiters.remove(place) {

@@ -5,6 +5,7 @@ mod bounds;
 mod first_tries;
 mod leaving;
 mod next_call;
+mod outages;
 mod runtimes;
 
 use std::pin::pin;

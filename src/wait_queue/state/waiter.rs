@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -20,6 +21,8 @@ pub(super) const TIME_FOR_A_CALL: Duration = Duration::from_millis(10);
 pub(in crate::wait_queue) struct Waiter {
     pub(super) permits: u32,
     pub(super) set_up: Option<ReadSetUp>,
+    /// The one that it joined on.
+    pub(super) runtime: Option<runtime::Id>,
     /// When it joined the queue.
     pub(super) joined: Option<Instant>,
     /// When it gives up.
@@ -42,6 +45,7 @@ impl Waiter {
         Self {
             permits,
             set_up,
+            runtime: None,
             joined: None,
             until: None,
             sequence,

@@ -183,7 +183,7 @@ fn who_takes_a_call_over_has_the_rest_of_its_time_and_loses_none_by_being_late()
     assert!(matches!(queue.next_on(1), Next::Sleep(until) if until == due));
     queue.now = due + ms(10_000);
     assert!(matches!(queue.next_on(1), Next::Call(_, held_up) if held_up == ms(150)));
-    // Each holds up others for half of what is left, so whoever comes next has time for it.
+    // Each driver holds up others for half of what is left, so the next one has time for it.
     queue.now += ms(75);
     assert!(matches!(queue.next_on(0), Next::Call(_, held_up) if held_up == ms(225)));
 }

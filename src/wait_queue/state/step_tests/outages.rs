@@ -1,0 +1,101 @@
+//! Waiters that a substitute serves while the store is away.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::super::super::outage::{Substitute, Substituted, WhileAway};
+use super::*;
+use crate::grant::Origin;
+
+/// Grants all that it may: nothing if that is 0.
+#[derive(Default)]
+struct Grants {
+    most: u32,
+    asked: AtomicU32,
+}
+
+impl Substitute for Grants {
+    fn ask(&self, permits: u32) -> Substituted {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if !self.may_grant(permits) {
+            return Substituted::Never;
+        }
+        Substituted::Granted(Grant {
+            origin: Origin::Nowhere,
+            ..Grant::forgotten(permits)
+        })
+    }
+
+    fn may_grant(&self, permits: u32) -> bool {
+        permits <= self.most
+    }
+
+    fn give_back(&self, _grant: &Grant) {}
+}
+
+impl Queue {
+    fn join_with(
+        &mut self,
+        substitute: &Arc<Grants>,
+        runtime: usize,
+        sequence: u64,
+        permits: u32,
+    ) -> Answers {
+        let (answer, receiver) = oneshot::channel();
+        let while_away = WhileAway::Ask(Arc::clone(substitute) as Arc<dyn Substitute>);
+        let waiter = Waiter::new(permits, None, sequence, answer).while_away(while_away);
+        let runtime = self.runtimes[runtime].handle().id();
+        self.state.join(waiter, runtime, None);
+        receiver
+    }
+
+    fn next_refused(&mut self, runtime: usize, is_refused: bool) -> Next {
+        let runtime = self.runtimes[runtime].handle().id();
+        let next = self.state.next(runtime, self.now, false, is_refused);
+        self.deliver();
+        next
+    }
+}
+
+#[test]
+fn a_substitute_serves_no_waiter_whose_own_runtime_can_call_the_store() {
+    for is_other_refused in [false, true] {
+        let mut queue = Queue::new();
+        let substitute = Arc::new(Grants {
+            most: 1,
+            ..Grants::default()
+        });
+        let mut other = queue.join_with(&substitute, 1, 1, 1);
+        if !is_other_refused {
+            // A call that fails leaves the waiter in the queue.
+            let Next::Call(call, _) = queue.next_refused(1, false) else {
+                panic!("it does not call");
+            };
+            let _ = queue.fail(&call);
+        }
+        let mut refused = queue.join_with(&substitute, 0, 2, 1);
+        queue.next_refused(0, true);
+        assert!(refused.try_recv().is_ok());
+        assert_eq!(other.try_recv().is_ok(), is_other_refused);
+    }
+}
+
+#[test]
+fn a_waiter_that_a_substitute_cannot_serve_has_it_asked_for_nobody() {
+    let mut queue = Queue::new();
+    let substitute = Arc::new(Grants::default());
+    let mut waiting = vec![queue.join_with(&substitute, 0, 1, 1)];
+    assert!(matches!(queue.next_refused(0, true), Next::Pause(None)));
+    for sequence in 2..100 {
+        waiting.push(queue.join_with(&substitute, 0, sequence, 1));
+        assert!(!queue.is_notified(0));
+    }
+    assert_eq!(substitute.asked.load(Ordering::Relaxed), 1);
+    let knowing = Arc::new(Grants {
+        most: 1,
+        ..Grants::default()
+    });
+    let mut served = queue.join_with(&knowing, 0, 100, 1);
+    assert!(queue.is_notified(0));
+    queue.next_refused(0, true);
+    assert!(served.try_recv().is_ok());
+}
