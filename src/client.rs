@@ -99,13 +99,6 @@ impl RedissonClient {
     }
 
     /// What requests get while Redis is unavailable, unless a limiter has a policy of its own.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # fn main() -> Result<()> {
-    /// assert_eq!(RedissonClient::in_memory().failure_policy(), FailurePolicy::Error);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.0.options.failure_policy
@@ -113,15 +106,6 @@ impl RedissonClient {
 
     /// The client's id: the one that it was [given](RedissonClientBuilder::client_id), or a UUID. A rate [per
     /// client](crate::RateType::PerClient) identifies clients by it.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # fn main() -> Result<()> {
-    /// let (a, b) = (RedissonClient::in_memory(), RedissonClient::in_memory());
-    /// assert_ne!(a.id(), b.id());
-    /// assert_eq!(a.id(), a.clone().id());
-    /// # Ok(()) }
-    /// ```
     #[doc(alias = "getId")]
     #[must_use]
     pub fn id(&self) -> &str {

@@ -26,6 +26,7 @@ pub(crate) use of_answer::{check_fits, decision, decision_alone, is_granted};
 /// let decision = limiter.check(3).await?;
 /// assert!(decision.is_granted());
 /// assert_eq!((decision.remaining(), decision.limit()), (2, 5));
+/// assert_eq!((decision.reset(), decision.retry_after()), (Duration::from_secs(1), None));
 ///
 /// let Decision::Denied(denied) = limiter.check(3).await? else { panic!() };
 /// assert_eq!(denied.retry_after, Duration::from_secs(1));
@@ -78,33 +79,12 @@ pub enum DecisionSource {
 
 impl Decision {
     /// Whether the permits were taken.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
-    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
-    /// assert!(granted.is_granted());
-    /// assert!(!denied.is_granted());
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn is_granted(&self) -> bool {
         matches!(self, Self::Granted(_))
     }
 
     /// The permits of one interval; for a policy, its limit or capacity.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
-    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
-    /// assert_eq!((granted.limit(), denied.limit()), (5, 5));
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn limit(&self) -> u64 {
         match self {
@@ -114,16 +94,6 @@ impl Decision {
     }
 
     /// The permits left after the decision.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
-    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
-    /// assert_eq!((granted.remaining(), denied.remaining()), (2, 0));
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn remaining(&self) -> u64 {
         match self {
@@ -133,17 +103,6 @@ impl Decision {
     }
 
     /// The time until the first of the permits in use comes back; for a policy, until all its permits are available.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
-    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
-    /// assert_eq!(granted.reset(), Duration::from_secs(7));
-    /// assert_eq!(denied.reset(), Duration::from_secs(3));
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn reset(&self) -> Duration {
         match self {
@@ -153,17 +112,6 @@ impl Decision {
     }
 
     /// The time after which a denied request is worth a retry; `None` for a granted one.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
-    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
-    /// assert_eq!(granted.retry_after(), None);
-    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(3)));
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -173,16 +121,6 @@ impl Decision {
     }
 
     /// Who decided.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
-    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
-    /// assert_eq!(granted.source(), DecisionSource::Store);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn source(&self) -> DecisionSource {
         match self {
@@ -192,16 +130,6 @@ impl Decision {
     }
 
     /// Whether the [`FailurePolicy`](crate::FailurePolicy) decided, because Redis was unavailable.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
-    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
-    /// assert!(!granted.is_by_failure_policy());
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn is_by_failure_policy(&self) -> bool {
         self.source() == DecisionSource::FailurePolicy

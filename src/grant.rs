@@ -50,17 +50,6 @@ impl Grant {
     }
 
     /// How many permits were taken.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
-    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(60))).await?;
-    /// assert_eq!(limiter.check(3).await?.into_grant().map(|grant| grant.permits()), Some(3));
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn permits(&self) -> u32 {
         self.permits

@@ -162,62 +162,24 @@ impl Rate {
     }
 
     /// Who shares the permits.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let rate = Rate::overall(5, Duration::from_secs(1));
-    /// assert_eq!(rate.rate_type(), RateType::Overall);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn rate_type(&self) -> RateType {
         self.rate_type
     }
 
     /// The permits of one interval.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let rate = Rate::overall(5, Duration::from_secs(1));
-    /// assert_eq!(rate.permits(), 5);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn permits(&self) -> u64 {
         self.permits
     }
 
     /// The time after which a permit that was taken is available again.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let rate = Rate::overall(5, Duration::from_secs(1));
-    /// assert_eq!(rate.interval(), Duration::from_secs(1));
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn interval(&self) -> Duration {
         self.interval
     }
 
     /// The time without a request after which the limiter expires; `None` if it does not.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let rate = Rate::overall(5, Duration::from_secs(1));
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(rate.keep_alive_time(), None);
-    /// assert_eq!(rate.keep_alive(minute).keep_alive_time(), Some(minute));
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn keep_alive_time(&self) -> Option<Duration> {
         self.keep_alive

@@ -191,43 +191,11 @@ impl JointDecision {
     }
 
     /// Whether all limiters granted the request, and were charged.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let client = RedissonClient::in_memory();
-    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
-    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
-    /// let granted = client.check_all(charges()?).await?;
-    /// let denied = client.check_all(charges()?).await?;
-    /// assert!(granted.is_granted());
-    /// assert!(!denied.is_granted());
-    /// # Ok(()) }
-    /// ```
     pub fn is_granted(&self) -> bool {
         self.decisions.iter().all(Decision::is_granted)
     }
 
     /// Whether a [`FailurePolicy`](crate::FailurePolicy) decided, because Redis was unavailable.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let client = RedissonClient::in_memory();
-    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
-    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
-    /// let granted = client.check_all(charges()?).await?;
-    /// let denied = client.check_all(charges()?).await?;
-    /// assert!(!granted.is_by_failure_policy());
-    /// # drop(denied);
-    /// # Ok(()) }
-    /// ```
     pub fn is_by_failure_policy(&self) -> bool {
         self.decisions.iter().any(Decision::is_by_failure_policy)
     }

@@ -198,16 +198,6 @@ impl KeyedRateLimiter {
     }
 
     /// The rate of the keys without a rate of their own.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory()
-    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
-    /// assert_eq!(limiter.rate(), Some(Rate::overall(1, Duration::from_secs(1))));
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {
         self.limiter.policy().rate()

@@ -149,15 +149,6 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// The policy in force.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// assert_eq!(limiter.policy(), FixedWindow::new(1, Duration::from_secs(60)));
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn policy(&self) -> P {
         self.of_policy(P::clone)

@@ -75,16 +75,6 @@ impl RateLimiter {
     }
 
     /// The limiter's name in Redis, after the name mapper.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # fn main() -> Result<()> {
-    /// let client = RedissonClient::builder()
-    ///     .name_mapper(|name| format!("shop:{name}"))
-    ///     .in_memory(&MemoryStore::new());
-    /// assert_eq!(client.rate_limiter("orders").name(), "shop:orders");
-    /// # Ok(()) }
-    /// ```
     #[doc(alias = "getName")]
     #[must_use]
     pub fn name(&self) -> &str {
@@ -109,14 +99,6 @@ impl RateLimiter {
     }
 
     /// What requests get while Redis is unavailable.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().rate_limiter("orders");
-    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.options.failure_policy

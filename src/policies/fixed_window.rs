@@ -82,45 +82,18 @@ impl FixedWindow {
     }
 
     /// Whether windows have [a natural start](Self::with_natural_start).
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert!(!FixedWindow::new(100, minute).has_natural_start());
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn has_natural_start(&self) -> bool {
         self.starts == Starts::Naturally
     }
 
     /// What a window grants.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(FixedWindow::new(100, minute).limit(), 100);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
     /// A window's length.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(FixedWindow::new(100, minute).window(), minute);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window

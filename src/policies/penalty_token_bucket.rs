@@ -103,60 +103,24 @@ impl PenaltyTokenBucket {
     }
 
     /// Whether a first unit has [a natural start](Self::with_natural_start).
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert!(!PenaltyTokenBucket::new(100, minute).has_natural_start());
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn has_natural_start(&self) -> bool {
         self.starts == Starts::Naturally
     }
 
     /// How many tokens there are at most.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(PenaltyTokenBucket::new(100, minute).capacity(), 100);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
     /// How many tokens come with each unit.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(PenaltyTokenBucket::new(100, minute).quantity(), 100);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn quantity(&self) -> u32 {
         self.quantity
     }
 
     /// A unit's length.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(PenaltyTokenBucket::new(100, minute).unit(), minute);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn unit(&self) -> Duration {
         self.unit

@@ -84,45 +84,18 @@ impl QuotaBucket {
     }
 
     /// How many tokens there are at most.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(QuotaBucket::new(100, minute).capacity(), 100);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
     /// How many tokens come in each period.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(QuotaBucket::new(100, minute).quota(), 100);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn quota(&self) -> u32 {
         self.quota
     }
 
     /// A period's length.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(QuotaBucket::new(100, minute).period(), minute);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period

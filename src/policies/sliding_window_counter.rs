@@ -123,60 +123,24 @@ impl SlidingWindowCounter {
     }
 
     /// Whether the first period has [a natural start](Self::with_natural_start).
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert!(!SlidingWindowCounter::new(100, minute).has_natural_start());
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn has_natural_start(&self) -> bool {
         self.starts == Starts::Naturally
     }
 
     /// What a window holds at most.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(SlidingWindowCounter::new(100, minute).limit(), 100);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
     /// The window's length.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(SlidingWindowCounter::new(100, minute).window(), minute);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window
     }
 
     /// By how much the window slides at a time.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(SlidingWindowCounter::new(100, minute).period(), minute / 10);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period

@@ -61,30 +61,12 @@ impl SlidingWindowLog {
     }
 
     /// What any window holds at most.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(SlidingWindowLog::new(100, minute).limit(), 100);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
     /// A window's length.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(SlidingWindowLog::new(100, minute).window(), minute);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window

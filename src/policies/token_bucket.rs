@@ -65,26 +65,12 @@ impl TokenBucket {
     }
 
     /// How many tokens there are at most.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # fn main() -> Result<()> {
-    /// assert_eq!(TokenBucket::per_second(100).capacity(), 100);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
     /// How many tokens come in a second.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # fn main() -> Result<()> {
-    /// assert_eq!(TokenBucket::per_second(100).rate(), 100);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn rate(&self) -> u32 {
         self.rate

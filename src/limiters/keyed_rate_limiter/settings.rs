@@ -100,16 +100,6 @@ impl KeyedRateLimiter {
     }
 
     /// What requests get while Redis is unavailable.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory()
-    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
-    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.limiter.failure_policy()

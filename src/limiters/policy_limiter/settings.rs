@@ -87,33 +87,12 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// The prefix of every key.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// assert_eq!(limiter.prefix(), "");
-    /// assert_eq!(limiter.with_prefix("login:").prefix(), "login:");
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
     /// For how long a denial locks its target out; `None` without a penalty.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let minute = Duration::from_secs(60);
-    /// assert_eq!(limiter.penalty(), None);
-    /// assert_eq!(limiter.with_penalty(minute)?.penalty(), Some(minute));
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn penalty(&self) -> Option<Duration> {
         let millis = self.penalty?.unsigned_abs();
@@ -121,15 +100,6 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// What requests get while Redis is unavailable.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
-    /// # Ok(()) }
-    /// ```
     #[must_use]
     pub fn failure_policy(&self) -> FailurePolicy {
         self.failure_policy
