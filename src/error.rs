@@ -30,31 +30,23 @@ pub enum Error {
         /// The limiter's name in Redis.
         name: String,
     },
-    /// More permits were asked for than the rate has, so they could never be granted. Nothing changed.
-    #[error("{requested} permits exceed the rate of `{}`, which is {rate}", Escaped(.name))]
-    PermitsExceedRate {
-        /// The limiter's name in Redis.
+    /// More was asked for than the limiter ever has at once, the permits of its rate, its limit or its capacity: the request
+    /// could never be granted. Nothing changed.
+    #[doc(alias = "Requested permits amount could not exceed defined rate")]
+    #[error("a request of {requested} can never be granted: the limit of `{}` is {limit}", Escaped(.name))]
+    ExceedsLimit {
+        /// The limiter's name in Redis, or the key of the target.
         name: String,
-        /// The permits asked for.
+        /// The permits, or the cost, asked for.
         requested: u32,
-        /// The permits of one interval.
-        rate: u64,
-    },
-    /// A request's cost is more than a limiter ever has, so it could never be granted. Nothing changed.
-    #[error("a cost of {cost} exceeds the limit of `{}`, which is {limit}", Escaped(.key))]
-    CostExceedsLimit {
-        /// The target's key in the store.
-        key: String,
-        /// The cost asked for.
-        cost: u32,
-        /// The limit, or the capacity.
+        /// The permits of one interval, the limit, or the capacity.
         limit: u64,
     },
     /// As many callers as allowed are already waiting for permits: see
     /// [`max_waiters`](crate::RedissonClientBuilder::max_waiters). Nothing was sent, nothing changed, and no
     /// [`FailurePolicy`](crate::FailurePolicy) applies.
     #[doc(alias = "RejectedExecutionException")]
-    #[error("{waiters} callers wait for permits of `{}` already", Escaped(.name))]
+    #[error("`{}` already has {waiters} waiters", Escaped(.name))]
     QueueFull {
         /// The limiter's name in Redis.
         name: String,
@@ -62,11 +54,11 @@ pub enum Error {
         waiters: usize,
     },
     /// An argument is out of its documented range. Nothing was sent.
-    #[error("invalid {argument}: {reason}")]
+    #[error("invalid argument: `{argument}` {reason}")]
     InvalidArgument {
-        /// Which argument.
+        /// The parameter's name.
         argument: &'static str,
-        /// What is wrong with it.
+        /// What it must be.
         reason: &'static str,
     },
     /// The limiter's name cannot be used. Nothing was sent.
@@ -88,7 +80,7 @@ pub enum Error {
     },
     /// The call had no effect: the store could not be reached, or it refused each attempt for a reason that passes,
     /// such as `LOADING` or `READONLY`.
-    #[error("the store cannot be reached")]
+    #[error("the store could not run the call")]
     StoreUnavailable {
         /// The connection's error, or the server's.
         #[source]

@@ -104,7 +104,7 @@ impl LocalShare {
     pub fn one_of(clients: u32) -> Result<Self> {
         let clients = NonZeroU32::new(clients).ok_or(Error::InvalidArgument {
             argument: "clients",
-            reason: "there are 0",
+            reason: "must be at least 1",
         })?;
         Ok(Self { clients })
     }

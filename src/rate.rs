@@ -189,19 +189,19 @@ impl Rate {
     pub(crate) fn validate(&self) -> Result<ValidRate, Error> {
         if !(1..=LARGEST_RATE).contains(&self.permits) {
             return Err(Error::InvalidArgument {
-                argument: "rate",
-                reason: "it is not in 1 to 2^53",
+                argument: "permits",
+                reason: "must be between 1 and 2^53",
             });
         }
         let interval = whole_millis(self.interval, "interval")?;
         let keep_alive = match self.keep_alive {
-            Some(time) => whole_millis(time, "keep alive")?,
+            Some(time) => whole_millis(time, "keep_alive")?,
             None => 0,
         };
         if self.keep_alive.is_some() && keep_alive < interval {
             return Err(Error::InvalidArgument {
-                argument: "keep alive",
-                reason: "it is shorter than the interval",
+                argument: "keep_alive",
+                reason: "must not be shorter than the interval",
             });
         }
         Ok(ValidRate {
@@ -243,7 +243,7 @@ pub(crate) fn whole_millis(duration: Duration, argument: &'static str) -> Result
     match millis_from_zero(duration, argument)? {
         0 => Err(Error::InvalidArgument {
             argument,
-            reason: "it is shorter than 1 ms",
+            reason: "must be at least 1 ms",
         }),
         millis => Ok(millis),
     }
@@ -253,12 +253,12 @@ pub(crate) fn whole_millis(duration: Duration, argument: &'static str) -> Result
 pub(crate) fn millis_from_zero(duration: Duration, argument: &'static str) -> Result<i64, Error> {
     let refuse = |reason| Err(Error::InvalidArgument { argument, reason });
     if !duration.subsec_nanos().is_multiple_of(1_000_000) {
-        return refuse("it is not a whole number of milliseconds");
+        return refuse("must be a whole number of milliseconds");
     }
     match i64::try_from(duration.as_millis()) {
         // Added to a time of today it must stay an exact Lua number.
         Ok(millis) if millis <= 1 << 52 => Ok(millis),
-        _ => refuse("it is longer than 2^52 ms"),
+        _ => refuse("must be at most 2^52 ms"),
     }
 }
 
@@ -277,11 +277,11 @@ mod tests {
 
     #[test]
     fn each_number_out_of_its_range_is_named() {
-        assert_eq!(reason(Rate::overall(0, SECOND)).0, "rate");
-        assert_eq!(reason(Rate::overall((1 << 53) + 1, SECOND)).0, "rate");
+        assert_eq!(reason(Rate::overall(0, SECOND)).0, "permits");
+        assert_eq!(reason(Rate::overall((1 << 53) + 1, SECOND)).0, "permits");
         assert_eq!(
             reason(Rate::overall(1, Duration::ZERO)),
-            ("interval", "it is shorter than 1 ms")
+            ("interval", "must be at least 1 ms")
         );
         assert_eq!(
             reason(Rate::overall(1, Duration::from_micros(1500))).0,
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(reason(Rate::overall(1, Duration::MAX)).0, "interval");
         assert_eq!(
             reason(Rate::overall(1, SECOND).keep_alive(Duration::from_millis(999))),
-            ("keep alive", "it is shorter than the interval")
+            ("keep_alive", "must not be shorter than the interval")
         );
     }
 

@@ -129,9 +129,9 @@ mod tests {
 
     #[test]
     fn what_no_limiter_takes_is_refused() {
-        is_refused::<Rate>(r#"{"permits":0,"interval_ms":1000}"#, "not in 1 to 2^53");
+        is_refused::<Rate>(r#"{"permits":0,"interval_ms":1000}"#, "between 1 and 2^53");
         is_refused::<Rate>(r#"{"permits":-1,"interval_ms":1000}"#, "invalid value");
-        is_refused::<Rate>(r#"{"permits":1,"interval_ms":0}"#, "shorter than 1 ms");
+        is_refused::<Rate>(r#"{"permits":1,"interval_ms":0}"#, "at least 1 ms");
         is_refused::<Rate>(
             r#"{"permits":1,"interval_ms":1000,"keep_alive_ms":999}"#,
             "shorter than the interval",
@@ -140,24 +140,24 @@ mod tests {
             r#"{"permits":1,"interval_ms":1000,"keep_alive":9999}"#,
             "unknown field",
         );
-        is_refused::<FixedWindow>(r#"{"limit":0,"window_ms":1000}"#, "invalid limit");
+        is_refused::<FixedWindow>(r#"{"limit":0,"window_ms":1000}"#, "`limit`");
         is_refused::<FixedWindow>(
             r#"{"limit":1,"window_ms":1500,"natural_start":true}"#,
-            "not a whole number of seconds",
+            "must be a whole number of seconds",
         );
-        is_refused::<SlidingWindowLog>(r#"{"limit":1000001,"window_ms":1000}"#, "invalid limit");
+        is_refused::<SlidingWindowLog>(r#"{"limit":1000001,"window_ms":1000}"#, "`limit`");
         is_refused::<SlidingWindowCounter>(
             r#"{"limit":1,"window_ms":1000,"period_ms":300}"#,
             "invalid",
         );
-        is_refused::<TokenBucket>(r#"{"per_second":0}"#, "it is 0");
-        is_refused::<QuotaBucket>(r#"{"quota":1,"period_ms":1500}"#, "invalid period");
-        is_refused::<LeakyBucket>(r#"{"quantity":1,"unit_ms":0}"#, "invalid unit");
+        is_refused::<TokenBucket>(r#"{"per_second":0}"#, "`rate` must be at least 1");
+        is_refused::<QuotaBucket>(r#"{"quota":1,"period_ms":1500}"#, "`period`");
+        is_refused::<LeakyBucket>(r#"{"quantity":1,"unit_ms":0}"#, "`unit`");
         is_refused::<PenaltyTokenBucket>(
             r#"{"quantity":1,"unit_ms":1000,"capacity":0}"#,
-            "invalid capacity",
+            "`capacity`",
         );
-        is_refused::<FailurePolicy>(r#"{"local_one_of":0}"#, "invalid clients");
+        is_refused::<FailurePolicy>(r#"{"local_one_of":0}"#, "`clients`");
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl RedissonClientBuilder {
     /// # async fn main() -> Result<()> {
     /// let no_time = RedissonClient::builder().response_timeout(Duration::ZERO);
     /// let refused = no_time.connect("redis://127.0.0.1:6379").await;
-    /// assert!(matches!(refused, Err(Error::InvalidArgument { argument: "response timeout", .. })));
+    /// assert!(matches!(refused, Err(Error::InvalidArgument { argument: "response_timeout", .. })));
     /// # Ok(()) }
     /// ```
     #[doc(alias = "setTimeout")]
@@ -236,8 +236,8 @@ impl RedissonClientBuilder {
     fn check_response_timeout(&self) -> Result<()> {
         if self.redis.response_timeout.is_zero() {
             return Err(Error::InvalidArgument {
-                argument: "response timeout",
-                reason: "it is zero",
+                argument: "response_timeout",
+                reason: "must not be zero",
             });
         }
         Ok(())

@@ -20,10 +20,10 @@ pub(crate) fn is_granted(name: &str, permits: u32, answer: &Answer) -> Result<bo
 /// Refuses permits that exceed the rate.
 pub(crate) fn check_fits(name: &str, permits: u32, rate: i64) -> Result<()> {
     if i64::from(permits) > rate {
-        return Err(Error::PermitsExceedRate {
+        return Err(Error::ExceedsLimit {
             name: name.to_owned(),
             requested: permits,
-            rate: rate as u64,
+            limit: rate as u64,
         });
     }
     Ok(())

@@ -192,7 +192,7 @@ impl LocalLimiter {
         let (id, answer) = decided?;
         match decision_alone(name, id, permits, &answer) {
             Ok(decision) => Ok(decision.by_failure_policy(Origin::Local)),
-            Err(Error::PermitsExceedRate { rate, .. }) => Ok(denied(rate)),
+            Err(Error::ExceedsLimit { limit, .. }) => Ok(denied(limit)),
             Err(error) => Err(error),
         }
     }

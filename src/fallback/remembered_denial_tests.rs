@@ -95,7 +95,7 @@ async fn fewer_permits_than_were_denied_and_more_than_the_rate_are_asked_for() {
     assert!(!limiter.try_acquire(3).await.unwrap());
     assert!(matches!(
         limiter.try_acquire(6).await,
-        Err(Error::PermitsExceedRate { requested: 6, .. })
+        Err(Error::ExceedsLimit { requested: 6, .. })
     ));
     assert!(!limiter.try_acquire(3).await.unwrap());
     assert!(limiter.try_acquire(2).await.unwrap());

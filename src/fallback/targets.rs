@@ -141,7 +141,7 @@ fn without_store(local: &Arc<LocalStore>, places: &[Place], error: Error) -> Res
         match local.memory().check_call(&call)?.decisions(&call) {
             Ok(decisions) => decisions,
             // More than the share ever has.
-            Err(Error::CostExceedsLimit { .. }) => return deny_all(),
+            Err(Error::ExceedsLimit { .. }) => return deny_all(),
             Err(error) => return Err(error),
         }
     };

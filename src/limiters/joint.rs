@@ -137,20 +137,20 @@ fn joint_places(
     let (mut places, mut keys) = (Vec::new(), Vec::new());
     for charge in charges {
         if !Arc::ptr_eq(&charge.store, &registry.store) {
-            return refuse("one is of another client");
+            return refuse("must all be of this client");
         }
         if places.len() == MOST_LIMITERS {
-            return refuse("there are more than 32");
+            return refuse("must be at most 32");
         }
         keys.extend(charge.place.target.all_keys());
         places.push(charge.place);
     }
     if places.is_empty() {
-        return refuse("there are none");
+        return refuse("must be at least one");
     }
     let touched = places.iter().map(|it| it.target.model.touches(it.cost));
     if touched.fold(0, u32::saturating_add) > MOST_TOUCHED {
-        return refuse("they would touch more than 2,000 members of logs and counters");
+        return refuse("must touch at most 2,000 members of logs and counters together");
     }
     if registry.store.is_cluster() && !share_a_slot(&keys) {
         return Err(Error::InvalidName {
@@ -161,11 +161,11 @@ fn joint_places(
     let mut names: Vec<&str> = places.iter().map(|it| &*it.target.key).collect();
     names.sort_unstable();
     if has_twins(&names) {
-        return refuse("two are of the same name");
+        return refuse("must all have different names");
     }
     keys.sort_unstable();
     if has_twins(&keys) {
-        return refuse("two use the same key");
+        return refuse("must all use different keys");
     }
     Ok(places)
 }

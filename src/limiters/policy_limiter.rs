@@ -95,13 +95,13 @@ impl<P: Policy> PolicyLimiter<P> {
     /// let denied = limiter.check("user:123", 1).await?;
     /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(40)));
     /// let too_much = limiter.check("user:123", 2).await;
-    /// assert!(matches!(too_much, Err(Error::CostExceedsLimit { limit: 1, .. })));
+    /// assert!(matches!(too_much, Err(Error::ExceedsLimit { limit: 1, .. })));
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a cost of 0, or above 500 at a [`SlidingWindowLog`](crate::SlidingWindowLog),
-    /// [`Error::CostExceedsLimit`] for one that could never be granted,
+    /// [`Error::ExceedsLimit`] for one that could never be granted,
     /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] if the keys hold something else, such as
     /// another kind of limiter as far as types and fields show it, and the errors that [`RateLimiter`](crate::RateLimiter)
     /// lists.
@@ -214,7 +214,7 @@ impl<P: Policy> PolicyLimiter<P> {
         if cost > model.largest_cost() {
             return Err(Error::InvalidArgument {
                 argument: "cost",
-                reason: "one request of a SlidingWindowLog costs at most 500: each unit is a member",
+                reason: "must be at most 500 for a SlidingWindowLog: each unit is a member",
             });
         }
         let target = TargetRef {
@@ -259,13 +259,13 @@ pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()>
     if cost == 0 {
         return Err(Error::InvalidArgument {
             argument: "cost",
-            reason: "it is 0",
+            reason: "must be at least 1",
         });
     }
     match limit {
-        Some(limit) if i64::from(cost) > limit => Err(Error::CostExceedsLimit {
-            key: key.to_owned(),
-            cost,
+        Some(limit) if i64::from(cost) > limit => Err(Error::ExceedsLimit {
+            name: key.to_owned(),
+            requested: cost,
             limit: limit.unsigned_abs(),
         }),
         _ => Ok(()),

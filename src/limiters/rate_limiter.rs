@@ -289,7 +289,7 @@ impl RateLimiter {
         if permits == 0 {
             return Err(Error::InvalidArgument {
                 argument: "permits",
-                reason: "they are 0",
+                reason: "must be at least 1",
             });
         }
         self.validated()?;

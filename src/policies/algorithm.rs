@@ -269,7 +269,7 @@ pub(super) fn at_least_one(number: u32, argument: &'static str) -> Result<()> {
     if number == 0 {
         return Err(Error::InvalidArgument {
             argument,
-            reason: "it is 0",
+            reason: "must be at least 1",
         });
     }
     Ok(())

@@ -174,9 +174,9 @@ impl Answer {
                 reset,
                 source: DecisionSource::Store,
             })),
-            Outcome::Never => Err(Error::CostExceedsLimit {
-                key: key.to_owned(),
-                cost: grant.permits,
+            Outcome::Never => Err(Error::ExceedsLimit {
+                name: key.to_owned(),
+                requested: grant.permits,
                 limit,
             }),
         }

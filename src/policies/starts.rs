@@ -20,7 +20,7 @@ impl Starts {
         if self == Self::Naturally && length % 1000 != 0 {
             return Err(Error::InvalidArgument {
                 argument,
-                reason: "it is not a whole number of seconds, minutes, hours or days",
+                reason: "must be a whole number of seconds, minutes, hours or days",
             });
         }
         Ok(())

@@ -221,7 +221,7 @@ proptest! {
                     (Ok(combined), Ok(one_by_one)) => {
                         assert_eq!(combined.is_granted(), one_by_one.is_granted());
                     }
-                    (Err(Error::PermitsExceedRate { .. }), Err(Error::PermitsExceedRate { .. })) => {}
+                    (Err(Error::ExceedsLimit { .. }), Err(Error::ExceedsLimit { .. })) => {}
                     (combined, one_by_one) => panic!("{combined:?} but alone {one_by_one:?}"),
                 }
             }

@@ -127,7 +127,7 @@ pub async fn more_permits_than_the_rate_are_an_error_whatever_the_last_answer(fi
     fixture.let_pass(SECOND).await; // until the queue asks
     let exceeds = exceeding.await.unwrap();
     assert!(
-        matches!(exceeds, Err(Error::PermitsExceedRate { requested: 2, .. })),
+        matches!(exceeds, Err(Error::ExceedsLimit { requested: 2, .. })),
         "{exceeds:?}"
     );
     waiter.abort();

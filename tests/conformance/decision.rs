@@ -86,26 +86,26 @@ pub async fn more_permits_than_the_rate_are_an_error_and_take_nothing(fixture: F
         .await
         .unwrap();
     let error = limiter.check(6).await.unwrap_err();
-    let Error::PermitsExceedRate {
+    let Error::ExceedsLimit {
         name,
         requested,
-        rate,
+        limit,
         ..
     } = &error
     else {
         panic!("{error:?}");
     };
-    assert_eq!((name.as_str(), *requested, *rate), (fixture.name(), 6, 5));
+    assert_eq!((name.as_str(), *requested, *limit), (fixture.name(), 6, 5));
     assert_eq!(limiter.available_permits().await.unwrap(), 5);
     assert!(limiter.try_acquire(5).await.unwrap());
     // Also if nothing is left: that it can never be granted is another answer than a denial.
     assert!(matches!(
         limiter.try_acquire(6).await,
-        Err(Error::PermitsExceedRate { .. })
+        Err(Error::ExceedsLimit { .. })
     ));
     assert!(matches!(
         limiter.acquire(u32::MAX).await,
-        Err(Error::PermitsExceedRate { .. })
+        Err(Error::ExceedsLimit { .. })
     ));
 }
 

@@ -65,7 +65,7 @@ pub async fn what_would_exceed_the_limit_is_denied_and_not_counted(fixture: Fixt
     assert!(passed(&limiter, fixture.name(), 2).await);
     let error = limiter.check(fixture.name(), 6).await;
     assert!(
-        matches!(&error, Err(Error::CostExceedsLimit { cost: 6, limit: 5, key }) if key == fixture.name()),
+        matches!(&error, Err(Error::ExceedsLimit { requested: 6, limit: 5, name }) if name == fixture.name()),
         "{error:?}"
     );
 }

@@ -201,8 +201,8 @@ pub async fn a_limiter_without_a_rate_or_a_cost_above_the_limit_charges_nobody(f
     let refused = three.ask([1, 1, 6]).await;
     assert!(matches!(
         refused,
-        Err(Error::CostExceedsLimit {
-            cost: 6,
+        Err(Error::ExceedsLimit {
+            requested: 6,
             limit: 5,
             ..
         })
@@ -210,8 +210,8 @@ pub async fn a_limiter_without_a_rate_or_a_cost_above_the_limit_charges_nobody(f
     let refused = three.ask([11, 1, 1]).await;
     assert!(matches!(
         refused,
-        Err(Error::CostExceedsLimit {
-            cost: 11,
+        Err(Error::ExceedsLimit {
+            requested: 11,
             limit: 10,
             ..
         })
@@ -237,10 +237,10 @@ pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
         other => panic!("{other:?}"),
     };
     let charge = || three.user.charge(&three.user_key(), 1).unwrap();
-    assert_eq!(refused(vec![]).await, "there are none");
+    assert_eq!(refused(vec![]).await, "must be at least one");
     assert_eq!(
         refused(vec![charge(), charge()]).await,
-        "two are of the same name"
+        "must all have different names"
     );
     let other = fixture.client("other").await;
     let other = other
@@ -249,7 +249,7 @@ pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
     let other = other.charge(&three.address_key(), 1).unwrap();
     assert_eq!(
         refused(vec![charge(), other]).await,
-        "one is of another client"
+        "must all be of this client"
     );
     assert!(three.user.charge(&three.user_key(), 0).is_err());
     assert!(three.application.charge(0).is_err());
@@ -270,10 +270,7 @@ pub async fn more_limiters_or_members_than_a_call_may_touch_are_refused(fixture:
         .limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
     let buckets = |count| (0..count).map(|place| tokens.charge(&key(place), 1).unwrap());
-    assert_eq!(
-        refused(buckets(33).collect()).await,
-        "there are more than 32"
-    );
+    assert_eq!(refused(buckets(33).collect()).await, "must be at most 32");
     let endless = (0..).map(|place| tokens.charge(&key(place), 1).unwrap());
     assert!(client.check_all(endless).await.is_err());
 
@@ -285,7 +282,7 @@ pub async fn more_limiters_or_members_than_a_call_may_touch_are_refused(fixture:
         charges.extend((101..104).map(|place| counter.charge(&key(place), 1).unwrap()));
         charges
     };
-    let most = "they would touch more than 2,000 members of logs and counters";
+    let most = "must touch at most 2,000 members of logs and counters together";
     assert_eq!(refused(touching(126)).await, most); // 4 × 126 + 3 × 500
     let decided = client.check_all(touching(125)).await.unwrap();
     assert!(decided.is_granted());

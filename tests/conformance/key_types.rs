@@ -143,7 +143,10 @@ pub async fn two_shares_of_one_name_are_refused_whatever_their_kinds(fixture: Fi
                 let Err(Error::InvalidArgument { argument, reason }) = refused else {
                     panic!("{one} {other}: {refused:?}");
                 };
-                assert_eq!((argument, reason), ("charges", "two are of the same name"));
+                assert_eq!(
+                    (argument, reason),
+                    ("charges", "must all have different names")
+                );
             }
         }
     }

@@ -143,7 +143,7 @@ pub async fn a_rate_that_cannot_be_is_refused_and_the_old_one_stays(fixture: Fix
     assert!(matches!(
         refused,
         Err(Error::InvalidArgument {
-            argument: "rate",
+            argument: "permits",
             ..
         })
     ));
@@ -195,8 +195,8 @@ pub async fn a_cost_of_0_or_above_the_rate_is_an_error_and_sets_nothing_up(fixtu
     let refused = limiter.check("k", 4).await;
     assert!(matches!(
         refused,
-        Err(Error::CostExceedsLimit {
-            cost: 4,
+        Err(Error::ExceedsLimit {
+            requested: 4,
             limit: 3,
             ..
         })

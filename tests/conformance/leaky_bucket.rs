@@ -116,7 +116,7 @@ pub async fn after_idle_units_the_capacity_is_checked_also_for_a_large_cost(fixt
     for cost in [7, 100, u32::MAX] {
         let error = limiter.check(bucket, cost).await.unwrap_err();
         assert!(
-            matches!(&error, Error::CostExceedsLimit { key, limit: 6, .. } if key == bucket),
+            matches!(&error, Error::ExceedsLimit { name, limit: 6, .. } if name == bucket),
             "{error:?}"
         );
     }

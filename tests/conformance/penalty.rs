@@ -206,7 +206,7 @@ pub async fn a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused
             matches!(
                 error,
                 Error::InvalidArgument {
-                    argument: "penalty",
+                    argument: "time",
                     ..
                 }
             ),

@@ -72,7 +72,7 @@ pub async fn a_cost_above_its_capacity_is_an_error_that_locks_nobody_out(fixture
     let bucket = fixture.name();
     let error = limiter.check(bucket, 11).await.unwrap_err();
     assert!(
-        matches!(error, Error::CostExceedsLimit { limit: 10, .. }),
+        matches!(error, Error::ExceedsLimit { limit: 10, .. }),
         "{error:?}"
     );
     let decision = limiter.check(bucket, 10).await.unwrap();

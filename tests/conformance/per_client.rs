@@ -14,9 +14,9 @@ pub async fn asking_for_20_of_1_is_an_error_and_1_is_granted_afterwards(fixture:
     assert!(
         matches!(
             &error,
-            Err(Error::PermitsExceedRate {
+            Err(Error::ExceedsLimit {
                 requested: 20,
-                rate: 1,
+                limit: 1,
                 ..
             })
         ),

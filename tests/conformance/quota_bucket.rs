@@ -141,7 +141,7 @@ pub async fn a_quantity_above_the_capacity_is_an_error_and_takes_nothing(fixture
     for cost in [11, u32::MAX] {
         let error = limiter.check(bucket, cost).await.unwrap_err();
         assert!(
-            matches!(&error, Error::CostExceedsLimit { key, limit: 10, .. } if key == bucket),
+            matches!(&error, Error::ExceedsLimit { name, limit: 10, .. } if name == bucket),
             "{error:?}"
         );
     }

@@ -106,8 +106,8 @@ pub async fn what_is_denied_is_not_counted(fixture: Fixture) {
     assert!(
         matches!(
             error,
-            Err(Error::CostExceedsLimit {
-                cost: 6,
+            Err(Error::ExceedsLimit {
+                requested: 6,
                 limit: 5,
                 ..
             })

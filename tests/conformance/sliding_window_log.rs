@@ -55,8 +55,8 @@ pub async fn a_request_of_cost_n_counts_n(fixture: Fixture) {
     assert!(
         matches!(
             error,
-            Err(Error::CostExceedsLimit {
-                cost: 11,
+            Err(Error::ExceedsLimit {
+                requested: 11,
                 limit: 10,
                 ..
             })

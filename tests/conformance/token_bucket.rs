@@ -20,8 +20,8 @@ pub async fn a_new_bucket_is_full_and_fills_up_to_its_capacity_only(fixture: Fix
     assert!(
         matches!(
             error,
-            Err(Error::CostExceedsLimit {
-                cost: 1_001,
+            Err(Error::ExceedsLimit {
+                requested: 1_001,
                 limit: 1_000,
                 ..
             })

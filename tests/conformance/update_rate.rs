@@ -172,7 +172,7 @@ pub async fn a_keep_alive_below_the_interval_is_an_error_and_changes_nothing(fix
             matches!(
                 &error,
                 Err(Error::InvalidArgument {
-                    argument: "keep alive",
+                    argument: "keep_alive",
                     ..
                 })
             ),
@@ -196,7 +196,7 @@ pub async fn a_keep_alive_below_the_interval_is_an_error_also_where_the_limiter_
         matches!(
             &error,
             Err(Error::InvalidArgument {
-                argument: "keep alive",
+                argument: "keep_alive",
                 ..
             })
         ),

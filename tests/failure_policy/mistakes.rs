@@ -76,9 +76,9 @@ async fn arguments_and_costs_are_checked_without_redis_too() {
         let answer = limiter.try_acquire(0).await;
         assert!(matches!(answer, Err(Error::InvalidArgument { .. })));
         let answer = limiter.try_acquire(1_001).await;
-        assert!(matches!(answer, Err(Error::PermitsExceedRate { .. })));
+        assert!(matches!(answer, Err(Error::ExceedsLimit { .. })));
         let answer = fixed.check("key", 11).await;
-        assert!(matches!(answer, Err(Error::CostExceedsLimit { .. })));
+        assert!(matches!(answer, Err(Error::ExceedsLimit { .. })));
         let answer = fixed.check("", 1).await;
         assert!(matches!(answer, Err(Error::InvalidName { .. })));
         assert!(limiter.try_acquire(1).await.is_ok());

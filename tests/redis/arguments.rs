@@ -53,22 +53,22 @@ async fn rates_that_cannot_be_stored_are_refused_and_nothing_is_sent() {
     let limiter = in_use(&fixture, &proxy).await;
     let before = fixture.everything().await;
     for (rate, bad) in [
-        (Rate::overall(0, SECOND), "rate"),
-        (Rate::per_client(0, SECOND), "rate"),
-        (Rate::overall((1 << 53) + 1, SECOND), "rate"),
-        (Rate::overall(u64::MAX, SECOND), "rate"),
+        (Rate::overall(0, SECOND), "permits"),
+        (Rate::per_client(0, SECOND), "permits"),
+        (Rate::overall((1 << 53) + 1, SECOND), "permits"),
+        (Rate::overall(u64::MAX, SECOND), "permits"),
         (Rate::overall(5, Duration::ZERO), "interval"),
         (Rate::overall(5, Duration::from_micros(999)), "interval"),
         (Rate::overall(5, Duration::from_micros(1_500)), "interval"),
         (Rate::overall(5, Duration::MAX), "interval"),
-        (Rate::overall(5, SECOND).keep_alive(ms(999)), "keep alive"),
+        (Rate::overall(5, SECOND).keep_alive(ms(999)), "keep_alive"),
         (
             Rate::overall(5, SECOND).keep_alive(Duration::ZERO),
-            "keep alive",
+            "keep_alive",
         ),
         (
             Rate::overall(5, SECOND).keep_alive(Duration::MAX),
-            "keep alive",
+            "keep_alive",
         ),
     ] {
         assert_eq!(argument(limiter.try_set_rate(rate).await), bad, "{rate:?}");
@@ -145,12 +145,12 @@ async fn permits_above_the_rate_and_a_missing_rate_change_nothing() {
     for permits in [6, u32::MAX] {
         let error = limiter.try_acquire(permits).await;
         assert!(
-            matches!(error, Err(Error::PermitsExceedRate { rate: 5, .. })),
+            matches!(error, Err(Error::ExceedsLimit { limit: 5, .. })),
             "{error:?}"
         );
         let error = limiter.acquire(permits).await;
         assert!(
-            matches!(error, Err(Error::PermitsExceedRate { rate: 5, .. })),
+            matches!(error, Err(Error::ExceedsLimit { limit: 5, .. })),
             "{error:?}"
         );
     }
@@ -163,7 +163,7 @@ async fn a_response_timeout_of_zero_and_a_url_that_is_none_are_refused() {
     let builder = RedissonClient::builder().response_timeout(Duration::ZERO);
     assert_eq!(
         argument(builder.connect(&server.url()).await),
-        "response timeout"
+        "response_timeout"
     );
     for url in [
         "",
@@ -172,6 +172,7 @@ async fn a_response_timeout_of_zero_and_a_url_that_is_none_are_refused() {
         "redis://",
         "redis://127.0.0.1:port",
         "redis://127.0.0.1:1,",
+        &format!("{}/16", server.url()), // databases are 0 to 15
     ] {
         let result = RedissonClient::connect(url).await;
         assert!(

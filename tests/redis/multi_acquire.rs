@@ -99,7 +99,7 @@ async fn few_acquires_go_one_by_one_and_the_rest_in_one_call_of_which_each_gets_
     let answers = all_at_once(&limiters, 2).await;
     for (permits, answer) in permits.iter().zip(answers) {
         match (permits, answer) {
-            (1, Err(Error::PermitsExceedRate { rate: 1, .. })) | (2 | 3, Ok(true)) => {}
+            (1, Err(Error::ExceedsLimit { limit: 1, .. })) | (2 | 3, Ok(true)) => {}
             (permits, answer) => panic!("2 of {permits}: {answer:?}"),
         }
     }

@@ -99,7 +99,7 @@ fn outcome(result: Result<Decision>) -> Outcome {
             remaining: remaining as i64,
             reset: reset.as_millis() as i64,
         },
-        Err(Error::PermitsExceedRate { .. }) => Outcome::TooMany,
+        Err(Error::ExceedsLimit { .. }) => Outcome::TooMany,
         Err(error) => panic!("{error:?}"),
     }
 }

@@ -154,9 +154,9 @@ async fn a_request_above_the_rate_does_not_hold_up_those_behind_it() {
     assert!(
         matches!(
             error,
-            Err(Error::PermitsExceedRate {
+            Err(Error::ExceedsLimit {
                 requested: 8,
-                rate: 5,
+                limit: 5,
                 ..
             })
         ),

@@ -20,16 +20,10 @@ async fn mistakes_are_errors_whatever_the_policy() {
             limiter.try_acquire_timeout(11, SECOND).await,
         ];
         for above in above {
-            assert!(matches!(
-                above,
-                Err(Error::PermitsExceedRate { rate: 10, .. })
-            ));
+            assert!(matches!(above, Err(Error::ExceedsLimit { limit: 10, .. })));
         }
         for above in [keyed.check("key", 11).await, fixed.check("key", 11).await] {
-            assert!(matches!(
-                above,
-                Err(Error::CostExceedsLimit { limit: 10, .. })
-            ));
+            assert!(matches!(above, Err(Error::ExceedsLimit { limit: 10, .. })));
         }
         let nothing = [
             limiter.try_acquire(0).await.map(drop),

@@ -58,7 +58,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time that is not whole milliseconds of at least 1.
     pub fn with_penalty(self, time: Duration) -> Result<Self> {
         Ok(Self {
-            penalty: Some(whole_millis(time, "penalty")?),
+            penalty: Some(whole_millis(time, "time")?),
             batcher: combining::batcher(&self.registry.store),
             ..self
         })

@@ -28,13 +28,13 @@ impl RateLimiter {
     /// limiter.set_rate(Rate::overall(3, Duration::from_secs(10))).await?;
     /// assert!(limiter.try_acquire(2).await?);
     /// assert!(!limiter.try_acquire(2).await?);
-    /// assert!(matches!(limiter.try_acquire(4).await, Err(Error::PermitsExceedRate { rate: 3, .. })));
+    /// assert!(matches!(limiter.try_acquire(4).await, Err(Error::ExceedsLimit { limit: 3, .. })));
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// [`Error::NotInitialized`](crate::Error::NotInitialized),
-    /// [`Error::PermitsExceedRate`](crate::Error::PermitsExceedRate),
+    /// [`Error::ExceedsLimit`](crate::Error::ExceedsLimit),
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits.
     ///
     /// # Cancel safety

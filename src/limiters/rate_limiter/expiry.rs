@@ -118,7 +118,7 @@ impl RateLimiter {
             .duration_since(UNIX_EPOCH)
             .map_err(|_| Error::InvalidArgument {
                 argument: "time",
-                reason: "it is before 1970",
+                reason: "must not be before 1970",
             })?;
         // Redis counts in ms; what is below that goes.
         let millis = Duration::from_millis(since_epoch.as_millis().try_into().unwrap_or(u64::MAX));

@@ -93,14 +93,14 @@ impl Model for LeakyBucket {
     const KIND: Kind = Kind::LeakyBucket;
 
     fn validate(&self) -> Result<()> {
-        at_least_one(self.capacity, "capacity")?;
         at_least_one(self.quantity, "quantity")?;
+        at_least_one(self.capacity, "capacity")?;
         let unit = whole_millis(self.unit, "unit")?;
         self.starts.validate(unit, "unit")?;
         if i128::from(self.units_to_live()) * i128::from(unit) > i128::from(LONGEST) {
             return Err(Error::InvalidArgument {
                 argument: "unit",
-                reason: "a full bucket would take longer than 2^52 ms to flow out",
+                reason: "must be shorter: a full bucket would take longer than 2^52 ms to flow out",
             });
         }
         Ok(())

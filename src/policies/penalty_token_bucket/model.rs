@@ -87,14 +87,14 @@ impl Model for PenaltyTokenBucket {
     const HONOURS_FOREIGN_LOCKS: bool = true;
 
     fn validate(&self) -> Result<()> {
-        at_least_one(self.capacity, "capacity")?;
         at_least_one(self.quantity, "quantity")?;
+        at_least_one(self.capacity, "capacity")?;
         let unit = whole_millis(self.unit, "unit")?;
         self.starts.validate(unit, "unit")?;
         if self.time_to_live() > LONGEST {
             return Err(Error::InvalidArgument {
                 argument: "unit",
-                reason: "an empty bucket would take longer than 2^51 ms to fill",
+                reason: "must be shorter: an empty bucket would take longer than 2^51 ms to fill",
             });
         }
         Ok(())

@@ -122,8 +122,8 @@ impl Model for QuotaBucket {
     const KIND: Kind = Kind::QuotaBucket;
 
     fn validate(&self) -> Result<()> {
-        at_least_one(self.capacity, "capacity")?;
         at_least_one(self.quota, "quota")?;
+        at_least_one(self.capacity, "capacity")?;
         let refuse = |reason| {
             Err(Error::InvalidArgument {
                 argument: "period",
@@ -132,12 +132,12 @@ impl Model for QuotaBucket {
         };
         let period = whole_millis(self.period, "period")?;
         if period % 1000 != 0 {
-            return refuse("it is not a whole number of seconds");
+            return refuse("must be a whole number of seconds");
         }
         let until_full = i128::from(self.capacity) * i128::from(period) / i128::from(self.quota);
         let product = i128::from(self.capacity) * i128::from(period / 1000);
         if until_full > i128::from(LONGEST) || product > i128::from(LONGEST) {
-            return refuse("it is too long for this capacity: their product is above 2^52");
+            return refuse("must be shorter: its product with the capacity is above 2^52");
         }
         Ok(())
     }

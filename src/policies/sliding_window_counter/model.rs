@@ -234,13 +234,13 @@ impl Model for SlidingWindowCounter {
         let window = whole_millis(self.window, "window")?;
         let period = whole_millis(self.period, "period")?;
         if window > LONGEST_WINDOW {
-            return refuse("window", "it is longer than 2^50 ms");
+            return refuse("window", "must be at most 2^50 ms");
         }
         if window % period != 0 {
-            return refuse("window", "it is not a whole number of periods");
+            return refuse("window", "must be a whole number of periods");
         }
         if window / period > MOST_PERIODS {
-            return refuse("period", "the window has more than 500 of them");
+            return refuse("period", "must be longer: a window has at most 500 periods");
         }
         self.starts.validate(window, "window")
     }

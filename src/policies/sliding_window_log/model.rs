@@ -121,7 +121,7 @@ impl Model for SlidingWindowLog {
         if self.limit > LARGEST_LIMIT {
             return Err(Error::InvalidArgument {
                 argument: "limit",
-                reason: "it is above 20,000: a log has as many members, which expire at once",
+                reason: "must be at most 20,000: a log has as many members, which expire at once",
             });
         }
         whole_millis(self.window, "window")?;

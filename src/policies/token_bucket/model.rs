@@ -74,8 +74,8 @@ impl Model for TokenBucket {
     const KIND: Kind = Kind::TokenBucket;
 
     fn validate(&self) -> Result<()> {
-        at_least_one(self.capacity, "capacity")?;
-        at_least_one(self.rate, "rate")
+        at_least_one(self.rate, "rate")?;
+        at_least_one(self.capacity, "capacity")
     }
 
     fn limit(&self) -> Option<i64> {

@@ -229,7 +229,7 @@ impl Connection {
     async fn cluster(_: Vec<Server>, _: Arc<Settings>, _: &mut Wait) -> Result<Self> {
         Err(Error::InvalidArgument {
             argument: "url",
-            reason: "it leads to a cluster, which needs this crate's feature `cluster`",
+            reason: "leads to a cluster, which needs this crate's feature `cluster`",
         })
     }
 

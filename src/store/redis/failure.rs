@@ -87,8 +87,22 @@ pub(super) fn timed_out() -> RedisError {
     io::Error::new(io::ErrorKind::TimedOut, "the server does not answer").into()
 }
 
+/// What the server answers if it does not have the database of the URL. The code is generic.
+const NO_DATABASE: [&str; 3] = [
+    "DB index is out of range",
+    "invalid DB index",
+    "SELECT is not allowed in cluster mode",
+];
+
 /// The error of a connection that could not be set up, or of a call that never ran.
 pub(super) fn of_connecting(error: RedisError) -> Error {
+    let text = error.detail().unwrap_or_default();
+    if NO_DATABASE.iter().any(|says| text.contains(says)) {
+        return Error::InvalidArgument {
+            argument: "url",
+            reason: "must name a database that the server has, on a cluster none",
+        };
+    }
     match of_answer("", error.clone()) {
         Error::Redis { .. } => Error::StoreUnavailable {
             source: source_of(error),

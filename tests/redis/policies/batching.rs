@@ -124,7 +124,7 @@ async fn one_that_could_never_be_granted_fails_alone() {
     let refused = answers.remove(2);
     assert!(matches!(
         refused,
-        Err(Error::CostExceedsLimit { cost: 11, .. })
+        Err(Error::ExceedsLimit { requested: 11, .. })
     ));
 }
 

@@ -145,7 +145,7 @@ pub(super) async fn by_rust(limiter: &RateLimiter, step: &Step) -> Outcome {
     match outcome {
         Ok(outcome) => outcome,
         Err(Error::NotInitialized { .. }) => Outcome::NotInitialized,
-        Err(Error::PermitsExceedRate { .. }) => Outcome::PermitsExceedRate,
+        Err(Error::ExceedsLimit { .. }) => Outcome::PermitsExceedRate,
         Err(Error::InvalidArgument { .. }) => Outcome::InvalidArgument,
         Err(error) => Outcome::Failed(format!("{error:?}")),
     }

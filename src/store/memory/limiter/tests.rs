@@ -113,7 +113,7 @@ async fn what_is_taken_in_one_ms_fits_its_entries_however_much_it_is() {
 #[tokio::test(start_paused = true)]
 async fn a_request_above_the_rate_opens_no_fast_path_and_is_an_error_even_if_no_permits_are_left() {
     let (limiter, _) = limiter(Rate::overall(8, Duration::from_secs(1))).await;
-    let is_above = |answer| matches!(answer, Err(Error::PermitsExceedRate { rate: 8, .. }));
+    let is_above = |answer| matches!(answer, Err(Error::ExceedsLimit { limit: 8, .. }));
     assert!(is_above(limiter.try_acquire(9).await));
     assert!(limiter.try_acquire(8).await.unwrap());
     assert!(!limiter.try_acquire(1).await.unwrap());

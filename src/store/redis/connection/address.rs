@@ -95,9 +95,17 @@ fn invalid(reason: &'static str) -> Error {
 }
 
 const NO_URL: &str =
-    "it is not a Redis URL such as redis://host:6379 (several nodes of a cluster: comma-separated)";
+    "must be a Redis URL such as redis://host:6379, or several of them, separated by commas";
 const NO_SENTINEL_URL: &str =
-    "it is not a Sentinel URL such as redis-sentinel://host1:26379,host2:26379/primary-name";
+    "must be a Sentinel URL such as redis-sentinel://host1:26379,host2:26379/primary-name";
+
+const NODE_WITHOUT_SCHEME: &str = "must have a scheme of its own for each node of a cluster, as in redis://host1:6379,redis://host2:6379";
+const UNKNOWN_SCHEME: &str =
+    "must begin with redis://, rediss://, redis-sentinel://, rediss-sentinel:// or unix://";
+const UNESCAPED_LOGIN: &str = "has a character in its user name or password that must be percent-encoded, such as %2F for a slash";
+const BAD_DATABASE: &str = "must have a number as its database, which follows the host";
+/// The schemes of servers that are no Sentinels.
+const SCHEMES: [&str; 6] = ["redis", "rediss", "valkey", "valkeys", "redis+unix", "unix"];
 
 pub(super) fn parse(urls: &str) -> Result<Address> {
     let urls = urls.trim();
@@ -106,7 +114,15 @@ pub(super) fn parse(urls: &str) -> Result<Address> {
             return parse_sentinels(rest, is_tls).map(Address::Sentinels);
         }
     }
-    let servers: Result<Vec<_>> = urls.split(',').map(|url| parse_one(url.trim())).collect();
+    let urls = urls.split(',').map(str::trim);
+    if urls.clone().count() > 1
+        && urls
+            .clone()
+            .any(|url| !url.is_empty() && !url.contains("://"))
+    {
+        return Err(invalid(NODE_WITHOUT_SCHEME));
+    }
+    let servers: Result<Vec<_>> = urls.map(parse_one).collect();
     Ok(Address::Servers(servers?))
 }
 
@@ -120,7 +136,7 @@ fn parse_one(url: &str) -> Result<Server> {
         supports_tls()?;
         if url.contains('#') {
             return Err(invalid(
-                "the server's certificate is always verified: it takes no fragment",
+                "must have no fragment: the server's certificate is always verified",
             ));
         }
     }
@@ -128,7 +144,43 @@ fn parse_one(url: &str) -> Result<Server> {
         Some(plain) => plain.as_str().into_connection_info(),
         None => url.into_connection_info(),
     };
-    server(&info.map_err(|_| invalid(NO_URL))?, tls.is_some())
+    let server = server(&info.map_err(|_| invalid(wrong_part(url)))?, tls.is_some())?;
+    if server.options.db < 0 {
+        return Err(invalid(BAD_DATABASE));
+    }
+    Ok(server)
+}
+
+/// Which part of what did not parse is wrong.
+fn wrong_part(url: &str) -> &'static str {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return NO_URL;
+    };
+    if !SCHEMES.contains(&scheme) {
+        return UNKNOWN_SCHEME;
+    }
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (login, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let mut escapes = login.split('%').skip(1);
+    if path.contains('@')
+        || !escapes.all(|it| u8::from_str_radix(it.get(..2).unwrap_or(""), 16).is_ok())
+    {
+        return UNESCAPED_LOGIN;
+    }
+    let (host, port) = match host.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (host, None),
+    };
+    let database = path.trim_start_matches('/').split(['?', '#']).next();
+    if host.is_empty() {
+        "must have a host"
+    } else if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        "must have a port between 1 and 65535, or none"
+    } else if database.is_some_and(|db| !db.is_empty() && db.parse::<u32>().is_err()) {
+        BAD_DATABASE
+    } else {
+        NO_URL
+    }
 }
 
 fn server(info: &ConnectionInfo, is_tls: bool) -> Result<Server> {
@@ -163,6 +215,9 @@ fn parse_sentinels(rest: &str, is_tls: bool) -> Result<SentinelSet> {
     }
     let no_url = || invalid(NO_SENTINEL_URL);
     let (authority, path) = rest.split_once('/').ok_or_else(no_url)?;
+    if path.contains('@') {
+        return Err(invalid(UNESCAPED_LOGIN));
+    }
     let (login, hosts) = match authority.rsplit_once('@') {
         Some((login, hosts)) => (format!("{login}@"), hosts),
         None => (String::new(), authority),
@@ -182,7 +237,7 @@ fn parse_sentinels(rest: &str, is_tls: bool) -> Result<SentinelSet> {
                 .rsplit_once(':')
                 .is_some_and(|(_, port)| !port.ends_with(']'));
             let port = if has_port { "" } else { ":26379" };
-            parse_one(&format!("redis://{login}{host}{port}/{db}")).map_err(|_| no_url())
+            parse_one(&format!("redis://{login}{host}{port}/{db}"))
         })
         .collect();
     let mut options = Options::default();
@@ -205,7 +260,9 @@ fn supports_tls() -> Result<()> {
     if cfg!(feature = "tls") {
         Ok(())
     } else {
-        Err(invalid("TLS needs this crate's feature `tls`"))
+        Err(invalid(
+            "names a server with TLS, which needs this crate's feature `tls`",
+        ))
     }
 }
 
@@ -267,6 +324,42 @@ mod tests {
                 matches!(parse(url), Err(Error::InvalidArgument { .. })),
                 "{url}"
             );
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_part_of_the_url_that_is_wrong() {
+        let cases = [
+            ("localhost", NO_URL),
+            ("http://localhost", UNKNOWN_SCHEME),
+            ("redis://:6379", "must have a host"),
+            (
+                "redis://h1:port",
+                "must have a port between 1 and 65535, or none",
+            ),
+            (
+                "redis://h1:65536",
+                "must have a port between 1 and 65535, or none",
+            ),
+            ("redis://h1/orders", BAD_DATABASE),
+            ("redis://h1/-1", BAD_DATABASE),
+            ("redis://user:pa/ss@h1", UNESCAPED_LOGIN),
+            ("redis://user:pa#ss@h1", UNESCAPED_LOGIN),
+            ("redis://user:pa?ss@h1", UNESCAPED_LOGIN),
+            ("redis://h1:1,h2:2", NODE_WITHOUT_SCHEME),
+            ("redis-sentinel://user:pa/ss@h1/orders", UNESCAPED_LOGIN),
+            (
+                "redis-sentinel://h1:port/orders",
+                "must have a port between 1 and 65535, or none",
+            ),
+            ("redis-sentinel://h1/orders/db", BAD_DATABASE),
+            ("redis-sentinel://h1", NO_SENTINEL_URL),
+        ];
+        for (url, expected) in cases {
+            match parse(url) {
+                Err(Error::InvalidArgument { reason, .. }) => assert_eq!(reason, expected, "{url}"),
+                other => panic!("{url}: {other:?}"),
+            }
         }
     }
 

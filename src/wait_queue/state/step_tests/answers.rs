@@ -83,10 +83,7 @@ fn one_above_the_rate_fails_and_those_behind_it_are_served() {
     let call = queue.call();
     queue.answer(&call, 0, 1);
     let error = large.try_recv().unwrap().unwrap_err();
-    assert!(
-        matches!(error, Error::PermitsExceedRate { .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, Error::ExceedsLimit { .. }), "{error:?}");
     assert_eq!(small.try_recv().unwrap().unwrap().permits(), 1);
 }
 

@@ -96,17 +96,19 @@ impl TlsConfig {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|_| invalid("no version of TLS is supported"))?
+            .map_err(|_| invalid("supports no version of TLS"))?
             .with_root_certificates(roots);
         let config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some((certificates, key)) => {
                 let certificates = certificates_of(certificates)?;
                 let key = PrivateKeyDer::from_pem_slice(key)
-                    .map_err(|_| invalid("the client's key is no private key in PEM"))?;
+                    .map_err(|_| invalid("must have a client's key in PEM"))?;
                 builder
                     .with_client_auth_cert(certificates, key)
-                    .map_err(|_| invalid("the client's certificate and key do not fit"))?
+                    .map_err(|_| {
+                        invalid("must have a client's certificate and key that fit each other")
+                    })?
             }
         };
         Ok(Connector(TlsConnector::from(Arc::new(config))))
@@ -121,7 +123,7 @@ impl fmt::Debug for TlsConfig {
 
 fn invalid(reason: &'static str) -> Error {
     Error::InvalidArgument {
-        argument: "TLS configuration",
+        argument: "tls",
         reason,
     }
 }
@@ -131,7 +133,7 @@ fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
         CertificateDer::pem_slice_iter(pem).collect();
     match certificates {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        _ => Err(invalid("it holds no certificate in PEM")),
+        _ => Err(invalid("must have certificates in PEM")),
     }
 }
 
@@ -140,7 +142,7 @@ fn roots_of(pem: &[u8]) -> Result<RootCertStore> {
     for certificate in certificates_of(pem)? {
         roots
             .add(certificate)
-            .map_err(|_| invalid("a certificate authority's certificate cannot be used"))?;
+            .map_err(|_| invalid("must have certificates of authorities that can be used"))?;
     }
     Ok(roots)
 }
