@@ -116,11 +116,15 @@ impl Versioned for PenaltyTokenBucket {
 }
 
 impl Versioned for SharedRate {
-    /// All of one type: a change of the type resets the limiter.
+    /// A change of the type resets the limiter, so that most have one type.
     fn versions() -> BoxedStrategy<Self> {
-        (1..8_u64, 1..9_u32, prop::option::of(0..4_u32))
-            .prop_map(|(permits, n, longer)| {
-                let rate = Rate::overall(permits, units(n));
+        let is_overall = prop::bool::weighted(0.9);
+        (1..8_u64, 1..9_u32, prop::option::of(0..4_u32), is_overall)
+            .prop_map(|(permits, n, longer, is_overall)| {
+                let rate = match is_overall {
+                    true => Rate::overall(permits, units(n)),
+                    false => Rate::per_client(permits, units(n)),
+                };
                 let rate = longer.map_or(rate, |longer| rate.keep_alive(units(n + longer)));
                 let rate = rate.validate().unwrap();
                 Self::with_set_up("client".into(), SetUp::expiring(rate))

@@ -6,7 +6,8 @@ use crate::permit::CallId;
 use crate::rate::{RateType, ValidRate};
 
 /// The settings that a limiter must have. A longer keep alive of an existing limiter stays, and none is shorter than the
-/// interval: what the keys hold may count longer for another client.
+/// interval: what the keys hold may count longer for another client. This holds for one of the other type too, which is
+/// reset: clients with a longer interval may come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetUp {
     pub(crate) settings: Settings,
@@ -61,7 +62,7 @@ impl SetUp {
         else {
             return stored.map(|_| Change::None).ok_or(NotInitialized);
         };
-        let Some(stored) = stored.filter(|stored| stored.rate_type == settings.rate_type) else {
+        let Some(stored) = stored else {
             return Ok(Change::Afresh(settings));
         };
         let required = if keep_alive_counts {
@@ -74,7 +75,9 @@ impl SetUp {
         } else {
             required.max(stored.keep_alive).max(settings.interval)
         };
-        Ok(if *stored == settings {
+        Ok(if stored.rate_type != settings.rate_type {
+            Change::Afresh(settings)
+        } else if *stored == settings {
             Change::None
         } else {
             Change::Settings(settings)

@@ -166,3 +166,16 @@ async fn a_version_with_shorter_settings_does_not_shorten_the_life_of_what_a_lat
     advance(3 * SECOND).await;
     assert_eq!(granted(&later, 9).await, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_version_of_the_other_type_does_not_shorten_the_keep_alive() {
+    let versions = Versions::new();
+    let later = versions.keyed(Rate::overall(5, MINUTE));
+    let of_other_type = versions.keyed(Rate::per_client(5, SECOND));
+    let earlier = versions.keyed(Rate::overall(5, SECOND));
+    assert_eq!(granted(&later, 1).await, 1);
+    assert_eq!(granted(&of_other_type, 1).await, 1);
+    assert_eq!(granted(&earlier, 3).await, 3); // all are back, because the type has changed
+    advance(2 * SECOND).await;
+    assert_eq!(granted(&later, 9).await, 2);
+}
