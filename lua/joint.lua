@@ -119,6 +119,7 @@ end
 -- Every limiter is read before any is written, except for expired grants, which shared_rate may remove first. What each
 -- limiter loses in any case leaves a page for those whose permits are needed, however many limiters come before them.
 local number = (#ARGV - 2) / 3
+most_others = floor(most_others / number)
 spare, to_remove = JOINTLY, PAGE + JOINTLY * (number - 1)
 local limiters, next_key, all_grant, is_unfinished = {}, 1, true, false
 local function open(place)

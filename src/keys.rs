@@ -68,7 +68,7 @@ impl Keys {
 /// may follow.
 pub(crate) const SEGMENTS: [&str; 2] = [":value", ":permits"];
 /// A key may end with one of these,
-pub(crate) const ENDS: [&str; 5] = ["-st", "-lock", "-window", ":audit", ":call"];
+pub(crate) const ENDS: [&str; 6] = ["-st", "-lock", "-window", "-periods", ":audit", ":call"];
 /// or with `-` and the time in ms at which a period ends. Times since 2001 have at least this many digits.
 pub(crate) const FEWEST_DIGITS: usize = 13;
 

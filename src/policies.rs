@@ -20,6 +20,7 @@ mod history_tests;
 #[cfg(feature = "redis")]
 pub(crate) mod kind;
 mod leaky_bucket;
+mod lengths;
 mod penalty_token_bucket;
 mod quota_bucket;
 #[cfg(feature = "redis")]

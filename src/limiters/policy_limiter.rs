@@ -37,7 +37,7 @@ use policies::Policies;
 /// A key may be any text, such as a name that a user chose: no two keys share state or can damage each other's. Ordinary
 /// keys are used in the store as they are. A brace is escaped as `%7B` or `%7D`, and `%7B` itself as `%257B`. In a name with
 /// a hash tag, a part of the key that looks like the suffix of a further key is followed by a `%`: `:value` and `:permits`
-/// before a `:` or at the end, and `-st`, `-lock`, `-window` and `-` with 13 or more digits at the end.
+/// before a `:` or at the end, and `-st`, `-lock`, `-window`, `-periods` and `-` with 13 or more digits at the end.
 ///
 /// One hash tag is not escaped: the one at the start of a key of a limiter without a prefix, as in `{shop}:alice`. If users
 /// choose the first character of a key, they choose its slot on a cluster; use a prefix in that case.

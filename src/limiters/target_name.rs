@@ -259,7 +259,7 @@ mod tests {
         keys
     }
 
-    const PARTS: [&str; 24] = [
+    const PARTS: [&str; 25] = [
         "u",
         "{",
         "}",
@@ -277,6 +277,7 @@ mod tests {
         "-st",
         "-lock",
         "-window",
+        "-periods",
         "-1700000000000",
         "1000000000000",
         ":value:c",

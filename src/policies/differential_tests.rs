@@ -106,7 +106,9 @@ pub(super) fn compare<M: Compared>() {
                     Step::Ask(costs) if M::ON_THE_WINDOW => {
                         fixture.ask(&mut sides, Form::Alone, &costs[..1]).await;
                     }
-                    Step::Ask(costs) => fixture.ask(&mut sides, Form::Alone, &costs).await,
+                    Step::Ask(costs) => {
+                        fixture.ask(&mut sides, Form::Alone, &costs).await;
+                    }
                     Step::AskJointly(cost) => {
                         fixture.ask(&mut sides, Form::Joint, &[cost]).await;
                     }

@@ -28,11 +28,7 @@ fn one(kind: Kind, client_id: &str) -> Arc<dyn AnyModel> {
         Kind::PenaltyTokenBucket => PenaltyTokenBucket::new(1, second).algorithm(),
         Kind::QuotaBucket => QuotaBucket::new(1, second).algorithm(),
         Kind::SharedRate => SharedRate::as_it_is(client_id, None).algorithm(),
-        Kind::SlidingWindowCounter => {
-            let before = SlidingWindowCounter::new(5, second).with_period(second / 4);
-            let now = SlidingWindowCounter::new(5, second).with_period(second / 2);
-            Sealed::after(&now, &before).0.algorithm()
-        }
+        Kind::SlidingWindowCounter => SlidingWindowCounter::new(5, second).algorithm(),
         Kind::SlidingWindowLog => SlidingWindowLog::new(5, second).algorithm(),
         Kind::TokenBucket => TokenBucket::per_second(2).algorithm(),
     };

@@ -1,14 +1,21 @@
 //! Histories in which settings change: two versions of a service share a target, each replaces its policy now and then,
 //! gradually or by a new deployment, and time passes in which keys expire.
 //!
-//! Two laws, on both stores. Nothing expires that a version still counts: the oracle is the state with every grant that ever
-//! came into it, as it is before keys expire, and no version whose last request is the latest one, or was made so recently
-//! that what it saw is not all free by its own settings, has more permits left without the expired keys than with them. And
-//! Redis answers and holds what the model does. Times to live in Redis are counted by its own clock, so where the history's
-//! time passes, each key gets as much less of it, and is deleted at its end.
+//! The laws, on both stores:
+//!
+//! - Nothing expires that a version still counts. The oracle is the state with every grant that ever came into it, as it is
+//!   before keys expire. No version whose last request is the latest one, or was made so recently that what it saw is not all
+//!   free by its own settings, has more permits left without the expired keys than with them.
+//! - Where a limit holds for every time of some length, no version grants more than its limit of all grants that were ever
+//!   made and that it has to know (`grants.rs`).
+//! - A lock denies until its penalty is over.
+//! - Redis answers and holds what the model does. Times to live in Redis are counted by its own clock, so where the history's
+//!   time passes, each key gets as much less of it, and is deleted at its end.
 //!
 //! `MODEL_STEPS` sets the number of steps over all algorithms, which take four times as many: as few as the default find a
 //! fault of each kind.
+
+mod grants;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +24,7 @@ use proptest::prelude::*;
 use redis::aio::MultiplexedConnection;
 
 use super::algorithm::{AnyModel, State};
+use super::call::Outcome;
 use super::differential_tests::{Compared, Fixture, Form, Sides};
 use super::shared_rate::SharedRate;
 use super::{
@@ -26,10 +34,12 @@ use super::{
 use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::Rate;
 use crate::window::{At, SetUp};
+use grants::Grants;
 
 /// On average.
 const STEPS_PER_CASE: usize = 40;
 const ALGORITHMS: usize = 8;
+const VERSIONS: usize = 2;
 
 /// In ms. A case takes far less time, so that it makes no difference which keys Redis has counted down meanwhile.
 const UNIT: i64 = 100_000_000;
@@ -46,6 +56,12 @@ trait Versioned: Compared {
     const EXPIRES_AS_IT_COUNTS: bool = false;
 
     fn versions() -> BoxedStrategy<Self>;
+
+    /// No time of so many ms holds more than the limit; `None` if it may, or if a version with a shorter window removes what
+    /// a longer one counts.
+    fn span(&self) -> Option<i64> {
+        None
+    }
 }
 
 impl Versioned for FixedWindow {
@@ -69,11 +85,19 @@ impl Versioned for SlidingWindowLog {
 }
 
 impl Versioned for SlidingWindowCounter {
-    /// All of one period: counters of another one are not found.
+    /// Every other one has the default period.
     fn versions() -> BoxedStrategy<Self> {
-        (1..8_u32, 1..10_u32)
-            .prop_map(|(limit, n)| Self::new(limit, units(n)).with_period(units(1)))
+        let periods = prop_oneof![2 => Just(1_u32), 1 => 2..4_u32];
+        (1..8_u32, periods, 1..10_u32, any::<bool>())
+            .prop_map(|(limit, period, n, is_default)| match is_default {
+                true => Self::new(limit, units(n)),
+                false => Self::new(limit, units(period * n)).with_period(units(period)),
+            })
             .boxed()
+    }
+
+    fn span(&self) -> Option<i64> {
+        Some((self.window() - self.period()).as_millis() as i64)
     }
 }
 
@@ -142,6 +166,10 @@ enum Step<M> {
     AskJointly(usize, u32),
     /// As it replaces the policy while requests come in, or as a new deployment has it from the start.
     Change(usize, M, bool),
+    /// A version gets this penalty.
+    ChangePenalty(usize, Option<i64>),
+    /// One request with numbers of its own, such as one that has its rate with it.
+    AskOnce(M, u32),
 }
 
 fn a_step<M: Versioned>() -> impl Strategy<Value = Step<M>> {
@@ -159,6 +187,9 @@ fn a_step<M: Versioned>() -> impl Strategy<Value = Step<M>> {
         2 => (version(), cost()).prop_map(|(at, cost)| Step::AskJointly(at, cost)),
         1 => (version(), M::versions(), any::<bool>())
             .prop_map(|(at, to, is_gradual)| Step::Change(at, to, is_gradual)),
+        1 => (M::versions(), cost()).prop_map(|(policy, cost)| Step::AskOnce(policy, cost)),
+        1 => (version(), prop::option::weighted(0.4, 1..12_i64))
+            .prop_map(|(at, quarters)| Step::ChangePenalty(at, quarters.map(|n| n * UNIT / 4))),
     ]
 }
 
@@ -169,6 +200,8 @@ struct Seen {
     /// When all that it saw is free by its settings.
     until: i64,
     is_latest: bool,
+    /// Whether its next request comes when all that it saw is free, or with other settings.
+    is_back: bool,
 }
 
 impl Seen {
@@ -186,71 +219,111 @@ impl Seen {
 fn take<M: Versioned>() {
     let case = (
         [M::versions(), M::versions()],
+        M::versions(),
         prop::collection::vec(a_step::<M>(), 1..2 * STEPS_PER_CASE),
     );
     let cases = 4 * cases_of(STEPS_PER_CASE * ALGORITHMS);
-    run_on_a_server(cases, &case, async |connection, (mut policies, steps)| {
-        let mut fixture = Fixture::new(connection.clone());
-        let mut sides = [Sides::new(&policies[0], "target", None)];
-        let mut versions = [Seen::default(), Seen::default()];
-        for step in steps {
-            let (form, version, costs) = match step {
-                Step::Pass(millis) => {
-                    fixture.pass(millis);
-                    age(connection.clone(), millis).await;
-                    continue;
+    run_on_a_server(
+        cases,
+        &case,
+        async |connection, (mut policies, mut once, steps)| {
+            let mut fixture = Fixture::new(connection.clone());
+            let mut sides = [Sides::new(&policies[0], "target", None)];
+            let mut versions = [Seen::default(), Seen::default()];
+            let mut penalties = [None; VERSIONS];
+            let mut grants = Grants::default();
+            let mut locked_until = i64::MIN;
+            for step in steps {
+                let (form, version, costs) = match step {
+                    Step::Pass(millis) => {
+                        fixture.pass(millis);
+                        age(connection.clone(), millis).await;
+                        continue;
+                    }
+                    Step::Change(version, to, is_gradual) => {
+                        policies[version] = match is_gradual {
+                            true => to.after(&policies[version]).0,
+                            false => to,
+                        };
+                        versions[version].is_back = true;
+                        continue;
+                    }
+                    Step::ChangePenalty(version, penalty) => {
+                        penalties[version] = penalty;
+                        continue;
+                    }
+                    Step::Ask(version, costs) if M::ON_THE_WINDOW => {
+                        (Form::Alone, Some(version), costs[..1].to_vec())
+                    }
+                    Step::Ask(version, costs) => (Form::Alone, Some(version), costs),
+                    Step::AskJointly(version, cost) => (Form::Joint, Some(version), vec![cost]),
+                    Step::AskOnce(policy, cost) => {
+                        once = policy;
+                        (Form::Alone, None, vec![cost])
+                    }
+                };
+                let policy = version.map_or(&once, |version| &policies[version]);
+                let penalty = version.and_then(|version| penalties[version]);
+                let at = fixture.at();
+                let [side] = &mut sides;
+                let kept = side.cloned();
+                side.state.drop_expired(at.server);
+                side.lock.drop_expired(at.server);
+                for seen in &mut versions {
+                    let counts = seen.is_latest || at.now < seen.until;
+                    seen.is_back |= !counts;
+                    if !M::EXPIRES_AS_IT_COUNTS && counts {
+                        let limit = seen.model.as_ref().and_then(|model| model.limit());
+                        let with_all = seen.left(&*kept, at).or(limit);
+                        let without = seen.left(&*side.state, at).or(limit);
+                        assert_eq!(
+                            without, with_all,
+                            "what {:?} counts has expired",
+                            seen.model
+                        );
+                    }
                 }
-                Step::Change(version, to, is_gradual) => {
-                    policies[version] = match is_gradual {
-                        true => to.after(&policies[version]).0,
-                        false => to,
-                    };
-                    continue;
+                let model: Arc<dyn AnyModel> = Arc::new(policy.clone());
+                side.target.model = Arc::clone(&model);
+                side.target.penalty = penalty;
+                let answers = fixture.ask(&mut sides, form, &costs).await;
+                if fixture.is_ambiguous {
+                    return;
                 }
-                Step::Ask(version, costs) if M::ON_THE_WINDOW => {
-                    (Form::Alone, version, costs[..1].to_vec())
+                fixture.compare(&sides).await;
+                let outcomes = answers.iter().map(|answer| answer.outcome);
+                let are_all = |outcome| answers.iter().all(|answer| answer.outcome == outcome);
+                if (penalty.is_some() || M::HONOURS_FOREIGN_LOCKS) && at.now < locked_until {
+                    assert!(are_all(Outcome::LockedOut), "{answers:?}");
                 }
-                Step::Ask(version, costs) => (Form::Alone, version, costs),
-                Step::AskJointly(version, cost) => (Form::Joint, version, vec![cost]),
-            };
-            let at = fixture.at();
-            let [side] = &mut sides;
-            let kept = side.cloned();
-            side.state.drop_expired(at.server);
-            for seen in &versions {
-                if !M::EXPIRES_AS_IT_COUNTS && (seen.is_latest || at.now < seen.until) {
-                    let limit = seen.model.as_ref().and_then(|model| model.limit());
-                    let with_all = seen.left(&*kept, at).or(limit);
-                    let without = seen.left(&*side.state, at).or(limit);
-                    assert_eq!(
-                        without, with_all,
-                        "what {:?} counts has expired",
-                        seen.model
-                    );
+                if let Some(penalty) = penalty
+                    && outcomes.clone().any(|outcome| outcome == Outcome::Denied)
+                {
+                    locked_until = locked_until.max(at.now + penalty);
                 }
+                if are_all(Outcome::LockedOut) || are_all(Outcome::Never) {
+                    continue; // it found nothing
+                }
+                let is_back = version.is_none_or(|version| versions[version].is_back);
+                if let (Some(span), Some(limit)) = (policy.span(), model.limit()) {
+                    let granted = outcomes.zip(&costs);
+                    let granted = granted.filter(|(outcome, _)| *outcome == Outcome::Granted);
+                    let costs = granted.map(|(_, &cost)| i64::from(cost));
+                    let place = version.unwrap_or(VERSIONS);
+                    grants.ask(at.now, place, is_back, (limit, span), costs);
+                }
+                versions.iter_mut().for_each(|seen| seen.is_latest = false);
+                let Some(version) = version else { continue };
+                let reset = model.evaluate(&*sides[0].state, at, i64::from(u32::MAX));
+                versions[version] = Seen {
+                    model: Some(model),
+                    until: at.now + reset.map_or(0, |evaluation| evaluation.reset),
+                    is_latest: true,
+                    is_back: false,
+                };
             }
-            let model: Arc<dyn AnyModel> = Arc::new(policies[version].clone());
-            side.target.model = Arc::clone(&model);
-            fixture.ask(&mut sides, form, &costs).await;
-            if fixture.is_ambiguous {
-                return;
-            }
-            fixture.compare(&sides).await;
-            let reset = model.evaluate(&*sides[0].state, at, i64::from(u32::MAX));
-            if costs
-                .iter()
-                .all(|&cost| model.limit() < Some(i64::from(cost)))
-            {
-                continue; // it can never be granted, and is an error
-            }
-            versions.iter_mut().for_each(|seen| seen.is_latest = false);
-            versions[version] = Seen {
-                model: Some(model),
-                until: at.now + reset.map_or(0, |evaluation| evaluation.reset),
-                is_latest: true,
-            };
-        }
-    });
+        },
+    );
 }
 
 /// Lets the time pass that all times to live are counted by.

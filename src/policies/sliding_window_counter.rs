@@ -15,17 +15,15 @@ use super::starts::Starts;
 /// shorter the period, the rarer this is. Each decision reads the counters of all periods.
 ///
 /// State: the string `{key}-st`, the start of the first period in ms, and for each period with granted requests the string
-/// `{key}-E`, where `E` is its last millisecond. The counters live for two windows and 16 ms, and each new counter renews
-/// the start for two windows. The names of the counters follow from the stored start, so the script cannot declare them;
-/// they have the key's hash tag.
+/// `{key}-E`, where `E` is its last millisecond. The string `{key}-periods` holds the lengths that these periods have. The
+/// counters live for two windows and 16 ms, and each new counter renews the other two for two windows. The names of the
+/// counters follow from the stored start, so the script cannot declare them; they have the key's hash tag.
 ///
-/// A [`set_policy`](crate::PolicyLimiter::set_policy) with a new limit or window applies at once to the periods that are
-/// still stored. After a change of the period, what was counted in periods of the old length still counts, until the last
-/// millisecond of each period leaves the window, and for two windows of the policy before at most; after a second change,
-/// what was counted before the first one does not. The start does not change.
-///
-/// A limiter that is made with another period does not count what others counted in theirs. The default period is a tenth of
-/// the window: where a new version of a service has another window, [`with_period`](Self::with_period) keeps the period.
+/// A new limit, window or period applies at once to the periods that are still stored, be it by
+/// [`set_policy`](crate::PolicyLimiter::set_policy) or by a new version of the service: what was counted in periods of
+/// another length counts until the last millisecond of each period leaves the window. The start does not change. A decision
+/// reads up to 1,000 counters of other lengths; if more can be in the window, only the newest count, an equal number of each
+/// length. That needs a period that is at least a thousand times shorter than the window of another version beside it.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, SlidingWindowCounter};
@@ -50,15 +48,6 @@ pub struct SlidingWindowCounter {
     window: Duration,
     period: Duration,
     starts: Starts,
-    /// The lengths before that of the periods was changed.
-    before: Option<Lengths>,
-}
-
-/// In ms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Lengths {
-    window: i64,
-    period: i64,
 }
 
 impl SlidingWindowCounter {
@@ -83,7 +72,6 @@ impl SlidingWindowCounter {
             window,
             period: window / 10,
             starts: Starts::WithFirstRequest,
-            before: None,
         }
     }
 

@@ -10,6 +10,7 @@ use std::fmt;
 
 use super::algorithm::State;
 use super::counters::Counters;
+use super::lengths::Lengths;
 use crate::window::Timed;
 
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub(crate) struct TargetKeys {
     pub(super) start: Timed<i64>,
     /// The key with `-window`.
     pub(super) length: Timed<i64>,
+    /// The key with `-periods`.
+    pub(super) lengths: Timed<Lengths>,
     /// The keys with `-` and the last millisecond of a period.
     pub(super) counters: Counters,
 }
@@ -84,6 +87,7 @@ impl TargetKeys {
         });
         self.start.drop_expired(server);
         self.length.drop_expired(server);
+        self.lengths.drop_expired(server);
         self.counters.drop_expired(server);
         self.is_left()
     }
@@ -92,6 +96,7 @@ impl TargetKeys {
         self.own.is_some()
             || self.start.get().is_some()
             || self.length.get().is_some()
+            || self.lengths.get().is_some()
             || !self.counters.is_empty()
     }
 }

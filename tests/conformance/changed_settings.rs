@@ -168,6 +168,25 @@ async fn a_version_with_shorter_settings_does_not_shorten_the_life_of_what_a_lat
 }
 
 #[tokio::test(start_paused = true)]
+async fn counters_of_a_version_with_another_default_period_count_as_long_as_a_window_needs_them() {
+    let versions = Versions::new();
+    let earlier = versions.with(SlidingWindowCounter::new(10, MINUTE));
+    let later = versions.with(SlidingWindowCounter::new(10, 10 * MINUTE));
+    assert_eq!(granted(&earlier, 7).await, 7);
+    assert_eq!(granted(&later, 20).await, 3);
+    assert_eq!(granted(&earlier, 20).await, 0);
+    advance(5 * MINUTE).await;
+    assert_eq!(granted(&later, 20).await, 0);
+    assert_eq!(granted(&earlier, 20).await, 10);
+    advance(5 * MINUTE).await;
+    assert_eq!(granted(&later, 20).await, 0);
+    advance(ms(1)).await;
+    assert_eq!(granted(&later, 20).await, 0);
+    advance(5 * MINUTE).await;
+    assert_eq!(granted(&later, 20).await, 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_of_the_other_type_does_not_shorten_the_keep_alive() {
     let versions = Versions::new();
     let later = versions.keyed(Rate::overall(5, MINUTE));

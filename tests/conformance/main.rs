@@ -239,6 +239,7 @@ on_every_store! {
             of_many_clients_at_once_no_more_pass_than_the_limit,
             a_changed_window_of_the_same_periods_holds_at_once,
             after_a_change_of_the_periods_what_was_counted_counts_on,
+            clients_with_other_periods_count_each_others_counters,
         }
         token_bucket {
             a_new_bucket_is_full_and_fills_up_to_its_capacity_only,

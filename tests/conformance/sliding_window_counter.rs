@@ -183,3 +183,25 @@ pub async fn after_a_change_of_the_periods_what_was_counted_counts_on(fixture: F
     assert_eq!(denied(&limiter, fixture.name(), 7).await, (6, ms(15_000)));
     assert!(passed(&limiter, fixture.name(), 6).await);
 }
+
+pub async fn clients_with_other_periods_count_each_others_counters(fixture: Fixture) {
+    let of = |window, period| SlidingWindowCounter::new(9, window).with_period(period);
+    let seconds = |n| n * Duration::from_secs(1);
+    let short = limiter(&fixture, of(MINUTE, TEN_SECONDS)).await;
+    let long = limiter(&fixture, of(10 * MINUTE, MINUTE)).await;
+    let even = limiter(&fixture, of(seconds(90), seconds(15))).await;
+    fixture.at(100_000);
+    assert!(passed(&short, fixture.name(), 2).await); // up to 109,999
+    assert!(passed(&long, fixture.name(), 1).await); // up to 159,999
+    fixture.at(125_000);
+    assert_eq!(denied(&even, fixture.name(), 7).await, (6, ms(65_001)));
+    assert!(passed(&even, fixture.name(), 4).await); // up to 129,999
+    assert_eq!(denied(&short, fixture.name(), 3).await, (2, ms(35_001)));
+    assert_eq!(denied(&long, fixture.name(), 3).await, (2, ms(575_001)));
+    fixture.at(170_001);
+    assert!(passed(&short, fixture.name(), 4).await); // the two have left its window
+    assert_eq!(denied(&long, fixture.name(), 1).await, (0, ms(530_000)));
+    fixture.at(700_001);
+    assert_eq!(denied(&long, fixture.name(), 9).await, (5, ms(60_000)));
+    assert!(passed(&long, fixture.name(), 5).await);
+}

@@ -7,7 +7,7 @@ use redisson_rate_limiter::{Decision, FixedWindow, Limiter, Rate, RedissonClient
 use crate::fixture::{Fixture, HOUR, passed};
 
 /// Keys of which one names what another one writes, where they are taken as they are.
-const KEYS: [&str; 34] = [
+const KEYS: [&str; 36] = [
     "u{1",
     "u{1:value",
     "u{1:permits",
@@ -16,6 +16,7 @@ const KEYS: [&str; 34] = [
     "u{1-st",
     "u{1-lock",
     "u{1-window",
+    "u{1-periods",
     "u{1-3600999",
     "{u}",
     "{u}:value",
@@ -23,6 +24,7 @@ const KEYS: [&str; 34] = [
     "{u}-st",
     "{u}-lock",
     "{u}-window",
+    "{u}-periods",
     "{u}%",
     "{u}:value%",
     "u",

@@ -19,11 +19,18 @@ pub(in super::super) type Keyspace = BTreeMap<String, (Content, Option<i64>)>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum Content {
+    /// Each byte is a character.
     Text(String),
     Hash(BTreeMap<String, String>),
     Zset(Vec<(i64, Vec<u8>)>),
     /// A zset whose members' names the model does not keep: their scores.
     Scores(Vec<i64>),
+}
+
+impl Content {
+    pub(in super::super) fn of_bytes(bytes: &[u8]) -> Self {
+        Self::Text(bytes.iter().copied().map(char::from).collect())
+    }
 }
 
 /// Adds a key if the state has it.
@@ -72,7 +79,7 @@ pub(super) async fn read_all(connection: &mut MultiplexedConnection) -> Keyspace
     let answer: Vec<(String, String, i64, Value)> = command.query_async(connection).await.unwrap();
     let keys = answer.into_iter().map(|(key, kind, left, value)| {
         let content = match kind.as_str() {
-            "string" => Content::Text(from_redis_value(value).unwrap()),
+            "string" => Content::of_bytes(&from_redis_value::<Vec<u8>>(value).unwrap()),
             "hash" => Content::Hash(from_redis_value(value).unwrap()),
             "zset" => {
                 let members: Vec<(Vec<u8>, i64)> = from_redis_value(value).unwrap();

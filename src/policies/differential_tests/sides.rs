@@ -23,7 +23,7 @@ use crate::window::{At, Timed};
 pub(in super::super) struct Sides {
     pub(in super::super) target: Target,
     pub(in super::super) state: Box<dyn State>,
-    pub(super) lock: Timed<()>,
+    pub(in super::super) lock: Timed<()>,
     show: fn(&dyn State, &str) -> Keyspace,
     clone: fn(&dyn State) -> Box<dyn State>,
     rounds: bool,
@@ -210,8 +210,13 @@ impl Fixture {
         self.started.elapsed().as_millis() as i64 + 2
     }
 
-    /// Makes one call on both sides: both give the same answers, or refuse it.
-    pub(in super::super) async fn ask(&mut self, sides: &mut [Sides], form: Form, costs: &[u32]) {
+    /// Makes one call on both sides: both give the same answers, which are returned, or refuse it.
+    pub(in super::super) async fn ask(
+        &mut self,
+        sides: &mut [Sides],
+        form: Form,
+        costs: &[u32],
+    ) -> Vec<Answer> {
         self.calls += 1;
         let mut call_id: CallId = [0xa5; 16];
         call_id[..8].copy_from_slice(&self.calls.to_be_bytes());
@@ -272,10 +277,11 @@ impl Fixture {
             }
         }
         if self.is_ambiguous {
-            return;
+            return Vec::new();
         }
         match (redis, model) {
             (Ok(redis), Ok(model)) => {
+                let answers = model.clone();
                 let rounded = |answers: Vec<Answer>| -> Vec<Answer> {
                     let sides = sides.iter().cycle();
                     answers
@@ -285,8 +291,11 @@ impl Fixture {
                         .collect()
                 };
                 assert_eq!(rounded(redis), rounded(model));
+                answers
             }
-            (Err(Failure::Refused(error)), Err(_)) if error.code() == Some("UNINITIALIZED") => {}
+            (Err(Failure::Refused(error)), Err(_)) if error.code() == Some("UNINITIALIZED") => {
+                Vec::new()
+            }
             (redis, model) => panic!("{redis:?} {model:?}"),
         }
     }
@@ -319,7 +328,10 @@ impl Fixture {
         }
         for (key, (content, time_to_live)) in side.shown() {
             match content {
-                Content::Text(text) => pipe.set(&key, text).ignore(),
+                Content::Text(text) => {
+                    let bytes: Vec<u8> = text.chars().map(|c| c as u8).collect();
+                    pipe.set(&key, bytes).ignore()
+                }
                 Content::Hash(fields) => pipe
                     .hset_multiple(&key, &fields.into_iter().collect::<Vec<_>>())
                     .ignore(),

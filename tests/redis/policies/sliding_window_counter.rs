@@ -6,6 +6,7 @@ use crate::fixture::{Fixture, HOUR, denied, ms, passed};
 use crate::keys::{self, assert_lives_for};
 
 const START: &str = "{limiter}-st";
+const LENGTHS: &str = "{limiter}-periods";
 
 /// 5 in a minute of ten-second periods.
 fn policy() -> SlidingWindowCounter {
@@ -32,6 +33,7 @@ async fn a_counter_is_named_by_its_periods_last_millisecond_after_the_start() {
             "{limiter}-10999",
             "{limiter}-20999",
             "{limiter}-60999",
+            LENGTHS,
             START
         ]
     );
@@ -53,6 +55,7 @@ async fn start_and_counters_live_for_two_windows_from_the_first_request_of_a_per
     assert!(passed(&limiter, 1).await);
     assert_lives_for(&mut fixture.raw, START, 120_000, first).await;
     assert_lives_for(&mut fixture.raw, "{limiter}-10999", 120_016, first).await;
+    assert_lives_for(&mut fixture.raw, LENGTHS, 120_000, first).await;
     let before = [
         fixture.expires(START).await,
         fixture.expires("{limiter}-10999").await,
@@ -70,6 +73,7 @@ async fn start_and_counters_live_for_two_windows_from_the_first_request_of_a_per
     let second = keys::time(&mut fixture.raw).await;
     assert!(passed(&limiter, 1).await);
     assert_lives_for(&mut fixture.raw, START, 120_000, second).await;
+    assert_lives_for(&mut fixture.raw, LENGTHS, 120_000, second).await;
     assert_lives_for(&mut fixture.raw, "{limiter}-20999", 120_016, second).await;
     assert_eq!(fixture.expires("{limiter}-10999").await, before[1]);
 }
@@ -95,7 +99,7 @@ async fn a_natural_start_is_that_of_the_unit() {
     assert!(passed(&limiter, 1).await);
     assert_eq!(
         keys::names(&mut fixture.raw).await,
-        ["{limiter}-609999", START]
+        ["{limiter}-609999", LENGTHS, START]
     );
     assert_eq!(fixture.text(START).await.as_deref(), Some("600000"));
 }
@@ -157,11 +161,11 @@ async fn a_window_of_five_hundred_periods_is_one_call() {
         assert!(passed(&limiter, 10).await);
     }
     assert_eq!(denied(&limiter, 1).await.0, 0);
-    assert_eq!(keys::names(&mut fixture.raw).await.len(), 101);
+    assert_eq!(keys::names(&mut fixture.raw).await.len(), 102);
 }
 
 #[tokio::test]
-async fn of_shorter_periods_before_a_change_only_those_are_read_that_may_still_be_there() {
+async fn of_shorter_periods_the_newest_thousand_count() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture
         .by(SlidingWindowCounter::new(9, ms(500)).with_period(ms(1)))
@@ -170,8 +174,10 @@ async fn of_shorter_periods_before_a_change_only_those_are_read_that_may_still_b
     limiter
         .set_policy(SlidingWindowCounter::new(9, 24 * HOUR).with_period(HOUR))
         .unwrap();
-    fixture.at(1_750);
+    fixture.at(2_000); // its counter is the thousandth
     assert!(passed(&limiter, 3).await);
+    assert_eq!(denied(&limiter, 3).await.0, 2);
+    fixture.at(90_000); // and stays so
     assert_eq!(denied(&limiter, 3).await.0, 2);
     assert_eq!(
         fixture.text("{limiter}-3600999").await.as_deref(),
@@ -192,6 +198,11 @@ async fn keys_that_are_no_start_or_no_counter_are_an_error_and_stay() {
         ("{limiter}-10999", ""),
         ("{limiter}-10999", "1.5"),
         ("{limiter}-20999", "1e17"),
+        (LENGTHS, ""),
+        (LENGTHS, "60000 10000"),
+        (LENGTHS, "sixteen letters!"),
+        (LENGTHS, "twenty-four letters here"),
+        (LENGTHS, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
     ] {
         let mut fixture = Fixture::start().await;
         fixture.run(&["SET", START, "1000"]).await;
@@ -202,7 +213,7 @@ async fn keys_that_are_no_start_or_no_counter_are_an_error_and_stay() {
             .assert_is_bad_for(&limiter, &format!("{key} {bad}"))
             .await;
     }
-    for key in [START, "{limiter}-10999", "{limiter}-20999"] {
+    for key in [START, LENGTHS, "{limiter}-10999", "{limiter}-20999"] {
         let mut fixture = Fixture::start().await;
         fixture.run(&["SET", START, "1000"]).await;
         fixture.run(&["DEL", key]).await;
