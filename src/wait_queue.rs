@@ -20,6 +20,7 @@
 
 mod bounds;
 mod driver;
+mod first_try;
 #[cfg(test)]
 mod interleaving_tests;
 mod leaving;
@@ -34,7 +35,6 @@ mod slow_store_tests;
 mod state;
 mod waiter;
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -44,20 +44,21 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::batch::{Batcher, SameRuntime};
-use crate::decision::{Decision, Denied, decision_alone};
+use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::grant::{Grant, Origin};
 use crate::lock::Lock;
 use crate::permit::CallId;
 use crate::store::{AcquireCall, LimiterStore};
-use crate::window::{Answer, Requests, SetUp};
+use crate::window::{Answer, SetUp};
 use bounds::Arrival;
 use driver::Driver;
+use first_try::Tried;
 pub(crate) use leaving::within;
 pub(crate) use outage::{Substitute, Substituted, WhileAway};
 pub(crate) use plain::Checked;
-use plain::{Plain, Request};
+use plain::Plain;
 use remembered::Heard;
 pub(crate) use remembered::Sending;
 pub(crate) use state::Effect;
@@ -78,21 +79,6 @@ pub(crate) type OnGranted = Box<dyn Fn(u32, Option<SetUp>) + Send + Sync>;
 
 /// Reads the settings that a waiter's limiter gets. They may change while it waits, so each call reads them.
 pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
-
-/// How a first try ended.
-enum Tried<'a> {
-    Granted(Origin),
-    /// What its denial says about the next call.
-    Denied(Availability),
-    TimeIsUp,
-    /// The waiter joins the queue without an answer.
-    Unanswered,
-    /// The same, but the answer may still come.
-    Late(Asking<'a>),
-}
-
-/// The request of a first try; `None` if another runtime polls it.
-type Asking<'a> = Pin<Box<dyn Future<Output = Result<Option<Checked>>> + Send + 'a>>;
 
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,
@@ -250,82 +236,6 @@ impl WaitQueue {
                         return answer.map(|grant| Some(grant.origin));
                     }
                 }
-            }
-        }
-    }
-
-    /// Asks for a waiter that finds nobody before it.
-    async fn first_try(
-        &self,
-        arrival: &mut Arrival,
-        request: &Waits,
-        while_away: &WhileAway,
-    ) -> Result<Tried<'_>> {
-        let &Waits {
-            permits,
-            set_up,
-            until,
-        } = request;
-        let sent = self.shared.sent();
-        let checked = match self.store().acquire_now(permits, set_up) {
-            Some(answered) => {
-                let (id, answer) = answered?;
-                let heard = Heard::new(&Requests::one(permits), set_up, &answer, sent);
-                arrival.heard = Some(heard);
-                self.checked(id, permits, &answer)?
-            }
-            None => {
-                let stays = while_away.stays();
-                let request = Request::of_first_try(permits, set_up, stays);
-                let is_bounded =
-                    until.is_some() || stays || self.store().unhealthy_breaker().is_some();
-                let sequence = arrival.arrived.sequence;
-                let mut direct = self.plain.direct(&request)?;
-                let asked = if is_bounded {
-                    let asking = async { direct.await.transpose() };
-                    let mut asking: Asking<'_> = Box::pin(self.shared.guarded(stays, asking));
-                    let answer = self.shared.unless_late(sequence, &mut asking);
-                    let asked = SameRuntime::new(Box::pin(within(until, answer)))?.await;
-                    match asked {
-                        Some(Some(None)) => return Ok(Tried::Late(asking)),
-                        Some(asked) => asked.flatten(),
-                        None => Some(Ok(None)),
-                    }
-                } else {
-                    match self.shared.unless_late(sequence, &mut direct).await {
-                        Some(answer) => Some(answer.transpose()),
-                        None => {
-                            let asking = async { direct.await.transpose() };
-                            return Ok(Tried::Late(Box::pin(asking)));
-                        }
-                    }
-                };
-                match asked {
-                    Some(Err(error)) if stays && error.is_unavailable() => {
-                        self.shared.step(|state| state.call_failed(Instant::now()));
-                        return Ok(Tried::Unanswered);
-                    }
-                    None => return Ok(Tried::TimeIsUp),
-                    // Another runtime polls the future: it waits there.
-                    Some(Ok(None)) => return Ok(Tried::Unanswered),
-                    Some(Ok(Some(checked))) => checked,
-                    Some(Err(error)) => return Err(error),
-                }
-            }
-        };
-        match checked.decision {
-            Decision::Granted(granted) => {
-                if let Some(heard) = checked.heard {
-                    arrival.heard = Some(*heard);
-                }
-                Ok(Tried::Granted(granted.grant.origin))
-            }
-            Decision::Denied(Denied { remaining, .. }) => {
-                if let Some(heard) = arrival.heard.take() {
-                    self.shared.note(heard);
-                }
-                let known = Availability::new(remaining, sent.at, checked.wait);
-                Ok(Tried::Denied(known))
             }
         }
     }

@@ -1,0 +1,174 @@
+//! The request of a waiter that finds nobody before it. The steps are in `state/first_try.rs`.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::bounds::Arrival;
+use super::leaving::within;
+use super::outage::WhileAway;
+use super::plain::{Checked, Request};
+use super::remembered::Heard;
+use super::state::{Availability, Waits, time_to_join};
+use super::waiter::Ticket;
+use super::{Shared, WaitQueue};
+use crate::batch::{SameRuntime, longest_hold_up};
+use crate::decision::{Decision, Denied};
+use crate::error::Result;
+use crate::grant::{Grant, Origin};
+use crate::window::Requests;
+
+/// How a first try ended.
+pub(super) enum Tried<'a> {
+    Granted(Origin),
+    /// What its denial says about the next call.
+    Denied(Availability),
+    TimeIsUp,
+    /// The waiter joins the queue without an answer.
+    Unanswered,
+    /// The same, but the answer may still come.
+    Late(Trying<'a>),
+}
+
+/// The request of a first try; `None` if another runtime polls it.
+pub(super) type Trying<'a> = Pin<Box<dyn Future<Output = Result<Option<Checked>>> + Send + 'a>>;
+
+impl WaitQueue {
+    /// Asks for a waiter that finds nobody before it.
+    pub(super) async fn first_try(
+        &self,
+        arrival: &mut Arrival,
+        request: &Waits,
+        while_away: &WhileAway,
+    ) -> Result<Tried<'_>> {
+        let &Waits {
+            permits,
+            set_up,
+            until,
+        } = request;
+        let sent = self.shared.sent();
+        let checked = match self.store().acquire_now(permits, set_up) {
+            Some(answered) => {
+                let (id, answer) = answered?;
+                let heard = Heard::new(&Requests::one(permits), set_up, &answer, sent);
+                arrival.heard = Some(heard);
+                self.checked(id, permits, &answer)?
+            }
+            None => {
+                let stays = while_away.stays();
+                let request = Request::of_first_try(permits, set_up, stays);
+                let is_bounded =
+                    until.is_some() || stays || self.store().unhealthy_breaker().is_some();
+                let sequence = arrival.arrived.sequence;
+                let mut direct = self.plain.direct(&request)?;
+                let asked = if is_bounded {
+                    let asking = async { direct.await.transpose() };
+                    let mut asking: Trying<'_> = Box::pin(self.shared.guarded(stays, asking));
+                    let answer = self.shared.unless_late(sequence, &mut asking);
+                    let asked = SameRuntime::new(Box::pin(within(until, answer)))?.await;
+                    match asked {
+                        Some(Some(None)) => return Ok(Tried::Late(asking)),
+                        Some(asked) => asked.flatten(),
+                        None => Some(Ok(None)),
+                    }
+                } else {
+                    match self.shared.unless_late(sequence, &mut direct).await {
+                        Some(answer) => Some(answer.transpose()),
+                        None => {
+                            let asking = async { direct.await.transpose() };
+                            return Ok(Tried::Late(Box::pin(asking)));
+                        }
+                    }
+                };
+                match asked {
+                    Some(Err(error)) if stays && error.is_unavailable() => {
+                        self.shared.step(|state| state.call_failed(Instant::now()));
+                        return Ok(Tried::Unanswered);
+                    }
+                    None => return Ok(Tried::TimeIsUp),
+                    // Another runtime polls the future: it waits there.
+                    Some(Ok(None)) => return Ok(Tried::Unanswered),
+                    Some(Ok(Some(checked))) => checked,
+                    Some(Err(error)) => return Err(error),
+                }
+            }
+        };
+        match checked.decision {
+            Decision::Granted(granted) => {
+                if let Some(heard) = checked.heard {
+                    arrival.heard = Some(*heard);
+                }
+                Ok(Tried::Granted(granted.grant.origin))
+            }
+            Decision::Denied(Denied { remaining, .. }) => {
+                if let Some(heard) = arrival.heard.take() {
+                    self.shared.note(heard);
+                }
+                let known = Availability::new(remaining, sent.at, checked.wait);
+                Ok(Tried::Denied(known))
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// The answer to a first try, or `None` if that takes so long that its caller is to join the queue, in which others wait.
+    pub(super) async fn unless_late<T>(
+        self: &Arc<Self>,
+        sequence: u64,
+        mut asking: impl Future<Output = T> + Unpin,
+    ) -> Option<T> {
+        let longest = longest_hold_up(self.store.response_timeout());
+        let joins_at = Instant::now() + longest - time_to_join(longest);
+        tokio::select! {
+            biased; // on another runtime it has no answer, and the timer is not polled
+            answer = &mut asking => return Some(answer),
+            () = sleep_until(joins_at) => {}
+        }
+        let followed = self.step(|state| state.watch_first_try(sequence));
+        if let Some(followed) = followed {
+            tokio::select! {
+                biased;
+                answer = &mut asking => return Some(answer),
+                _ = followed => {}
+            }
+        }
+        let now = Instant::now();
+        self.step(|state| state.first_try_is_silent(sequence, now));
+        None
+    }
+
+    /// The answer of the queue or of a first try that is not over, whichever is first. `None` if the first try leaves its
+    /// waiter to the queue.
+    pub(super) async fn late_answer(
+        self: &Arc<Self>,
+        sequence: u64,
+        stays: bool,
+        first_try: &mut Trying<'_>,
+        ticket: &mut Ticket,
+    ) -> Option<Result<Grant>> {
+        let checked = tokio::select! {
+            biased;
+            served = ticket => return Some(served),
+            checked = first_try => checked,
+        };
+        match checked {
+            Ok(checked) => {
+                let checked = checked?;
+                if let Some(heard) = checked.heard {
+                    self.note(*heard);
+                }
+                let grant = checked.decision.into_grant()?;
+                if self.state.lock().is_next(sequence) {
+                    return Some(Ok(grant));
+                }
+                self.give_back(grant);
+                None
+            }
+            Err(error) if stays && error.is_unavailable() => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
