@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::failure_policy::FailurePolicy;
 use crate::fallback::{Place, check_target};
 use crate::grant::Grant;
-use crate::policies::algorithm::{AnyModel, Policy};
+use crate::policies::algorithm::{AnyModel, INTERNAL, Policy};
 use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
 use combining::TargetCalls;
@@ -70,7 +70,7 @@ pub struct PolicyLimiter<P> {
 
 impl<P: Policy> PolicyLimiter<P> {
     pub(crate) fn new(registry: Arc<Registry>, policy: P) -> Result<Self> {
-        policy.validate()?;
+        policy.validate(INTERNAL)?;
         Ok(Self {
             batcher: combining::batcher(&registry.store),
             failure_policy: registry.options.failure_policy,
@@ -172,7 +172,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Errors
     /// [`Error::InvalidArgument`] if a number is out of its range; the old policy stays.
     pub fn set_policy(&self, policy: P) -> Result<()> {
-        policy.validate()?;
+        policy.validate(INTERNAL)?;
         self.policies.replace(policy);
         Ok(())
     }

@@ -35,6 +35,15 @@ pub(crate) use any_model::AnyModel;
 /// assert_eq!(logins.prefix(), "login:");
 /// # Ok(()) }
 /// ```
+///
+/// The trait is sealed, and what it needs of a policy cannot be called outside this crate:
+///
+/// ```compile_fail,E0061
+/// # use redisson_rate_limiter::*;
+/// fn check<P: Policy>(policy: &P) -> Result<()> {
+///     policy.validate()
+/// }
+/// ```
 pub trait Policy: Sealed {}
 
 impl<M: Model> Policy for M {}
@@ -42,25 +51,31 @@ impl<M: Model> Policy for M {}
 /// What a limiter needs to know about its policy. Cannot be named outside the crate.
 pub trait Sealed: fmt::Debug + Clone + Send + Sync + 'static {
     /// Refuses numbers that the algorithm cannot work with.
-    fn validate(&self) -> Result<()>;
+    fn validate(&self, _: Internal) -> Result<()>;
 
     /// This policy when it replaces `before` while requests come in, and for how long it must know about that.
-    fn after(&self, before: &Self) -> (Self, Duration);
+    fn after(&self, before: &Self, _: Internal) -> (Self, Duration);
 
     /// The algorithm with these numbers.
-    fn algorithm(&self) -> Algorithm;
+    fn algorithm(&self, _: Internal) -> Algorithm;
 }
 
+/// The argument of methods that only this crate may call: a generic function elsewhere has the methods of [`Sealed`] in scope.
+#[derive(Debug, Clone, Copy)]
+pub struct Internal(());
+
+pub(crate) const INTERNAL: Internal = Internal(());
+
 impl<M: Model> Sealed for M {
-    fn validate(&self) -> Result<()> {
+    fn validate(&self, _: Internal) -> Result<()> {
         Model::validate(self)
     }
 
-    fn after(&self, before: &Self) -> (Self, Duration) {
+    fn after(&self, before: &Self, _: Internal) -> (Self, Duration) {
         Model::after(self, before)
     }
 
-    fn algorithm(&self) -> Algorithm {
+    fn algorithm(&self, _: Internal) -> Algorithm {
         Algorithm(Arc::new(self.clone()))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::algorithm::{AnyModel, Sealed};
+use super::algorithm::{AnyModel, INTERNAL, Sealed};
 use super::kind::Kind;
 use super::shared_rate::SharedRate;
 use super::{
@@ -21,16 +21,16 @@ fn one(kind: Kind, client_id: &str) -> Arc<dyn AnyModel> {
     let algorithm = match kind {
         Kind::FixedWindow => {
             let before = FixedWindow::new(5, second);
-            let (moved, _) = Sealed::after(&FixedWindow::new(5, 2 * second), &before);
-            moved.algorithm()
+            let (moved, _) = Sealed::after(&FixedWindow::new(5, 2 * second), &before, INTERNAL);
+            moved.algorithm(INTERNAL)
         }
-        Kind::LeakyBucket => LeakyBucket::new(1, second).algorithm(),
-        Kind::PenaltyTokenBucket => PenaltyTokenBucket::new(1, second).algorithm(),
-        Kind::QuotaBucket => QuotaBucket::new(1, second).algorithm(),
-        Kind::SharedRate => SharedRate::as_it_is(client_id, None).algorithm(),
-        Kind::SlidingWindowCounter => SlidingWindowCounter::new(5, second).algorithm(),
-        Kind::SlidingWindowLog => SlidingWindowLog::new(5, second).algorithm(),
-        Kind::TokenBucket => TokenBucket::per_second(2).algorithm(),
+        Kind::LeakyBucket => LeakyBucket::new(1, second).algorithm(INTERNAL),
+        Kind::PenaltyTokenBucket => PenaltyTokenBucket::new(1, second).algorithm(INTERNAL),
+        Kind::QuotaBucket => QuotaBucket::new(1, second).algorithm(INTERNAL),
+        Kind::SharedRate => SharedRate::as_it_is(client_id, None).algorithm(INTERNAL),
+        Kind::SlidingWindowCounter => SlidingWindowCounter::new(5, second).algorithm(INTERNAL),
+        Kind::SlidingWindowLog => SlidingWindowLog::new(5, second).algorithm(INTERNAL),
+        Kind::TokenBucket => TokenBucket::per_second(2).algorithm(INTERNAL),
     };
     assert_eq!(algorithm.0.kind(), kind);
     algorithm.0

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tokio::time::Instant;
 
-use crate::policies::algorithm::{AnyModel, Policy};
+use crate::policies::algorithm::{AnyModel, INTERNAL, Policy};
 
 /// The policy that a limiter was made with, and the one that replaced it. Few are ever replaced, so that reading the first
 /// takes no lock.
@@ -42,7 +42,7 @@ impl<P: Policy> Policies<P> {
     pub(super) fn new(policy: P) -> Self {
         Self {
             first: InForce {
-                algorithm: policy.algorithm().0,
+                algorithm: policy.algorithm(INTERNAL).0,
                 policy,
                 moved: None,
             },
@@ -60,16 +60,16 @@ impl<P: Policy> Policies<P> {
             Some(moved) if now < moved.until => &moved.policy,
             _ => &in_force.policy,
         };
-        let (moved, needed_for) = policy.after(before);
+        let (moved, needed_for) = policy.after(before, INTERNAL);
         let mut until = now.checked_add(needed_for).unwrap_or(now);
         if let Some(earlier) = &in_force.moved {
             until = until.max(earlier.until);
         }
         *in_force = InForce {
-            algorithm: policy.algorithm().0,
+            algorithm: policy.algorithm(INTERNAL).0,
             policy,
             moved: Some(Moved {
-                algorithm: moved.algorithm().0,
+                algorithm: moved.algorithm(INTERNAL).0,
                 policy: moved,
                 until,
             }),
