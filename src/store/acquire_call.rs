@@ -4,6 +4,7 @@
 //! and the call is granted once. Its outcome belongs to one party: the caller that reads the answer or, if the caller
 //! is gone, the party that gives the permits back. [`AcquireCall::claim`] decides which.
 
+use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,17 +15,14 @@ use smallvec::SmallVec;
 use crate::error::{Error, Result};
 #[cfg(any(feature = "redis", test))]
 use crate::lock::Lock;
-use crate::permit::{CallId, new_call_id};
-use crate::window::{Requests, SetUp};
+#[cfg(all(test, feature = "redis"))]
+use crate::permit::CallId;
+use crate::permit::new_call_id;
+use crate::window::{Acquire, Requests, SetUp};
 
 #[derive(Debug)]
 pub(crate) struct AcquireCall {
-    pub(crate) id: CallId,
-    pub(crate) requests: Requests,
-    /// Requests the number of permits granted with a higher score than this.
-    pub(crate) newer_than: Option<i64>,
-    /// The settings that the limiter must have.
-    pub(crate) set_up: Option<SetUp>,
+    acquire: Acquire,
     /// The attempts that may have been executed, or may still be.
     #[cfg(any(feature = "redis", test))]
     attempts: Lock<SmallVec<[Attempt; 1]>>,
@@ -54,13 +52,24 @@ impl Attempt {
     }
 }
 
+impl Deref for AcquireCall {
+    type Target = Acquire;
+
+    fn deref(&self) -> &Acquire {
+        &self.acquire
+    }
+}
+
 impl AcquireCall {
     pub(crate) fn new(requests: Requests) -> Self {
         Self {
-            id: new_call_id(),
-            requests,
-            newer_than: None,
-            set_up: None,
+            acquire: Acquire {
+                id: new_call_id(),
+                audited_rate: None,
+                requests,
+                newer_than: None,
+                set_up: None,
+            },
             #[cfg(any(feature = "redis", test))]
             attempts: Lock::default(),
             made: AtomicUsize::new(0),
@@ -69,12 +78,28 @@ impl AcquireCall {
         }
     }
 
-    pub(crate) fn with_set_up(self, set_up: Option<SetUp>) -> Self {
-        Self { set_up, ..self }
+    pub(crate) fn with_set_up(mut self, set_up: Option<SetUp>) -> Self {
+        self.acquire.set_up = set_up;
+        self
     }
 
-    pub(crate) fn with_newer_than(self, newer_than: Option<i64>) -> Self {
-        Self { newer_than, ..self }
+    pub(crate) fn with_newer_than(mut self, newer_than: Option<i64>) -> Self {
+        self.acquire.newer_than = newer_than;
+        self
+    }
+
+    #[cfg(all(test, feature = "redis"))]
+    pub(crate) fn with_id(mut self, id: CallId) -> Self {
+        self.acquire.id = id;
+        self
+    }
+
+    /// What is to be decided, where the live grants were last summed at this rate.
+    pub(crate) fn audited_at(&self, audited_rate: Option<i64>) -> Acquire {
+        Acquire {
+            audited_rate,
+            ..self.acquire.clone()
+        }
     }
 
     /// Notes an attempt that is about to be made, and returns the earlier ones. This orders the attempts: of those made

@@ -12,7 +12,7 @@ use crate::window::joint::Change;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Acquire {
     /// The call id, the same for each attempt.
-    pub(crate) call_id: CallId,
+    pub(crate) id: CallId,
     /// The rate at which the caller last had the live grants summed.
     pub(crate) audited_rate: Option<i64>,
     pub(crate) requests: Requests,
@@ -27,7 +27,7 @@ impl Acquire {
     /// A client's first call: it knows nothing of the limiter. Its id is all ones.
     pub(crate) fn first(requests: Requests) -> Self {
         Self {
-            call_id: [1; 16],
+            id: [1; 16],
             audited_rate: None,
             requests,
             newer_than: None,
@@ -79,10 +79,7 @@ impl Window {
             hash: &mut self.settings,
             pool: &mut self.overall,
         };
-        open.pool
-            .grants
-            .get_mut()?
-            .add(at.now, &call.call_id, permits);
+        open.pool.grants.get_mut()?.add(at.now, &call.id, permits);
         *open.pool.value.get_mut()? -= i64::from(permits);
         open.renew_for(call.set_up, at.server);
         let reset = interval - at.now + oldest;
@@ -152,7 +149,7 @@ impl Window {
             || open.pool.value.get() != Some(&reconciled.available);
         open.write_with(&reconciled, taken, |grants| {
             // The list's permits fit a member: its caller ensures it.
-            grants.add(at.now, &call.call_id, taken as u32);
+            grants.add(at.now, &call.id, taken as u32);
         });
         if is_changed || check || call.set_up.is_some() || keep_alive > 0 {
             open.renew_for(call.set_up, at.server);
@@ -257,7 +254,7 @@ mod tests {
             });
         (requests, audited_rate, newer_than, prop::option::of(set_up))
             .prop_map(|(requests, audited_rate, newer_than, set_up)| Acquire {
-                call_id: [9; 16],
+                id: [9; 16],
                 audited_rate,
                 requests,
                 newer_than,

@@ -114,7 +114,7 @@ impl Window {
         let is_whole = i64::from(found.permits) == call.requests.total();
         is_whole
             || self.grants(settings, client).is_some_and(|grants| {
-                grants.is_on_first_page(&call.call_id, found.score, retry.from..=retry.to)
+                grants.is_on_first_page(&call.id, found.score, retry.from..=retry.to)
             })
     }
 
@@ -130,14 +130,14 @@ impl Window {
         let grants = self.grants(settings, client)?;
         let is_in_range = |found: &Found| (retry.from..=retry.to).contains(&found.score);
         let whole = self.find_whole(settings, client, call);
-        whole.or_else(|| grants.find(&call.call_id).find(is_in_range))
+        whole.or_else(|| grants.find(&call.id).find(is_in_range))
     }
 
     /// The grant of a call with all its permits.
     fn find_whole(&self, settings: Settings, client: &str, call: &Acquire) -> Option<Found> {
         let total = call.requests.total();
         let is_whole = |found: &Found| i64::from(found.permits) == total;
-        let mut grants = self.grants(settings, client)?.find(&call.call_id);
+        let mut grants = self.grants(settings, client)?.find(&call.id);
         grants.find(is_whole)
     }
 }

@@ -148,7 +148,7 @@ impl Held {
             at,
             client,
             Acquire {
-                call_id,
+                id: call_id,
                 audited_rate: self.audited_rate(),
                 requests,
                 newer_than: None,
@@ -163,17 +163,8 @@ impl Held {
         client: &str,
         call: &AcquireCall,
     ) -> Result<Answer, NotInitialized> {
-        self.acquire(
-            at,
-            client,
-            Acquire {
-                call_id: call.id,
-                audited_rate: self.audited_rate(),
-                requests: call.requests.clone(),
-                newer_than: call.newer_than,
-                set_up: call.set_up,
-            },
-        )
+        let call = call.audited_at(self.audited_rate());
+        self.acquire(at, client, call)
     }
 
     #[inline]

@@ -80,13 +80,7 @@ impl RedisLimiter {
         let (store, name) = (&self.store, &self.keys.name);
         let audited_rate = self.audited_rate();
         let mut attempts = store.attempts(name, deadline, Repeat::Safe);
-        let call = Acquire {
-            call_id: acquire.id,
-            audited_rate,
-            requests: acquire.requests.clone(),
-            newer_than: acquire.newer_than,
-            set_up: acquire.set_up,
-        };
+        let call = acquire.audited_at(audited_rate);
         let in_flight = store.multi_acquires.enter().map_err(|_| Error::NoRuntime)?;
         let mut may_share = in_flight.is_one_of_many();
         let mut too_long = self.late_attempts.load(Ordering::Relaxed);

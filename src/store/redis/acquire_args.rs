@@ -27,7 +27,7 @@ pub(super) fn acquire_args(
 pub(super) fn call_args(args: Args, call: &Acquire) -> Args {
     let total = call.requests.total();
     // A total that does not fit a member is never granted in full.
-    args.bytes(&permit::encode(&call.call_id, total as u32))
+    args.bytes(&permit::encode(&call.id, total as u32))
         .optional(call.audited_rate)
         .number(total)
 }
@@ -37,7 +37,7 @@ pub(super) fn call_key(keys: &Keys, call: &Acquire) -> Option<String> {
     call.requests
         .single()
         .is_none()
-        .then(|| keys.of_call(&call.call_id))
+        .then(|| keys.of_call(&call.id))
 }
 
 /// The runs and the options; `None` for a single plain request.

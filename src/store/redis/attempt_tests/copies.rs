@@ -123,7 +123,7 @@ async fn no_permit_is_lost_if_two_grants_of_a_call_shrink_to_the_same_size() {
 
         let grant = Grant {
             score: copy.score,
-            call_id: call.call_id,
+            call_id: call.id,
             permits: refunded,
             origin: Origin::Store,
         };

@@ -84,7 +84,7 @@ impl Sides {
                     share: request.share,
                 };
                 let call = Acquire {
-                    call_id,
+                    id: call_id,
                     audited_rate: request.audited_rate,
                     requests,
                     newer_than: request.newer_than_age.map(|age| at.now - age),
@@ -295,7 +295,7 @@ impl Sides {
             if taken > 0 {
                 self.grants.push(Grant {
                     score: answer.score,
-                    call_id: call.call_id,
+                    call_id: call.id,
                     permits: taken as u32,
                     origin: Origin::Store,
                 });
@@ -320,7 +320,7 @@ impl Sides {
         let all_keys = limiter.keys.of_refund();
         let mut sent = *made;
         let redis = loop {
-            let (call_id, requests) = (&call.call_id, &call.requests);
+            let (call_id, requests) = (&call.id, &call.requests);
             let now = Some(at.now);
             let args = reclaim_args(call_id, requests, &sent, now, call.audited_rate, None);
             let answer =

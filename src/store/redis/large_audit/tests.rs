@@ -219,9 +219,9 @@ impl Clients {
 
     async fn acquire(&mut self, permits: u32) {
         self.calls += 1;
-        let mut call = AcquireCall::new(Requests::one(permits));
         // The same in each run, as it orders grants of one time.
-        call.id = (u128::from(self.calls) * 0x9e37_79b9).to_be_bytes();
+        let id = (u128::from(self.calls) * 0x9e37_79b9).to_be_bytes();
+        let call = AcquireCall::new(Requests::one(permits)).with_id(id);
         let deadline = self.limiter.call_deadline();
         let answer = self.limiter.acquire(&call, deadline).await.unwrap();
         if call.requests.taken(&answer) > 0 {
