@@ -3,10 +3,8 @@
 //! delivered after the step.
 
 mod answers;
-mod availability;
 mod bounds;
 mod first_try;
-mod held_up;
 mod in_flight;
 mod last_answer;
 mod leaving;
@@ -33,13 +31,11 @@ use tokio::time::Instant;
 use super::sharing::{Ask, Sharing};
 use crate::store::AcquireCall;
 use crate::window::Requests;
-pub(super) use answers::{Answered, Rest};
-pub(super) use availability::Availability;
+pub(super) use answers::{Answered, Availability, Rest};
 pub(super) use bounds::{Arrived, Waits};
 use first_try::FirstTry;
 pub(super) use first_try::time_to_join;
-use held_up::{HeldUp, ResponseTimeout};
-use in_flight::InFlight;
+use in_flight::{HeldUp, InFlight, ResponseTimeout};
 pub(crate) use last_answer::Effect;
 pub(super) use last_answer::{Deniable, LastAnswer, Sent};
 pub(super) use leaving::{Left, Watched};
