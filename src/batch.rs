@@ -276,7 +276,7 @@ impl<C: Calls> Batcher<C> {
         Err(Error::unanswered(may_have_run))
     }
 
-    /// Makes a direct call beside all others, even if it is dropped unpolled.
+    /// A direct call beside all others, which is made when it is polled.
     pub(crate) fn direct(self: &Arc<Self>, request: &C::Request) -> Result<DirectCall<C>> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (calls, deadline) = (Arc::clone(self), self.calls.deadline());

@@ -115,6 +115,9 @@ impl<C: Calls> Drop for DirectCall<C> {
             return;
         };
         self.end();
+        if !self.home.is_polled() {
+            return; // nothing was sent
+        }
         self.batcher.calls.abandon(&self.call);
         let batcher = Arc::clone(&self.batcher);
         self.home.runtime().spawn(async move {

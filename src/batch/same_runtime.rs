@@ -80,6 +80,10 @@ impl Home {
         &self.runtime
     }
 
+    pub(super) fn is_polled(&self) -> bool {
+        self.is_polled
+    }
+
     pub(super) fn is_current(&self) -> bool {
         !self.is_polled || is_current(self.runtime.id())
     }

@@ -79,6 +79,23 @@ async fn a_request_alone_is_a_direct_call_again_after_all_others_are_done() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_direct_call_that_is_dropped_is_abandoned_and_goes_on_unless_it_was_never_polled() {
+    let requests = Requests::taking(TAKES);
+    for is_polled in [false, true] {
+        let mut direct = Box::pin(requests.0.direct(&1).unwrap());
+        if is_polled {
+            assert!(poll_once(direct.as_mut()).is_pending());
+        }
+        drop(direct);
+        sleep(2 * TAKES).await;
+        let calls = usize::from(is_polled);
+        assert_eq!(requests.abandoned().len(), calls);
+        assert_eq!(requests.unclaimed().len(), calls);
+    }
+    requests.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_is_dropped_while_it_is_pending_is_not_sent_and_takes_no_room() {
     let requests = Requests::taking(TAKES);
     let mut asked = Vec::new();
