@@ -326,13 +326,14 @@ local function load_window()
   end
 
   -- Leaves `permits` in `member`, a grant with this score. Returns whether it keeps its id. If a call was granted twice,
-  -- its other grant may hold as many permits, and equal members would be one: then this one gets a longer id. The new form
-  -- is added before the old one is removed, so that the key and its time to live stay.
+  -- its other grant may hold as many permits, and equal members would be one: then this one gets another id, which ends
+  -- with a number. The new form is added before the old one is removed, so that the key and its time to live stay.
   local function shrink(key, score, member, permits)
     local id = string.sub(member, 2, -5)
-    local random = id
+    local random, number = id, 0
     while redis.call('zadd', key, 'nx', score, pack(random, permits)) == 0 do
-      random = random .. '\0'
+      number = number + 1
+      random = string.sub(id, 1, 16) .. struct.pack('<I', number) -- no longer than this: its length is one byte
     end
     redis.call('zrem', key, member)
     return random == id

@@ -64,12 +64,13 @@ impl Member {
     }
 
     #[cfg(all(test, feature = "redis"))]
-    fn with_longer_id(&self) -> Self {
+    fn with_number(&self, number: u32) -> Self {
         let wire = self.to_wire();
-        permit::decode(&wire).map_or_else(
-            || self.clone(),
-            |(random, permits)| Self::new(&[random, &[0]].concat(), permits),
-        )
+        let with_number = |(random, permits): (&[u8], u32)| {
+            let start = &random[..random.len().min(16)];
+            Self::new(&[start, &number.to_le_bytes()].concat(), permits)
+        };
+        permit::decode(&wire).map_or_else(|| self.clone(), with_number)
     }
 
     fn is_named(&self, name: &CallId) -> bool {
@@ -293,13 +294,13 @@ impl Grants {
         permits > 0
     }
 
-    /// As `shrink` in the scripts: with a longer id if there is such a member already.
+    /// As `shrink` in the scripts: with another id if there is such a member already.
     #[cfg(all(test, feature = "redis"))]
-    fn unlike_others(&self, mut member: Member) -> Member {
-        while self.entries.iter().any(|entry| entry.member == member) {
-            member = member.with_longer_id();
-        }
-        member
+    fn unlike_others(&self, member: Member) -> Member {
+        let is_another = |it: &Member| self.entries.iter().all(|entry| entry.member != *it);
+        let numbered = (1..).map(|number| member.with_number(number));
+        let mut members = [member.clone()].into_iter().chain(numbered);
+        members.find(is_another).unwrap_or(member)
     }
 
     /// Whether a search of these scores finds this grant in its first call.

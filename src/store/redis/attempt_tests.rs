@@ -171,22 +171,6 @@ async fn an_attempt_does_not_decide_before_the_deadline_of_those_before_it() {
     assert!(!answer.found && answer.score > deadline, "{answer:?}");
 }
 
-#[tokio::test]
-async fn what_is_kept_of_a_list_that_was_granted_in_part_expires_with_its_deadline() {
-    let mut on_server = OnServer::start().await;
-    on_server.limiter.acquire_permits(9_996).await;
-    let call = AcquireCall::new(Requests::plain([3, 2].into_iter()));
-    let answer = on_server.acquire(&call).await.unwrap();
-    assert_eq!(call.requests.taken(&answer), 3);
-    let key = on_server.limiter.keys.of_call(&call.id);
-    let left = on_server.number(&["PTTL", &key]).await;
-    assert!((1..=501).contains(&left), "{left}");
-    let whole = AcquireCall::new(Requests::plain([1].into_iter()));
-    on_server.acquire(&whole).await.unwrap();
-    let key = on_server.limiter.keys.of_call(&whole.id);
-    assert_eq!(on_server.number(&["EXISTS", &key]).await, 0);
-}
-
 impl RedisLimiter {
     async fn acquire_permits(&self, permits: i64) {
         if permits > 0 {

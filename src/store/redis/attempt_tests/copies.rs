@@ -106,6 +106,31 @@ async fn a_copy_of_a_call_finds_what_the_first_one_took_where_its_rate_was_lower
     }
 }
 
+#[tokio::test]
+async fn what_is_kept_of_a_list_that_was_granted_in_part_expires_with_its_deadline() {
+    let mut on_server = OnServer::start().await;
+    on_server.limiter.acquire_permits(9_996).await;
+    for (id, permits, taken) in [(1, &[3, 2][..], 3), (2, &[1], 1)] {
+        let call = Acquire {
+            id: [id; 16],
+            ..Acquire::first(Requests::plain(permits.iter().copied()))
+        };
+        let deadline = on_server.now().await + HOUR;
+        let sent = on_server.now().await;
+        let answer = on_server.deliver(&call, None, deadline).await;
+        let took = on_server.now().await - sent;
+        assert_eq!(call.requests.taken(&answer), taken);
+        let key = on_server.limiter.keys.of_call(&call.id);
+        let expires = on_server.number(&["PEXPIRETIME", &key]).await;
+        if taken == 1 {
+            assert_eq!(expires, -2, "nothing is kept of what was granted whole");
+        } else {
+            // It is set as a time to live.
+            assert!((1..=1 + took).contains(&(expires - deadline)), "{expires}");
+        }
+    }
+}
+
 /// A copy of a call after a release is granted again, so that two grants have its id.
 #[tokio::test]
 async fn no_permit_is_lost_if_two_grants_of_a_call_shrink_to_the_same_size() {
@@ -136,5 +161,37 @@ async fn no_permit_is_lost_if_two_grants_of_a_call_shrink_to_the_same_size() {
         assert_eq!(on_server.grants().await, expected);
         let value = on_server.number(&["GET", "{l}:value"]).await;
         assert_eq!(value, 10_000 - i64::from(left[0] + left[1]));
+    }
+}
+
+#[tokio::test]
+async fn no_permit_is_lost_however_many_grants_of_an_id_of_any_length_shrink_to_the_same_size() {
+    const GRANTS: i64 = 300;
+    const RATE: i64 = 10_000;
+    for length in [8, 16, 255] {
+        let mut on_server = OnServer::start().await;
+        let limiter = Arc::clone(&on_server.limiter);
+        let id = vec![7; length];
+        let member = permit::encode(&id, 2).to_vec();
+        let now = on_server.now().await;
+        on_server.limiter.acquire_permits(1).await;
+        for score in now..now + GRANTS {
+            let added = on_server.raw.zadd("{l}:permits", &member, score);
+            let added: i64 = added.await.unwrap();
+            assert_eq!(added, 1);
+            on_server.run(&["DECRBY", "{l}:value", "2"]).await;
+            let args = script::Args::new().optional(None);
+            let args = args.number(score).bytes(&id).number(1_i64);
+            let (args, keys) = (args.optional(Some(RATE)), limiter.keys.of_refund());
+            let connection = &limiter.store.connection;
+            let sending = script::REFUND.run(connection, &keys, &args, Limits::for_test());
+            let returned: i64 = from_redis_value(sending.await.unwrap()).unwrap();
+            assert_eq!(returned, 1);
+        }
+        let grants = on_server.grants().await;
+        assert_eq!(grants.len() as i64, 1 + GRANTS, "{length}");
+        assert!(grants.iter().all(|(permits, _)| *permits == 1), "{length}");
+        let value = on_server.number(&["GET", "{l}:value"]).await;
+        assert_eq!(value, RATE - 1 - GRANTS, "{length}");
     }
 }
