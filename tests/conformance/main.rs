@@ -37,6 +37,7 @@ mod rules;
 mod runtimes;
 mod sliding_window_counter;
 mod sliding_window_log;
+#[path = "../support/stopped_time.rs"]
 mod stopped_time;
 mod time_to_live;
 mod timed;

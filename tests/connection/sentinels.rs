@@ -3,12 +3,12 @@
 use std::process::{Command, Stdio};
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisResult, Value};
+use redis::{RedisResult, Value};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
 use crate::load::{Load, ms};
-use crate::support::{Process, Server, ports, server_program};
+use crate::support::{Process, Server, ports, server_program, without_timeouts};
 
 pub struct Sentinel {
     _process: Process,
@@ -56,7 +56,7 @@ impl Sentinel {
 
     async fn connection(&self) -> RedisResult<MultiplexedConnection> {
         let url = format!("redis://{}127.0.0.1:{}", self.login, self.port);
-        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let config = without_timeouts();
         let client = redis::Client::open(url)?;
         client
             .get_multiplexed_async_connection_with_config(&config)

@@ -7,7 +7,7 @@ use redis::{RedisResult, Value};
 use redisson_rate_limiter::{Decision, FailurePolicy, Rate, RateLimiter, RedissonClient};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::fixture::{AT_LAST, HOUR, client, ms, policies, until_by_policy, until_by_redis};
 use crate::support::Server;
@@ -41,16 +41,21 @@ fn arguments(folder: &TempDir) -> [&str; 12] {
 }
 
 impl Node {
-    /// Starts a node that serves these slots.
-    async fn serving(slots: [u16; 2]) -> Self {
+    /// Starts a node that knows no other one.
+    fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::start_with(&arguments(&folder));
-        let node = Self {
+        Self {
             port: server.port(),
             server: Some(server),
             folder,
             name: String::new(),
-        };
+        }
+    }
+
+    /// Starts a node that serves these slots.
+    async fn serving(slots: [u16; 2]) -> Self {
+        let node = Self::start();
         let [first, last] = slots.map(|slot| slot.to_string());
         let slots = ["CLUSTER", "ADDSLOTSRANGE", &first, &last];
         node.run(&slots).await.unwrap();
@@ -59,14 +64,7 @@ impl Node {
 
     /// Starts a replica of a node, and waits until it has all of its data.
     async fn replica_of(primary: &Self) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let server = Server::start_with(&arguments(&folder));
-        let node = Self {
-            port: server.port(),
-            server: Some(server),
-            folder,
-            name: primary.name.clone(),
-        };
+        let node = Self::start();
         let id = primary.run(&["CLUSTER", "MYID"]).await.unwrap();
         let id: String = redis::from_redis_value(id).unwrap();
         let port = primary.port.to_string();
@@ -83,6 +81,18 @@ impl Node {
             sleep(ms(10)).await;
         }
         node
+    }
+
+    /// Waits until its replica has what it has now.
+    async fn is_replicated(&self) {
+        let mut raw = self.server.as_ref().unwrap().connection().await;
+        // Writes of other connections count only from a write of this one on.
+        let mut set = redis::cmd("SET");
+        let set = set.arg(format!("{{{}}}:mark", self.name)).arg(1);
+        set.exec_async(&mut raw).await.unwrap();
+        let mut wait = redis::cmd("WAIT");
+        let replicas: i64 = wait.arg(1).arg(0).query_async(&mut raw).await.unwrap();
+        assert_eq!(replicas, 1);
     }
 
     /// Takes over the slots of its primary.
@@ -148,15 +158,24 @@ async fn limiter_on(node: &Node, client: &RedissonClient) -> RateLimiter {
     let limiter = client.rate_limiter(&node.name);
     let rate = Rate::overall(1_000_000, HOUR);
     limiter.try_set_rate(rate).await.unwrap();
-    assert!(is_by_redis(&limiter.check(1).await.unwrap()));
+    assert!(until_by_redis(&limiter).await.is_granted());
     limiter
 }
 
-/// Asks a limiter whose node is there, until it is told to end. Redis decides each time.
+/// Asks a limiter whose node is there, until it is told to end. Redis decides each time, unless the machine stands still
+/// for so long that the node seems to be away.
 async fn is_decided_by_redis(limiter: RateLimiter, is_over: Arc<AtomicBool>) {
+    let mut last = Instant::now();
     while !is_over.load(Ordering::Relaxed) {
-        let decision = limiter.check(1).await.unwrap();
-        assert!(is_by_redis(&decision), "{}", limiter.name());
+        let asked = Instant::now();
+        if is_by_redis(&limiter.check(1).await.unwrap()) {
+            last = asked;
+        }
+        assert!(
+            last.elapsed() >= ms(500) || last == asked,
+            "{}",
+            limiter.name()
+        );
         sleep(ms(2)).await;
     }
 }
@@ -186,14 +205,19 @@ async fn while_one_is_away(leaves: fn(&mut Node), comes_back: fn(&mut Node)) {
         comes_back(&mut away);
         let _ = until_by_redis(&limiter).await;
         // Its breaker is closed: not only one call at a time goes out.
-        let mut together = JoinSet::new();
-        for _ in 0..10 {
-            let limiter = limiter.clone();
-            together.spawn(async move { limiter.check(1).await.unwrap() });
-        }
-        for decision in together.join_all().await {
-            assert!(is_by_redis(&decision));
-        }
+        let by_redis = async {
+            loop {
+                let mut together = JoinSet::new();
+                for _ in 0..10 {
+                    let limiter = limiter.clone();
+                    together.spawn(async move { limiter.check(1).await.unwrap() });
+                }
+                if together.join_all().await.iter().all(is_by_redis) {
+                    return;
+                }
+            }
+        };
+        timeout(AT_LAST, by_redis).await.expect("ten at a time");
         is_over.store(true, Ordering::Relaxed);
         other.await.unwrap();
     }
@@ -222,6 +246,7 @@ async fn after_a_failover_redis_decides_again_whatever_the_policy() {
     // One client whose only call waits, and another one that is idle until the failover is over.
     let waiting = limiter_on(&killed, &client(&urls.join(","), FailurePolicy::Deny).await).await;
     let idle = limiter_on(&killed, &client(&urls.join(","), FailurePolicy::Deny).await).await;
+    killed.is_replicated().await;
     killed.kill();
     for limiter in &clients {
         let _ = until_by_policy(limiter).await;

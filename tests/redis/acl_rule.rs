@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 use redisson_rate_limiter::{
     Decision, Error, FixedWindow, Granted, PermitsInUse, Policy, Rate, RedissonClient, Result,
@@ -138,17 +139,22 @@ async fn a_whole_token(fixture: &mut Fixture, app: &RedissonClient) -> Result<()
     limiter.check("orders:whole", 1).await.map(drop)
 }
 
-/// Grants expire, one call of several permits at once.
+/// Grants expire, one call of several permits at once. So many wait that they are served by several calls.
 async fn a_window_passes(operator: &RedissonClient, app: &RedissonClient) -> Result<()> {
-    let rate = Rate::overall(3, ms(50));
+    let rate = Rate::overall(3, ms(20));
     operator
         .rate_limiter("orders:short")
         .set_rate(rate)
         .await
         .unwrap();
     let limiter = app.rate_limiter("orders:short");
-    for _ in 0..6 {
-        limiter.acquire(1).await?;
+    let mut waiters = JoinSet::new();
+    for _ in 0..12 {
+        let limiter = limiter.clone();
+        waiters.spawn(async move { limiter.acquire(1).await });
+    }
+    for served in waiters.join_all().await {
+        served?;
     }
     limiter.available_permits().await?;
     limiter

@@ -8,6 +8,7 @@ use crate::clients::{PATIENCE, patient};
 use crate::fixture::{Fixture, HOUR, NAME, ms};
 use crate::keys;
 use crate::proxy::{Fate, Held, Proxy};
+use crate::stopped_time::StoppedTime;
 
 /// A limiter of 10 behind a proxy; one is taken.
 async fn behind(proxy: &Proxy, response_timeout: Duration) -> RateLimiter {
@@ -29,7 +30,13 @@ async fn held_up<T: std::fmt::Debug>(
 ) -> Held {
     proxy.next("EVALSHA", Fate::Held);
     proxy.refuse_new(true);
-    let (error, held) = tokio::join!(call, proxy.held());
+    // The time of the call passes from here on, however long the machine takes to send it.
+    let time = StoppedTime::stop();
+    let (error, held) = tokio::join!(call, async {
+        let held = proxy.held().await;
+        time.resume();
+        held
+    });
     assert!(
         matches!(error, Err(Error::Indeterminate { .. })),
         "{error:?}"

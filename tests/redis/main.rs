@@ -20,6 +20,8 @@ mod keys;
 mod monitor;
 #[path = "../support/proxy.rs"]
 mod proxy;
+#[path = "../support/stopped_time.rs"]
+mod stopped_time;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -6,10 +6,11 @@ use redis::{Cmd, Pipeline, RedisFuture, Value};
 use redisson_rate_limiter::{Clock, Decision, Error, Granted, Rate, RateLimiter, RedissonClient};
 
 use crate::by_hand::{Pending, poll_once};
-use crate::clients::{PATIENCE, patient, steady};
+use crate::clients::{patient, steady};
 use crate::fixture::{Fixture, HOUR, ms};
 use crate::keys;
 use crate::proxy::{Command, Fate, Proxy};
+use crate::stopped_time::StoppedTime;
 use crate::support::Server;
 use crate::support::cluster::Cluster;
 
@@ -261,8 +262,7 @@ async fn a_shared_call_that_comes_late_takes_nothing() {
     let patient = patient(&fixture.server.url()).await;
     let known = limiters(&patient, &[3; 4]).await;
     let builder = RedissonClient::builder().response_timeout(ms(150));
-    let builder = builder.wait_for_server(PATIENCE);
-    let client = builder.connect(&proxy.url()).await.unwrap();
+    let client = steady(&proxy.url(), builder).await;
     let mut limiters = Vec::new();
     for other in &known {
         let limiter = client.rate_limiter(other.name());
@@ -272,11 +272,16 @@ async fn a_shared_call_that_comes_late_takes_nothing() {
     }
     let idle = idle(&client);
     proxy.take_seen();
+    // The time of the calls passes once they are sent, however long the machine takes to do so.
+    let time = StoppedTime::stop();
     let _left_alone = left_alone(&idle);
     until_sent(&proxy).await;
     proxy.next("EVALSHA", Fate::Held);
-    proxy.refuse_new(true); // there is no other way to the server
-    let (answers, held) = tokio::join!(all_at_once(&limiters, 2), proxy.held());
+    let (answers, held) = tokio::join!(all_at_once(&limiters, 2), async {
+        let held = proxy.held().await;
+        time.resume();
+        held
+    });
     for answer in answers {
         assert!(matches!(answer, Err(Error::Indeterminate { .. })));
     }

@@ -2,18 +2,17 @@
 
 use std::time::SystemTime;
 
-use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate, RedissonClient};
+use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate};
 
-use crate::clients::patient;
+use crate::clients::{builder, patient, steady};
 use crate::fixture::{Fixture, HOUR, NAME, SECOND};
-use crate::monitor::Monitor;
 use crate::proxy::Proxy;
 
 #[tokio::test]
 async fn a_known_script_is_called_by_its_hash_and_nothing_else_is_sent() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = patient(&proxy.url()).await;
+    let client = steady(&proxy.url(), builder()).await;
     let limiter = client.rate_limiter(NAME);
     limiter
         .try_set_rate(Rate::overall(100, HOUR))
@@ -26,14 +25,14 @@ async fn a_known_script_is_called_by_its_hash_and_nothing_else_is_sent() {
     }
     limiter.acquire(1).await.unwrap();
     assert!(limiter.try_acquire_timeout(1, SECOND).await.unwrap());
-    assert_eq!(proxy.take_names(), ["EVALSHA"; 12]);
+    assert_eq!(proxy.take_call_names(), ["EVALSHA"; 12]);
 }
 
 #[tokio::test]
 async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = patient(&proxy.url()).await;
+    let client = steady(&proxy.url(), builder()).await;
     let limiter = client.rate_limiter(NAME);
     limiter
         .try_set_rate(Rate::overall(100, HOUR))
@@ -41,22 +40,15 @@ async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
         .unwrap();
     proxy.take_seen();
     assert!(limiter.try_acquire(1).await.unwrap());
-    // The client has learned the server's clock, which it needs for the deadline, when it connected.
-    assert_eq!(proxy.take_names(), ["EVALSHA", "EVAL"]);
+    // The client asks once for the server's clock, which it needs for the deadline.
+    assert_eq!(proxy.take_call_names(), ["TIME", "EVALSHA", "EVAL"]);
     assert!(limiter.try_acquire(1).await.unwrap());
-    assert_eq!(proxy.take_names(), ["EVALSHA"]);
+    assert_eq!(proxy.take_call_names(), ["EVALSHA"]);
 
     fixture.run(&["SCRIPT", "FLUSH"]).await;
-    let mut monitor = Monitor::of(&fixture.server).await;
     assert!(limiter.try_acquire(1).await.unwrap());
     assert!(limiter.try_acquire(1).await.unwrap());
-    assert_eq!(proxy.take_names(), ["EVALSHA", "EVAL", "EVALSHA"]);
-    let ran = monitor.commands(&fixture.server).await;
-    let calls: Vec<_> = ran
-        .iter()
-        .filter(|name| !name.starts_with("lua "))
-        .collect();
-    assert_eq!(calls, ["EVALSHA", "EVAL", "EVALSHA"]);
+    assert_eq!(proxy.take_call_names(), ["EVALSHA", "EVAL", "EVALSHA"]);
     assert_eq!(limiter.available_permits().await.unwrap(), 96);
 }
 
@@ -64,7 +56,7 @@ async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
 async fn a_limiter_to_which_a_peer_gave_another_type_takes_a_second_round_trip_once() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = patient(&proxy.url()).await;
+    let client = steady(&proxy.url(), builder()).await;
     let limiter = client.rate_limiter(NAME);
     let peer = fixture.limiter().await;
     peer.set_rate(Rate::overall(10, HOUR)).await.unwrap();
@@ -73,9 +65,9 @@ async fn a_limiter_to_which_a_peer_gave_another_type_takes_a_second_round_trip_o
         peer.set_rate(rate).await.unwrap();
         proxy.take_seen();
         assert!(limiter.try_acquire(1).await.unwrap());
-        assert_eq!(proxy.take_names(), ["EVALSHA", "EVALSHA"]);
+        assert_eq!(proxy.take_call_names(), ["EVALSHA", "EVALSHA"]);
         assert!(limiter.try_acquire(1).await.unwrap());
-        assert_eq!(proxy.take_names(), ["EVALSHA"]);
+        assert_eq!(proxy.take_call_names(), ["EVALSHA"]);
         let left = limiter.available_permits().await.unwrap();
         assert_eq!(left as u64, rate.permits() - 2);
     }
@@ -85,7 +77,7 @@ async fn a_limiter_to_which_a_peer_gave_another_type_takes_a_second_round_trip_o
 async fn a_client_that_set_the_rate_itself_or_read_it_knows_the_type() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = patient(&proxy.url()).await;
+    let client = steady(&proxy.url(), builder()).await;
     let limiter = client.rate_limiter(NAME);
     let rate = Rate::per_client(10, HOUR);
     assert!(limiter.try_set_rate(rate).await.unwrap());
@@ -105,7 +97,7 @@ async fn a_client_that_set_the_rate_itself_or_read_it_knows_the_type() {
         }
         proxy.take_seen();
         assert!(limiter.try_acquire(1).await.unwrap());
-        assert_eq!(proxy.take_names(), ["EVALSHA"], "{step}");
+        assert_eq!(proxy.take_call_names(), ["EVALSHA"], "{step}");
     }
 }
 
@@ -113,10 +105,7 @@ async fn a_client_that_set_the_rate_itself_or_read_it_knows_the_type() {
 async fn a_new_handle_for_each_request_knows_what_the_last_one_knew() {
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    // A busy machine may take long to sum the grants.
-    let client = RedissonClient::builder().response_timeout(60 * SECOND);
-    let client = client.client_id("client");
-    let client = client.connect(&proxy.url()).await.unwrap();
+    let client = steady(&proxy.url(), builder().client_id("client")).await;
     let peer = fixture.limiter().await;
     let rate = Rate::per_client(1_000_000, HOUR);
     peer.set_rate(rate).await.unwrap();
@@ -130,7 +119,7 @@ async fn a_new_handle_for_each_request_knows_what_the_last_one_knew() {
     fixture.audit_prevented().await;
     proxy.take_seen();
     acquire().await;
-    let seen = proxy.take_seen();
+    let seen = proxy.take_calls();
     assert_eq!(seen.len(), 1, "it knows the type: {seen:?}");
     assert_eq!(
         seen[0].script_argument(3),
@@ -143,7 +132,7 @@ async fn a_new_handle_for_each_request_knows_what_the_last_one_knew() {
 async fn every_method_is_one_command() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = patient(&proxy.url()).await;
+    let client = steady(&proxy.url(), builder()).await;
     let limiter = client.rate_limiter(NAME);
     let rate = Rate::overall(100, HOUR);
     // The first round loads the scripts into the server.
@@ -172,7 +161,7 @@ async fn every_method_is_one_command() {
         limiter.expire_if_set(HOUR).await.unwrap();
         limiter.clear_expire().await.unwrap();
         limiter.remain_time_to_live().await.unwrap();
-        let names = proxy.take_names();
+        let names = proxy.take_call_names();
         if round == 1 {
             let expected = [
                 "UNLINK", "EVALSHA", "EVALSHA", "EVALSHA", "EVALSHA", "HMGET", "EVALSHA",
@@ -188,11 +177,24 @@ async fn every_method_is_one_command() {
 async fn naming_a_limiter_sends_nothing() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = patient(&proxy.url()).await;
+    let client = steady(&proxy.url(), builder()).await;
     proxy.take_seen();
     for i in 0..100 {
         client.rate_limiter(&i.to_string());
     }
     client.rate_limiter(NAME).exists().await.unwrap();
-    assert_eq!(proxy.take_names(), ["EXISTS"]);
+    assert_eq!(proxy.take_call_names(), ["EXISTS"]);
+}
+
+#[tokio::test]
+async fn a_client_learns_the_servers_clock_when_it_connects_and_does_not_ask_for_it_again() {
+    let fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = patient(&proxy.url()).await.rate_limiter(NAME);
+    limiter.set_rate(Rate::overall(100, HOUR)).await.unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    let names = proxy.take_names();
+    let count = |name| names.iter().filter(|it| *it == name).count();
+    // Each connection begins with these two.
+    assert_eq!(count("TIME"), count("CLIENT"), "{names:?}");
 }

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use redis::AsyncConnectionConfig;
 use redisson_rate_limiter::{RedissonClient, RedissonClientBuilder};
+
+use crate::support::without_timeouts;
 
 /// Far more than any answer takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,10 +21,10 @@ pub async fn patient(urls: &str) -> RedissonClient {
     builder().connect(urls).await.unwrap()
 }
 
-/// The same over one connection, which stays however long the server is silent: what is sent is sent once.
+/// The same over one connection, which stays however long the server is silent: nothing but an acquire is sent twice.
 pub async fn steady(url: &str, builder: RedissonClientBuilder) -> RedissonClient {
     let client = redis::Client::open(url).unwrap();
-    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let config = without_timeouts();
     let connection = client.get_multiplexed_async_connection_with_config(&config);
     builder.connection(connection.await.unwrap()).unwrap()
 }

@@ -87,11 +87,17 @@ impl Server {
     /// Another connection, to read the keys and to corrupt them.
     pub async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).unwrap();
-        // The server may be slow on a busy machine.
-        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let config = without_timeouts();
         let connection = client.get_multiplexed_async_connection_with_config(&config);
         connection.await.unwrap()
     }
+}
+
+/// The settings of a connection to a server that may be slow on a busy machine.
+pub fn without_timeouts() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_response_timeout(None)
+        .set_connection_timeout(None)
 }
 
 /// Sends a process a signal.

@@ -141,6 +141,22 @@ impl Proxy {
     pub fn take_names(&self) -> Vec<String> {
         self.take_seen().iter().map(Command::name).collect()
     }
+
+    /// As [`take_seen`](Self::take_seen), without acquires that were sent again because their answer was late.
+    pub fn take_calls(&self) -> Vec<Command> {
+        let mut calls: Vec<Command> = Vec::new();
+        for command in self.take_seen() {
+            if !calls.iter().any(|call| command.repeats(call)) {
+                calls.push(command);
+            }
+        }
+        calls
+    }
+
+    /// As [`take_calls`](Self::take_calls), the names only.
+    pub fn take_call_names(&self) -> Vec<String> {
+        self.take_calls().iter().map(Command::name).collect()
+    }
 }
 
 /// What a test waits for comes in the end, or it fails.

@@ -17,6 +17,22 @@ impl Command {
         self.0.get(2 + keys + place).map_or(b"", Vec::as_slice)
     }
 
+    /// Whether this is an acquire as another one, with the same keys and the same member, which has the call's id.
+    pub fn repeats(&self, other: &Self) -> bool {
+        let is_script = ["EVALSHA", "EVAL"].contains(&self.name().as_str());
+        if !is_script || self.0[..3] != other.0[..other.0.len().min(3)] {
+            return false;
+        }
+        let (member, others) = (self.script_argument(2), other.script_argument(2));
+        let is_member = member.len() == 21 && member[0] == 16;
+        is_member && member == others && self.keys() == other.keys()
+    }
+
+    fn keys(&self) -> &[Vec<u8>] {
+        let keys: usize = std::str::from_utf8(&self.0[2]).unwrap().parse().unwrap();
+        &self.0[3..3 + keys]
+    }
+
     pub fn set_script_argument(&mut self, place: usize, argument: &[u8]) {
         let keys: usize = std::str::from_utf8(&self.0[2]).unwrap().parse().unwrap();
         self.0[2 + keys + place] = argument.to_vec();

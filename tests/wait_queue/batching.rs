@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::by_hand::poll_once;
 use crate::in_memory::{limiter, ms};
+use crate::stopped_time::StoppedTime;
 use crate::support::Server;
 
 /// What is asked for at one moment, after so much time.
@@ -204,7 +205,9 @@ proptest! {
 #[test]
 fn decisions_on_a_server() {
     let server = Server::start();
-    let runtime = runtime(false);
+    // However late the server is, no request is sent again.
+    let runtime = runtime(true);
+    let _time = runtime.block_on(async { StoppedTime::begin() });
     let (now, clock) = passed_clock();
     let builder = RedissonClient::builder().clock(clock);
     let limiter = runtime.block_on(async {

@@ -14,6 +14,8 @@ mod proxy;
 mod seeded;
 #[path = "../support/silent.rs"]
 mod silent;
+#[path = "../support/stopped_time.rs"]
+mod stopped_time;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -11,13 +11,13 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::fixture::{Fixture, HOUR, ms};
+use crate::clients::steady;
+use crate::fixture::{Fixture, HOUR};
 use crate::keys;
 use crate::proxy::{Fate, Proxy};
 
 async fn limiter(proxy: &Proxy, fixture: &Fixture, capacity: u32) -> PolicyLimiter<TokenBucket> {
-    let builder = fixture.builder().response_timeout(ms(10_000));
-    let client = builder.connect(&proxy.url()).await.unwrap();
+    let client = steady(&proxy.url(), fixture.builder()).await;
     let limiter = client
         .limiter(TokenBucket::per_second(1).with_capacity(capacity))
         .unwrap();

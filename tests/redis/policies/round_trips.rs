@@ -4,17 +4,27 @@ use redisson_rate_limiter::{
     Decision, Error, FixedWindow, Granted, Rate, RedissonClient, TokenBucket,
 };
 
-use crate::clients::PATIENCE;
+use crate::clients::steady;
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
 use crate::keys;
 use crate::proxy::{Fate, Proxy};
+use crate::stopped_time::StoppedTime;
 
 const KEY: &str = "nft:turbo:limit:testLock997";
 
-/// A client behind a proxy that knows the server's time, and a server that knows the script.
+/// A client behind a proxy, over a connection that stays.
 async fn behind(proxy: &Proxy, fixture: &Fixture) -> RedissonClient {
-    let builder = fixture.builder().response_timeout(ms(10_000));
-    let client = builder.connect(&proxy.url()).await.unwrap();
+    prepared(steady(&proxy.url(), fixture.builder()).await, proxy).await
+}
+
+/// One whose connections may be lost.
+async fn reconnecting_behind(proxy: &Proxy, fixture: &Fixture) -> RedissonClient {
+    let client = fixture.builder().connect(&proxy.url()).await.unwrap();
+    prepared(client, proxy).await
+}
+
+/// It knows the server's time, and the server knows the script.
+async fn prepared(client: RedissonClient, proxy: &Proxy) -> RedissonClient {
     let rate = Rate::overall(1, HOUR);
     let other = client.keyed_rate_limiter("other:", rate).unwrap();
     assert!(other.check("k", 1).await.unwrap().is_granted());
@@ -35,7 +45,7 @@ async fn the_first_request_of_a_key_sets_its_limiter_up_as_redisson_has_it() {
         assert_eq!(decision.is_granted(), expected);
         fixture.at(1_001);
     }
-    assert_eq!(proxy.take_names(), ["EVALSHA"; 4]);
+    assert_eq!(proxy.take_call_names(), ["EVALSHA"; 4]);
 
     let (value, permits) = (format!("{{{KEY}}}:value"), format!("{{{KEY}}}:permits"));
     let mut all = [KEY.to_owned(), value.clone(), permits.clone()];
@@ -70,7 +80,7 @@ async fn a_changed_rate_is_written_in_the_round_trip_of_the_next_request() {
     assert!(limiter.check("a", 3).await.unwrap().is_granted());
     limiter.set_rate(Rate::overall(5, HOUR)).unwrap();
     assert!(limiter.check("a", 2).await.unwrap().is_granted());
-    assert_eq!(proxy.take_names(), ["EVALSHA"; 2]);
+    assert_eq!(proxy.take_call_names(), ["EVALSHA"; 2]);
     let rate: String = redis::cmd("HGET")
         .arg("k:a")
         .arg("rate")
@@ -128,7 +138,7 @@ async fn a_limiter_of_redisson_with_another_rate_is_brought_up_to_date_and_keeps
 async fn a_keyed_request_whose_answer_was_lost_is_sent_again_and_granted_what_it_took() {
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = behind(&proxy, &fixture).await;
+    let client = reconnecting_behind(&proxy, &fixture).await;
     let limiter = client
         .keyed_rate_limiter("k:", Rate::overall(5, HOUR))
         .unwrap();
@@ -151,7 +161,7 @@ async fn a_keyed_request_whose_answer_was_lost_is_sent_again_and_granted_what_it
 async fn a_request_of_another_limiter_whose_answer_was_lost_is_not_sent_again() {
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = behind(&proxy, &fixture).await;
+    let client = reconnecting_behind(&proxy, &fixture).await;
     let limiter = client
         .limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
@@ -184,12 +194,15 @@ async fn a_call_that_the_server_gets_after_its_deadline_charges_nobody() {
     let patient = fixture.client().await.limiter(bucket).unwrap();
     assert!(patient.check("bucket", 1).await.unwrap().is_granted());
     let builder = fixture.builder().response_timeout(ms(200));
-    let builder = builder.wait_for_server(PATIENCE);
-    let client = builder.connect(&proxy.url()).await.unwrap();
-    let limiter = client.limiter(bucket).unwrap();
+    let limiter = steady(&proxy.url(), builder).await.limiter(bucket).unwrap();
     while limiter.check("another", 1).await.is_err() {}
     proxy.next("EVALSHA", Fate::Held);
-    let (late, held) = tokio::join!(limiter.check("bucket", 3), proxy.held());
+    let time = StoppedTime::stop();
+    let (late, held) = tokio::join!(limiter.check("bucket", 3), async {
+        let held = proxy.held().await;
+        time.resume();
+        held
+    });
     assert!(matches!(late, Err(Error::Indeterminate { .. })), "{late:?}");
     held.let_through().await;
     let tokens: i64 = redis::cmd("HGET")
@@ -225,6 +238,6 @@ async fn several_limiters_decide_in_one_round_trip() {
     for expected in [true, true, false] {
         assert_eq!(ask().await, expected);
     }
-    assert_eq!(proxy.take_names(), ["EVALSHA"; 3]);
+    assert_eq!(proxy.take_call_names(), ["EVALSHA"; 3]);
     assert_eq!(application.available_permits().await.unwrap(), 2);
 }

@@ -1,5 +1,7 @@
 //! Tokio's time stands still, even while waiting for a server.
 
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -16,11 +18,22 @@ pub struct StoppedTime {
 }
 
 impl StoppedTime {
-    pub(crate) fn begin() -> Self {
+    pub fn begin() -> Self {
         let (end, ended) = mpsc::channel();
         // After the limit, time moves on, so that a test that hangs fails.
         spawn_blocking(move || ended.recv_timeout(LIMIT));
         Self { _end: end }
+    }
+
+    /// Stops the time of a runtime on which it passes.
+    pub fn stop() -> Self {
+        tokio::time::pause();
+        Self::begin()
+    }
+
+    /// From now on it passes as everywhere.
+    pub fn resume(self) {
+        tokio::time::resume();
     }
 }
 
