@@ -1,13 +1,13 @@
 //! A cluster whose nodes fail, and whose slots move.
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisResult, Value};
+use redis::{RedisResult, Value};
 use redisson_rate_limiter::{FixedWindow, PenaltyTokenBucket, Rate, SlidingWindowCounter};
 use tokio::time::sleep;
 
-use crate::load::{HOUR, Load, ample, ms, patient_client, taken};
-use crate::support::Server;
+use crate::load::{HOUR, Load, ample, at_last, ms, patient_client, taken};
 use crate::support::cluster::Cluster;
+use crate::support::{Server, without_timeouts};
 
 struct Node {
     port: u16,
@@ -18,7 +18,7 @@ struct Node {
 impl Node {
     async fn at(port: u16) -> Self {
         let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
-        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let config = without_timeouts();
         let raw = client.get_multiplexed_async_connection_with_config(&config);
         let mut node = Self {
             port,
@@ -248,4 +248,54 @@ async fn a_slot_that_no_node_serves_for_a_while_costs_no_acquire() {
     node.run(&format!("CLUSTER ADDSLOTS {slot}")).await.unwrap();
     load.until_granted(20).await;
     load.end_taken_once(&mut node.raw).await;
+}
+
+#[tokio::test]
+async fn an_acquire_that_is_redirected_to_a_node_without_a_connection_waits_for_one() {
+    let cluster = Cluster::start();
+    let mut nodes = nodes_of(&cluster).await;
+    let client = patient_client(&url(&nodes)).await;
+    let limiter = ample(&client, "limiter").await;
+    let source = serving(&mut nodes, "limiter").await;
+    let mut source = nodes.swap_remove(source);
+    let mut target = nodes.swap_remove(0);
+    // All of its keys have moved, and the slot has not.
+    let slot = source.run("CLUSTER KEYSLOT limiter").await.unwrap();
+    let slot: u16 = redis::from_redis_value(slot).unwrap();
+    let importing = format!("CLUSTER SETSLOT {slot} IMPORTING {}", source.id);
+    target.run(&importing).await.unwrap();
+    let migrating = format!("CLUSTER SETSLOT {slot} MIGRATING {}", target.id);
+    source.run(&migrating).await.unwrap();
+    let keys = "KEYS limiter {limiter}:value {limiter}:permits";
+    let migrate = format!("MIGRATE 127.0.0.1 {}  0 5000 {keys}", target.port); // an empty word
+    source.run(&migrate).await.unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap()); // the target knows the script
+    let mut calls = 1;
+    let sent_once = async {
+        loop {
+            // This client knows the source alone.
+            let client = patient_client(&url(std::slice::from_ref(&source))).await;
+            let before = redirected(&mut source, "evalsha").await;
+            assert!(client.rate_limiter("limiter").try_acquire(1).await.unwrap());
+            calls += 1;
+            // A busy machine may take longer to connect than an attempt waits.
+            if redirected(&mut source, "evalsha").await == before + 1 {
+                return;
+            }
+        }
+    };
+    at_last("an acquire that is sent once", sent_once).await;
+    let assign = format!("CLUSTER SETSLOT {slot} NODE {}", target.id);
+    target.run(&assign).await.unwrap();
+    assert_eq!(taken(&mut target.raw, "limiter").await, 1 + calls);
+}
+
+/// How often a node has redirected a command.
+async fn redirected(node: &mut Node, command: &str) -> u64 {
+    let stats = node.run("INFO commandstats").await.unwrap();
+    let stats: String = redis::from_redis_value(stats).unwrap();
+    let start = format!("cmdstat_{command}:");
+    let line = stats.lines().find(|line| line.starts_with(&start)).unwrap();
+    let (_, count) = line.split_once("rejected_calls=").unwrap();
+    count.split(',').next().unwrap().parse().unwrap()
 }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{Credentials, Error, RedissonClient, RedissonClientBuilder};
 
-use crate::load::{Load, PATIENT, ample, impatient_client, ms};
+use crate::load::{Load, PATIENT, ample, at_last, impatient_client, ms};
+use crate::scripted::{Reply, Scripted};
 use crate::support::Server;
 
 async fn run(raw: &mut MultiplexedConnection, command: &[&str]) {
@@ -162,4 +163,29 @@ async fn full(url: &str, raw: &mut MultiplexedConnection) {
     run(raw, &["CONFIG", "SET", "maxclients", "100"]).await;
     load.until_granted(20).await;
     load.end_taken_once(raw).await;
+}
+
+/// A server that is full may close a connection before its words are read.
+#[tokio::test]
+async fn the_cause_is_what_a_server_last_said_while_it_closes_connections_without_a_word() {
+    const FULL: &str = "max number of clients reached";
+    let server = Scripted::start(|_| Reply::Answer("$0\r\n\r\n".to_owned())).await;
+    let client = impatient_client(&format!("redis://127.0.0.1:{}", server.port)).await;
+    let limiter = client.rate_limiter("limiter");
+    let is_full = async || {
+        let error = limiter.exists().await.unwrap_err();
+        error
+            .source()
+            .is_some_and(|it| it.to_string().contains(FULL))
+    };
+    server.answers(|words| match &words[0][..] {
+        "CLIENT" => Reply::Last(format!("-ERR {FULL}\r\n")), // the first command
+        _ => Reply::Close,
+    });
+    at_last("its words", async { while !is_full().await {} }).await;
+    server.answers(|_| Reply::Close);
+    server.accepted(server.connections() + 3).await;
+    assert!(is_full().await);
+    drop(server); // nobody listens any more
+    at_last("another cause", async { while is_full().await {} }).await;
 }

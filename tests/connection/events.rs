@@ -4,6 +4,7 @@ use redisson_rate_limiter::RedissonClient;
 
 use crate::captured_events::Events;
 use crate::load::{PATIENT, ample, ms};
+use crate::scripted::{Reply, Scripted};
 use crate::support::Server;
 
 const SECRET: &str = "correct-horse-battery";
@@ -44,5 +45,24 @@ async fn losing_and_finding_a_server_is_logged_once_each() {
         let has_all = parts.iter().all(|part| event.contains(part));
         assert!(has_all && event.contains(&server), "{event}");
         assert!(!event.contains(SECRET), "{event}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_no_call_could_use_is_none() {
+    let asks_for_a_login = Server::start_with(&["--requirepass", SECRET]);
+    let closes = Scripted::start(|words| match &words[0][..] {
+        "TIME" => Reply::Close, // after an answer to the command before
+        _ => Reply::Silence,
+    });
+    let closes = closes.await;
+    for port in [asks_for_a_login.port(), closes.port] {
+        let events = Events::start();
+        let builder = RedissonClient::builder().response_timeout(PATIENT);
+        let url = format!("redis://127.0.0.1:{port}");
+        builder.connect(&url).await.unwrap_err();
+        let events = events.take();
+        let said = |text| events.iter().any(|event| event.contains(text));
+        assert!(said("cannot connect") && !said("connected"), "{events:#?}");
     }
 }

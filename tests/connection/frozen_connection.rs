@@ -1,8 +1,9 @@
 //! A connection that stays open but transfers nothing.
 
 use redisson_rate_limiter::FixedWindow;
+use tokio::time::timeout;
 
-use crate::load::{HOUR, Load, ample, patient_client};
+use crate::load::{HOUR, Load, ample, at_last, ms, patient_client};
 use crate::proxy::{Fate, Proxy};
 use crate::support::Server;
 
@@ -29,11 +30,19 @@ async fn callers_that_all_give_up_early_get_another_connection_too() {
     let limiter = ample(&client, "limiter").await;
     proxy.freeze();
     // Each waits for less than a silent connection is waited for.
-    let impatient = std::time::Duration::from_millis(30);
-    while tokio::time::timeout(impatient, limiter.available_permits())
-        .await
-        .is_err()
-    {}
+    let impatient = ms(30);
+    let answered = async { while timeout(impatient, limiter.exists()).await.is_err() {} };
+    at_last("an answer", answered).await;
+}
+
+#[tokio::test]
+async fn a_read_is_made_again_over_the_next_connection() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port()).await;
+    let client = patient_client(&proxy.url()).await;
+    let limiter = ample(&client, "limiter").await;
+    proxy.freeze();
+    assert!(limiter.exists().await.unwrap());
 }
 
 #[tokio::test]

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use redisson_rate_limiter::Error;
+
 use crate::load::{at_last, patient_client};
 use crate::scripted::{Reply, Scripted};
-use crate::support::Server;
+use crate::support::{Server, ports};
 
 /// The answer to CLUSTER SLOTS of a cluster with one node.
 fn slots_at(port: u16) -> Reply {
@@ -49,4 +51,32 @@ async fn the_slots_are_read_again_after_a_redirection_so_that_later_calls_go_to_
         }
     };
     at_last("the right node", found).await;
+}
+
+/// A call that is made again and again, as long as it takes.
+#[tokio::test]
+async fn the_slots_are_read_again_while_a_call_finds_no_node_that_answers() {
+    let nobody = ports::reserve();
+    let closes = Scripted::start(|words| match &words[0][..] {
+        "CLIENT" | "TIME" => Reply::Silence, // to set a connection up
+        _ => Reply::Close,
+    });
+    let closes = closes.await;
+    for gone in [nobody, closes.port] {
+        for is_acquire in [false, true] {
+            let target = Server::start();
+            let node = Scripted::start(move |_| slots_at(gone)).await;
+            let url = format!("redis://127.0.0.1:{}", node.port);
+            let client = patient_client(&format!("{url},{url}")).await;
+            let limiter = client.rate_limiter("limiter");
+            let to = target.port();
+            node.answers(move |_| slots_at(to));
+            if is_acquire {
+                let missing = limiter.try_acquire(1).await;
+                assert!(matches!(missing, Err(Error::NotInitialized { .. })));
+            } else {
+                assert!(!limiter.exists().await.unwrap());
+            }
+        }
+    }
 }

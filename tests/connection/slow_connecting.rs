@@ -4,7 +4,7 @@ use redisson_rate_limiter::RedissonClient;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::load::{PATIENT, ample};
+use crate::load::{PATIENT, ample, at_last};
 use crate::support::Server;
 
 #[tokio::test]
@@ -16,7 +16,8 @@ async fn an_attempt_to_connect_goes_on_while_later_ones_are_made_beside_it() {
     let connecting = tokio::spawn(async move { builder.connect(&url).await });
     let mut attempts = Vec::new();
     for _ in 0..4 {
-        attempts.push(listener.accept().await.unwrap().0);
+        let accepted = at_last("an attempt", listener.accept()).await;
+        attempts.push(accepted.unwrap().0);
     }
     // Only the third has an answer, and not before the fourth is made.
     let mut answered = attempts.remove(2);

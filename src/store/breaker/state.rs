@@ -202,7 +202,6 @@ impl State {
         cause: Error,
         stage: impl FnOnce(Duration) -> Stage,
     ) -> Option<Change> {
-        self.failures = 0;
         let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         self.outage = Some(Outage {
             since,
@@ -273,7 +272,11 @@ mod tests {
         let mut state = State::default();
         assert_eq!(state.disconnected(now, cause()), Some(Change::Opened));
         assert_eq!(state.disconnected(now, cause()), None);
+        // Answers and failures of calls over the last connection.
         assert_eq!(state.answered(), None);
+        for _ in 0..FAILURES {
+            assert_eq!(state.failed(now, cause(), 1.0), None);
+        }
         assert!(matches!(
             admitted(&mut state, now + 3600 * SECOND),
             Verdict::Refuse(_)
@@ -303,6 +306,45 @@ mod tests {
             Some(Change::OpenedAgain)
         );
         assert!(matches!(admitted(&mut state, due), Verdict::Refuse(_)));
+    }
+
+    #[tokio::test]
+    async fn a_connection_half_opens_it_within_a_pause_and_leaves_a_probe_alone() {
+        let now = Instant::now();
+        let mut state = after_failures(3, now);
+        assert_eq!(state.connected(), Some(Change::HalfOpened));
+        let number = probe(&mut state, now);
+        assert_eq!(state.connected(), None);
+        assert!(matches!(admitted(&mut state, now), Verdict::Refuse(_)));
+        assert_eq!(state.probe_ended(number, None, now, 1.0), None);
+        // It is half open already.
+        let (verdict, change) = state.admit(now, NO_PATIENCE, SECOND);
+        assert!(matches!(verdict, Verdict::Probe(_)));
+        assert_eq!(change, None);
+    }
+
+    #[tokio::test]
+    async fn calls_are_refused_because_of_what_happened_last() {
+        let now = Instant::now();
+        let named = |name: &str| Error::NotInitialized { name: name.into() };
+        let is_named = |state: &State, expected: &str| {
+            let cause = state.open_cause();
+            matches!(cause, Some(Error::NotInitialized { name }) if name == expected)
+        };
+        let mut state = State::default();
+        state.disconnected(now, named("first"));
+        assert!(is_named(&state, "first"));
+        state.disconnected(now, named("second"));
+        assert!(is_named(&state, "second"));
+        state.connected();
+        assert!(state.open_cause().is_none());
+        let number = probe(&mut state, now);
+        state.probe_ended(number, Some(named("third")), now, 1.0);
+        assert!(is_named(&state, "third"));
+        let (Verdict::Refuse(cause), _) = state.admit(now, NO_PATIENCE, SECOND) else {
+            panic!("it is open");
+        };
+        assert!(matches!(cause, Error::NotInitialized { name } if name == "third"));
     }
 
     #[tokio::test]

@@ -279,9 +279,6 @@ mod tests {
     use tokio::runtime::{Builder, Runtime};
 
     use super::*;
-    use crate::store::redis::connection::address::parse;
-    use crate::store::redis::connection::tls::{Tls, TlsConfig};
-    use crate::store::redis::server_time::ServerTime;
 
     fn node(port: u16) -> Endpoint {
         Endpoint::Tcp {
@@ -306,15 +303,7 @@ mod tests {
     fn the_links_to_a_node_that_has_left_end_on_every_runtime() {
         let runtimes: [Runtime; 2] =
             std::array::from_fn(|_| Builder::new_current_thread().enable_all().build().unwrap());
-        let settings = Settings {
-            credentials: None,
-            sentinel_credentials: None,
-            tls: Tls::new(&parse("redis://127.0.0.1").unwrap(), &TlsConfig::default()).unwrap(),
-            response_timeout: Duration::from_secs(1),
-            server_time: Arc::new(ServerTime::unknown()),
-            unhealthy: Arc::default(),
-        };
-        let cluster = Cluster::new(Vec::new(), Arc::new(settings));
+        let cluster = Cluster::new(Vec::new(), Arc::new(Settings::for_test()));
         let inner = &cluster.0;
         inner.adopt(map(1));
         let links = |runtime: &Runtime| {

@@ -285,7 +285,7 @@ mod tests {
 
     use redis::cmd;
     use redis::io::tcp::socket2::{Domain, Type};
-    use tokio::io::{AsyncWrite, duplex, join, sink};
+    use tokio::io::{AsyncWrite, DuplexStream, duplex, join, sink};
     use tokio::task::yield_now;
 
     use super::super::traffic::Counted;
@@ -313,11 +313,8 @@ mod tests {
         }
     }
 
-    /// Why a call fails whose connection ends once `is_under_way` holds for it.
-    async fn failure_of_a_call(
-        writer: impl AsyncWrite + Send + Unpin + 'static,
-        is_under_way: impl AsyncFn(&Traffic),
-    ) -> Failure {
+    /// An open connection, and the server's side of what is read from it.
+    async fn open(writer: impl AsyncWrite + Send + Unpin + 'static) -> (Open, DuplexStream) {
         let (reader, server) = duplex(1);
         let traffic = Arc::new(Traffic::new());
         let transport = Transport {
@@ -328,26 +325,39 @@ mod tests {
             socket: Socket::new(Domain::IPV4, Type::STREAM, None).unwrap(),
             is_tls: false,
         };
-        let open = Open::start(transport, Arc::clone(&traffic)).await.unwrap();
+        (Open::start(transport, traffic).await.unwrap(), server)
+    }
+
+    /// Why a call fails.
+    async fn failure_of_a_call(open: &Open, limits: Limits) -> Failure {
         let command = cmd("INCR").arg("key").take();
         let request = Request {
             command: &command,
             asking: false,
         };
         let round_trip = RoundTrip::default();
-        let call = open.call(request, Limits::for_test(), &round_trip);
-        let (result, ()) = tokio::join!(call, async {
-            is_under_way(&traffic).await;
+        open.call(request, limits, &round_trip).await.unwrap_err()
+    }
+
+    /// The same if the connection ends once `is_under_way` holds for the call.
+    async fn failure_at_the_end(
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        is_under_way: impl AsyncFn(&Traffic),
+    ) -> Failure {
+        let (open, server) = open(writer).await;
+        let call = failure_of_a_call(&open, Limits::for_test());
+        let (failure, ()) = tokio::join!(call, async {
+            is_under_way(&open.traffic).await;
             drop(server);
         });
-        result.unwrap_err()
+        failure
     }
 
     #[tokio::test]
     async fn a_command_of_which_nothing_was_written_was_not_sent() {
         let tried = Arc::<Notify>::default();
         let writer = Full(Arc::clone(&tried));
-        let failure = failure_of_a_call(writer, async |_| tried.notified().await).await;
+        let failure = failure_at_the_end(writer, async |_| tried.notified().await).await;
         assert!(matches!(failure, Failure::NotSent(_)), "{failure:?}");
     }
 
@@ -358,7 +368,35 @@ mod tests {
                 yield_now().await;
             }
         };
-        let failure = failure_of_a_call(sink(), written).await;
+        let failure = failure_at_the_end(sink(), written).await;
         assert!(matches!(failure, Failure::Lost(Some(_))), "{failure:?}");
+    }
+
+    /// The first time at which a call looks at its connection.
+    fn first_check() -> Duration {
+        RoundTrip::default().silence_limit() / CHECKS
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_redis_rs_lost_while_the_connection_ended_ends_too() {
+        let (open, _server) = open(sink()).await;
+        open.state.has_ended.store(true, Ordering::Release);
+        let start = Instant::now();
+        let failure = failure_of_a_call(&open, Limits::for_test()).await;
+        assert!(matches!(failure, Failure::Lost(Some(_))), "{failure:?}");
+        assert_eq!(start.elapsed(), first_check());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_leaves_a_retired_connection_if_it_may_be_repeated_and_else_waits_there() {
+        let minute = Duration::from_secs(60);
+        for (repeat, ends) in [(Repeat::Safe, first_check()), (Repeat::Never, minute)] {
+            let (open, _server) = open(sink()).await;
+            open.retire(Retired::Silent(minute));
+            let start = Instant::now();
+            let failure = failure_of_a_call(&open, Limits::new(start + minute, repeat)).await;
+            assert!(matches!(failure, Failure::Lost(_)), "{failure:?}");
+            assert_eq!(start.elapsed(), ends, "{repeat:?}");
+        }
     }
 }

@@ -31,3 +31,19 @@ impl Settings {
         }
     }
 }
+
+#[cfg(test)]
+impl Settings {
+    /// Without a login or TLS.
+    pub(super) fn for_test() -> Self {
+        let address = super::address::parse("redis://127.0.0.1").unwrap();
+        Self {
+            credentials: None,
+            sentinel_credentials: None,
+            tls: Tls::new(&address, &super::TlsConfig::default()).unwrap(),
+            response_timeout: Duration::from_secs(1),
+            server_time: Arc::new(ServerTime::unknown()),
+            unhealthy: Arc::default(),
+        }
+    }
+}

@@ -188,3 +188,94 @@ pub(super) fn is_primary(role: &Value) -> bool {
     let name = parts.first().cloned().unwrap_or_default();
     from_redis_value::<String>(name).is_ok_and(|name| name == "master")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::pending;
+    use std::net::TcpStream;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::net::TcpSocket;
+
+    use super::*;
+    use crate::store::redis::connection::address::Endpoint;
+    use crate::store::redis::connection::credentials::Provider;
+    use crate::store::redis::connection::traffic::Counted;
+
+    const STEP: Duration = Duration::from_millis(500);
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// What becomes of a step in which something is read after each of these pauses, and when.
+    async fn reads_after(pauses: &[u64]) -> (bool, Duration) {
+        let traffic = Arc::new(Traffic::new());
+        let (mut server, stream) = duplex(1);
+        let mut stream = Counted {
+            stream,
+            traffic: Arc::clone(&traffic),
+        };
+        let start = Instant::now();
+        let work = async {
+            for &pause in pauses {
+                sleep(ms(pause)).await;
+                server.write_u8(0).await?;
+                stream.read_u8().await?;
+            }
+            Ok(())
+        };
+        let result = unless_silent(&traffic, STEP, work).await;
+        (result.is_ok(), start.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_may_take_long_while_something_arrives_and_ends_when_nothing_does() {
+        assert_eq!(reads_after(&[400, 400, 400]).await, (true, ms(1_200)));
+        assert_eq!(reads_after(&[600]).await, (false, ms(500)));
+        assert_eq!(reads_after(&[400, 700]).await, (false, ms(1_000)));
+        assert_eq!(reads_after(&[400, 400, 900]).await, (false, ms(1_500)));
+    }
+
+    /// An attempt to connect to this port ends, because nothing answers. Time passes only while nothing else can happen.
+    async fn ends_without_an_answer(port: u16, settings: &Settings) {
+        let server = Server {
+            endpoint: Endpoint::Tcp {
+                host: "127.0.0.1".to_owned(),
+                port,
+                is_tls: false,
+            },
+            options: Options::default(),
+        };
+        let (start, round_trip) = (Instant::now(), RoundTrip::default());
+        let opened = open(&server, settings, &round_trip, STEP);
+        let Err(error) = timeout(HOUR, opened).await.expect("it ends") else {
+            panic!("it is open");
+        };
+        assert!(error.to_string().contains("does not answer"), "{error}");
+        // A step for the connection, and one for what is sent over it.
+        assert!((STEP..=2 * STEP).contains(&start.elapsed()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_to_connect_ends_where_nothing_answers() {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut settings = Settings::for_test();
+        // The kernel makes the connection.
+        ends_without_an_answer(address.port(), &settings).await;
+        let mut backlog = Vec::new();
+        while let Ok(stream) = TcpStream::connect_timeout(&address, STEP) {
+            backlog.push(stream);
+        }
+        // It makes no other one.
+        ends_without_an_answer(address.port(), &settings).await;
+        let provider = Provider::new(pending::<Result<Credentials, Infallible>>);
+        settings.credentials = Some(provider);
+        ends_without_an_answer(address.port(), &settings).await;
+    }
+}
