@@ -1,5 +1,12 @@
--- An acquire on one limiter. acquire.lua and multi_acquire.lua include this file: they bind the names that it uses, read
--- the clock, and document what it returns and writes.
+-- An acquire on one limiter, up to its reply. acquire.lua and multi_acquire.lua include this file as the end of the script
+-- and as the body of a function, and document what it returns and writes.
+--
+-- Uses    `name`, `value_key`, `permits_key`, `other_value_key`, `other_permits_key`, the limiter's keys; `last_key`, the
+--         place in KEYS of the call's own key, nil if it is the last of all; `member`, `audited_rate`, `all`, `rate_type`,
+--         `deadline`, `given_now`, the arguments; `first_word` and `last_word`, the places in ARGV of the further ones;
+--         `server_now`, `now`; `call`, `pack`; `LARGEST`, `FEW`, `SUMMED`, `SPARE`, `PAGE`, `SHARED`, `NEWEST`, `spare`,
+--         `to_remove`
+-- Sets    nothing: it ends with the reply
 
 local first_run, last_run, call_key, taken_before = 1, 0, nil, nil
 -- The place of each option's word in ARGV.

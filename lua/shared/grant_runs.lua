@@ -1,4 +1,9 @@
--- Decides the requests, one run of equal requests after the other: of each as many as fit are granted.
+-- Decides the requests, one run of equal requests after the other: of each as many as fit are granted. After the first
+-- denied request of a policy with a penalty, sets the lock, the last key, and decides no more.
+--
+-- Uses    `limit` and `room`, which the algorithm has read; `cost`, `times` and `more_runs`, the requests; `penalty`;
+--         `call`, `unpack_numbers`, `format`, `floor`, `max`, `min`
+-- Sets    `taken`, `denied_cost`, `denied_taken`, `more_denied`, which shared/policy.lua explains; `next_run`
 local taken, denied_cost, denied_taken, more_denied, next_run = 0, nil, nil, nil, 1
 repeat
   if cost <= limit then

@@ -1,4 +1,8 @@
--- Bounds that all scripts share. `Bounds` in src/window.rs repeats the first five.
+-- What a call does at most, and what is left of that in this call. `Bounds` in src/window/bounds.rs has FEW to PAGE too.
+--
+-- Uses    nothing
+-- Sets    `LARGEST`, `FEW`, `SUMMED`, `SPARE`, `JOINTLY`, `PAGE`, `SHARED`, `NEWEST`; `spare` and `to_remove`, which others
+--         change: joint.lua to what its limiters share, and each removal what is left
 
 local LARGEST = 9007199254740992 -- 2^53, up to which a Lua number is an exact integer
 local FEW = 32 -- up to this many live grants are summed in any call that finds expired ones

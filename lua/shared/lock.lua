@@ -1,5 +1,8 @@
--- Sets `locked_for`, the ms for which the target is locked out, 0 if it is not; and `sets_lock`, whether the lock has to
--- be written again.
+-- Reads the lock of a target. Returns an error if it is of another type.
+--
+-- Uses    `lock`, its key; `penalty`; `call`, `max`
+-- Sets    `locked_for`, the ms for which the target is locked out, 0 if it is not; `sets_lock`, whether the lock has to be
+--         written again, for the time of the penalty; `left`
 local locked_for, sets_lock = 0, false
 local left = call('pttl', lock)
 if left ~= -2 then

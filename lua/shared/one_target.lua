@@ -20,6 +20,9 @@
 --         Only 1 after the deadline
 -- Errors  BADSTATE
 -- Writes  what the algorithm writes; the lock, for the time of the penalty, if a request was denied
+--
+-- Uses    `call`, `pack`, `unpack_numbers`, `format`, `floor`, `max`
+-- Sets    `deadline`, `given_now`, `penalty`, `cost`, `times`, `numbers`, `more_runs`, `call_id`, `server_now`, `now`
 
 local deadline, given_now, penalty, cost, times = unpack_numbers('<ddddd', ARGV[1])
 local numbers, more_runs, call_id = ARGV[2], ARGV[3], ARGV[4]

@@ -13,6 +13,9 @@
 -- An algorithm finds its `KEYS`, its `numbers` as little-endian doubles in one string, `now` in ms, and the `call_id`. As a
 -- script of its own it is straight-line code without functions or tables; joint.lua wraps its two parts into functions, so
 -- that several limiters decide together. src/policies/NAME/model.rs holds the same steps in Rust.
+--
+-- Uses    nothing
+-- Sets    `KEYS`, `call`, `pack`, `unpack_numbers`, `format`, `floor`, `ceil`, `max`, `min`; `most_others`, `MOST_LENGTHS`
 
 local KEYS, call, pack, unpack_numbers = KEYS, redis.call, struct.pack, struct.unpack
 local format, floor, ceil, max, min = string.format, math.floor, math.ceil, math.max, math.min

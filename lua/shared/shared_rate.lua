@@ -8,6 +8,9 @@
 --         5  1 if an existing limiter must have this keep alive
 -- Writes  as acquire.lua does. If the limiter is missing or has other settings, the hash: live grants go on counting, but
 --         a change of the type resets the limiter, and what an earlier one of this name left is deleted
+--
+-- Uses    `load_window`, `digits`, `FEW`, `spare`, `to_remove`
+-- Sets    `open_shared_rate`, which joint.lua calls for each such limiter; `window`
 
 local window
 

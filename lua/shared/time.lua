@@ -1,5 +1,8 @@
 -- Reads the server's clock if the call has no time of its own or has a deadline. NaN stands for a missing number:
 -- comparisons with it are false.
+--
+-- Uses    `given_now`, `deadline`, `call`, `floor`
+-- Sets    `server_now`, 0 if it was not read; `now`
 local server_now, now = 0, given_now
 if now ~= now or deadline == deadline then
   local time = call('time')

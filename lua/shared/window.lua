@@ -8,8 +8,9 @@
 --
 -- A peer's release, an eviction or an operator can change one key and not the other, which breaks the invariant. With few
 -- grants `reconcile` restores it; with many an audit does (audit_read.lua, audit_reconcile.lua).
-
--- Returns the functions below as a table.
+--
+-- Uses    `LARGEST`, `FEW`, `SUMMED`, `SPARE`, `PAGE`, `spare`, `to_remove`
+-- Sets    `load_window`, which returns the functions below as a table
 local function load_window()
   -- `given` in ms where the caller passed a time, else the server's clock in ms since the epoch.
   local function time_of(given)

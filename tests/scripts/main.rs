@@ -16,4 +16,5 @@ mod support;
 
 mod documentation;
 mod hashes;
+mod shared_names;
 mod vectors;
