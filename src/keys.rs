@@ -118,6 +118,23 @@ mod tests {
         Keys::new(name, "id").value
     }
 
+    #[cfg(feature = "redis")]
+    #[test]
+    fn a_limiter_has_the_keys_of_the_specification() {
+        use crate::client_vectors::{hold, text};
+        hold("keys", |given| {
+            let keys = Keys::new(text(&given["name"]), text(&given["client_id"]));
+            let call_id = u128::from_str_radix(text(&given["call_id"]), 16).unwrap();
+            serde_json::json!({
+                "keys": keys.in_order(),
+                "audit": keys.audit,
+                "call": keys.of_call(&call_id.to_be_bytes()),
+                "is_valid": keys.validate(false).is_ok(),
+                "is_valid_on_a_cluster": keys.validate(true).is_ok(),
+            })
+        });
+    }
+
     #[test]
     fn a_plain_name_stands_in_braces_and_the_client_id_comes_last() {
         let keys = Keys::new("orders:api", "c1");

@@ -50,11 +50,16 @@ mod serialization;
 #[doc(hidden)]
 pub mod fuzzing;
 
+#[cfg(all(test, feature = "redis"))]
+mod client_vectors;
 #[cfg(test)]
 mod interleaving;
 #[cfg(test)]
 mod random_cases;
 
+#[cfg(all(test, feature = "redis"))]
+#[path = "../tests/support/pretty_json.rs"]
+mod pretty_json;
 #[cfg(all(test, feature = "redis"))]
 #[path = "../tests/support/mod.rs"]
 mod support;

@@ -30,7 +30,7 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 /// Modules of the crate that are compiled only for tests.
-const FOR_TESTS: [&str; 2] = ["interleaving", "random_cases"];
+const FOR_TESTS: [&str; 3] = ["client_vectors", "interleaving", "random_cases"];
 
 /// Files that are compiled only for tests.
 fn is_of_tests(path: &Path) -> bool {

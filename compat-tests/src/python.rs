@@ -1,10 +1,21 @@
-//! The Python client `lua/client.py` in a process of its own.
+//! The Python client `lua/python/client.py` in a process of its own, and its tests.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../lua/python")
+}
+
+/// The client's own tests.
+pub fn tests() -> std::process::Command {
+    let mut command = std::process::Command::new("python3");
+    command.args(["-B", "-m", "unittest"]).current_dir(folder());
+    command
+}
 
 /// A limiter of the Python client. Dropping it ends the process.
 pub struct Limiter {
@@ -21,10 +32,9 @@ impl Limiter {
     ///
     /// Without Python 3.
     pub fn start(port: u16, name: &str) -> Self {
-        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lua/client.py");
         let mut process = Command::new("python3")
-            .arg("-B")
-            .arg(program)
+            .args(["-B", "client.py"])
+            .current_dir(folder())
             .args([&port.to_string(), name])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

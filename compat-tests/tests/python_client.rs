@@ -1,4 +1,4 @@
-//! The Python client in `lua/`, which was written from `lua/README.md`, beside Redisson and this crate on one limiter.
+//! The Python client in `lua/python/`, which was written from `lua/README.md`, beside Redisson and this crate on one limiter.
 //! In a binary of its own, so that no other test takes the processors meanwhile.
 
 #[path = "../../tests/support/proxy.rs"]
@@ -20,6 +20,13 @@ const HOUR: Duration = Duration::from_secs(3600);
 const RATE: u32 = 30;
 const INTERVAL: i64 = 400;
 const DURATION: i64 = 4_000;
+
+#[test]
+fn the_python_client_concludes_what_the_vectors_say() {
+    let output = python::tests().output().expect("Python 3");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
 
 #[tokio::test]
 async fn each_client_sees_what_the_others_took_and_returned() {

@@ -155,6 +155,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::client_vectors::{hold, text};
     use crate::keys::sibling;
     use crate::policies::call::Target;
     use crate::policies::every_kind::every_kind;
@@ -164,6 +165,14 @@ mod tests {
 
     fn name(prefix: &str, key: &str) -> String {
         target_name(prefix, key, NO_MAPPER).into_owned()
+    }
+
+    #[test]
+    fn a_target_has_the_name_and_keys_of_the_specification() {
+        hold("target_names", |given| {
+            let name = name(text(&given["prefix"]), text(&given["key"]));
+            serde_json::json!({ "name": name, "lock": sibling(&name, "-lock") })
+        });
     }
 
     #[test]

@@ -118,3 +118,82 @@ impl TargetReply {
         (self.locked_for > 0).then_some(self.locked_for)
     }
 }
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use serde_json::{Value as Json, json};
+
+    use super::super::call::{Outcome, Target};
+    use super::super::{
+        FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
+        SlidingWindowLog, TokenBucket,
+    };
+    use super::*;
+    use crate::client_vectors::{hold, numbers, text};
+
+    #[test]
+    fn a_client_concludes_from_a_policy_s_reply_what_the_specification_says() {
+        hold("policies", |given| {
+            let model = policy(text(&given["policy"]), &numbers(&given["numbers"]));
+            assert_eq!(model.numbers(), numbers(&given["numbers"]), "{given}");
+            let target = Target {
+                model,
+                key: "target".into(),
+                penalty: given["penalty"].as_i64(),
+            };
+            let costs = numbers(&given["costs"]).into_iter();
+            let costs: Vec<u32> = costs.map(|cost| u32::try_from(cost).unwrap()).collect();
+            let call = Call::new(vec![target], costs);
+            let reply = TargetReply::new(&numbers(&given["reply"]["doubles"])).unwrap();
+            let answers = answers(&call, &[reply]).unwrap().answers;
+            let requests = answers.iter().map(|answer| match answer.outcome {
+                Outcome::Granted => json!({ "granted": true, "wait": answer.delay }),
+                Outcome::Denied | Outcome::LockedOut => {
+                    json!({ "granted": false, "wait": answer.retry_after })
+                }
+                Outcome::Never => "error".into(),
+            });
+            json!({ "requests": requests.collect::<Vec<Json>>() })
+        });
+    }
+
+    /// A policy with these numbers.
+    fn policy(name: &str, numbers: &[i64]) -> Arc<dyn AnyModel> {
+        let number = |place: usize| u32::try_from(numbers[place]).unwrap();
+        let millis = |place: usize| Duration::from_millis(numbers[place].unsigned_abs());
+        match name {
+            "fixed_window" => {
+                let policy = FixedWindow::new(number(0), millis(1));
+                match numbers[2] {
+                    0 => Arc::new(policy),
+                    _ => Arc::new(policy.with_natural_start()),
+                }
+            }
+            "sliding_window_log" => Arc::new(SlidingWindowLog::new(number(0), millis(1))),
+            "sliding_window_counter" => {
+                let policy = SlidingWindowCounter::new(number(0), millis(1));
+                Arc::new(policy.with_period(millis(2)))
+            }
+            "token_bucket" => {
+                let policy = TokenBucket::per_second(number(1));
+                Arc::new(policy.with_capacity(number(0)))
+            }
+            "quota_bucket" => {
+                let policy = QuotaBucket::new(number(1), 1000 * millis(2));
+                Arc::new(policy.with_capacity(number(0)))
+            }
+            "leaky_bucket" => {
+                let policy = LeakyBucket::new(number(1), millis(2));
+                Arc::new(policy.with_capacity(number(0)))
+            }
+            "penalty_token_bucket" => {
+                let policy = PenaltyTokenBucket::new(number(1), millis(2));
+                Arc::new(policy.with_capacity(number(0)))
+            }
+            other => panic!("no policy: {other}"),
+        }
+    }
+}

@@ -11,6 +11,8 @@ mod monitor;
 #[macro_use]
 #[path = "../support/each_policy.rs"]
 mod each_policy;
+#[path = "../support/pretty_json.rs"]
+mod pretty_json;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -17,6 +17,7 @@ use serde_json::{Map, Value as Json, json};
 use tokio::time::sleep;
 
 use crate::include::{assemble, names, read};
+use crate::pretty_json::pretty;
 use crate::support::Server;
 use keyspace::Keyspace;
 use moment::Moment;
@@ -62,7 +63,7 @@ async fn each_case_has_its_reply_and_leaves_its_keys() {
             }
         }
         if env::var_os("RECORD_VECTORS").is_some() {
-            fs::write(&path, json::pretty(&file)).unwrap();
+            fs::write(&path, pretty(&file)).unwrap();
         }
     }
 }

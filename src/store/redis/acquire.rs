@@ -163,9 +163,7 @@ impl RedisLimiter {
             match answer.outcome {
                 Outcome::Decided(answer) => {
                     self.learn_lateness(too_long, started.elapsed() * 4 < time.valid);
-                    if !answer.found {
-                        self.note_audit(audited_rate, &answer);
-                    }
+                    self.note_audit(audited_rate, &answer);
                     // The caller may return its permits as soon as it has the answer, and another attempt would take them again.
                     if let Some(deadline) = acquire.last_deadline_except(attempt) {
                         let wait = u64::try_from(deadline - server_millis + 1).unwrap_or(0);
@@ -299,9 +297,41 @@ fn retry_after(before: Attempt, now: Option<i64>, look_from: Option<i64>) -> Ret
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::client_vectors::{hold, list, number};
+    use crate::window::Requests;
 
     const ENDLESS: Duration = Duration::MAX;
+
+    #[test]
+    fn an_attempt_after_others_is_made_as_the_specification_says() {
+        hold("retries", |given| {
+            let call = AcquireCall::new(Requests::one(1));
+            let attempts = list(&given["noted"]).map(|attempt| Attempt {
+                deadline: number(&attempt["deadline"]),
+                from: number(&attempt["from"]),
+            });
+            let attempts: Vec<_> = attempts.collect();
+            for &attempt in &attempts {
+                call.note_attempt(attempt).unwrap();
+            }
+            let decided = Attempt {
+                deadline: number(&given["deadline"]),
+                from: 0,
+            };
+            let before = call.note_attempt(decided).unwrap();
+            let (now, more) = (given["now"].as_i64(), given["more"].as_i64());
+            let retry = before.map(|before| retry_after(before, now, more));
+            let wait = call.last_deadline_except(decided);
+            let wait = wait.map(|deadline| deadline - number(&given["decided_at"]) + 1);
+            json!({
+                "retry": retry.map(|retry| [retry.previous_deadline, retry.from, retry.to]),
+                "wait": wait.unwrap_or(0).max(0),
+            })
+        });
+    }
 
     /// How long each attempt of a call is valid and waits, if all take too long.
     fn times(silence_limit: u64, answer_time: u64, response_timeout: u64) -> Vec<(u128, u128)> {

@@ -151,9 +151,13 @@ impl AcquireAnswer<u32> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::{Value as Json, json};
 
+    use super::super::audit::pause_after;
     use super::*;
-    use crate::decision::decision_alone;
+    use crate::client_vectors::{hold, list, number, numbers};
+    use crate::decision::{check_fits, decision_alone};
+    use crate::window::{Requests, Run, Share};
 
     fn answer(doubles: &[f64], word: &str) -> Value {
         let bytes = doubles.iter().flat_map(|double| double.to_le_bytes());
@@ -163,6 +167,54 @@ mod tests {
     fn outcome(value: Value) -> Option<Outcome<Answer>> {
         let answer = AcquireAnswer::read("limiter", value, None, Some(5));
         answer.ok().map(|answer| answer.outcome)
+    }
+
+    #[test]
+    fn a_client_concludes_from_a_reply_what_the_specification_says() {
+        hold("acquire", |given| {
+            let reply = &given["reply"];
+            let doubles: Vec<f64> = { numbers(&reply["doubles"]).into_iter() }
+                .map(|number| number as f64)
+                .collect();
+            let value = answer(&doubles, reply["word"].as_str().unwrap_or_default());
+            let audited_rate = given["audited_rate"].as_i64();
+            let read = AcquireAnswer::read("n", value, given["now"].as_i64(), audited_rate);
+            let Outcome::Decided(answer) = read.unwrap().outcome else {
+                panic!("it is not decided: {reply}");
+            };
+            let requests = requests(&given["requests"], given);
+            let each = requests.served(&answer).flat_map(|(run, granted)| {
+                let fits = check_fits("n", run.permits, answer.rate).is_ok();
+                let rest = if fits { "denied" } else { "error" };
+                (0..run.count).map(move |place| if place < granted { "granted" } else { rest })
+            });
+            let each: Vec<_> = each.collect();
+            let is_denied = each.contains(&"denied");
+            json!({
+                "requests": each,
+                "score": each.contains(&"granted").then_some(answer.score),
+                "wait": is_denied.then(|| answer.wait().as_millis() as u64),
+                "sum_after": pause_after(audited_rate, &answer).map(|pause| pause.as_millis() as u64),
+            })
+        });
+    }
+
+    /// The list of a case.
+    fn requests(runs: &Json, options: &Json) -> Requests {
+        let number_of = |value: &Json| u32::try_from(number(value)).unwrap();
+        let runs = list(runs).map(|run| Run {
+            permits: number_of(&run[0]),
+            count: number_of(&run[1]),
+        });
+        let share = options.get("share").map(|share| Share {
+            permille: number(&share[0]),
+            credit: number(&share[1]),
+        });
+        Requests {
+            runs: runs.collect(),
+            fifo: options.get("fifo").is_some(),
+            share,
+        }
     }
 
     #[test]

@@ -62,17 +62,23 @@ impl Audit {
     }
 
     pub(super) fn note(&self, audited_rate: Option<i64>, answer: &Answer) {
-        if audited_rate == Some(answer.rate) {
-            return; // nothing was summed
+        if let Some(pause) = pause_after(audited_rate, answer) {
+            let due = self.nanos(Instant::now() + pause);
+            self.due.store(due, Ordering::Relaxed);
+            self.rate.store(answer.rate, Ordering::Release);
         }
-        let pause = if answer.audit_due {
-            PAUSE_OF_LARGE
-        } else {
-            // At most 100 grants are summed.
-            PAUSE_PER_GRANT * answer.counted.clamp(1, 1_000) as u32
-        };
-        let due = self.nanos(Instant::now() + pause);
-        self.due.store(due, Ordering::Relaxed);
-        self.rate.store(answer.rate, Ordering::Release);
     }
+}
+
+/// How long the grants are not summed after this answer; `None` if the call did not ask for their sum.
+pub(super) fn pause_after(audited_rate: Option<i64>, answer: &Answer) -> Option<Duration> {
+    if answer.found || audited_rate == Some(answer.rate) {
+        return None;
+    }
+    Some(if answer.audit_due {
+        PAUSE_OF_LARGE
+    } else {
+        // At most 100 grants are summed.
+        PAUSE_PER_GRANT * answer.counted.clamp(1, 1_000) as u32
+    })
 }

@@ -72,6 +72,20 @@ fn estimate(known: i64, reported: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client_vectors::{hold, list, number};
+
+    #[test]
+    fn the_server_s_clock_is_estimated_as_the_specification_says() {
+        hold("clock", |given| {
+            let mut known = UNKNOWN;
+            let replies = list(&given["replies"]).map(|reply| {
+                known = estimate(known, number(&reply["server"]) - number(&reply["own"]));
+                known
+            });
+            let differences: Vec<i64> = replies.collect();
+            serde_json::json!({ "differences": differences })
+        });
+    }
 
     #[test]
     fn the_first_answer_and_one_that_says_later_are_taken_as_they_are() {

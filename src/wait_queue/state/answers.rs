@@ -213,3 +213,18 @@ impl Availability {
         }
     }
 }
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use super::*;
+    use crate::client_vectors::{hold, number};
+
+    #[test]
+    fn a_wait_is_interrupted_as_the_specification_says() {
+        hold("waits", |given| {
+            let (now, wait) = (Instant::now(), number(&given["wait"]).unsigned_abs());
+            let next = Availability::new(0, now, Duration::from_millis(wait));
+            serde_json::json!({ "ask_after": (next.ask_at - now).as_millis() as u64 })
+        });
+    }
+}

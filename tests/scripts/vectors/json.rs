@@ -1,12 +1,9 @@
-//! How a case writes bytes, and how a file of cases is laid out.
+//! How a case writes bytes.
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use super::moment::at_start;
 use super::{form, is_form};
-
-/// The longest line that is not broken.
-const WIDTH: usize = 120;
 
 /// The bytes of an argument: a text, or `{"hex": …}`; `{"member": {"id", "permits"}}`; `{"doubles": […]}`, packed, null for
 /// NaN; a number in digits.
@@ -59,72 +56,4 @@ fn from_hex(digits: &Json) -> Vec<u8> {
     let pairs = digits.as_bytes().chunks(2);
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     pairs.map(byte).collect()
-}
-
-/// The order in which fields are written; all others follow by their names.
-const FIELDS: [&str; 20] = [
-    "script", "cases", "name", "before", "call", "keys", "args", "reply", "after", "type", "value",
-    "pttl", "grants", "score", "step", "id", "bytes", "permits", "doubles", "word",
-];
-
-/// The fields of an object in the order in which they are written.
-fn ordered(fields: &Map<String, Json>) -> Vec<(&String, &Json)> {
-    let mut fields: Vec<_> = fields.iter().collect();
-    fields.sort_by_key(|(name, _)| {
-        let place = FIELDS.iter().position(|field| field == name);
-        (place.unwrap_or(FIELDS.len()), *name)
-    });
-    fields
-}
-
-/// Each value in one line where it fits.
-pub fn pretty(value: &Json) -> String {
-    let mut text = String::new();
-    write(&mut text, value, 0);
-    text.push('\n');
-    text
-}
-
-fn write(text: &mut String, value: &Json, depth: usize) {
-    let line = one_line(value);
-    if depth > 0 && 2 * depth + line.chars().count() <= WIDTH {
-        text.push_str(&line);
-        return;
-    }
-    let (open, items, close) = match value {
-        Json::Object(fields) => {
-            let fields = ordered(fields).into_iter();
-            let fields = fields.map(|(name, value)| (Some(name), value));
-            ('{', fields.collect::<Vec<_>>(), '}')
-        }
-        Json::Array(items) => ('[', items.iter().map(|item| (None, item)).collect(), ']'),
-        _ => return text.push_str(&line),
-    };
-    text.push(open);
-    for (place, (name, item)) in items.into_iter().enumerate() {
-        text.push_str(if place > 0 { ",\n" } else { "\n" });
-        text.push_str(&"  ".repeat(depth + 1));
-        if let Some(name) = name {
-            text.push_str(&format!("{}: ", Json::from(name.as_str())));
-        }
-        write(text, item, depth + 1);
-    }
-    text.push('\n');
-    text.push_str(&"  ".repeat(depth));
-    text.push(close);
-}
-
-fn one_line(value: &Json) -> String {
-    let joined = |items: Vec<String>| items.join(", ");
-    match value {
-        Json::Object(fields) if fields.is_empty() => "{}".to_owned(),
-        Json::Object(fields) => {
-            let fields = ordered(fields).into_iter();
-            let fields = fields
-                .map(|(name, value)| format!("{}: {}", Json::from(name.as_str()), one_line(value)));
-            format!("{{ {} }}", joined(fields.collect()))
-        }
-        Json::Array(items) => format!("[{}]", joined(items.iter().map(one_line).collect())),
-        other => other.to_string(),
-    }
 }

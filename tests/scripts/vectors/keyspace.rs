@@ -274,7 +274,14 @@ impl Keyspace {
                 continue;
             };
             match items.last_mut() {
-                Some(last) if last["grants"][1] == number - 1 => last["grants"][1] = number.into(),
+                Some(last)
+                    if last["grants"][1] == number - 1
+                        && ["score", "step", "permits"]
+                            .iter()
+                            .all(|it| last[it] == row[it]) =>
+                {
+                    last["grants"][1] = number.into();
+                }
                 _ => {
                     let mut row = row.clone();
                     row["grants"] = json!([number, number]);

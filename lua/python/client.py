@@ -1,12 +1,12 @@
 """A rate limiter in Redis that shares its permits with Redisson's RRateLimiter and with this crate.
 
-It uses the scripts in this folder as lua/README.md documents them, and the standard library only. Run as a program,
+It uses the scripts in lua/ as lua/README.md documents them, and the standard library only. Run as a program,
 `client.py PORT NAME [CLIENT_ID]` runs the calls that it reads, one a line, and prints what each returns.
 """
 import hashlib, os, random, socket, struct, sys, time, uuid
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent.parent
 SHA1 = {name: sha1 for sha1, name in (line.split() for line in (FOLDER / "sha1.txt").read_text().splitlines())}
 CALL_TIMEOUT, FIRST_ATTEMPT = 3.0, 0.5  # in seconds
 CLOCK_STEP = 1000  # in ms
@@ -102,8 +102,8 @@ def read(reply):
 
 
 class Denied:
-    def __init__(self, wait):
-        self.wait = wait  # seconds until permits may be available
+    def __init__(self, wait, latest):
+        self.wait, self.latest = wait, latest  # in ms: when permits may be available, and by when to ask again at the latest
 
 
 class Grant:
@@ -111,19 +111,53 @@ class Grant:
         self.call_id, self.score, self.permits = call_id, score, permits
 
 
-def span(attempts):
-    """The last deadline and the earliest score of a call's attempts."""
-    return max(deadline for deadline, _ in attempts), min(score for _, score in attempts)
+def keys_of(name, client_id):
+    """The five keys of a limiter, and that of its audits."""
+    beside = name if "{" in name else "{%s}" % name
+    value, permits, own = beside + ":value", beside + ":permits", ":" + client_id
+    return [name, value, value + own, permits, permits + own], beside + ":audit"
+
+
+def retry_after(attempts, search_from=None):
+    """What an attempt says about those before it: their last deadline, and the earliest and latest score of their grants."""
+    last = max(deadline for deadline, _ in attempts)
+    return [last, search_from or min(score for _, score in attempts), last]
+
+
+def wait_to_return(attempts, server_now):
+    """For how many ms another retry of the call may arrive. If the caller had returned the permits, it would take them again."""
+    return max([0] + [deadline - server_now + 1 for deadline, _ in attempts[1:-1]])
+
+
+def denied(numbers):
+    """What this decision says to a denied request."""
+    latest = float("inf")
+    if len(numbers) > 9 and numbers[9] >= 0:
+        latest = numbers[9] / 2  # only a call keeps the limiter alive
+    return Denied(min(max(numbers[2] + 3, 1), latest), latest)
+
+
+def ask_after(wait):
+    """How many ms after a denial with this wait the next call comes, before the random delay."""
+    return 850 if wait > 1003 else wait  # a release is noticed with the next call
+
+
+def sum_after(audited_rate, numbers):
+    """For how many ms after this decision no call asks for the sum of the grants; None if this one did not."""
+    was_found = len(numbers) > 6 and numbers[6] == 1
+    if was_found or len(numbers) == 3 or numbers[3] == audited_rate:
+        return None
+    summed = numbers[5] if len(numbers) > 5 else 0
+    return 5000 if summed in (-1, -3) else max(summed, 1)
 
 
 class RateLimiter:
     def __init__(self, redis, name, client_id=None):
-        beside = name if "{" in name else "{%s}" % name
-        value, permits, own = beside + ":value", beside + ":permits", ":" + (client_id or str(uuid.uuid4()))
-        self.redis, self.keys = redis, [name, value, value + own, permits, permits + own]
-        self.refund_keys = self.keys + [beside + ":audit"]
+        self.redis = redis
+        self.keys, audit = keys_of(name, client_id or str(uuid.uuid4()))
+        self.refund_keys = self.keys + [audit]
         self.type, self.rate, self.sum_at = 0, "", 0.0
-        self.granted_at, self.interval = float("-inf"), 0  # the interval in ms, as far as replies have shown it
+        self.granted_at, self.interval = float("-inf"), 0  # in s and ms; the interval is learnt when a request waits
 
     def try_set_rate(self, rate, interval, type=0, keep_alive=0):
         return bool(self.redis.script("try_set_rate.lua", self.keys, [rate, interval, type, keep_alive]))
@@ -131,20 +165,20 @@ class RateLimiter:
     def audited_rate(self):
         return self.rate if time.monotonic() < self.sum_at else ""
 
-    def check(self, permits=1):
+    def check(self, permits=1, waits=False):
         """Takes the permits if they are available: a Grant or a Denied. Takes them once, however often it is sent."""
         call_id, end = os.urandom(16), time.monotonic() + CALL_TIMEOUT
         member = bytes([16]) + call_id + struct.pack("<I", permits)
         attempts = []  # deadline and earliest score of each attempt that may have run
         try:
-            rate, numbers = self.attempt_until_decided(member, permits, attempts, end)
+            rate, numbers = self.attempt_until_decided(member, permits, waits, attempts, end)
         except (OSError, ServerError):
             if attempts:
                 self.reclaim(member, attempts)
             raise
         return self.decision(call_id, permits, rate, numbers)
 
-    def attempt_until_decided(self, member, permits, attempts, end):
+    def attempt_until_decided(self, member, permits, waits, attempts, end):
         search_from, too_long = None, 0
         while True:
             try:
@@ -156,9 +190,12 @@ class RateLimiter:
             rate = self.audited_rate()
             attempt = (now + int(length * 1000), now - CLOCK_STEP)
             args = [attempt[0], member, rate, permits, "", "1" if self.type else ""]
+            if attempts or waits:
+                args.append(0)
+            if waits:
+                args += ["newer", now]  # only for the interval in the reply
             if attempts:
-                last, first_score = span(attempts)
-                args += [0, "retry", last, search_from or first_score, last]
+                args += ["retry", *retry_after(attempts, search_from)]
             search_from = None
             keys = self.keys[:1] + self.keys[1 + self.type :: 2]
             attempts.append(attempt)
@@ -180,10 +217,8 @@ class RateLimiter:
             elif word == b"more":
                 search_from = numbers[1]
             elif not word and len(numbers) > 1:
-                # A retry that arrives when the caller has returned the permits would take them again.
-                may_arrive = [deadline for deadline, _ in attempts[1:-1]]
-                wait = max(may_arrive, default=0) - numbers[0] + 1
-                time.sleep(min(max(wait / 1000, 0), max(end - time.monotonic(), 0)))
+                wait = wait_to_return(attempts, numbers[0])
+                time.sleep(min(wait / 1000, max(end - time.monotonic(), 0)))
                 return rate, numbers
             self.pause(0, end)  # it was not decided, or came after its deadline
 
@@ -195,9 +230,9 @@ class RateLimiter:
     def reclaim(self, member, attempts):
         """Gives back what a call has taken that is over."""
         end = time.monotonic() + CALL_TIMEOUT
-        last, search_from = span(attempts)
+        last, search_from, latest = retry_after(attempts)
         while True:
-            args = ["", last, member, search_from, last, self.audited_rate(), ""]
+            args = ["", last, member, search_from, latest, self.audited_rate(), ""]
             try:
                 numbers, word = read(self.redis.script("reclaim.lua", self.refund_keys, args))
             except OSError:
@@ -209,34 +244,33 @@ class RateLimiter:
                 search_from = numbers[1]
             self.pause(numbers[1] / 1000 if word == b"early" else 0, end)
 
-    def decision(self, call_id, permits, rate, numbers):
-        server_now, available, reset = numbers[:3]
-        self.interval = max(self.interval, reset)
-        was_found = len(numbers) > 6 and numbers[6] == 1
-        if len(numbers) > 3 and not was_found:
-            self.rate = numbers[3]
-            if rate != self.rate and len(numbers) > 5:  # the live grants were summed: again after a pause
-                self.sum_at = time.monotonic() + (5 if numbers[5] in (-1, -3) else max(numbers[5], 1) / 1000)
+    def decision(self, call_id, permits, audited_rate, numbers):
+        pause = sum_after(audited_rate, numbers)
+        if pause is not None:
+            self.rate, self.sum_at = numbers[3], time.monotonic() + pause / 1000
+        rate = numbers[3] if len(numbers) > 3 else audited_rate
+        if len(numbers) > 10:
+            self.interval = numbers[10]
+        available, was_found = numbers[1], len(numbers) > 6 and numbers[6] == 1
         if was_found and available > 0:
             permits = min(permits, available)  # a release may have taken some of them
-        elif permits > (numbers[3] if len(numbers) > 3 else self.rate):
+        elif permits > rate:
             raise ValueError("the permits exceed the rate")
         elif available < permits:
-            wait = max(reset + 3, 1)
-            if len(numbers) > 9 and numbers[9] >= 0:
-                wait = min(wait, numbers[9] / 2)  # only a call keeps the limiter alive
-            return Denied(wait / 1000)
+            return denied(numbers)
         self.granted_at = time.monotonic()
-        return Grant(call_id, numbers[7] if len(numbers) > 7 else server_now, permits)
+        return Grant(call_id, numbers[7] if len(numbers) > 7 else numbers[0], permits)
 
     def acquire(self, permits=1, timeout=float("inf")):
         """Waits until the permits are available: a Grant, or None after so many seconds."""
         end = time.monotonic() + timeout
-        while isinstance(decision := self.check(permits), Denied):
-            # A client that was granted permits in the last interval lets the others ask first.
-            late = 0.1 if time.monotonic() - self.granted_at < self.interval / 1000 else 0.004
-            wait = decision.wait + random.uniform(0, min(late, decision.wait / 9))
-            wait = min(wait, 1.0)  # a release is noticed with the next call
+        while isinstance(decision := self.check(permits, waits=True), Denied):
+            wait = ask_after(decision.wait)
+            if wait == decision.wait:
+                # A client that was granted permits in the last interval lets the others ask first.
+                is_recent = time.monotonic() - self.granted_at < self.interval / 1000
+                wait += random.uniform(0, min(100, self.interval / 9) if is_recent else 4)
+            wait = min(wait, decision.latest) / 1000
             if time.monotonic() + wait > end:
                 time.sleep(max(end - time.monotonic(), 0))
                 return None
