@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 pub use builder::RedissonClientBuilder;
 
+#[cfg(feature = "redis")]
 use crate::error::Result;
 use crate::failure_policy::FailurePolicy;
 use crate::limiters::Registry;

@@ -69,12 +69,13 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The call was sent, and no answer came within the response timeout: it may have had its effect or not.
+    /// The call was sent, and no answer came within the response timeout, or only a refusal of a later attempt: it may have
+    /// had its effect or not.
     ///
     /// Permits that an acquire took although its answer was lost come back when their window has passed.
-    #[error("no answer within the response timeout: the call may have had its effect")]
+    #[error("no answer came: the call may have had its effect")]
     Indeterminate {
-        /// The connection's last error, if it had one.
+        /// The last error, if there was one: the connection's, or that of a later attempt.
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },

@@ -34,6 +34,7 @@ pub(crate) struct AcquireCall {
 }
 
 /// An attempt of a call, or several attempts as one.
+#[cfg(any(feature = "redis", test))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attempt {
     /// It does nothing after this time, in ms of the server's clock.
@@ -42,8 +43,8 @@ pub(crate) struct Attempt {
     pub(crate) from: i64,
 }
 
+#[cfg(any(feature = "redis", test))]
 impl Attempt {
-    #[cfg(any(feature = "redis", test))]
     fn and(self, other: Self) -> Self {
         Self {
             deadline: self.deadline.max(other.deadline),

@@ -1,6 +1,7 @@
 //! The attempts of one call: when it is sent again, and which error ends it.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{RedisError, Value};
@@ -113,7 +114,7 @@ impl<'a> Attempts<'a> {
         let cause = match result {
             Ok(answer) => return Ok(Some(answer)),
             Err(Failure::NoRuntime) => return Err(Error::NoRuntime),
-            Err(Failure::Refused(error)) => return Err(failure::of_answer(self.name, error)),
+            Err(Failure::Refused(error)) => return Err(self.refused(error)),
             Err(Failure::Lost(cause)) => {
                 self.sent_before = true;
                 if self.repeat == Repeat::Never {
@@ -139,6 +140,18 @@ impl<'a> Attempts<'a> {
         Ok(None)
     }
 
+    /// The error of an answer that another attempt would not change.
+    fn refused(&self, error: RedisError) -> Error {
+        match failure::of_answer(self.name, error) {
+            // They say what is there now, so that what an earlier attempt took is gone.
+            error @ (Error::NotInitialized { .. } | Error::BadState { .. }) => error,
+            error if self.sent_before => Error::Indeterminate {
+                source: Some(Arc::new(error)),
+            },
+            error => error,
+        }
+    }
+
     fn give_up(&mut self, cause: Option<RedisError>) -> Error {
         if self.sent_before {
             return Error::Indeterminate {
@@ -154,6 +167,8 @@ impl<'a> Attempts<'a> {
 
 #[cfg(test)]
 mod tests {
+    use redis::make_extension_error;
+
     use super::super::time_budget_tests::Distant;
     use super::*;
 
@@ -178,6 +193,33 @@ mod tests {
     async fn an_answer_that_was_lost_is_asked_for_again_soon_however_many_were_lost_before() {
         let pauses = pauses_after(Failure::Lost(Some(failure::closed()))).await;
         assert_eq!(pauses, [10, 20, 40, 50, 50, 50, 50]);
+    }
+
+    fn answered(code: &str) -> Failure {
+        Failure::Refused(make_extension_error(code.to_owned(), None))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_says_that_an_earlier_attempt_may_have_run() {
+        let connection = Connection::over(Distant::new(0, None), HOUR);
+        let deadline = Instant::now() + HOUR;
+        let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
+        let error = attempts.after::<()>(Err(answered("NOPERM"))).await;
+        assert!(matches!(error, Err(Error::PermissionDenied { .. })));
+
+        let lost = Failure::Lost(Some(failure::closed()));
+        assert!(attempts.after::<()>(Err(lost)).await.unwrap().is_none());
+        match attempts.after::<()>(Err(answered("NOPERM"))).await {
+            Err(Error::Indeterminate {
+                source: Some(cause),
+            }) => {
+                let cause = cause.downcast_ref::<Error>();
+                assert!(matches!(cause, Some(Error::PermissionDenied { .. })));
+            }
+            other => panic!("{other:?}"),
+        }
+        let error = attempts.after::<()>(Err(answered("UNINITIALIZED"))).await;
+        assert!(matches!(error, Err(Error::NotInitialized { .. })));
     }
 
     #[tokio::test(start_paused = true)]
