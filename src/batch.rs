@@ -23,7 +23,6 @@
 
 mod direct;
 mod flusher;
-mod same_runtime;
 #[cfg(test)]
 mod step_tests;
 mod ticket;
@@ -43,10 +42,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Error, Result};
 use crate::lock::Lock;
+use crate::same_runtime::Home;
 use direct::DirectCall;
 use flusher::Flusher;
-use same_runtime::Home;
-pub(crate) use same_runtime::SameRuntime;
 use ticket::Ticket;
 
 /// A call that was sent and makes no progress holds up no other for longer. A connection that is silent for so long is

@@ -43,6 +43,7 @@ mod keys;
 mod lock;
 mod permit;
 mod rate;
+mod same_runtime;
 #[cfg(feature = "serde")]
 mod serialization;
 

@@ -43,13 +43,14 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::batch::{Batcher, SameRuntime};
+use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::grant::{Grant, Origin};
 use crate::lock::Lock;
 use crate::permit::CallId;
+use crate::same_runtime::SameRuntime;
 use crate::store::{AcquireCall, LimiterStore};
 use crate::window::{Answer, SetUp};
 use bounds::Arrival;

@@ -13,9 +13,9 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::same_runtime::Home;
 use super::{Answers, Batcher, Calls, FlightKey, unanswered};
 use crate::error::{Error, Result};
+use crate::same_runtime::Home;
 
 pub(crate) struct DirectCall<C: Calls> {
     batcher: Arc<Batcher<C>>,

@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
-use super::same_runtime::Home;
 use super::{Batcher, Calls, FlightKey, Left};
 use crate::error::Result;
+use crate::same_runtime::Home;
 
 /// The caller's end of an enqueued request. It resolves to `None` if the request must be made again.
 pub(super) struct Ticket<'a, C: Calls> {

@@ -1,13 +1,15 @@
 //! Decisions of the policies, one by one and several at once.
 
+use std::future::poll_fn;
 use std::slice;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::{GuardedQueue, LocalStore, Outcome, allowed, denied, over_store};
+use super::{GuardedQueue, LocalStore, Outcome, allowed, denied, outcome, over_store};
 use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::failure_policy::{FailurePolicy, LocalShare};
@@ -15,6 +17,7 @@ use crate::grant::Origin;
 use crate::policies::algorithm::{AnyModel, ShareOf};
 use crate::policies::call::{Call, Target};
 use crate::policies::shared_rate::SharedRate;
+use crate::same_runtime::wherever_polled;
 use crate::store::Store;
 
 /// A target, what a request costs it, and which policy decides while the store is down.
@@ -68,29 +71,37 @@ pub(crate) async fn check_together(
             asking.await
         }
     };
-    match over_store(store, key, policy, asking).await? {
+    let asking = over_store(store, key, policy, asking);
+    let asked = wherever_polled(store.call_deadline(), false, asking).await;
+    let asked = asked.unwrap_or_else(|moved| outcome(Err(moved.error(|| call.may_have_run()))));
+    match asked? {
         Outcome::Answered(decisions) => Ok(decisions),
         Outcome::Unanswered(error) => without_store(local, places, error),
     }
 }
 
-/// Has a task count what the store grants when the answer arrives, though the caller may be gone, or not polled.
+/// Counts what the store grants. If it does not answer at once, a task counts it when the answer arrives, though the caller may
+/// be gone, or not polled.
 async fn counted(
     local: &Arc<LocalStore>,
     places: &Arc<[Place]>,
     call: &Arc<Call>,
     asking: impl Future<Output = Result<Vec<Decision>>> + Send + 'static,
 ) -> Result<Vec<Decision>> {
-    let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
     let (local, places) = (Arc::clone(local), Arc::clone(places));
-    let task = runtime.spawn(async move {
+    let mut counting = Box::pin(async move {
         let decisions = asking.await?;
         if decisions.iter().all(Decision::is_granted) {
             places.iter().for_each(|place| place.count(&local));
         }
         Ok(decisions)
     });
-    let call = Arc::clone(call);
+    let at_once = poll_fn(|context| Poll::Ready(counting.as_mut().poll(context)));
+    if let Poll::Ready(decisions) = at_once.await {
+        return decisions;
+    }
+    let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+    let (task, call) = (runtime.spawn(counting), Arc::clone(call));
     let mut counting = Counting { task, call };
     match (&mut counting.task).await {
         Ok(decisions) => decisions,

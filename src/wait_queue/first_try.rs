@@ -14,10 +14,11 @@ use super::remembered::Heard;
 use super::state::{Availability, Waits, time_to_join};
 use super::waiter::Ticket;
 use super::{Shared, WaitQueue};
-use crate::batch::{SameRuntime, longest_hold_up};
+use crate::batch::longest_hold_up;
 use crate::decision::{Decision, Denied};
 use crate::error::Result;
 use crate::grant::{Grant, Origin};
+use crate::same_runtime::SameRuntime;
 use crate::window::Requests;
 
 /// How a first try ended.

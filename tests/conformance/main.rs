@@ -23,6 +23,7 @@ mod joint;
 mod key_types;
 mod keyed;
 mod leaky_bucket;
+mod moved_calls;
 mod name;
 mod peer;
 mod penalty;
@@ -64,6 +65,9 @@ on_every_store! {
             outside_of_a_runtime_a_call_that_would_wait_is_an_error,
             a_call_that_began_on_a_runtime_is_an_error_when_it_is_polled_outside,
             on_the_handle_of_a_runtime_that_has_shut_down_a_waiter_does_not_spin,
+        }
+        moved_calls {
+            a_call_that_shares_none_ends_when_another_runtime_polls_it,
         }
     }
     everywhere {

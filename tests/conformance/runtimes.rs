@@ -11,10 +11,10 @@ use crate::by_hand::{Pending, poll_once};
 use crate::fixture::{Fixture, HOUR, SECOND, ms, runtime};
 
 /// Far more than anything here may take.
-const NEVER: Duration = Duration::from_secs(60);
+pub const NEVER: Duration = Duration::from_secs(60);
 
 /// Runs a future in a runtime of its own, on a thread of its own, which then goes idle.
-fn elsewhere<T, F>(future: impl FnOnce() -> F + Send + 'static) -> mpsc::Receiver<T>
+pub fn elsewhere<T, F>(future: impl FnOnce() -> F + Send + 'static) -> mpsc::Receiver<T>
 where
     T: Send + 'static,
     F: Future<Output = T>,

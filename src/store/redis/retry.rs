@@ -1,6 +1,7 @@
 //! The attempts of one call: when it is sent again, and which error ends it.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::connection::Connection;
 use super::failure::{self, Failure};
 use crate::error::{Error, Result};
+use crate::same_runtime::{Moved, SameRuntime, wherever_polled};
 use crate::store::backoff::Backoff;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
@@ -104,7 +106,12 @@ impl<'a> Attempts<'a> {
         &mut self,
         attempt: impl Future<Output = Result<Value, Failure>>,
     ) -> Result<Option<Value>> {
-        let result = attempt.await;
+        let is_repeatable = self.repeat == Repeat::Safe;
+        let attempted = wherever_polled(self.deadline, is_repeatable, attempt).await;
+        let result = attempted.unwrap_or_else(|moved| match moved {
+            Moved::NoRuntime => Err(Failure::NoRuntime),
+            Moved::AskAgain | Moved::TimeIsUp => Err(Failure::Lost(None)),
+        });
         self.after(result).await
     }
 
@@ -136,7 +143,8 @@ impl<'a> Attempts<'a> {
         if pause < SHORTEST_PAUSE {
             return Err(self.give_up(cause));
         }
-        sleep(pause).await;
+        // On another runtime it is over.
+        let _ = SameRuntime::new(pin!(sleep(pause)))?.await;
         Ok(None)
     }
 

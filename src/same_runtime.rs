@@ -3,8 +3,8 @@
 //! What a future has spawned, and the timers it has set, belong to the runtime that first polled it. If another runtime
 //! polls it later, the first may never run again.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use tokio::runtime::{self, Handle};
@@ -37,8 +37,36 @@ impl<F: Future + Unpin> Future for SameRuntime<F> {
     }
 }
 
+/// Awaits a future that ends by its deadline, as long as the runtime that first polls it goes on. If another runtime polls it
+/// later, the future is given up: at once if it `is_repeatable` there, and otherwise at the deadline.
+pub(crate) async fn wherever_polled<F: Future>(
+    deadline: Instant,
+    is_repeatable: bool,
+    future: F,
+) -> std::result::Result<F::Output, Moved> {
+    let mut future = pin!(future);
+    let mut home: Option<Home> = None;
+    let polling = poll_fn(|context| {
+        if is_repeatable && home.as_ref().is_some_and(|home| !home.is_current()) {
+            return Poll::Ready(Err(Moved::AskAgain));
+        }
+        if let Poll::Ready(answer) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(answer));
+        }
+        let home = match &mut home {
+            Some(home) => home,
+            none => match Handle::try_current() {
+                Ok(runtime) => none.insert(Home::new(runtime, deadline)),
+                Err(_) => return Poll::Ready(Err(Moved::NoRuntime)),
+            },
+        };
+        home.poll(is_repeatable, context).map(Err)
+    });
+    polling.await
+}
+
 /// What happens to a request on another runtime than its own.
-pub(super) enum Moved {
+pub(crate) enum Moved {
     /// It must be made again.
     AskAgain,
     TimeIsUp,
@@ -47,17 +75,24 @@ pub(super) enum Moved {
 
 impl Moved {
     /// `None` if the request must be made again.
-    pub(super) fn answer<T>(self, may_have_run: impl FnOnce() -> bool) -> Option<Result<T>> {
+    pub(crate) fn answer<T>(self, may_have_run: impl FnOnce() -> bool) -> Option<Result<T>> {
         match self {
             Self::AskAgain => None,
-            Self::TimeIsUp => Some(Err(Error::unanswered(may_have_run()))),
-            Self::NoRuntime => Some(Err(Error::NoRuntime)),
+            ended => Some(Err(ended.error(may_have_run))),
+        }
+    }
+
+    /// Why the request has no answer, unless it is made again.
+    pub(crate) fn error(self, may_have_run: impl FnOnce() -> bool) -> Error {
+        match self {
+            Self::AskAgain | Self::TimeIsUp => Error::unanswered(may_have_run()),
+            Self::NoRuntime => Error::NoRuntime,
         }
     }
 }
 
 /// The runtime that a request was made on, and what happens to the request if another one polls it.
-pub(super) struct Home {
+pub(crate) struct Home {
     runtime: Handle,
     deadline: Instant,
     /// The first poll comes at once, on this runtime. Asking for the current one writes to a count that all threads share.
@@ -67,7 +102,7 @@ pub(super) struct Home {
 }
 
 impl Home {
-    pub(super) fn new(runtime: Handle, deadline: Instant) -> Self {
+    pub(crate) fn new(runtime: Handle, deadline: Instant) -> Self {
         Self {
             runtime,
             deadline,
@@ -76,20 +111,20 @@ impl Home {
         }
     }
 
-    pub(super) fn runtime(&self) -> &Handle {
+    pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
-    pub(super) fn is_polled(&self) -> bool {
+    pub(crate) fn is_polled(&self) -> bool {
         self.is_polled
     }
 
-    pub(super) fn is_current(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         !self.is_polled || is_current(self.runtime.id())
     }
 
     /// What happens to a request without an answer.
-    pub(super) fn poll(&mut self, is_repeatable: bool, context: &mut Context<'_>) -> Poll<Moved> {
+    pub(crate) fn poll(&mut self, is_repeatable: bool, context: &mut Context<'_>) -> Poll<Moved> {
         let is_current = self.is_current();
         self.is_polled = true;
         if is_current {
