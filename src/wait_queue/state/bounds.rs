@@ -17,10 +17,11 @@ impl State {
     ) -> Result<Arrived, usize> {
         self.admit(max)?;
         let sequence = self.take_sequence();
-        Ok(Arrived {
-            sequence,
-            is_first: may_try && self.start_first_try(sequence, now),
-        })
+        let is_first = may_try && self.start_first_try(sequence, now);
+        if !is_first {
+            self.leave_time_to_join(now);
+        }
+        Ok(Arrived { sequence, is_first })
     }
 
     /// A caller that has arrived no longer waits.

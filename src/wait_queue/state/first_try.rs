@@ -33,13 +33,6 @@ impl State {
     pub(in crate::wait_queue) fn start_first_try(&mut self, sequence: u64, now: Instant) -> bool {
         self.remove_gone_head();
         let longest = self.response_timeout.longest_hold_up(Duration::ZERO);
-        if let Some(other) = &mut self.first_try
-            && other.followed.is_some()
-        {
-            // This one joins behind it. Its caller learns of that only then.
-            let joins_by = now + time_to_join(longest);
-            other.until = other.until.max(joins_by);
-        }
         let is_first =
             self.waiters.is_empty() && self.in_flight.is_none() && self.first_try.is_none();
         if is_first {
@@ -52,6 +45,18 @@ impl State {
             });
         }
         is_first
+    }
+
+    /// A waiter that makes no first try joins. If another one's is in flight, its caller learns of that only then, and has the
+    /// time to join before it.
+    pub(super) fn leave_time_to_join(&mut self, now: Instant) {
+        let longest = self.response_timeout.longest_hold_up(Duration::ZERO);
+        if let Some(other) = &mut self.first_try
+            && other.followed.is_some()
+        {
+            let joins_by = now + time_to_join(longest);
+            other.until = other.until.max(joins_by);
+        }
     }
 
     /// A first try takes long. Returns what tells its caller that another waiter has joined; `None` if one has.
@@ -108,6 +113,7 @@ impl State {
         }
         let started = first_try.started;
         if first_try.until <= now {
+            self.tell_first_try(); // in the outbox: a waker is run
             self.first_try = None;
         }
         self.note_held_up(started, until);

@@ -103,12 +103,15 @@ fn a_first_try_that_takes_long_is_no_reason_for_another_one() {
 
 #[test]
 fn who_comes_late_behind_a_first_try_waits_until_it_has_joined_or_could_have() {
-    for joins in [false, true] {
+    // In an outage nobody makes a first try.
+    for (joins, may_try) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut queue = Queue::new();
-        assert!(queue.state.start_first_try(1, queue.now));
+        let first = queue.state.arrive(2, true, queue.now).unwrap();
+        assert!(first.is_first && first.sequence == 1);
         let mut followed = queue.state.watch_first_try(1).unwrap();
         queue.now += 10 * LONGEST_HOLD_UP;
-        assert!(!queue.state.start_first_try(2, queue.now));
+        let behind = queue.state.arrive(2, may_try, queue.now).unwrap();
+        assert!(!behind.is_first && behind.sequence == 2);
         queue.deliver();
         assert!(followed.try_recv().is_err(), "nobody has joined");
         let _behind = queue.join(2, 2, None);
@@ -130,6 +133,31 @@ fn who_comes_late_behind_a_first_try_waits_until_it_has_joined_or_could_have() {
             assert_eq!(permits(&queue.call()), [2]);
         }
     }
+}
+
+#[test]
+fn who_makes_a_first_try_learns_after_the_step_that_it_no_longer_holds_up_the_queue() {
+    let mut queue = Queue::new();
+    assert!(queue.state.start_first_try(1, queue.now));
+    let (sender, _waits) = oneshot::channel();
+    let until = queue.now + LONGEST_HOLD_UP;
+    let waiter = Waiter::new(1, None, 2, sender).until(Some(until));
+    let runtime = queue.runtimes[0].handle().id();
+    queue.state.join(waiter, runtime, None);
+    queue.now = until - TIME_FOR_A_CALL;
+    let call = queue.call();
+    let mut followed = queue.state.watch_first_try(1).unwrap(); // nobody but those of the call waits
+    queue.answer(&call, 0, 0);
+    queue.now = until;
+    assert!(matches!(queue.next_on(0), Next::Sleep(_)));
+    let still_waits = Err(oneshot::error::TryRecvError::Empty);
+    assert_eq!(
+        followed.try_recv(),
+        still_waits,
+        "its waker has not run yet"
+    );
+    queue.deliver();
+    assert_eq!(followed.try_recv(), Ok(()));
 }
 
 #[test]
