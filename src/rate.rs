@@ -132,8 +132,9 @@ impl Rate {
     /// from an earlier keep alive, as Redisson does: no request renews it any more, and the limiter is gone when it ends.
     ///
     /// Where a limiter is created by its requests, as that of a [`KeyedRateLimiter`](crate::KeyedRateLimiter), a longer keep
-    /// alive than that of the rate stays, and a shorter one than the interval is raised to it: what was granted may count
-    /// longer for another version of a service. A shorter keep alive applies once the limiter has expired.
+    /// alive than that of the rate stays, and a shorter one than the interval is raised to it, or to the interval before if the
+    /// limiter had no keep alive: what was granted may count longer for another version of a service. A shorter keep alive
+    /// applies once the limiter has expired.
     ///
     /// A waiter asks when half of `keep_alive` has passed, at the latest, so that the limiter lives on. If a request comes
     /// later than the one before it by the other half, the limiter may expire in between: calls then fail with

@@ -130,15 +130,15 @@ local function load_window()
     return oldest and math.min(interval - now + math.floor(tonumber(oldest)), interval) or interval
   end
 
-  -- The keep alive of a limiter that has `stored` and must have the settings `required` of `open`. nil for one that has none
-  -- yet.
-  local function keep_alive_of(stored, required)
-    if not stored or required[5] == 1 and (stored == 0 or required[4] == 0) then
+  -- The keep alive of a limiter that has `stored` and `interval`, and must have the settings `required` of `open`. nil for
+  -- one that has none yet.
+  local function keep_alive_of(stored, interval, required)
+    if not stored or required[5] == 1 and required[4] == 0 then
       return required[4]
-    elseif stored == 0 then
+    elseif stored == 0 and required[5] == 0 then
       return 0
     end
-    return math.max(stored, required[2], required[5] == 1 and required[4] or 0)
+    return math.max(stored == 0 and interval or stored, required[2], required[5] == 1 and required[4] or 0)
   end
 
   -- The limiter's settings, the two keys that its type selects and the stored value; nil and an error where they are
@@ -146,8 +146,8 @@ local function load_window()
   --
   -- `required` are the settings that the limiter must have: rate, interval, type, keep alive, and 1 where an existing
   -- limiter must have this keep alive too. The returned limiter has them, but a longer keep alive stays, and none is
-  -- shorter than the interval: as shared/life.lua says, what the keys hold may count longer for another client. This holds
-  -- for a limiter that is reset too, because clients with a longer interval may come back. Its field `changes_settings` is
+  -- shorter than the interval, nor than the interval before if there was none: as shared/life.lua says, what the keys hold
+  -- may count longer for another client. This holds for a limiter that is reset too, because clients with a longer interval may come back. Its field `changes_settings` is
   -- set where the hash has others; `is_reset` where there was no limiter, or one of the other type, so that nothing is in
   -- use; `needed` to the interval, which the keys must live at least.
   local function open(name, value, client_value, permits, client_permits, fields, text, required)
@@ -164,7 +164,7 @@ local function load_window()
         rate = required[1],
         interval = required[2],
         rate_type = required[3],
-        keep_alive = keep_alive_of(exists and integer(fields[4] or '0'), required),
+        keep_alive = keep_alive_of(exists and integer(fields[4] or '0'), integer(fields[2] or '0') or 0, required),
         value_key = per_client and client_value or value,
         permits_key = per_client and client_permits or permits,
         changes_settings = true,
@@ -202,7 +202,7 @@ local function load_window()
     }
     if required then
       limiter.needed = required[2]
-      limiter.keep_alive = keep_alive_of(keep_alive, required)
+      limiter.keep_alive = keep_alive_of(keep_alive, interval, required)
       if rate ~= required[1] or interval ~= required[2] or keep_alive ~= limiter.keep_alive then
         limiter.changes_settings = true
         limiter.rate, limiter.interval = required[1], required[2]

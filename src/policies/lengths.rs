@@ -67,15 +67,15 @@ impl Found {
                 if one == own {
                     found.is_known = true;
                 } else {
-                    found.add(&[one]);
+                    found.add(&[one], now);
                 }
             }
-            Some(Lengths::Several(all)) => found.add(all),
+            Some(Lengths::Several(all)) => found.add(all, now),
         }
         found
     }
 
-    fn add(&mut self, all: &[Series]) {
+    fn add(&mut self, all: &[Series], now: i64) {
         let Series {
             window,
             period,
@@ -92,7 +92,8 @@ impl Found {
             let all = self.others.len();
             let windows = self.others.iter().map(|it| it.window);
             let longest = windows.fold(window, i64::max);
-            self.others.retain(|it| it.last > current - longest);
+            // That window may end with a shorter period than this one.
+            self.others.retain(|it| it.last > now - longest);
             if self.others.len() == all {
                 break;
             }

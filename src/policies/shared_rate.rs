@@ -222,7 +222,9 @@ mod tests {
     fn settings() -> impl Strategy<Value = Settings> {
         let rate_type = prop_oneof![3 => Just(RateType::Overall), 1 => Just(RateType::PerClient)];
         let keep_alive = prop_oneof![1 => Just(0), 2 => (1..9_i64).prop_map(|n| n * TTL_UNIT)];
-        (1..20_i64, 1..4_000_i64, rate_type, keep_alive).prop_map(
+        // Also longer than the keep alive of other settings.
+        let interval = prop_oneof![3 => 1..4_000_i64, 1 => (1..9_i64).prop_map(|n| n * TTL_UNIT)];
+        (1..20_i64, interval, rate_type, keep_alive).prop_map(
             |(rate, interval, rate_type, keep_alive)| Settings {
                 rate,
                 interval,

@@ -6,8 +6,8 @@ use crate::permit::CallId;
 use crate::rate::{RateType, ValidRate};
 
 /// The settings that a limiter must have. A longer keep alive of an existing limiter stays, and none is shorter than the
-/// interval: what the keys hold may count longer for another client. This holds for one of the other type too, which is
-/// reset: clients with a longer interval may come back.
+/// interval, nor than the interval before if the limiter had no keep alive: what the keys hold may count longer for another
+/// client. This holds for one of the other type too, which is reset: clients with a longer interval may come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetUp {
     pub(crate) settings: Settings,
@@ -70,10 +70,10 @@ impl SetUp {
         } else {
             stored.keep_alive
         };
-        settings.keep_alive = if required == 0 || stored.keep_alive == 0 {
-            required
-        } else {
-            required.max(stored.keep_alive).max(settings.interval)
+        settings.keep_alive = match (required, stored.keep_alive) {
+            (0, _) => 0,
+            (_, 0) => required.max(stored.interval).max(settings.interval),
+            (_, before) => required.max(before).max(settings.interval),
         };
         Ok(if stored.rate_type != settings.rate_type {
             Change::Afresh(settings)

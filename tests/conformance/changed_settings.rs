@@ -187,6 +187,43 @@ async fn counters_of_a_version_with_another_default_period_count_as_long_as_a_wi
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_version_with_one_long_period_forgets_no_length_that_another_counts() {
+    let versions = Versions::new();
+    let of = |limit, window, period| {
+        versions.with(SlidingWindowCounter::new(limit, window).with_period(period))
+    };
+    let short = of(4, SECOND, ms(100));
+    let sliding = of(5, 10 * SECOND, SECOND);
+    let fixed = of(9, 10 * SECOND, 10 * SECOND);
+    assert_eq!(granted(&sliding, 1).await, 1);
+    advance(ms(9_500)).await;
+    assert_eq!(granted(&short, 4).await, 4);
+    assert_eq!(granted(&sliding, 1).await, 0);
+    advance(ms(501)).await; // the second period of the fixed window, which ends in ten seconds
+    assert_eq!(granted(&fixed, 1).await, 1);
+    assert_eq!(granted(&sliding, 9).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_keep_alive_does_not_shorten_the_life_of_what_a_version_without_one_counts() {
+    let versions = Versions::new();
+    let minute = versions.client().rate_limiter("k");
+    let minute = minute.with_rate(Rate::overall(5, MINUTE)).unwrap();
+    let second = versions.keyed(Rate::overall(5, SECOND).keep_alive(SECOND));
+    assert!(minute.try_acquire(3).await.unwrap());
+    assert_eq!(granted(&second, 1).await, 1);
+    advance(3 * SECOND).await;
+    assert!(!minute.try_acquire(2).await.unwrap());
+    assert!(minute.try_acquire(1).await.unwrap());
+    minute.delete().await.unwrap();
+    assert!(minute.try_acquire(1).await.unwrap());
+    let of_other_type = versions.keyed(Rate::per_client(5, SECOND).keep_alive(SECOND));
+    assert_eq!(granted(&of_other_type, 1).await, 1);
+    let config = of_other_type.limiter("k").config().await.unwrap().unwrap();
+    assert_eq!(config.keep_alive_time(), Some(MINUTE));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_of_the_other_type_does_not_shorten_the_keep_alive() {
     let versions = Versions::new();
     let later = versions.keyed(Rate::overall(5, MINUTE));
