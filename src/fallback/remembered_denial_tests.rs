@@ -2,7 +2,7 @@
 //! paused.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::task::JoinSet;
 use tokio::time::{advance, sleep, timeout};
@@ -408,6 +408,25 @@ async fn a_time_to_live_without_an_answer_bounds_what_is_remembered() {
     sleep(ms(200)).await;
     let missing = limiter.try_acquire(1).await;
     assert!(matches!(missing, Err(Error::NotInitialized { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_remembered_of_a_limiter_that_ends_at_a_time_of_the_servers_clock() {
+    let remote = Remote::new();
+    let (limiter, _) = denied(&remote, Rate::overall(1, MINUTE)).await;
+    let limiter = limiter.with_remember_denials(MINUTE);
+    let in_an_hour = SystemTime::now() + 60 * MINUTE;
+    assert!(limiter.expire_at(in_an_hour).await.unwrap());
+    for _ in 0..2 {
+        remote.take_calls();
+        assert!(!limiter.try_acquire(1).await.unwrap());
+        assert_eq!(remote.take_calls(), 1);
+    }
+    assert!(limiter.clear_expire().await.unwrap());
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    remote.take_calls();
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    assert_eq!(remote.take_calls(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -106,6 +106,10 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
+    /// The time is one of the server's clock, so a client does not know how long it is until then: it
+    /// [remembers no denials](crate::RedissonClientBuilder::remember_denials) of the limiter until it sets or removes a time
+    /// to live in another way, or sets a rate with a keep alive.
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`]: the time is before 1970 or after 2^52 ms.
     ///
@@ -123,9 +127,7 @@ impl RateLimiter {
         // Redis counts in ms; what is below that goes.
         let millis = Duration::from_millis(since_epoch.as_millis().try_into().unwrap_or(u64::MAX));
         let expiry = Expiry::At(millis_from_zero(millis, "time")?);
-        let left = time.duration_since(SystemTime::now()).unwrap_or_default();
-        let effect = Effect::SetsLife(Some(left));
-        self.change_life(effect, store.expire(expiry, Condition::Always))
+        self.change_life(Effect::SetsEnd, store.expire(expiry, Condition::Always))
             .await
     }
 
@@ -300,7 +302,7 @@ impl RateLimiter {
 
     async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
         let store = self.validated()?;
-        let expiry = Expiry::In(millis_from_zero(time_to_live, "time to live")?);
+        let expiry = Expiry::In(millis_from_zero(time_to_live, "time_to_live")?);
         let effect = match condition {
             Condition::Always => Effect::SetsLife(Some(time_to_live)),
             _ => Effect::SetsLifeOfSome(time_to_live),

@@ -51,6 +51,8 @@ pub(crate) enum Effect {
     SetsLife(Option<Duration>),
     /// It gives those keys of the limiter this time to live that meet a condition.
     SetsLifeOfSome(Duration),
+    /// It gives the limiter a time to live that ends at a time of the server's clock.
+    SetsEnd,
 }
 
 /// One or more requests that are denied while the store's last answer denies them.
@@ -193,6 +195,7 @@ impl LastAnswer {
                 };
                 self.life.set(Some(time_to_live), made);
             }
+            Effect::SetsEnd => self.life.set_at_any_time(made),
             Effect::Takes(None) | Effect::GivesBack => {}
         }
     }

@@ -70,6 +70,11 @@ impl Life {
         }
     }
 
+    /// The limiter got a time to live that ends at a time of the server's clock, which this client's clock does not tell.
+    pub(super) fn set_at_any_time(&mut self, made: &Made) {
+        self.ends = Some((made.from, made.by + FOREVER));
+    }
+
     /// A call gave the limiter these settings: it lives for their interval at least.
     pub(super) fn set_up(&mut self, set_up: SetUp, made: &Made) {
         let interval = Duration::from_millis(set_up.settings.interval.unsigned_abs());
