@@ -1,12 +1,14 @@
 //! The largest call of each kind: the most callers, limiters, units and periods that this crate accepts at once.
 
 use std::future::Future;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::{Value, from_redis_value};
 use redisson_rate_limiter::{
-    Charge, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter, QuotaBucket, Rate,
-    RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
+    Charge, Clock, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
+    QuotaBucket, Rate, RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -17,6 +19,12 @@ use crate::operation::{Age, INTERVAL};
 /// A server that is busy with thousands of callers answers the last of them late.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const RUNS: usize = 4;
+/// The lengths of the periods of three versions of a service.
+const PERIODS: [Duration; 3] = [
+    Duration::from_millis(1_000),
+    Duration::from_millis(998),
+    Duration::from_millis(996),
+];
 /// The limiters of the largest joint decision.
 const JOINT: u32 = 32;
 /// The callers whose requests one call carries, and as many that wait for the next one.
@@ -60,14 +68,9 @@ fn charge(charge: Result<Charge>) -> Charge {
     charge.expect("a charge")
 }
 
-/// A counter whose periods were others before: a call reads both.
-fn changed_counter(client: &RedissonClient) -> PolicyLimiter<SlidingWindowCounter> {
-    let shortest = SlidingWindowCounter::new(9, Duration::from_millis(500));
-    let longest = SlidingWindowCounter::new(9, 500 * INTERVAL).with_period(INTERVAL);
-    let counter = client.limiter(shortest.with_period(Duration::from_millis(1)));
-    let counter = counter.expect("a limiter").with_prefix("changed:");
-    counter.set_policy(longest).expect("a change");
-    counter
+/// A counter of the most periods, each this long.
+fn counter_of(period: Duration) -> SlidingWindowCounter {
+    SlidingWindowCounter::new(9_000, 500 * period).with_period(period)
 }
 
 /// All kinds of limiters, each as large as they may be together.
@@ -88,7 +91,8 @@ fn of_all_kinds(client: &RedissonClient) -> Vec<Charge> {
         .collect();
     let log = limiter(client, SlidingWindowLog::new(20_000, INTERVAL));
     charges.push(charge(log.charge("log", 120)));
-    charges.push(charge(changed_counter(client).charge("counter", 1)));
+    let counter = limiter(client, counter_of(PERIODS[0]));
+    charges.push(charge(counter.charge("counter", 1)));
     for place in charges.len() as u32..JOINT {
         charges.push(charge(client.rate_limiter(&name(place)).charge(1)));
     }
@@ -174,7 +178,10 @@ impl Fixture {
             (
                 "joint decision by 32 limiters of all kinds",
                 self.repeated(
-                    async |fixture| limiters(fixture, 100, Age::HalfExpired).await,
+                    async |fixture| {
+                        limiters(fixture, 100, Age::HalfExpired).await;
+                        fixture.fill_counters("counter").await;
+                    },
                     async |client| {
                         client
                             .check_all(of_all_kinds(client))
@@ -201,14 +208,17 @@ impl Fixture {
                 .await,
             ),
             (
-                "SlidingWindowCounter, 500 periods and those before a change",
-                self.repeated(empty, async |client| {
-                    changed_counter(client)
-                        .check("target", 1)
-                        .await
-                        .map(drop)
-                        .expect("our call");
-                })
+                "SlidingWindowCounter, 500 periods and 1,000 counters of other lengths",
+                self.repeated(
+                    async |fixture| fixture.fill_counters("counter").await,
+                    async |client| {
+                        limiter(client, counter_of(PERIODS[0]))
+                            .check("counter", 1)
+                            .await
+                            .map(drop)
+                            .expect("our call");
+                    },
+                )
                 .await,
             ),
             (
@@ -305,6 +315,26 @@ impl Fixture {
             costs.push(self.cost().await);
         }
         median(costs).expect("a run")
+    }
+
+    /// The counters of all periods of three versions of a service, whose periods differ in length.
+    async fn fill_counters(&mut self, key: &str) {
+        let end = SystemTime::now().duration_since(UNIX_EPOCH);
+        let end = end.expect("a time after 1970").as_millis() as i64;
+        let now = Arc::new(AtomicI64::new(0));
+        let clock = Arc::clone(&now);
+        let builder = RedissonClient::builder()
+            .clock(Clock::from_fn(move || clock.load(Ordering::Relaxed)))
+            .response_timeout(RESPONSE_TIMEOUT);
+        let client = builder.connect(&self.url()).await.expect("our client");
+        let versions = PERIODS.map(|period| limiter(&client, counter_of(period)));
+        for second in 1..=500 {
+            now.store(end - (500 - second) * 1_000, Ordering::Relaxed);
+            for version in &versions {
+                let decision = version.check(key, 1).await.expect("our call");
+                assert!(decision.is_granted());
+            }
+        }
     }
 
     /// A log of as many members as it has at most, all of which have expired.
