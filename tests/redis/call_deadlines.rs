@@ -52,6 +52,7 @@ async fn an_acquire_held_up_beyond_the_response_timeout_is_indeterminate_and_tak
     let before = fixture.everything().await;
 
     let held = held_up(&mut proxy, limiter.try_acquire(3)).await;
+    keys::deadline_passed(&mut fixture.raw).await;
     held.let_through().await;
     assert_eq!(fixture.everything().await, before);
     let limiter = patient(&fixture.server.url()).await.rate_limiter(NAME);
@@ -85,6 +86,7 @@ async fn a_wait_whose_call_is_held_up_beyond_the_response_timeout_takes_nothing_
     let limiter = behind(&proxy, ms(150)).await;
     let before = fixture.everything().await;
     let held = held_up(&mut proxy, limiter.acquire(3)).await;
+    keys::deadline_passed(&mut fixture.raw).await;
     held.let_through().await;
     assert_eq!(fixture.everything().await, before);
 }

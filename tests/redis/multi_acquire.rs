@@ -257,7 +257,7 @@ async fn a_shared_call_whose_answer_was_lost_took_once_for_each() {
 
 #[tokio::test]
 async fn a_shared_call_that_comes_late_takes_nothing() {
-    let fixture = Fixture::start().await;
+    let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let patient = patient(&fixture.server.url()).await;
     let known = limiters(&patient, &[3; 4]).await;
@@ -286,6 +286,7 @@ async fn a_shared_call_that_comes_late_takes_nothing() {
         assert!(matches!(answer, Err(Error::Indeterminate { .. })));
     }
     assert_eq!(keys_of(&held.command), 12);
+    keys::deadline_passed(&mut fixture.raw).await;
     held.let_through().await;
     for limiter in &known {
         assert_eq!(limiter.available_permits().await.unwrap(), 3);

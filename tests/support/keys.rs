@@ -93,6 +93,13 @@ pub async fn time(connection: &mut MultiplexedConnection) -> i64 {
     seconds * 1000 + micros / 1000
 }
 
+/// Waits until the deadline of a call has passed by the server's clock, once its caller has given up: a client estimates that
+/// clock to a millisecond, and a call may still be executed in the millisecond of its deadline.
+pub async fn deadline_passed(connection: &mut MultiplexedConnection) {
+    let given_up = time(connection).await;
+    while time(connection).await <= given_up + 1 {}
+}
+
 /// How often the server ran a command.
 pub async fn calls(connection: &mut MultiplexedConnection, command: &str) -> u64 {
     let stats: String = redis::cmd("INFO")
