@@ -207,3 +207,15 @@ impl std::error::Error for Refusal {
 
 /// The result of every call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Refuses a number that is 0.
+#[inline]
+pub(crate) fn at_least_one(number: u32, argument: &'static str) -> Result<()> {
+    if number == 0 {
+        return Err(Error::InvalidArgument {
+            argument,
+            reason: "must be at least 1",
+        });
+    }
+    Ok(())
+}

@@ -49,14 +49,7 @@ impl Keys {
     /// Refuses a name that no server accepts, and on a cluster a name whose keys would be in different slots.
     #[inline]
     pub(crate) fn validate(&self, is_cluster: bool) -> Result<(), Error> {
-        check_not_empty(&self.name)?;
-        if is_cluster && !self.share_a_slot() {
-            return Err(Error::InvalidName {
-                name: self.name.clone(),
-                reason: "its braces would spread its keys over several slots of the cluster",
-            });
-        }
-        Ok(())
+        check_name(&self.name, is_cluster, || self.share_a_slot())
     }
 
     fn share_a_slot(&self) -> bool {
@@ -71,6 +64,27 @@ pub(crate) const SEGMENTS: [&str; 2] = [":value", ":permits"];
 pub(crate) const ENDS: [&str; 6] = ["-st", "-lock", "-window", "-periods", ":audit", ":call"];
 /// or with `-` and the time in ms at which a period ends. Times since 2001 have at least this many digits.
 pub(crate) const FEWEST_DIGITS: usize = 13;
+
+/// Why a name cannot be used on a cluster.
+pub(crate) const SEVERAL_SLOTS: &str =
+    "its braces would spread its keys over several slots of the cluster";
+
+/// Refuses a name that no server accepts, and on a cluster one whose keys would be in different slots.
+#[inline]
+pub(crate) fn check_name(
+    name: &str,
+    is_cluster: bool,
+    share_a_slot: impl FnOnce() -> bool,
+) -> Result<(), Error> {
+    check_not_empty(name)?;
+    if is_cluster && !share_a_slot() {
+        return Err(Error::InvalidName {
+            name: name.to_owned(),
+            reason: SEVERAL_SLOTS,
+        });
+    }
+    Ok(())
+}
 
 /// Refuses the name that no server accepts.
 #[inline]

@@ -136,14 +136,14 @@ impl Home {
         loop {
             let timer = match &mut self.timer {
                 Some(timer) => timer,
-                None if Handle::try_current().is_err() => {
-                    return Poll::Ready(Moved::NoRuntime);
-                }
                 None => {
-                    let Ok(timer) = SameRuntime::new(Box::pin(sleep_until(self.deadline))) else {
+                    let Ok(current) = Handle::try_current() else {
                         return Poll::Ready(Moved::NoRuntime);
                     };
-                    self.timer.insert(timer)
+                    self.timer.insert(SameRuntime {
+                        runtime: current.id(),
+                        future: Box::pin(sleep_until(self.deadline)),
+                    })
                 }
             };
             match Pin::new(timer).poll(context) {

@@ -1,4 +1,9 @@
-//! How the benchmarks sum up and show numbers.
+//! What several benchmarks share: how they sum up and show numbers, and the largest log.
+
+use std::time::Duration;
+
+/// A SlidingWindowLog keeps a member for each request, and has an upper limit: with this window nobody reaches it.
+pub const LARGEST_LOG: (u32, Duration) = (20_000, Duration::from_millis(5));
 
 /// With a comma after each three digits.
 pub fn thousands(number: u64) -> String {

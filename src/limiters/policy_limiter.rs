@@ -16,7 +16,7 @@ use super::target_name::target_name;
 use super::{Chargeable, Limiter, Registry};
 use crate::batch::Batcher;
 use crate::decision::Decision;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_least_one};
 use crate::failure_policy::FailurePolicy;
 use crate::fallback::{Place, check_target};
 use crate::grant::Grant;
@@ -256,12 +256,7 @@ impl<P: Policy> PolicyLimiter<P> {
 /// Refuses a cost that no limiter of this limit ever grants.
 #[inline]
 pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()> {
-    if cost == 0 {
-        return Err(Error::InvalidArgument {
-            argument: "cost",
-            reason: "must be at least 1",
-        });
-    }
+    at_least_one(cost, "cost")?;
     match limit {
         Some(limit) if i64::from(cost) > limit => Err(Error::ExceedsLimit {
             name: key.to_owned(),

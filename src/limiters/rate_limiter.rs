@@ -8,7 +8,7 @@ mod with_rate;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, at_least_one};
 use crate::failure_policy::FailurePolicy;
 use crate::fallback::{GuardedQueue, Place};
 use crate::handle_options::HandleOptions;
@@ -34,10 +34,13 @@ use crate::window::SetUp;
 /// id](crate::RedissonClient::id). The names and contents are Redisson's.
 ///
 /// # Errors
-/// Every method that calls the store can fail with [`Error::InvalidName`] (the name cannot be used),
-/// [`Error::StoreUnavailable`], [`Error::Indeterminate`] (sent, but not answered), [`Error::AuthenticationFailed`],
-/// [`Error::PermissionDenied`], [`Error::BadState`] (the keys hold something else), [`Error::NoRuntime`] and
-/// [`Error::Redis`]. Each method lists the errors that it adds.
+/// Every method that calls the store can fail with [`Error::InvalidName`](crate::Error::InvalidName) (the name cannot be
+/// used), [`Error::StoreUnavailable`](crate::Error::StoreUnavailable),
+/// [`Error::Indeterminate`](crate::Error::Indeterminate) (sent, but not answered),
+/// [`Error::AuthenticationFailed`](crate::Error::AuthenticationFailed),
+/// [`Error::PermissionDenied`](crate::Error::PermissionDenied), [`Error::BadState`](crate::Error::BadState) (the keys hold
+/// something else), [`Error::NoRuntime`](crate::Error::NoRuntime) and [`Error::Redis`](crate::Error::Redis). Each method
+/// lists the errors that it adds.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -262,7 +265,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for 0 permits, [`Error::InvalidName`] for a name that cannot be used.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits, [`Error::InvalidName`](crate::Error::InvalidName) for a name that cannot be used.
     pub fn charge(&self, permits: u32) -> Result<Charge> {
         let queue = self.asked_for(permits)?;
         let keys = queue.store().keys();
@@ -286,12 +289,7 @@ impl RateLimiter {
 
     /// The queue, once the name and the permits are found good.
     fn asked_for(&self, permits: u32) -> Result<&Arc<GuardedQueue>> {
-        if permits == 0 {
-            return Err(Error::InvalidArgument {
-                argument: "permits",
-                reason: "must be at least 1",
-            });
-        }
+        at_least_one(permits, "permits")?;
         self.validated()?;
         Ok(&self.queue)
     }

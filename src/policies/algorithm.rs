@@ -13,7 +13,7 @@ use std::time::Duration;
 #[cfg(feature = "redis")]
 use super::kind::Kind;
 use super::target_keys::TargetKeys;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::failure_policy::LocalShare;
 use crate::permit::CallId;
 use crate::window::{At, SetUp};
@@ -277,17 +277,6 @@ pub(crate) enum Unusable {
     OtherKind,
     /// It must be set up first.
     NotInitialized,
-}
-
-/// Refuses a number that is 0.
-pub(super) fn at_least_one(number: u32, argument: &'static str) -> Result<()> {
-    if number == 0 {
-        return Err(Error::InvalidArgument {
-            argument,
-            reason: "must be at least 1",
-        });
-    }
-    Ok(())
 }
 
 /// `a / b` rounded up, for a positive `b`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::decision::{Decision, DecisionSource, Denied, Granted};
 use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
-use crate::keys::{check_not_empty, share_a_slot, sibling};
+use crate::keys::{check_name, share_a_slot, sibling};
 use crate::permit::{CallId, new_call_id};
 use crate::window::{At, BOUNDS, Timed};
 
@@ -207,14 +207,7 @@ impl TargetRef<'_> {
     /// Refuses a key that no server accepts, and on a cluster a key whose state would be in different slots.
     #[inline]
     pub(crate) fn validate(&self, is_cluster: bool) -> Result<()> {
-        check_not_empty(self.key)?;
-        if is_cluster && !share_a_slot(&self.all_keys()) {
-            return Err(Error::InvalidName {
-                name: self.key.to_owned(),
-                reason: "its braces would spread its keys over several slots of the cluster",
-            });
-        }
-        Ok(())
+        check_name(self.key, is_cluster, || share_a_slot(&self.all_keys()))
     }
 
     fn all_keys(&self) -> Vec<String> {

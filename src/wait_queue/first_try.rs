@@ -45,9 +45,7 @@ impl WaitQueue {
         while_away: &WhileAway,
     ) -> Result<Tried<'_>> {
         let &Waits {
-            permits,
-            set_up,
-            until,
+            permits, set_up, ..
         } = request;
         let sent = self.shared.sent();
         let checked = match self.store().acquire_now(permits, set_up) {
@@ -58,41 +56,11 @@ impl WaitQueue {
                 self.checked(id, permits, &answer)?
             }
             None => {
-                let stays = while_away.stays();
-                let request = Request::of_first_try(permits, set_up, stays);
-                let is_bounded =
-                    until.is_some() || stays || self.store().unhealthy_breaker().is_some();
                 let sequence = arrival.arrived.sequence;
-                let mut direct = self.plain.direct(&request)?;
-                let asked = if is_bounded {
-                    let asking = async { direct.await.transpose() };
-                    let mut asking: Trying<'_> = Box::pin(self.shared.guarded(stays, asking));
-                    let answer = self.shared.unless_late(sequence, &mut asking);
-                    let asked = SameRuntime::new(Box::pin(within(until, answer)))?.await;
-                    match asked {
-                        Some(Some(None)) => return Ok(Tried::Late(asking)),
-                        Some(asked) => asked.flatten(),
-                        None => Some(Ok(None)),
-                    }
-                } else {
-                    match self.shared.unless_late(sequence, &mut direct).await {
-                        Some(answer) => Some(answer.transpose()),
-                        None => {
-                            let asking = async { direct.await.transpose() };
-                            return Ok(Tried::Late(Box::pin(asking)));
-                        }
-                    }
-                };
-                match asked {
-                    Some(Err(error)) if stays && error.is_unavailable() => {
-                        self.shared.step(|state| state.call_failed(Instant::now()));
-                        return Ok(Tried::Unanswered);
-                    }
-                    None => return Ok(Tried::TimeIsUp),
-                    // Another runtime polls the future: it waits there.
-                    Some(Ok(None)) => return Ok(Tried::Unanswered),
-                    Some(Ok(Some(checked))) => checked,
-                    Some(Err(error)) => return Err(error),
+                let called = self.first_call(sequence, request, while_away.stays());
+                match called.await? {
+                    Ok(checked) => checked,
+                    Err(tried) => return Ok(tried),
                 }
             }
         };
@@ -110,6 +78,54 @@ impl WaitQueue {
                 let known = Availability::new(remaining, sent.at, checked.wait);
                 Ok(Tried::Denied(known))
             }
+        }
+    }
+
+    /// Makes the call of a first try, and returns its answer, or how the first try ended without one.
+    async fn first_call(
+        &self,
+        sequence: u64,
+        request: &Waits,
+        stays: bool,
+    ) -> Result<std::result::Result<Checked, Tried<'_>>> {
+        let &Waits {
+            permits,
+            set_up,
+            until,
+        } = request;
+        let shared = &self.shared;
+        let is_bounded = until.is_some() || stays || self.store().unhealthy_breaker().is_some();
+        let request = Request::of_first_try(permits, set_up, stays);
+        let mut direct = self.plain.direct(&request)?;
+        let asked = if is_bounded {
+            let asking = async { direct.await.transpose() };
+            let mut asking: Trying<'_> = Box::pin(shared.guarded(stays, asking));
+            let answer = shared.unless_late(sequence, &mut asking);
+            let asked = SameRuntime::new(Box::pin(within(until, answer)))?.await;
+            match asked {
+                Some(Some(Some(asked))) => asked,
+                Some(Some(None)) => return Ok(Err(Tried::Late(asking))),
+                Some(None) => return Ok(Err(Tried::TimeIsUp)),
+                None => Ok(None),
+            }
+        } else {
+            match shared.unless_late(sequence, &mut direct).await {
+                Some(answer) => answer.transpose(),
+                None => {
+                    let asking = async { direct.await.transpose() };
+                    return Ok(Err(Tried::Late(Box::pin(asking))));
+                }
+            }
+        };
+        match asked {
+            Ok(Some(checked)) => Ok(Ok(checked)),
+            // Another runtime polls the future: it waits there.
+            Ok(None) => Ok(Err(Tried::Unanswered)),
+            Err(error) if stays && error.is_unavailable() => {
+                shared.step(|state| state.call_failed(Instant::now()));
+                Ok(Err(Tried::Unanswered))
+            }
+            Err(error) => Err(error),
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Sending {
     /// Whether it changes the limiter.
     changes: bool,
     deadline: Instant,
-    is_answered: bool,
+    is_over: bool,
 }
 
 /// What the answer to a call says, to be noted in a step of the state.
@@ -58,30 +58,31 @@ impl Sending {
     /// The call has been made.
     pub(crate) fn done(mut self) {
         let (effect, sent) = (self.effect, self.sent);
-        let mut state = self.answer();
+        let mut state = self.over();
         state.last_answer.made(effect, &sent, Instant::now());
     }
 
     /// The call has been answered, and changed nothing.
     pub(crate) fn in_vain(mut self) {
-        drop(self.answer());
+        drop(self.over());
     }
 
     /// The call got this answer. The caller notes what it says.
     pub(super) fn answered(mut self, call: &AcquireCall, answer: &Answer) -> Heard {
         let mut heard = Heard::new(&call.requests, call.set_up, answer, self.sent);
         if self.changes {
-            let mut state = self.answer();
+            let mut state = self.over();
             if let Some(set_up) = heard.set_up {
                 state.last_answer.has_set_up(set_up, &mut heard.sent);
             }
         }
-        self.is_answered = true;
+        self.is_over = true;
         heard
     }
 
-    fn answer(&mut self) -> MutexGuard<'_, State> {
-        self.is_answered = true;
+    /// The call is over, with or without an answer.
+    fn over(&mut self) -> MutexGuard<'_, State> {
+        self.is_over = true;
         let mut state = self.shared.state.lock();
         if self.changes {
             state.last_answer.over();
@@ -92,16 +93,14 @@ impl Sending {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        if self.is_answered || matches!(self.effect, Effect::Takes(None)) {
+        if self.is_over || matches!(self.effect, Effect::Takes(None)) {
             return;
         }
-        let mut state = self.shared.state.lock();
-        if self.changes {
-            state.last_answer.over();
-        }
-        let (effect, sent) = (self.effect, &self.sent);
+        let (effect, changes, sent) = (self.effect, self.changes, self.sent);
+        let deadline = self.deadline;
+        let mut state = self.over();
         let last_answer = &mut state.last_answer;
-        last_answer.unsettled(effect, self.changes, sent, self.deadline);
+        last_answer.unsettled(effect, changes, &sent, deadline);
     }
 }
 
@@ -195,7 +194,7 @@ impl Shared {
             effect,
             changes,
             deadline,
-            is_answered: false,
+            is_over: false,
         }
     }
 

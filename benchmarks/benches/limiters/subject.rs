@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use benchmarks::LARGEST_LOG;
 use redisson_rate_limiter::{
     Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
     RateLimiter, RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
@@ -32,8 +33,6 @@ pub const SCARCE: u32 = 100;
 pub const MINUTE: Duration = Duration::from_secs(60);
 const PLENTY: u32 = 1_000_000;
 const SHORT: Duration = Duration::from_millis(10);
-/// A log keeps a member for each request, and has an upper limit.
-const LARGEST_LOG: (u32, Duration) = (20_000, Duration::from_millis(5));
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Subject {

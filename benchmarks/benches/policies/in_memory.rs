@@ -3,7 +3,7 @@
 
 use std::{hint::black_box, num::NonZero, time::Duration};
 
-use benchmarks::thousands;
+use benchmarks::{LARGEST_LOG, thousands};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter as Governor};
 use redisson_rate_limiter::{
     FixedWindow, KeyedRateLimiter, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
@@ -16,9 +16,6 @@ use crate::compared::Compared;
 const ROUNDS: usize = 8;
 const DECISIONS: usize = 100_000;
 const LIMIT: u32 = 1_000_000_000;
-/// A log keeps each request of its window, and has an upper limit.
-const LARGEST_LOG: u32 = 20_000;
-const SHORT: Duration = Duration::from_millis(5);
 const MANY: usize = 10_000;
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -40,8 +37,9 @@ pub async fn print_table(only: Option<&str>) {
     }
     row!("FixedWindow", |client| client
         .limiter(FixedWindow::new(LIMIT, MINUTE)));
+    let (limit, window) = LARGEST_LOG;
     row!("SlidingWindowLog", |client| client
-        .limiter(SlidingWindowLog::new(LARGEST_LOG, SHORT)));
+        .limiter(SlidingWindowLog::new(limit, window)));
     let counter = SlidingWindowCounter::new(LIMIT, MINUTE).with_period(MINUTE / 10);
     row!("SlidingWindowCounter, 10 periods", |client| client
         .limiter(counter));

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use benchmarks::LARGEST_LOG;
 use redis::{Cmd, Script, cmd};
 use redisson_rate_limiter::{
     FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, RedissonClient,
@@ -24,11 +25,11 @@ pub struct Subject {
 const MINUTE: Duration = Duration::from_secs(60);
 const MINUTE_MILLIS: u64 = 60_000;
 
-/// A log keeps a member for each request, and has an upper limit: one that nobody reaches has a short window.
-fn log(limit: u32) -> (u32, u64) {
-    match limit {
-        0..=20_000 => (limit, MINUTE_MILLIS),
-        _ => (20_000, 5),
+/// A log with this limit, or with the largest one, which nobody reaches.
+fn log(limit: u32) -> (u32, Duration) {
+    match limit > LARGEST_LOG.0 {
+        false => (limit, MINUTE),
+        true => LARGEST_LOG,
     }
 }
 
@@ -46,16 +47,13 @@ pub fn all() -> [Subject; 7] {
             name: "SlidingWindowLog",
             make: |client, limit| {
                 let (limit, window) = log(limit);
-                of(
-                    client,
-                    SlidingWindowLog::new(limit, Duration::from_millis(window)),
-                )
+                of(client, SlidingWindowLog::new(limit, window))
             },
             by_hand: include_str!("by_hand/sliding_window_log.lua"),
             keys: |target| vec![target.to_owned()],
             numbers: |limit| {
                 let (limit, window) = log(limit);
-                vec![limit.into(), window]
+                vec![limit.into(), window.as_millis() as u64]
             },
             names_calls: true,
         },

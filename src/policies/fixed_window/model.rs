@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use super::FixedWindow;
-use crate::error::Result;
+use crate::error::{Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, Model, State, Unusable, at_least_one};
+use crate::policies::algorithm::{Evaluation, Model, State, Unusable};
 #[cfg(feature = "redis")]
 use crate::policies::kind::Kind;
 use crate::policies::target_keys::TargetKeys;

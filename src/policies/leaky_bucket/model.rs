@@ -4,10 +4,10 @@
 //! full bucket takes to flow out, so a bucket that is gone was empty.
 
 use super::LeakyBucket;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, at_least_one, div_ceil};
+use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, div_ceil};
 use crate::policies::bucket::Bucket;
 #[cfg(feature = "redis")]
 use crate::policies::kind::Kind;

@@ -5,10 +5,10 @@
 //! that key is full.
 
 use super::PenaltyTokenBucket;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, at_least_one, div_ceil};
+use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, div_ceil};
 use crate::policies::bucket::Bucket;
 #[cfg(feature = "redis")]
 use crate::policies::kind::Kind;

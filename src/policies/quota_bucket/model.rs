@@ -5,9 +5,9 @@
 //! a fraction of a second, that fraction is kept beside the time, in units of 1 / quota s.
 
 use super::QuotaBucket;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, at_least_one, div_ceil};
+use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, div_ceil};
 #[cfg(feature = "redis")]
 use crate::policies::kind::Kind;
 use crate::policies::target_keys::TargetKeys;

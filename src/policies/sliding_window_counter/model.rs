@@ -4,10 +4,10 @@
 //! the edge of two periods belongs to the one that ends there; the very first moment belongs to the period that it begins.
 
 use super::SlidingWindowCounter;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, Model, State, Unusable, at_least_one, div_ceil};
+use crate::policies::algorithm::{Evaluation, Model, State, Unusable, div_ceil};
 use crate::policies::counters::Counters;
 #[cfg(feature = "redis")]
 use crate::policies::kind::Kind;

@@ -6,9 +6,9 @@
 use std::cmp::Reverse;
 
 use super::SlidingWindowLog;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, MOST_TOUCHED, Model, Unusable, at_least_one};
+use crate::policies::algorithm::{Evaluation, MOST_TOUCHED, Model, Unusable};
 #[cfg(feature = "redis")]
 use crate::policies::kind::Kind;
 use crate::policies::target_keys::TargetKeys;

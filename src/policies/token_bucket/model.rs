@@ -5,9 +5,9 @@
 //! beside it, in parts of 1 / rate ms.
 
 use super::TokenBucket;
-use crate::error::Result;
+use crate::error::{Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, Model, Unusable, at_least_one, div_ceil};
+use crate::policies::algorithm::{Evaluation, Model, Unusable, div_ceil};
 #[cfg(feature = "redis")]
 use crate::policies::kind::Kind;
 use crate::policies::target_keys::TargetKeys;

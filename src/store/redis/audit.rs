@@ -17,8 +17,8 @@ const PAUSE_OF_LARGE: Duration = Duration::from_secs(5);
 /// A client has the grants of a limiter summed now and then, because only the sum shows what a peer's retry or release
 /// did to the permits left. It costs the server time, so not each call does it.
 ///
-/// Calls read and write it without a lock. The time is written before the rate, so whoever reads a rate reads the time of
-/// its audit or of a later one.
+/// Calls read and write it without a lock. The time is written before the rate, so a call that reads a rate reads the time
+/// of its audit or of a later one.
 #[derive(Debug)]
 pub(super) struct Audit {
     /// The rate of the last audit, or [`NONE`].

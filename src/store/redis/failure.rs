@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::error::{Error, Refusal, Refused};
+use crate::keys::SEVERAL_SLOTS;
 
 /// Why one attempt of a call failed.
 #[derive(Debug, Clone)]
@@ -170,7 +171,7 @@ pub(super) fn of_answer(name: &str, error: RedisError) -> Error {
     } else if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
         Error::InvalidName {
             name,
-            reason: "its braces would spread its keys over several slots of the cluster",
+            reason: SEVERAL_SLOTS,
         }
     } else {
         Error::Redis {

@@ -59,13 +59,6 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     names.filter(|name| !name.starts_with("shared/"))
 }
 
-/// The files that are only included, by their paths in `lua/`.
-#[allow(dead_code, reason = "a test asks for them")]
-pub(crate) fn shared() -> impl Iterator<Item = &'static str> {
-    let names = FILES.iter().map(|(name, _)| *name);
-    names.filter(|name| name.starts_with("shared/"))
-}
-
 /// The text of a file in `lua/`.
 pub(crate) fn read(name: &str) -> Option<Cow<'static, str>> {
     let file = FILES.iter().find(|(file, _)| *file == name);
