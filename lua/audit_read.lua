@@ -41,7 +41,7 @@ if last ~= '' then
   end
   place = rank + 1
 end
-local page = redis.call('zrange', permits, window.digits(place), window.digits(place + PAGE - 1))
+local page = redis.call('zrange', permits, window.digits(place), window.digits(place + MOST_READ - 1))
 local changes = redis.call('lrange', audit, '1', '-1')
 redis.call('ltrim', audit, '0', '0')
 local newest = page[#page] or ''

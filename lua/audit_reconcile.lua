@@ -46,7 +46,7 @@ elseif last_place - first_place ~= between then
   return { 'lost' }
 end
 local number = redis.call('zcard', permits)
-if number - 1 - last_place > PAGE or first_place >= 2 * PAGE then
+if number - 1 - last_place > MOST_READ or first_place >= 2 * MOST_READ then
   return { 'more' }
 end
 

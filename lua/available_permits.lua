@@ -33,7 +33,7 @@ local function reply(available)
   return { window.digits(math.max(math.min(available, limiter.rate), 0)) }
 end
 
-if number <= SUMMED then
+if number <= MOST_SUMMED then
   failure = window.reconcile(limiter, now, true, limiter.rate)
   return failure or reply(limiter.available)
 end
@@ -42,7 +42,7 @@ horizon = horizon or window.digits(now - limiter.interval)
 local expired = redis.call('zcount', key, '-inf', horizon)
 if expired == number then
   return reply(limiter.rate)
-elseif not oldest and expired > PAGE and number - expired <= PAGE then
+elseif not oldest and expired > MOST_READ and number - expired <= MOST_READ then
   return reply(limiter.rate - window.sum(redis.call('zrange', key, window.digits(expired), window.digits(number - 1))))
 end
 
@@ -53,7 +53,7 @@ if oldest then
     return { horizon, '0', '0' }
   end
 end
-local first = math.max(unread - PAGE, 0)
+local first = math.max(unread - MOST_READ, 0)
 local page = unread > 0 and redis.call('zrange', key, window.digits(first), window.digits(unread - 1)) or {}
 sum = sum + window.sum(page)
 if first == 0 then

@@ -120,7 +120,7 @@ end
 -- limiter loses in any case leaves a page for those whose permits are needed, however many limiters come before them.
 local number = (#ARGV - 2) / 3
 most_others = floor(most_others / number)
-spare, to_remove = JOINTLY, PAGE + JOINTLY * (number - 1)
+always_removed, to_remove = ALWAYS_REMOVED_JOINTLY, MOST_READ + ALWAYS_REMOVED_JOINTLY * (number - 1)
 local limiters, next_key, all_grant, is_unfinished = {}, 1, true, false
 local function open(place)
   local penalty, key_count, cost = unpack_numbers('<ddd', ARGV[3 * place + 1])

@@ -40,7 +40,7 @@ if keeps_state then
   -- Before anything is written: these commands fail on a key of another type.
   local number = redis.call('zcard', limiter.permits_key)
   local stored = redis.call('get', limiter.value_key)
-  if number <= SUMMED then
+  if number <= MOST_SUMMED then
     available = rate - window.sum(redis.call('zrangebyscore', limiter.permits_key, '(' .. horizon, '+inf'))
   elseif redis.call('zcount', limiter.permits_key, '(' .. horizon, '+inf') == 0 then
     available, all_expired = rate + 0, true

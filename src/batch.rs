@@ -137,11 +137,11 @@ struct Flight<C: Calls> {
     /// The number of the next request to be enqueued.
     next_number: u64,
     /// The calls of the flushers, and those that are silent.
-    in_flight: SmallVec<[InFlight<C>; 1]>,
+    in_flight: SmallVec<[BatchCall<C>; 1]>,
 }
 
 /// A flusher's call.
-struct InFlight<C: Calls> {
+struct BatchCall<C: Calls> {
     call: C::Call,
     /// The number of its first request.
     first_number: u64,
@@ -345,7 +345,7 @@ impl<C: Calls> Batcher<C> {
     }
 }
 
-impl<C: Calls> InFlight<C> {
+impl<C: Calls> BatchCall<C> {
     fn carries(&self, number: u64) -> bool {
         (self.first_number..self.end_number).contains(&number)
     }
@@ -364,12 +364,12 @@ impl<C: Calls> Flight<C> {
     }
 
     /// The call that carries a request.
-    fn call_of(&mut self, number: u64) -> Option<&mut InFlight<C>> {
+    fn call_of(&mut self, number: u64) -> Option<&mut BatchCall<C>> {
         self.in_flight.iter_mut().find(|it| it.carries(number))
     }
 
     /// Removes the call that carries a request.
-    fn take_in_flight(&mut self, number: u64) -> Option<InFlight<C>> {
+    fn take_in_flight(&mut self, number: u64) -> Option<BatchCall<C>> {
         let place = self.in_flight.iter().position(|it| it.carries(number))?;
         Some(self.in_flight.remove(place))
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(crate) use guarded_queue::GuardedQueue;
 pub(crate) use local_store::LocalStore;
 pub(crate) use recent_denials::RecentDenials;
-pub(crate) use targets::{Place, check_target, check_together};
+pub(crate) use targets::{TargetRequest, check_target, check_together};
 
 use crate::decision::{Decision, Denied, Granted};
 use crate::error::{Error, Result};
@@ -34,7 +34,7 @@ use crate::store::breaker::{Patience, guarded};
 const RETRY_AFTER: Duration = Duration::from_millis(400);
 
 /// How a request to the store ended.
-enum Outcome<T> {
+enum Asked<T> {
     Answered(T),
     /// Why the policy decides.
     Unanswered(Error),
@@ -46,24 +46,24 @@ async fn over_store<T>(
     key: &str,
     policy: FailurePolicy,
     call: impl Future<Output = Result<T>>,
-) -> Result<Outcome<T>> {
+) -> Result<Asked<T>> {
     let (is_error, patience) = match policy {
         FailurePolicy::Error => (true, Patience::ResponseTimeout),
         _ => (false, Patience::None),
     };
     if is_error && store.is_healthy() {
-        return outcome(call.await);
+        return asked(call.await);
     }
     match store.breaker(key) {
-        Some(breaker) => outcome(guarded(&breaker, patience, call).await),
-        None => outcome(call.await),
+        Some(breaker) => asked(guarded(&breaker, patience, call).await),
+        None => asked(call.await),
     }
 }
 
-fn outcome<T>(result: Result<T>) -> Result<Outcome<T>> {
+fn asked<T>(result: Result<T>) -> Result<Asked<T>> {
     match result {
-        Ok(answer) => Ok(Outcome::Answered(answer)),
-        Err(error) if error.is_unavailable() => Ok(Outcome::Unanswered(error)),
+        Ok(answer) => Ok(Asked::Answered(answer)),
+        Err(error) if error.is_unavailable() => Ok(Asked::Unanswered(error)),
         Err(error) => Err(error),
     }
 }

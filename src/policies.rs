@@ -59,7 +59,7 @@ mod tests {
             QuotaBucket::new(10, MINUTE).with_capacity(20).to_string(),
             LeakyBucket::new(10, MINUTE).with_capacity(5).to_string(),
             PenaltyTokenBucket::new(10, MINUTE)
-                .with_natural_start()
+                .aligned_to_clock()
                 .to_string(),
         ];
         let expected = [
@@ -69,7 +69,7 @@ mod tests {
             "token bucket: 10 per 1s, up to 10",
             "quota bucket: 10 per 60s, up to 20",
             "leaky bucket: 10 per 60s, up to 5 waiting",
-            "penalty token bucket: 10 per 60s, up to 10, natural start",
+            "penalty token bucket: 10 per 60s, up to 10, aligned to the clock",
         ];
         assert_eq!(policies, expected);
     }
@@ -78,8 +78,8 @@ mod tests {
     fn each_policy_returns_its_numbers() {
         let fixed = FixedWindow::new(1, MINUTE);
         assert_eq!((fixed.limit(), fixed.window()), (1, MINUTE));
-        assert!(!fixed.has_natural_start());
-        assert!(fixed.with_natural_start().has_natural_start());
+        assert!(!fixed.is_aligned_to_clock());
+        assert!(fixed.aligned_to_clock().is_aligned_to_clock());
         let log = SlidingWindowLog::new(2, MINUTE);
         assert_eq!((log.limit(), log.window()), (2, MINUTE));
         let counter = SlidingWindowCounter::new(3, MINUTE).with_period(MINUTE / 4);

@@ -79,8 +79,8 @@ mod tests {
             r#"{"limit":100,"window_ms":60000}"#,
         );
         round_trips(
-            FixedWindow::new(100, MINUTE).with_natural_start(),
-            r#"{"limit":100,"window_ms":60000,"natural_start":true}"#,
+            FixedWindow::new(100, MINUTE).aligned_to_clock(),
+            r#"{"limit":100,"window_ms":60000,"aligned_to_clock":true}"#,
         );
         round_trips(
             SlidingWindowLog::new(100, MINUTE),
@@ -103,8 +103,8 @@ mod tests {
             r#"{"quantity":1,"unit_ms":60000,"capacity":5}"#,
         );
         round_trips(
-            PenaltyTokenBucket::new(1, MINUTE).with_natural_start(),
-            r#"{"quantity":1,"unit_ms":60000,"capacity":1,"natural_start":true}"#,
+            PenaltyTokenBucket::new(1, MINUTE).aligned_to_clock(),
+            r#"{"quantity":1,"unit_ms":60000,"capacity":1,"aligned_to_clock":true}"#,
         );
         round_trips(FailurePolicy::Error, r#""error""#);
         round_trips(FailurePolicy::Deny, r#""deny""#);
@@ -142,7 +142,7 @@ mod tests {
         );
         is_refused::<FixedWindow>(r#"{"limit":0,"window_ms":1000}"#, "`limit`");
         is_refused::<FixedWindow>(
-            r#"{"limit":1,"window_ms":1500,"natural_start":true}"#,
+            r#"{"limit":1,"window_ms":1500,"aligned_to_clock":true}"#,
             "must be a whole number of seconds",
         );
         is_refused::<SlidingWindowLog>(r#"{"limit":1000001,"window_ms":1000}"#, "`limit`");

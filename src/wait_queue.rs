@@ -65,7 +65,7 @@ pub(crate) use remembered::Sending;
 pub(crate) use state::Effect;
 pub(crate) use state::IntervalOf;
 use state::{Availability, Published, State, Waiter, Waits};
-use waiter::Ticket;
+use waiter::PlaceInQueue;
 
 /// The longest time between two calls of the queue, where permits come back much later: other processes may release
 /// permits or change the rate. Together with the time for which permits are left to others it makes a second.
@@ -83,11 +83,11 @@ pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
 
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,
-    shared: Arc<Shared>,
+    queue: Arc<Queue>,
 }
 
 /// The waiters of one limiter in this process.
-struct Shared {
+struct Queue {
     store: Arc<dyn LimiterStore>,
     state: Lock<State>,
     /// The last answer in the state.
@@ -104,7 +104,7 @@ struct Shared {
 impl WaitQueue {
     pub(crate) fn new(store: Arc<dyn LimiterStore>, on_granted: OnGranted) -> Self {
         let state = State::over(store.response_timeout());
-        let shared = Arc::new(Shared {
+        let queue = Arc::new(Queue {
             store,
             last_answer: state.last_answer.published(),
             state: Lock::new(state),
@@ -114,14 +114,14 @@ impl WaitQueue {
             substitute: OnceLock::new(),
         });
         Self {
-            plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&shared)))),
-            shared,
+            plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&queue)))),
+            queue,
         }
     }
 
     #[inline]
     pub(crate) fn store(&self) -> &dyn LimiterStore {
-        &*self.shared.store
+        &*self.queue.store
     }
 
     /// Decides at once, without waiting for permits. With `set_up` the same call creates the limiter, or changes it to
@@ -157,9 +157,9 @@ impl WaitQueue {
     /// What an answer to one request says.
     #[inline]
     fn checked(&self, id: CallId, permits: u32, answer: &Answer) -> Result<Checked> {
-        let decision = decision_alone(self.shared.name(), id, permits, answer)?;
+        let decision = decision_alone(self.queue.name(), id, permits, answer)?;
         if decision.is_granted() {
-            self.shared.note_own(i64::from(permits));
+            self.queue.note_own(i64::from(permits));
         }
         Ok(Checked::new(decision, answer.wait()))
     }
@@ -214,17 +214,17 @@ impl WaitQueue {
                     .until(until)
                     .while_away(while_away.clone())
             };
-            let mut ticket = self.shared.join(waiter, sequence, denied.take())?;
+            let mut place = self.queue.join(waiter, sequence, denied.take())?;
             let stays = while_away.stays();
             let served = async {
                 if let Some(asking) = late.as_mut() {
-                    let (shared, ticket) = (&self.shared, &mut ticket);
-                    let served = shared.late_answer(sequence, stays, asking, ticket).await;
+                    let (queue, place) = (&self.queue, &mut place);
+                    let served = queue.late_answer(sequence, stays, asking, place).await;
                     if let Some(served) = served {
                         return served;
                     }
                 }
-                (&mut ticket).await
+                (&mut place).await
             };
             let waiting = SameRuntime::new(Box::pin(within(until, served)))?.await;
             late = None; // on another runtime it is over
@@ -233,7 +233,7 @@ impl WaitQueue {
                 Some(None) => return Ok(None),
                 // Another runtime polls the future. Unless it has its answer, it joins again there, at its old place.
                 None => {
-                    if let Some(answer) = ticket.answer_now() {
+                    if let Some(answer) = place.answer_now() {
                         return answer.map(|grant| Some(grant.origin));
                     }
                 }
@@ -243,16 +243,16 @@ impl WaitQueue {
 
     /// Whether there is an outage, as the store's breaker sees it.
     pub(crate) fn is_away(&self) -> bool {
-        self.shared.has_outage()
+        self.queue.has_outage()
     }
 
     /// Permits may have come free: makes the queue's call due at once.
     pub(crate) fn permits_freed(&self) {
-        self.shared.permits_freed();
+        self.queue.permits_freed();
     }
 }
 
-impl Shared {
+impl Queue {
     /// Runs a step of the state, and delivers its outbox once the lock is released.
     fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
@@ -277,7 +277,7 @@ impl Shared {
         waiter: impl FnOnce(oneshot::Sender<Result<Grant>>) -> Waiter,
         sequence: u64,
         denied: Option<Availability>,
-    ) -> Result<Ticket> {
+    ) -> Result<PlaceInQueue> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (answer, receiver) = oneshot::channel();
         let waiter = waiter(answer);
@@ -292,7 +292,7 @@ impl Shared {
         if let Some(notify) = new_driver {
             runtime.spawn(Driver::new(Arc::clone(self), runtime.id(), notify).drive());
         }
-        Ok(Ticket::new(Arc::clone(self), sequence, receiver))
+        Ok(PlaceInQueue::new(Arc::clone(self), sequence, receiver))
     }
 
     fn permits_freed(self: &Arc<Self>) {
@@ -341,7 +341,7 @@ impl Shared {
 impl std::fmt::Debug for WaitQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WaitQueue")
-            .field("store", &self.shared.store)
+            .field("store", &self.queue.store)
             .finish_non_exhaustive()
     }
 }

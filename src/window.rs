@@ -123,7 +123,8 @@ impl Window {
         let mut open = self.open(client, at.server)?;
         let Settings { rate, interval, .. } = open.settings;
         loop {
-            let mut reconciled = open.reconcile(at.now, audited_rate != Some(rate), Removal::SPARE);
+            let mut reconciled =
+                open.reconcile(at.now, audited_rate != Some(rate), Removal::ALWAYS);
             let (found, has_more) = open.pool.change_grants(|grants| {
                 grants.take_from_oldest(reconciled.gone, reconciled.excess);
                 let expired = grants.expired(at.now - interval);
@@ -163,7 +164,7 @@ impl Window {
     ) -> Result<i64, NotInitialized> {
         let open = self.open(client, at.server)?;
         let (rate, grants) = (open.settings.rate, open.pool.grants());
-        if grants.len() <= BOUNDS.summed {
+        if grants.len() <= BOUNDS.most_summed {
             return Ok(open
                 .reconcile(at.now, true, Removal::until(rate))
                 .available
@@ -173,7 +174,7 @@ impl Window {
         let live = grants.len() - expired;
         let left = if live == 0 {
             rate
-        } else if expired > BOUNDS.page && live <= BOUNDS.page {
+        } else if expired > BOUNDS.most_read && live <= BOUNDS.most_read {
             rate - grants.permits_after(expired)
         } else {
             open.pool.value.get().unwrap_or(&0) + grants.permits_of_first(expired)
@@ -198,7 +199,7 @@ impl Open<'_> {
         if score.is_none_or(|score| score <= at.now - interval) {
             return 0;
         }
-        let mut reconciled = self.reconcile(at.now, audited_rate != Some(rate), Removal::SPARE);
+        let mut reconciled = self.reconcile(at.now, audited_rate != Some(rate), Removal::ALWAYS);
         let back = self.pool.change_grants(|grants| {
             // The grant first: a peer's release is corrected with the remaining grants.
             let back = grants.take_out(place, permits);
@@ -223,7 +224,7 @@ impl Open<'_> {
     #[inline]
     fn write_with(&mut self, reconciled: &Reconciled, taken: i64, add: impl FnOnce(&mut Grants)) {
         // If all grants go at once, their time to live goes with them; otherwise the new one keeps it.
-        let all_go_first = reconciled.oldest.is_none() && reconciled.gone > BOUNDS.spare;
+        let all_go_first = reconciled.oldest.is_none() && reconciled.gone > BOUNDS.always_removed;
         if all_go_first {
             self.write(reconciled, taken);
         }

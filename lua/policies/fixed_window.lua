@@ -3,7 +3,7 @@
 -- KEYS    counter; with number 4 also the length of the current window
 -- numbers 1  limit
 --         2  window in ms
---         3  the natural unit in ms at whose start a window begins, 0 if it begins with the first request
+--         3  the unit of the clock in ms at whose start a window begins, 0 if it begins with the first request
 --         4  window in ms before the policy was changed, 0 if it was not
 -- Returns 4  count, 0 in a new window
 --         5  ms until the window ends, -1 for a new one

@@ -4,7 +4,7 @@
 -- numbers 1  capacity
 --         2  quantity that drains per unit
 --         3  unit in ms
---         4  the natural unit in ms at whose start the first unit begins, 0 if it begins with the first request
+--         4  the unit of the clock in ms at whose start the first unit begins, 0 if it begins with the first request
 -- Returns 4  level of the bucket
 --         5  time of the last drain in ms
 --         6  1 for the first request on the target, else 0
@@ -18,7 +18,7 @@
 
 --! part read
 local level_key, start_key = KEYS[1], KEYS[2]
-local capacity, quantity, unit, natural_unit = unpack_numbers('<dddd', numbers)
+local capacity, quantity, unit, clock_unit = unpack_numbers('<dddd', numbers)
 local limit = capacity + quantity
 
 local level_text, start_text = call('get', level_key), call('get', start_key)
@@ -35,8 +35,8 @@ end
 local start_moved = true
 if not start_text then
   level = 0
-  if natural_unit > 0 then
-    start = now - now % natural_unit
+  if clock_unit > 0 then
+    start = now - now % clock_unit
   end
 else
   level = max(level, 0)

@@ -5,7 +5,7 @@
 -- numbers 1  capacity
 --         2  quantity that arrives per unit
 --         3  unit in ms
---         4  the natural unit in ms at whose start the first unit begins, 0 if it begins with the first request
+--         4  the unit of the clock in ms at whose start the first unit begins, 0 if it begins with the first request
 --         5  time to live in ms of the last refill: twice the time that an empty bucket takes to fill, at least a unit
 -- Returns 4  tokens
 --         5  time of the last refill in ms
@@ -19,7 +19,7 @@
 
 --! part read
 local tokens_key, start_key = KEYS[1], KEYS[2]
-local limit, quantity, unit, natural_unit, time_to_live = unpack_numbers('<ddddd', numbers)
+local limit, quantity, unit, clock_unit, time_to_live = unpack_numbers('<ddddd', numbers)
 
 local tokens_text, start_text = call('get', tokens_key), call('get', start_key)
 -- A missing count of tokens is a full bucket.
@@ -37,8 +37,8 @@ local start_moved = true
 if not start_text then
   -- It lives longer than the bucket takes to fill, so the bucket is full.
   tokens = limit
-  if natural_unit > 0 then
-    start = now - now % natural_unit
+  if clock_unit > 0 then
+    start = now - now % clock_unit
   end
 else
   tokens = max(min(tokens, limit), 0)

@@ -6,7 +6,7 @@
 -- numbers 1  limit
 --         2  window in ms, a multiple of the period
 --         3  period in ms
---         4  the natural unit in ms at whose start the first period begins, 0 if it begins with the first request
+--         4  the unit of the clock in ms at whose start the first period begins, 0 if it begins with the first request
 -- Returns 4  start of the first period in ms
 --         5… of each counter that is not 0: the last ms of its period, and its count. If all requests were granted, one
 --            pair: the last ms of the newest period, and the sum of all counts

@@ -4,8 +4,8 @@
 -- Uses    `name`, `value_key`, `permits_key`, `other_value_key`, `other_permits_key`, the limiter's keys; `last_key`, the
 --         place in KEYS of the call's own key, nil if it is the last of all; `member`, `audited_rate`, `all`, `rate_type`,
 --         `deadline`, `given_now`, the arguments; `first_word` and `last_word`, the places in ARGV of the further ones;
---         `server_now`, `now`; `call`, `pack`; `LARGEST`, `FEW`, `SUMMED`, `SPARE`, `PAGE`, `SHARED`, `NEWEST`, `spare`,
---         `to_remove`
+--         `server_now`, `now`; `call`, `pack`; `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`,
+--         `SHARED`, `NEWEST`, `always_removed`, `to_remove`
 -- Sets    nothing: it ends with the reply
 
 local first_run, last_run, call_key, taken_before = 1, 0, nil, nil
@@ -87,7 +87,7 @@ if is_common and oldest and oldest <= now - interval then
   local expired_grants, next = first, call('zrange', permits_key, '1', '1', 'withscores')
   expired = 1
   if next[1] and next[2] + 0 <= now - interval then
-    local most = math.min(SPARE, to_remove)
+    local most = math.min(ALWAYS_REMOVED, to_remove)
     expired_grants = call('zrangebyscore', permits_key, '-inf', string.format('%d', now - interval), 'limit', '0', most)
     expired = #expired_grants
     is_common = expired < most -- else there may be more
@@ -114,13 +114,13 @@ if is_common and oldest and oldest <= now - interval then
     is_common = is_common and oldest % 1 == 0 and oldest < LARGEST
     if not check then
       local number, in_use = call('zcard', permits_key) - expired, rate - available
-      is_common = is_common and (number == in_use or (number > FEW and number < in_use))
+      is_common = is_common and (number == in_use or (number > ALWAYS_SUMMED and number < in_use))
     end
   end
 end
 if is_common and check and oldest then
   summed = call('zcard', permits_key) - expired
-  if summed > SUMMED then
+  if summed > MOST_SUMMED then
     summed = -1
   else
     local last = string.format('%d', expired + summed - 1)

@@ -9,7 +9,7 @@
 -- Writes  as acquire.lua does. If the limiter is missing or has other settings, the hash: live grants go on counting, but
 --         a change of the type resets the limiter, and what an earlier one of this name left is deleted
 --
--- Uses    `load_window`, `digits`, `FEW`, `spare`, `to_remove`
+-- Uses    `load_window`, `digits`, `ALWAYS_SUMMED`, `always_removed`, `to_remove`
 -- Sets    `open_shared_rate`, which joint.lua calls for each such limiter; `window`
 
 local window
@@ -38,8 +38,8 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
   end
 
   local others_may_remove = to_remove
-  to_remove = window.has_many_expired(limiter, now) and 0 or spare
-  failure = window.reconcile(limiter, now, not limiter.is_reset and redis.call('zcard', limiter.permits_key) <= FEW, 0)
+  to_remove = window.has_many_expired(limiter, now) and 0 or always_removed
+  failure = window.reconcile(limiter, now, not limiter.is_reset and redis.call('zcard', limiter.permits_key) <= ALWAYS_SUMMED, 0)
   to_remove = others_may_remove
   if failure then
     return nil, failure

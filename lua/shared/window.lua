@@ -9,7 +9,7 @@
 -- A peer's release, an eviction or an operator can change one key and not the other, which breaks the invariant. With few
 -- grants `reconcile` restores it; with many an audit does (audit_read.lua, audit_reconcile.lua).
 --
--- Uses    `LARGEST`, `FEW`, `SUMMED`, `SPARE`, `PAGE`, `spare`, `to_remove`
+-- Uses    `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`, `always_removed`, `to_remove`
 -- Sets    `load_window`, which returns the functions below as a table
 local function load_window()
   -- `given` in ms where the caller passed a time, else the server's clock in ms since the epoch.
@@ -101,13 +101,13 @@ local function load_window()
       return member, score
     end
     local prefix = string.sub(member, 1, -5)
-    local page = redis.call('zrangebyscore', key, digits(from), digits(to), 'withscores', 'limit', '0', PAGE)
+    local page = redis.call('zrangebyscore', key, digits(from), digits(to), 'withscores', 'limit', '0', MOST_READ)
     for i = 1, #page, 2 do
       if string.sub(page[i], 1, #prefix) == prefix and permits_of(page[i]) then
         return page[i], page[i + 1]
       end
     end
-    if #page < 2 * PAGE then
+    if #page < 2 * MOST_READ then
       return
     end
     local last = math.floor(tonumber(page[#page]))
@@ -274,7 +274,7 @@ local function load_window()
         limiter.expired, limiter.all_expired = number, true
         return
       end
-      read_expired(limiter, math.min(spare, to_remove))
+      read_expired(limiter, math.min(always_removed, to_remove))
       if limiter.unread > 0 and (value or 0) + limiter.expired_permits < wanted then
         read_expired(limiter, to_remove)
       end
@@ -290,9 +290,9 @@ local function load_window()
     local must_sum = not value or check
     if limiter.expired > 0 and not must_sum then
       local in_use = rate - value - expired_permits
-      must_sum = number > in_use or (number <= FEW and number ~= in_use)
+      must_sum = number > in_use or (number <= ALWAYS_SUMMED and number ~= in_use)
     end
-    if must_sum and number > SUMMED then
+    if must_sum and number > MOST_SUMMED then
       limiter.summed = -1
     elseif must_sum then
       local grants = redis.call('zrange', key, digits(limiter.expired), digits(limiter.expired + number - 1))
@@ -318,7 +318,7 @@ local function load_window()
       return false
     end
     local expired = redis.call('zcount', limiter.permits_key, '-inf', digits(now - limiter.interval))
-    return expired > spare and expired < redis.call('zcard', limiter.permits_key)
+    return expired > always_removed and expired < redis.call('zcard', limiter.permits_key)
   end
 
   -- Whether the request has to be sent again: expired grants that this call may not remove hold permits that it needs.
@@ -346,8 +346,8 @@ local function load_window()
     local key, wanted = limiter.permits_key, permits
     local taken, without, shrunk, left = {}, {}, nil, nil
     local read, has_more = 0, true
-    while permits > 0 and has_more and read < PAGE do
-      local some = math.min(64, PAGE - read)
+    while permits > 0 and has_more and read < MOST_READ do
+      local some = math.min(64, MOST_READ - read)
       local from = place + read
       local page = redis.call('zrange', key, digits(from), digits(from + some - 1)) -- a score costs more than its member
       for i = 1, #page do
@@ -367,7 +367,7 @@ local function load_window()
       read = read + #page
       has_more = #page == some
     end
-    if #without == PAGE then
+    if #without == MOST_READ then
       taken = without -- a whole page without permits: no call would get past it
     elseif #without == 0 and #taken > 0 then
       redis.call('zremrangebyrank', key, digits(place), digits(place + #taken - 1))
@@ -387,7 +387,7 @@ local function load_window()
   local function note_change(audit, member, score, permits, is_removed)
     local change = table.concat({ score, digits(permits), is_removed and '1' or '0', member }, ' ')
     local kept = redis.pcall('rpushx', audit, change)
-    if type(kept) == 'number' and kept > PAGE then
+    if type(kept) == 'number' and kept > MOST_READ then
       redis.call('ltrim', audit, '0', '0')
       redis.call('lset', audit, '0', '')
     end
@@ -411,7 +411,7 @@ local function load_window()
   -- Whether `write` deletes the whole zset, so that a new grant has to be added after it. The server frees a deleted key
   -- in the background.
   local function is_deleted(limiter)
-    return limiter.all_expired and limiter.expired > SPARE
+    return limiter.all_expired and limiter.expired > ALWAYS_REMOVED
   end
 
   -- Writes the value, less `taken` permits, and removes the expired grants that `reconcile` read.

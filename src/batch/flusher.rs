@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Answers, Batcher, Calls, Entry, Flight, FlightKey, InFlight, longest_hold_up, unanswered,
+    Answers, BatchCall, Batcher, Calls, Entry, Flight, FlightKey, longest_hold_up, unanswered,
 };
 use crate::error::{Error, Result};
 
@@ -78,7 +78,7 @@ impl<C: Calls> Flusher<C> {
         let call = self.batcher.calls.call(requests);
         let deadlines = entries.iter().map(|entry| entry.deadline);
         let deadline = deadlines.max().unwrap_or_else(Instant::now);
-        flight.in_flight.push(InFlight {
+        flight.in_flight.push(BatchCall {
             call: call.clone(),
             first_number: first.number,
             end_number: last.number + 1,

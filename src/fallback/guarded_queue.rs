@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::local_limiter::LocalLimiter;
-use super::{LocalStore, Outcome, RecentDenials, allowed, denied, over_store};
+use super::{Asked, LocalStore, RecentDenials, allowed, denied, over_store};
 use crate::decision::{Decision, check_fits};
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
@@ -168,13 +168,13 @@ impl GuardedQueue {
             false => asking.await,
         };
         match asked? {
-            Outcome::Answered(Checked { decision, .. }) => {
+            Asked::Answered(Checked { decision, .. }) => {
                 if policy != FailurePolicy::Error {
                     self.local.learn_limit(decision.limit());
                 }
                 Ok(decision)
             }
-            Outcome::Unanswered(error) => {
+            Asked::Unanswered(error) => {
                 self.check_fits(permits, set_up)?;
                 let limit = self.settings(set_up).map_or(0, |it| it.rate.unsigned_abs());
                 match policy {
@@ -251,7 +251,7 @@ impl GuardedQueue {
             let call = self.store().config();
             let read = over_store(&*self.client_store, self.name(), policy, call).await;
             // If it fails, the request finds out what is wrong.
-            if let Ok(Outcome::Answered(rate)) = read {
+            if let Ok(Asked::Answered(rate)) = read {
                 started.learn(rate);
             }
         };

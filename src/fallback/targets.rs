@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::{GuardedQueue, LocalStore, Outcome, allowed, denied, outcome, over_store};
+use super::{Asked, GuardedQueue, LocalStore, allowed, asked, denied, over_store};
 use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::failure_policy::{FailurePolicy, LocalShare};
@@ -22,7 +22,7 @@ use crate::store::Store;
 
 /// A target, what a request costs it, and which policy decides while the store is down.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct TargetRequest {
     pub(crate) target: Target,
     pub(crate) cost: u32,
     pub(crate) policy: FailurePolicy,
@@ -34,15 +34,15 @@ pub(crate) struct Place {
 pub(crate) async fn check_target(
     store: &dyn Store,
     local: &Arc<LocalStore>,
-    place: &Place,
+    request: &TargetRequest,
     call: impl Future<Output = Result<Decision>>,
 ) -> Result<Decision> {
-    let key = &place.target.key;
-    match over_store(store, key, place.policy, call).await? {
-        Outcome::Answered(decision) => Ok(decision),
-        Outcome::Unanswered(error) => {
-            let mut decisions = without_store(local, slice::from_ref(place), error)?;
-            // There is one for each place.
+    let key = &request.target.key;
+    match over_store(store, key, request.policy, call).await? {
+        Asked::Answered(decision) => Ok(decision),
+        Asked::Unanswered(error) => {
+            let mut decisions = without_store(local, slice::from_ref(request), error)?;
+            // There is one for each request.
             Ok(decisions.swap_remove(0))
         }
     }
@@ -52,31 +52,31 @@ pub(crate) async fn check_target(
 pub(crate) async fn check_together(
     store: &dyn Store,
     local: &Arc<LocalStore>,
-    places: &Arc<[Place]>,
+    requests: &Arc<[TargetRequest]>,
     call: &Arc<Call>,
     asking: impl Future<Output = Result<Vec<Decision>>> + Send + 'static,
 ) -> Result<Vec<Decision>> {
-    let fails = places.iter().any(|it| it.policy == FailurePolicy::Error);
+    let fails = requests.iter().any(|it| it.policy == FailurePolicy::Error);
     let policy = if fails {
         FailurePolicy::Error
     } else {
         FailurePolicy::Deny
     };
-    let key = places.first().map_or("", |first| &first.target.key);
-    places.iter().for_each(|it| local.note_use(it.policy));
+    let key = requests.first().map_or("", |first| &first.target.key);
+    requests.iter().for_each(|it| local.note_use(it.policy));
     let asking = async {
         if local.share().is_some() {
-            counted(local, places, call, asking).await
+            counted(local, requests, call, asking).await
         } else {
             asking.await
         }
     };
     let asking = over_store(store, key, policy, asking);
-    let asked = wherever_polled(store.call_deadline(), false, asking).await;
-    let asked = asked.unwrap_or_else(|moved| outcome(Err(moved.error(|| call.may_have_run()))));
-    match asked? {
-        Outcome::Answered(decisions) => Ok(decisions),
-        Outcome::Unanswered(error) => without_store(local, places, error),
+    let answer = wherever_polled(store.call_deadline(), false, asking).await;
+    let answer = answer.unwrap_or_else(|moved| asked(Err(moved.error(|| call.may_have_run()))));
+    match answer? {
+        Asked::Answered(decisions) => Ok(decisions),
+        Asked::Unanswered(error) => without_store(local, requests, error),
     }
 }
 
@@ -84,15 +84,15 @@ pub(crate) async fn check_together(
 /// be gone, or not polled.
 async fn counted(
     local: &Arc<LocalStore>,
-    places: &Arc<[Place]>,
+    requests: &Arc<[TargetRequest]>,
     call: &Arc<Call>,
     asking: impl Future<Output = Result<Vec<Decision>>> + Send + 'static,
 ) -> Result<Vec<Decision>> {
-    let (local, places) = (Arc::clone(local), Arc::clone(places));
+    let (local, requests) = (Arc::clone(local), Arc::clone(requests));
     let mut counting = Box::pin(async move {
         let decisions = asking.await?;
         if decisions.iter().all(Decision::is_granted) {
-            places.iter().for_each(|place| place.count(&local));
+            requests.iter().for_each(|request| request.count(&local));
         }
         Ok(decisions)
     });
@@ -125,21 +125,25 @@ impl Drop for Counting {
 }
 
 /// Decides a request without the store: all grant it, or nothing is charged.
-fn without_store(local: &Arc<LocalStore>, places: &[Place], error: Error) -> Result<Vec<Decision>> {
+fn without_store(
+    local: &Arc<LocalStore>,
+    requests: &[TargetRequest],
+    error: Error,
+) -> Result<Vec<Decision>> {
     let mut shares = Vec::new();
     let mut is_denied = false;
-    for place in places {
-        match place.policy {
+    for request in requests {
+        match request.policy {
             FailurePolicy::Error => return Err(error),
             FailurePolicy::Deny => is_denied = true,
             FailurePolicy::Allow => {}
-            FailurePolicy::Local(share) => match LocalTarget::new(place, share) {
+            FailurePolicy::Local(share) => match LocalTarget::new(request, share) {
                 Some(target) => shares.push(target),
                 None => is_denied = true,
             },
         }
     }
-    let deny_all = || Ok(places.iter().map(|it| denied(it.limit())).collect());
+    let deny_all = || Ok(requests.iter().map(|it| denied(it.limit())).collect());
     if is_denied {
         return deny_all();
     }
@@ -158,15 +162,15 @@ fn without_store(local: &Arc<LocalStore>, places: &[Place], error: Error) -> Res
     };
     let are_granted = local_decisions.iter().all(Decision::is_granted);
     let mut local_decisions = local_decisions.drain(..).zip(shares);
-    let decisions = places.iter().filter_map(|place| match place.policy {
+    let decisions = requests.iter().filter_map(|request| match request.policy {
         FailurePolicy::Local(_) => {
             let (decision, share) = local_decisions.next()?;
             let decision = decision.divided_by(share.factor);
             Some(decision.by_failure_policy(Origin::Local))
         }
-        _ if are_granted => Some(allowed(place.cost, place.limit())),
+        _ if are_granted => Some(allowed(request.cost, request.limit())),
         _ => {
-            let limit = place.limit();
+            let limit = request.limit();
             let denied = Denied::new(Duration::ZERO)
                 .with_limit(limit)
                 .with_remaining(limit);
@@ -176,7 +180,7 @@ fn without_store(local: &Arc<LocalStore>, places: &[Place], error: Error) -> Res
     Ok(decisions.collect())
 }
 
-impl Place {
+impl TargetRequest {
     /// Counts what the store granted toward this client's share.
     fn count(&self, local: &Arc<LocalStore>) {
         let Some(share) = local.share() else {
@@ -208,9 +212,9 @@ struct LocalTarget {
 
 impl LocalTarget {
     /// `None` if the share is unknown, or never has as much as the request costs.
-    fn new(place: &Place, share: LocalShare) -> Option<Self> {
-        let (model, factor) = match place.target.model.share_of(share) {
-            ShareOf::Costs => (Arc::clone(&place.target.model), share.clients()),
+    fn new(request: &TargetRequest, share: LocalShare) -> Option<Self> {
+        let (model, factor) = match request.target.model.share_of(share) {
+            ShareOf::Costs => (Arc::clone(&request.target.model), share.clients()),
             ShareOf::Rate { client_id, set_up } => {
                 let share = SharedRate::with_set_up(client_id, set_up);
                 (Arc::new(share) as Arc<dyn AnyModel>, 1)
@@ -220,9 +224,9 @@ impl LocalTarget {
         Some(Self {
             target: Target {
                 model,
-                ..place.target.clone()
+                ..request.target.clone()
             },
-            cost: place.cost.checked_mul(factor)?,
+            cost: request.cost.checked_mul(factor)?,
             factor,
         })
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::Registry;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::fallback::{Place, check_together};
+use crate::fallback::{TargetRequest, check_together};
 use crate::keys::share_a_slot;
 use crate::policies::algorithm::MOST_TOUCHED;
 use crate::policies::call::Call;
@@ -35,12 +35,12 @@ use crate::wait_queue::Sending;
 #[derive(Debug, Clone)]
 pub struct Charge {
     store: Arc<dyn Store>,
-    place: Place,
+    request: TargetRequest,
 }
 
 impl Charge {
-    pub(crate) fn new(store: Arc<dyn Store>, place: Place) -> Self {
-        Self { store, place }
+    pub(crate) fn new(store: Arc<dyn Store>, request: TargetRequest) -> Self {
+        Self { store, request }
     }
 }
 
@@ -90,32 +90,35 @@ pub(crate) async fn check_all(
     registry: &Arc<Registry>,
     charges: impl IntoIterator<Item = Charge> + Send,
 ) -> Result<JointDecision> {
-    let places: Arc<[Place]> = joint_places(registry, charges)?.into();
-    let (limiters, costs) = places
+    let requests: Arc<[TargetRequest]> = joint_requests(registry, charges)?.into();
+    let (limiters, costs) = requests
         .iter()
-        .map(|place| (place.target.clone(), place.cost))
+        .map(|request| (request.target.clone(), request.cost))
         .unzip();
     let call = Arc::new(Call::new(limiters, costs));
     // Boxed, because the future of the failure policy has room for it several times.
     let asking = Box::pin({
-        let (registry, places, call) =
-            (Arc::clone(registry), Arc::clone(&places), Arc::clone(&call));
+        let (registry, requests, call) = (
+            Arc::clone(registry),
+            Arc::clone(&requests),
+            Arc::clone(&call),
+        );
         async move {
             let deadline = registry.store.call_deadline();
-            let changing = set_up_by(&registry, &places, deadline);
+            let changing = set_up_by(&registry, &requests, deadline);
             let answers = registry.store.check(&call, deadline).await?;
             changing.into_iter().for_each(Sending::done);
             answers.decisions(&call)
         }
     });
     let (store, local) = (&*registry.store, &registry.local_store);
-    let decisions = check_together(store, local, &places, &call, asking).await?;
+    let decisions = check_together(store, local, &requests, &call, asking).await?;
     Ok(JointDecision::new(decisions))
 }
 
 /// The changes that a joint decision makes to the settings of limiters in use.
-fn set_up_by(registry: &Registry, places: &[Place], deadline: Instant) -> Vec<Sending> {
-    let changed = places.iter().filter_map(|Place { target, .. }| {
+fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant) -> Vec<Sending> {
+    let changed = requests.iter().filter_map(|TargetRequest { target, .. }| {
         let set_up = target.model.set_up()?;
         let queue = registry.queue_in_use(&target.key)?;
         Some(queue.setting_up(set_up, deadline))
@@ -124,41 +127,41 @@ fn set_up_by(registry: &Registry, places: &[Place], deadline: Instant) -> Vec<Se
 }
 
 /// The limiters of one decision, once they are found to go together.
-fn joint_places(
+fn joint_requests(
     registry: &Registry,
     charges: impl IntoIterator<Item = Charge>,
-) -> Result<Vec<Place>> {
+) -> Result<Vec<TargetRequest>> {
     let refuse = |reason| {
         Err(Error::InvalidArgument {
             argument: "charges",
             reason,
         })
     };
-    let (mut places, mut keys) = (Vec::new(), Vec::new());
+    let (mut requests, mut keys) = (Vec::new(), Vec::new());
     for charge in charges {
         if !Arc::ptr_eq(&charge.store, &registry.store) {
             return refuse("must all be of this client");
         }
-        if places.len() == MOST_LIMITERS {
+        if requests.len() == MOST_LIMITERS {
             return refuse("must be at most 32");
         }
-        keys.extend(charge.place.target.all_keys());
-        places.push(charge.place);
+        keys.extend(charge.request.target.all_keys());
+        requests.push(charge.request);
     }
-    if places.is_empty() {
+    if requests.is_empty() {
         return refuse("must be at least one");
     }
-    let touched = places.iter().map(|it| it.target.model.touches(it.cost));
+    let touched = requests.iter().map(|it| it.target.model.touches(it.cost));
     if touched.fold(0, u32::saturating_add) > MOST_TOUCHED {
         return refuse("must touch at most 2,000 members of logs and counters together");
     }
     if registry.store.is_cluster() && !share_a_slot(&keys) {
         return Err(Error::InvalidName {
-            name: places.swap_remove(0).target.key.to_string(),
+            name: requests.swap_remove(0).target.key.to_string(),
             reason: "the limiters of one decision lie in several slots of the cluster: give their keys one hash tag",
         });
     }
-    let mut names: Vec<&str> = places.iter().map(|it| &*it.target.key).collect();
+    let mut names: Vec<&str> = requests.iter().map(|it| &*it.target.key).collect();
     names.sort_unstable();
     if has_twins(&names) {
         return refuse("must all have different names");
@@ -167,7 +170,7 @@ fn joint_places(
     if has_twins(&keys) {
         return refuse("must all use different keys");
     }
-    Ok(places)
+    Ok(requests)
 }
 
 /// Whether a sorted list has the same twice.

@@ -18,7 +18,7 @@ use crate::batch::Batcher;
 use crate::decision::Decision;
 use crate::error::{Error, Result, at_least_one};
 use crate::failure_policy::FailurePolicy;
-use crate::fallback::{Place, check_target};
+use crate::fallback::{TargetRequest, check_target};
 use crate::grant::Grant;
 use crate::policies::algorithm::{AnyModel, INTERNAL, Policy};
 use crate::policies::call::{Target, TargetRef};
@@ -118,11 +118,11 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     async fn ask(&self, key: &str, cost: u32) -> Result<Decision> {
-        let place = self.validated_place(key, cost)?;
+        let request = self.validated_request(key, cost)?;
         // Boxed, because the future of the failure policy has room for it several times.
-        let asking = Box::pin(combining::check(&self.batcher, &place));
+        let asking = Box::pin(combining::check(&self.batcher, &request));
         let store = &*self.registry.store;
-        check_target(store, &self.registry.local_store, &place, asking).await
+        check_target(store, &self.registry.local_store, &request, asking).await
     }
 
     /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
@@ -144,8 +144,8 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Errors
     /// Those of [`check`](Self::check) for invalid arguments.
     pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
-        let place = self.validated_place(key, cost)?;
-        Ok(Charge::new(Arc::clone(&self.registry.store), place))
+        let request = self.validated_request(key, cost)?;
+        Ok(Charge::new(Arc::clone(&self.registry.store), request))
     }
 
     /// The policy in force.
@@ -227,11 +227,11 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// The request to make, once it is found good.
-    fn validated_place(&self, key: &str, cost: u32) -> Result<Place> {
+    fn validated_request(&self, key: &str, cost: u32) -> Result<TargetRequest> {
         let key = self.mapped_name(key);
         let model = self.policies.read(|it| Arc::clone(it.algorithm()));
         self.validated(&*model, &key, cost)?;
-        Ok(Place {
+        Ok(TargetRequest {
             target: Target {
                 model,
                 key: (&*key).into(),

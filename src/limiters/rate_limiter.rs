@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::error::{Result, at_least_one};
 use crate::failure_policy::FailurePolicy;
-use crate::fallback::{GuardedQueue, Place};
+use crate::fallback::{GuardedQueue, TargetRequest};
 use crate::handle_options::HandleOptions;
 use crate::limiters::Charge;
 use crate::policies::call::Target;
@@ -274,7 +274,7 @@ impl RateLimiter {
             Some(set_up) => SharedRate::with_set_up(client_id.into(), set_up),
             None => SharedRate::as_it_is(client_id, queue.known_settings()),
         };
-        let place = Place {
+        let request = TargetRequest {
             target: Target {
                 model: Arc::new(rate),
                 key: keys.name.as_str().into(),
@@ -284,7 +284,7 @@ impl RateLimiter {
             policy: self.options.failure_policy,
             queue: Some(Arc::clone(&self.queue)),
         };
-        Ok(Charge::new(Arc::clone(queue.client_store()), place))
+        Ok(Charge::new(Arc::clone(queue.client_store()), request))
     }
 
     /// The queue, once the name and the permits are found good.

@@ -324,7 +324,10 @@ pub(super) fn check_jointly(
 fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usize, Unusable)> {
     let limiters = opened.len();
     loop {
-        let (mut most, mut is_unfinished) = (BOUNDS.page + BOUNDS.jointly * (limiters - 1), false);
+        let (mut most, mut is_unfinished) = (
+            BOUNDS.most_read + BOUNDS.always_removed_jointly * (limiters - 1),
+            false,
+        );
         for (place, limiter) in opened.iter_mut().enumerate() {
             let cost = costs.iter().skip(place).step_by(limiters);
             let cost = cost.map(|&cost| i64::from(cost)).sum();

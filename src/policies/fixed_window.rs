@@ -70,21 +70,21 @@ impl FixedWindow {
     /// # use std::time::Duration;
     /// # fn main() -> Result<()> {
     /// let minute = Duration::from_secs(60);
-    /// assert!(FixedWindow::new(100, minute).with_natural_start().has_natural_start());
+    /// assert!(FixedWindow::new(100, minute).aligned_to_clock().is_aligned_to_clock());
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn with_natural_start(self) -> Self {
+    pub fn aligned_to_clock(self) -> Self {
         Self {
-            starts: Starts::Naturally,
+            starts: Starts::AlignedToClock,
             ..self
         }
     }
 
-    /// Whether windows have [a natural start](Self::with_natural_start).
+    /// Whether windows are [aligned to the clock](Self::aligned_to_clock).
     #[must_use]
-    pub fn has_natural_start(&self) -> bool {
-        self.starts == Starts::Naturally
+    pub fn is_aligned_to_clock(&self) -> bool {
+        self.starts == Starts::AlignedToClock
     }
 
     /// What a window grants.

@@ -169,7 +169,7 @@ mod tests {
                 let policy = FixedWindow::new(number(0), millis(1));
                 match numbers[2] {
                     0 => Arc::new(policy),
-                    _ => Arc::new(policy.with_natural_start()),
+                    _ => Arc::new(policy.aligned_to_clock()),
                 }
             }
             "sliding_window_log" => Arc::new(SlidingWindowLog::new(number(0), millis(1))),

@@ -7,17 +7,17 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Starts {
     WithFirstRequest,
-    Naturally,
+    AlignedToClock,
 }
 
 pub(super) const DAY: i64 = 24 * 60 * 60 * 1000;
-/// The natural units, in ms, the largest first.
+/// The units of the clock, in ms, the largest first.
 const UNITS: [i64; 4] = [DAY, 60 * 60 * 1000, 60 * 1000, 1000];
 
 impl Starts {
-    /// Refuses a length in ms that no natural unit fits into.
+    /// Refuses a length in ms that no unit of the clock fits into.
     pub(super) fn validate(self, length: i64, argument: &'static str) -> Result<()> {
-        if self == Self::Naturally && length % 1000 != 0 {
+        if self == Self::AlignedToClock && length % 1000 != 0 {
             return Err(Error::InvalidArgument {
                 argument,
                 reason: "must be a whole number of seconds, minutes, hours or days",
@@ -31,7 +31,7 @@ impl Starts {
         let whole = |unit: &&i64| length % **unit == 0;
         match self {
             Self::WithFirstRequest => 0,
-            Self::Naturally => UNITS.iter().find(whole).copied().unwrap_or(0),
+            Self::AlignedToClock => UNITS.iter().find(whole).copied().unwrap_or(0),
         }
     }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Starts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::WithFirstRequest => "",
-            Self::Naturally => ", natural start",
+            Self::AlignedToClock => ", aligned to the clock",
         })
     }
 }

@@ -19,7 +19,7 @@ struct FixedWindowFields {
     limit: u32,
     window_ms: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    natural_start: bool,
+    aligned_to_clock: bool,
 }
 
 impl From<FixedWindow> for FixedWindowFields {
@@ -27,7 +27,7 @@ impl From<FixedWindow> for FixedWindowFields {
         Self {
             limit: policy.limit(),
             window_ms: millis(policy.window()),
-            natural_start: policy.has_natural_start(),
+            aligned_to_clock: policy.is_aligned_to_clock(),
         }
     }
 }
@@ -35,8 +35,8 @@ impl From<FixedWindow> for FixedWindowFields {
 impl From<FixedWindowFields> for FixedWindow {
     fn from(fields: FixedWindowFields) -> Self {
         let policy = Self::new(fields.limit, Duration::from_millis(fields.window_ms));
-        if fields.natural_start {
-            policy.with_natural_start()
+        if fields.aligned_to_clock {
+            policy.aligned_to_clock()
         } else {
             policy
         }
@@ -76,7 +76,7 @@ struct SlidingWindowCounterFields {
     window_ms: u64,
     period_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    natural_start: bool,
+    aligned_to_clock: bool,
 }
 
 impl From<SlidingWindowCounter> for SlidingWindowCounterFields {
@@ -85,7 +85,7 @@ impl From<SlidingWindowCounter> for SlidingWindowCounterFields {
             limit: policy.limit(),
             window_ms: millis(policy.window()),
             period_ms: Some(millis(policy.period())),
-            natural_start: policy.has_natural_start(),
+            aligned_to_clock: policy.is_aligned_to_clock(),
         }
     }
 }
@@ -96,8 +96,8 @@ impl From<SlidingWindowCounterFields> for SlidingWindowCounter {
         if let Some(millis) = fields.period_ms {
             policy = policy.with_period(Duration::from_millis(millis));
         }
-        if fields.natural_start {
-            policy = policy.with_natural_start();
+        if fields.aligned_to_clock {
+            policy = policy.aligned_to_clock();
         }
         policy
     }
@@ -175,7 +175,7 @@ struct UnitBucketFields {
     unit_ms: u64,
     capacity: Option<u32>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    natural_start: bool,
+    aligned_to_clock: bool,
 }
 
 macro_rules! unit_bucket {
@@ -186,7 +186,7 @@ macro_rules! unit_bucket {
                     quantity: policy.quantity(),
                     unit_ms: millis(policy.unit()),
                     capacity: Some(policy.capacity()),
-                    natural_start: policy.has_natural_start(),
+                    aligned_to_clock: policy.is_aligned_to_clock(),
                 }
             }
         }
@@ -197,8 +197,8 @@ macro_rules! unit_bucket {
                 if let Some(capacity) = fields.capacity {
                     policy = policy.with_capacity(capacity);
                 }
-                if fields.natural_start {
-                    policy = policy.with_natural_start();
+                if fields.aligned_to_clock {
+                    policy = policy.aligned_to_clock();
                 }
                 policy
             }

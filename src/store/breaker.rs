@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::error::{Error, Refused, Result};
 use crate::escaped::Escaped;
 use crate::store::backoff::random;
-use state::{Change, State, Verdict};
+use state::{Admission, Change, State};
 
 pub(crate) struct Breaker {
     /// The server, for the log.
@@ -80,22 +80,22 @@ impl Breaker {
             Patience::ResponseTimeout => self.response_timeout,
         };
         let (now, lease) = (Instant::now(), self.response_timeout);
-        let mut verdict = Verdict::Pass;
+        let mut admission = Admission::Pass;
         self.change(|state| {
             let change;
-            (verdict, change) = state.admit(now, patience, lease);
+            (admission, change) = state.admit(now, patience, lease);
             change
         });
-        if matches!(verdict, Verdict::Probe(_)) {
+        if matches!(admission, Admission::Probe(_)) {
             // From now on others are refused.
             self.state.send_modify(|_| {});
         }
-        match verdict {
-            Verdict::Pass => Ok(Admitted { probe: None }),
-            Verdict::Probe(number) => Ok(Admitted {
+        match admission {
+            Admission::Pass => Ok(Admitted { probe: None }),
+            Admission::Probe(number) => Ok(Admitted {
                 probe: Some((Arc::clone(self), number)),
             }),
-            Verdict::Refuse(cause) => Err(cause),
+            Admission::Refuse(cause) => Err(cause),
         }
     }
 

@@ -43,10 +43,10 @@ use crate::clock::TokioClock;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
-pub struct MemoryStore(Arc<Shared>);
+pub struct MemoryStore(Arc<MemoryStoreInner>);
 
 #[derive(Debug)]
-struct Shared {
+struct MemoryStoreInner {
     clock: TokioClock,
     /// With a key of its own, so that nobody can choose names that meet in one place.
     hasher: RandomState,
@@ -73,7 +73,7 @@ impl MemoryStore {
     #[must_use]
     pub fn new() -> Self {
         let clock = TokioClock::start();
-        Self(Arc::new(Shared {
+        Self(Arc::new(MemoryStoreInner {
             sweep: Sweep::new(clock.now()),
             hasher: RandomState::new(),
             shards: Default::default(),
@@ -141,7 +141,7 @@ impl MemoryStore {
     }
 }
 
-impl Shared {
+impl MemoryStoreInner {
     // A shard stays consistent whatever panics elsewhere.
 
     #[inline]

@@ -59,10 +59,10 @@ use server_time::ServerTime;
 
 /// Cheap to clone; clones share everything.
 #[derive(Clone)]
-pub(crate) struct RedisStore(Arc<Shared>);
+pub(crate) struct RedisStore(Arc<RedisStoreInner>);
 
 /// What the limiters of one client share.
-pub(crate) struct Shared {
+pub(crate) struct RedisStoreInner {
     connection: Arc<Connection>,
     clock: Clock,
     response_timeout: Duration,
@@ -78,9 +78,9 @@ pub(crate) struct Shared {
 }
 
 impl std::ops::Deref for RedisStore {
-    type Target = Shared;
+    type Target = RedisStoreInner;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &RedisStoreInner {
         &self.0
     }
 }
@@ -110,7 +110,7 @@ impl RedisStore {
     ) -> Self {
         let connection = Arc::new(connection);
         let multi_acquires = MultiAcquires::new(&connection, &clock, &server_time);
-        Self(Arc::new(Shared {
+        Self(Arc::new(RedisStoreInner {
             connection,
             clock,
             response_timeout,

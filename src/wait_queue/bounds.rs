@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use super::remembered::Heard;
 use super::state::{Arrived, State, Waits};
-use super::{IntervalOf, Shared, WaitQueue};
+use super::{IntervalOf, Queue, WaitQueue};
 use crate::error::{Error, Result};
 use crate::window::SetUp;
 
 /// A caller that waits, from its arrival until it has its answer or leaves. Dropping it makes room for the next one.
 pub(crate) struct Arrival {
-    shared: Arc<Shared>,
+    queue: Arc<Queue>,
     pub(super) arrived: Arrived,
     /// What its first try has heard, to be noted when it is dropped: that is one step.
     pub(super) heard: Option<Heard>,
@@ -23,16 +23,16 @@ impl WaitQueue {
     /// Counts the caller as a waiter that arrives now, unless there are `max` already. A refused caller is never counted.
     pub(crate) fn arrive(&self, max: usize) -> Result<Arrival> {
         // In an outage the driver asks for the head.
-        let (may_try, now) = (!self.shared.has_outage(), Instant::now());
+        let (may_try, now) = (!self.queue.has_outage(), Instant::now());
         let arriving = |state: &mut State| state.arrive(max, may_try, now);
-        match self.shared.step(arriving) {
+        match self.queue.step(arriving) {
             Ok(arrived) => Ok(Arrival {
-                shared: Arc::clone(&self.shared),
+                queue: Arc::clone(&self.queue),
                 arrived,
                 heard: None,
             }),
             Err(waiters) => Err(Error::QueueFull {
-                name: self.shared.name().to_owned(),
+                name: self.queue.name().to_owned(),
                 waiters,
             }),
         }
@@ -40,7 +40,7 @@ impl WaitQueue {
 
     /// The number of waiters.
     pub(crate) fn waiters(&self) -> usize {
-        self.shared.state.lock().admitted()
+        self.queue.state.lock().admitted()
     }
 
     /// The least time that a request waits, if known. `interval` returns the interval of a rate.
@@ -69,14 +69,14 @@ impl WaitQueue {
 
     fn least_wait(&self, request: &Waits, interval: &IntervalOf<'_>) -> Option<Duration> {
         let changes = self.store().changes();
-        let state = self.shared.state.lock();
+        let state = self.queue.state.lock();
         state.shortest_wait(request, changes, Instant::now(), interval)
     }
 }
 
 impl Drop for Arrival {
     fn drop(&mut self) {
-        self.shared.step(|state| {
+        self.queue.step(|state| {
             if let Some(heard) = self.heard.take() {
                 heard.note(state);
             }

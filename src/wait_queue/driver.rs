@@ -8,7 +8,7 @@ use tokio::runtime;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Shared;
+use super::Queue;
 use super::state::{Answered, Next, Rest, State};
 use crate::batch::longest_hold_up;
 use crate::error::Result;
@@ -16,7 +16,7 @@ use crate::grant::{Grant, Origin};
 use crate::store::AcquireCall;
 
 pub(super) struct Driver {
-    shared: Arc<Shared>,
+    queue: Arc<Queue>,
     runtime: runtime::Id,
     notify: Arc<Notify>,
     /// The call in progress.
@@ -25,10 +25,10 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) fn new(shared: Arc<Shared>, runtime: runtime::Id, notify: Arc<Notify>) -> Self {
-        shared.store.driver_started();
+    pub(super) fn new(queue: Arc<Queue>, runtime: runtime::Id, notify: Arc<Notify>) -> Self {
+        queue.store.driver_started();
         Self {
-            shared,
+            queue,
             runtime,
             notify,
             call: None,
@@ -39,23 +39,23 @@ impl Driver {
     /// Makes calls until nobody waits.
     pub(super) async fn drive(mut self) {
         loop {
-            let has_peers = self.shared.store.may_have_peers();
+            let has_peers = self.queue.store.may_have_peers();
             let now = Instant::now();
-            let shared = &self.shared;
-            let is_refused = shared.is_refused();
-            let next = shared.step(|state| state.next(self.runtime, now, has_peers, is_refused));
+            let queue = &self.queue;
+            let is_refused = queue.is_refused();
+            let next = queue.step(|state| state.next(self.runtime, now, has_peers, is_refused));
             match next {
                 Next::Call(call, held_up) => self.make(call, held_up).await,
                 Next::Sleep(until) => {
                     tokio::select! {
                         () = sleep_until(until) => {}
                         () = self.notify.notified() => {}
-                        () = shared.needs_substitute(), if !is_refused => {}
+                        () = queue.needs_substitute(), if !is_refused => {}
                     }
                 }
                 Next::Pause(until) => {
                     tokio::select! {
-                        () = shared.recovered(until) => {}
+                        () = queue.recovered(until) => {}
                         () = self.notify.notified() => {}
                     }
                 }
@@ -71,15 +71,15 @@ impl Driver {
     /// meantime, also those of the call.
     async fn answer_to<T>(&self, calling: impl Future<Output = Result<T>>) -> Result<T> {
         let mut calling = pin!(calling);
-        let shared = &self.shared;
-        let patience = longest_hold_up(shared.store.response_timeout());
+        let queue = &self.queue;
+        let patience = longest_hold_up(queue.store.response_timeout());
         if let Ok(result) = timeout(patience, &mut calling).await {
             return result;
         }
         loop {
             let now = Instant::now();
-            let ask = || shared.step(|state| state.ask_substitutes(self.runtime, now));
-            let ask_at = shared.is_refused().then(ask).flatten();
+            let ask = || queue.step(|state| state.ask_substitutes(self.runtime, now));
+            let ask_at = queue.is_refused().then(ask).flatten();
             tokio::select! {
                 biased;
                 result = &mut calling => return result,
@@ -94,11 +94,11 @@ impl Driver {
         self.call = Some(Arc::clone(&call));
         // The time of the next call counts from here, however late the answer is read.
         let sent_at = Instant::now();
-        let deadline = self.shared.store.call_deadline();
+        let deadline = self.queue.store.call_deadline();
         let deadline = deadline.checked_sub(held_up).unwrap_or(deadline);
-        let all_stay = self.shared.state.lock().all_stay(&call);
-        let calling = self.shared.call(&call, deadline);
-        let calling = self.shared.guarded(all_stay, calling);
+        let all_stay = self.queue.state.lock().all_stay(&call);
+        let calling = self.queue.call(&call, deadline);
+        let calling = self.queue.guarded(all_stay, calling);
         let result = self.answer_to(calling).await;
         self.call = None;
         let (unclaimed, is_reclaimed) = match result {
@@ -107,10 +107,10 @@ impl Driver {
                     call: &call,
                     answer: &answer,
                     sent_at,
-                    own: self.shared.own(),
-                    name: self.shared.name(),
+                    own: self.queue.own(),
+                    name: self.queue.name(),
                 };
-                let rest = self.shared.step(|state| {
+                let rest = self.queue.step(|state| {
                     heard.note(state);
                     state.answered(&answered)
                 });
@@ -129,32 +129,32 @@ impl Driver {
             Err(error) => {
                 let now = Instant::now();
                 let failed = |state: &mut State| state.failed(&call, &error, now);
-                (None, self.shared.step(failed))
+                (None, self.queue.step(failed))
             }
         };
         // If the call is reclaimed as well, that finds what another attempt takes later, and a grant goes back once.
         if let Some(grant) = unclaimed {
-            self.shared.give_back(grant);
+            self.queue.give_back(grant);
         }
         if is_reclaimed {
-            self.shared.reclaim(call);
+            self.queue.reclaim(call);
         }
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.shared.store.driver_ended();
+        self.queue.store.driver_ended();
         if self.is_done {
             return;
         }
         // The runtime shuts down.
         let (runtime, call, now) = (self.runtime, self.call.as_ref(), Instant::now());
         let abandoned = self
-            .shared
+            .queue
             .step(|state| state.driver_lost(runtime, call, now));
         if let Some(call) = abandoned {
-            self.shared.reclaim(call);
+            self.queue.reclaim(call);
         }
     }
 }

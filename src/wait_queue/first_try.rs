@@ -12,8 +12,8 @@ use super::outage::WhileAway;
 use super::plain::{Checked, Request};
 use super::remembered::Heard;
 use super::state::{Availability, Waits, time_to_join};
-use super::waiter::Ticket;
-use super::{Shared, WaitQueue};
+use super::waiter::PlaceInQueue;
+use super::{Queue, WaitQueue};
 use crate::batch::longest_hold_up;
 use crate::decision::{Decision, Denied};
 use crate::error::Result;
@@ -47,7 +47,7 @@ impl WaitQueue {
         let &Waits {
             permits, set_up, ..
         } = request;
-        let sent = self.shared.sent();
+        let sent = self.queue.sent();
         let checked = match self.store().acquire_now(permits, set_up) {
             Some(answered) => {
                 let (id, answer) = answered?;
@@ -73,7 +73,7 @@ impl WaitQueue {
             }
             Decision::Denied(Denied { remaining, .. }) => {
                 if let Some(heard) = arrival.heard.take() {
-                    self.shared.note(heard);
+                    self.queue.note(heard);
                 }
                 let known = Availability::new(remaining, sent.at, checked.wait);
                 Ok(Tried::Denied(known))
@@ -93,14 +93,14 @@ impl WaitQueue {
             set_up,
             until,
         } = request;
-        let shared = &self.shared;
+        let queue = &self.queue;
         let is_bounded = until.is_some() || stays || self.store().unhealthy_breaker().is_some();
         let request = Request::of_first_try(permits, set_up, stays);
         let mut direct = self.plain.direct(&request)?;
         let asked = if is_bounded {
             let asking = async { direct.await.transpose() };
-            let mut asking: Trying<'_> = Box::pin(shared.guarded(stays, asking));
-            let answer = shared.unless_late(sequence, &mut asking);
+            let mut asking: Trying<'_> = Box::pin(queue.guarded(stays, asking));
+            let answer = queue.unless_late(sequence, &mut asking);
             let asked = SameRuntime::new(Box::pin(within(until, answer)))?.await;
             match asked {
                 Some(Some(Some(asked))) => asked,
@@ -109,7 +109,7 @@ impl WaitQueue {
                 None => Ok(None),
             }
         } else {
-            match shared.unless_late(sequence, &mut direct).await {
+            match queue.unless_late(sequence, &mut direct).await {
                 Some(answer) => answer.transpose(),
                 None => {
                     let asking = async { direct.await.transpose() };
@@ -122,7 +122,7 @@ impl WaitQueue {
             // Another runtime polls the future: it waits there.
             Ok(None) => Ok(Err(Tried::Unanswered)),
             Err(error) if stays && error.is_unavailable() => {
-                shared.step(|state| state.call_failed(Instant::now()));
+                queue.step(|state| state.call_failed(Instant::now()));
                 Ok(Err(Tried::Unanswered))
             }
             Err(error) => Err(error),
@@ -130,7 +130,7 @@ impl WaitQueue {
     }
 }
 
-impl Shared {
+impl Queue {
     /// The answer to a first try, or `None` if that takes so long that its caller is to join the queue, in which others wait.
     pub(super) async fn unless_late<T>(
         self: &Arc<Self>,
@@ -164,11 +164,11 @@ impl Shared {
         sequence: u64,
         stays: bool,
         first_try: &mut Trying<'_>,
-        ticket: &mut Ticket,
+        place: &mut PlaceInQueue,
     ) -> Option<Result<Grant>> {
         let checked = tokio::select! {
             biased;
-            served = ticket => return Some(served),
+            served = place => return Some(served),
             checked = first_try => checked,
         };
         match checked {

@@ -1,6 +1,6 @@
 //! How a waiter leaves: its future is dropped, or its time is up.
 //!
-//! Either way its [`Ticket`](super::waiter::Ticket) is dropped, which closes the channel of its answer in one step of the
+//! Either way its [`PlaceInQueue`](super::waiter::PlaceInQueue) is dropped, which closes the channel of its answer in one step of the
 //! state. So each step finds a waiter either present or gone, and a waiter that has left keeps no permit:
 //! - If it had its answer, the grant goes back to the store.
 //! - If it was queued, it is removed. If it was the head, the time of the next call is computed anew.
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::Shared;
+use super::Queue;
 use super::state::{Left, Watched};
 use crate::error::Result;
 use crate::grant::Grant;
@@ -30,7 +30,7 @@ pub(crate) async fn within<F: Future>(until: Option<Instant>, future: F) -> Opti
     }
 }
 
-impl Shared {
+impl Queue {
     /// Removes a waiter whose receiver `close` closes under the lock, so that each step of the state sees a waiter
     /// either present or gone. `close` returns the answer it had, if any.
     pub(super) fn leave(
@@ -56,15 +56,15 @@ impl Shared {
     /// Takes a call that a waiter has left away from its driver, if the driver has not ended it in the time that a call
     /// takes.
     fn watch(self: &Arc<Self>) {
-        let shared = Arc::clone(self);
+        let queue = Arc::clone(self);
         let watching = async move {
             loop {
                 let since = Instant::now();
-                sleep_until(shared.store.call_deadline() + Duration::from_millis(1)).await;
-                match shared.step(|state| state.withdraw_overdue(since)) {
+                sleep_until(queue.store.call_deadline() + Duration::from_millis(1)).await;
+                match queue.step(|state| state.withdraw_overdue(since)) {
                     Watched::InTime => {}
                     Watched::Ended => return,
-                    Watched::Withdrawn(call) => return shared.reclaim(call),
+                    Watched::Withdrawn(call) => return queue.reclaim(call),
                 }
             }
         };

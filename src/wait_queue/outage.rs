@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Shared;
+use super::Queue;
 use crate::error::Result;
 use crate::grant::{Grant, Origin};
 use crate::store::LimiterStore;
@@ -53,7 +53,7 @@ impl WhileAway {
     }
 }
 
-impl Shared {
+impl Queue {
     /// Whether the store's breaker refuses the queue's calls.
     pub(super) fn is_refused(&self) -> bool {
         let breaker = self.store.unhealthy_breaker();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::Shared;
+use super::Queue;
 use super::remembered::Heard;
 use super::state::Deniable;
 use crate::batch::{Answers, Calls};
@@ -16,7 +16,7 @@ use crate::store::AcquireCall;
 use crate::window::{Answer, Requests, SetUp};
 
 pub(super) struct Plain {
-    shared: Arc<Shared>,
+    queue: Arc<Queue>,
 }
 
 #[derive(Clone, Copy)]
@@ -87,8 +87,8 @@ impl Checked {
 }
 
 impl Plain {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+    pub(super) fn new(queue: Arc<Queue>) -> Self {
+        Self { queue }
     }
 }
 
@@ -111,7 +111,7 @@ impl Calls for Plain {
     }
 
     fn deadline(&self) -> Instant {
-        self.shared.store.call_deadline()
+        self.queue.store.call_deadline()
     }
 
     fn call<'a>(&self, requests: impl Iterator<Item = &'a Request> + Clone) -> PlainCall {
@@ -133,7 +133,7 @@ impl Calls for Plain {
         call: PlainCall,
         deadline: Instant,
     ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static {
-        let shared = Arc::clone(&self.shared);
+        let queue = Arc::clone(&self.queue);
         async move {
             let PlainCall {
                 acquire: call,
@@ -142,30 +142,30 @@ impl Calls for Plain {
                 is_first_try,
                 count,
             } = call;
-            if let Some(denials) = deniable.and_then(|it| shared.denials(&it, count)) {
+            if let Some(denials) = deniable.and_then(|it| queue.denials(&it, count)) {
                 call.claim(); // it is never sent
                 return Ok(denials);
             }
-            let (answer, heard) = match shared.call(&call, deadline).await {
+            let (answer, heard) = match queue.call(&call, deadline).await {
                 Ok(answered) => answered,
                 Err(error) => {
                     if is_decided_anyway && error.is_unavailable() && call.may_have_run() {
-                        shared.reclaim(call);
+                        queue.reclaim(call);
                     }
                     return Err(error);
                 }
             };
             if !call.claim() {
                 // Its callers are gone, and its permits have been given back.
-                shared.note(heard);
+                queue.note(heard);
                 return Err(Error::Indeterminate { source: None });
             }
-            let mut decisions = decisions(shared.name(), &call, &answer);
+            let mut decisions = decisions(queue.name(), &call, &answer);
             match decisions.first_mut() {
                 Some(Ok(checked)) if is_first_try && checked.decision.is_granted() => {
                     checked.heard = Some(Box::new(heard));
                 }
-                _ => shared.note(heard),
+                _ => queue.note(heard),
             }
             Ok(decisions)
         }
@@ -176,15 +176,15 @@ impl Calls for Plain {
     }
 
     fn abandon(&self, call: &PlainCall) {
-        self.shared.reclaim(Arc::clone(&call.acquire));
+        self.queue.reclaim(Arc::clone(&call.acquire));
     }
 
     fn abandon_overdue(&self, call: &PlainCall, deadline: Instant) {
-        let (shared, call) = (Arc::clone(&self.shared), Arc::clone(&call.acquire));
+        let (queue, call) = (Arc::clone(&self.queue), Arc::clone(&call.acquire));
         // It is reclaimed only if nobody has claimed the answer by then.
-        self.shared.store.run_in_background(Box::pin(async move {
+        self.queue.store.run_in_background(Box::pin(async move {
             sleep_until(deadline + Duration::from_millis(1)).await;
-            shared.reclaim(call);
+            queue.reclaim(call);
         }));
     }
 
@@ -192,7 +192,7 @@ impl Calls for Plain {
         // The grants of one call share one member of the sorted set.
         let grants = answers.into_iter().filter_map(|checked| {
             if let Some(heard) = checked.heard {
-                self.shared.note(*heard);
+                self.queue.note(*heard);
             }
             checked.decision.into_grant()
         });
@@ -201,12 +201,12 @@ impl Calls for Plain {
             ..sum
         });
         if let Some(grant) = grant {
-            self.shared.give_back(grant);
+            self.queue.give_back(grant);
         }
     }
 }
 
-impl Shared {
+impl Queue {
     /// The decisions on `count` requests, if the last answer denies all of them.
     fn denials(&self, request: &Deniable, count: usize) -> Option<Answers<Plain>> {
         let changes = self.store.changes();

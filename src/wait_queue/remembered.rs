@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::plain::{Checked, Request};
 use super::state::{Deniable, Effect, Observed, Sent, State};
-use super::{Shared, WaitQueue};
+use super::{Queue, WaitQueue};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::store::{AcquireCall, OnDone};
@@ -17,7 +17,7 @@ use crate::window::{Answer, Requests, SetUp};
 ///
 /// Each call by which this client changes the limiter is one of these: until it is over, nothing is remembered.
 pub(crate) struct Sending {
-    shared: Arc<Shared>,
+    queue: Arc<Queue>,
     sent: Sent,
     effect: Effect,
     /// Whether it changes the limiter.
@@ -83,7 +83,7 @@ impl Sending {
     /// The call is over, with or without an answer.
     fn over(&mut self) -> MutexGuard<'_, State> {
         self.is_over = true;
-        let mut state = self.shared.state.lock();
+        let mut state = self.queue.state.lock();
         if self.changes {
             state.last_answer.over();
         }
@@ -108,12 +108,12 @@ impl WaitQueue {
     /// A call that changes the limiter.
     pub(crate) fn changing(&self, effect: Effect) -> Sending {
         let deadline = self.store().call_deadline();
-        self.shared.sending(effect, deadline)
+        self.queue.sending(effect, deadline)
     }
 
     /// A call of others than this queue that gives the limiter these settings.
     pub(crate) fn setting_up(&self, set_up: SetUp, deadline: Instant) -> Sending {
-        self.shared.sending(Effect::Takes(Some(set_up)), deadline)
+        self.queue.sending(Effect::Takes(Some(set_up)), deadline)
     }
 
     /// The denial of a request, if an answer of the store that is no older than `at_most` denies it.
@@ -129,11 +129,11 @@ impl WaitQueue {
         let request = Deniable::one(permits, set_up, at_most);
         let changes = self.store().changes();
         if set_up.is_none() {
-            let observed = self.shared.last_answer.observed();
+            let observed = self.queue.last_answer.observed();
             let observed = observed.filter(|it| it.is_after(changes))?;
             return observed.denial(&request, Instant::now());
         }
-        let state = self.shared.state.lock();
+        let state = self.queue.state.lock();
         state.last_answer.denial(&request, changes, Instant::now())
     }
 
@@ -150,7 +150,7 @@ impl WaitQueue {
         let is_shared = !at_most.is_zero() && {
             let request = Deniable::one(permits, set_up, at_most);
             let changes = self.store().changes();
-            let state = self.shared.state.lock();
+            let state = self.queue.state.lock();
             state
                 .last_answer
                 .would_deny(&request, changes, Instant::now())
@@ -168,12 +168,12 @@ impl WaitQueue {
 
     /// Whether the store's last answer still denies some requests.
     pub(crate) fn remembers(&self, at_most: Duration) -> bool {
-        let state = self.shared.state.lock();
+        let state = self.queue.state.lock();
         state.last_answer.is_in_use(at_most, Instant::now())
     }
 }
 
-impl Shared {
+impl Queue {
     /// A call that takes permits, after giving the limiter these settings.
     pub(super) fn sending_acquire(
         self: &Arc<Self>,
@@ -190,7 +190,7 @@ impl Shared {
         };
         Sending {
             sent: self.sent(),
-            shared: Arc::clone(self),
+            queue: Arc::clone(self),
             effect,
             changes,
             deadline,
@@ -203,9 +203,9 @@ impl Shared {
     pub(super) fn giving_back(self: &Arc<Self>) -> OnDone {
         let sending = self.sending(Effect::GivesBack, self.store.call_deadline());
         Box::new(move || {
-            let shared = Arc::clone(&sending.shared);
+            let queue = Arc::clone(&sending.queue);
             sending.done();
-            shared.permits_freed();
+            queue.permits_freed();
         })
     }
 

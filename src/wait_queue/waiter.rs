@@ -7,25 +7,25 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
-use super::Shared;
+use super::Queue;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 
 /// A place in the queue. It resolves to an error if its runtime shuts down, and the queue's driver there with it.
-pub(super) struct Ticket {
-    shared: Arc<Shared>,
+pub(super) struct PlaceInQueue {
+    queue: Arc<Queue>,
     sequence: u64,
     receiver: oneshot::Receiver<Result<Grant>>,
 }
 
-impl Ticket {
+impl PlaceInQueue {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        queue: Arc<Queue>,
         sequence: u64,
         receiver: oneshot::Receiver<Result<Grant>>,
     ) -> Self {
         Self {
-            shared,
+            queue,
             sequence,
             receiver,
         }
@@ -37,7 +37,7 @@ impl Ticket {
     }
 }
 
-impl Future for Ticket {
+impl Future for PlaceInQueue {
     type Output = Result<Grant>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -47,13 +47,13 @@ impl Future for Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for PlaceInQueue {
     fn drop(&mut self) {
         if self.receiver.is_terminated() {
             return;
         }
         let receiver = &mut self.receiver;
-        self.shared.leave(self.sequence, || {
+        self.queue.leave(self.sequence, || {
             receiver.close();
             receiver.try_recv().ok()
         });

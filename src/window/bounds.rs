@@ -4,33 +4,33 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// Any call sums up to this many grants.
-    pub(crate) few: usize,
+    pub(crate) always_summed: usize,
     /// No call sums more grants than this.
-    pub(crate) summed: usize,
+    pub(crate) most_summed: usize,
     /// Any call removes up to this many expired grants.
-    pub(crate) spare: usize,
+    pub(crate) always_removed: usize,
     /// The same of each limiter of a joint decision.
-    pub(crate) jointly: usize,
-    /// A call removes up to this many if a request needs their permits, and reads up to this many grants.
-    pub(crate) page: usize,
+    pub(crate) always_removed_jointly: usize,
+    /// A call reads up to this many grants, and removes up to this many expired ones if a request needs their permits.
+    pub(crate) most_read: usize,
 }
 
 impl Bounds {
     #[cfg(any(feature = "redis", not(test)))]
     pub(crate) const SHIPPED: Self = Self {
-        few: 32,
-        summed: 100,
-        spare: 64,
-        jointly: 16,
-        page: 500,
+        always_summed: 32,
+        most_summed: 100,
+        always_removed: 64,
+        always_removed_jointly: 16,
+        most_read: 500,
     };
     #[cfg(test)]
     pub(crate) const OF_TESTS: Self = Self {
-        few: 2,
-        summed: 4,
-        spare: 2,
-        jointly: 1,
-        page: 5,
+        always_summed: 2,
+        most_summed: 4,
+        always_removed: 2,
+        always_removed_jointly: 1,
+        most_read: 5,
     };
 }
 

@@ -241,7 +241,9 @@ impl Grants {
     /// Takes permits out of the oldest grants from the index `place` on. Visits up to a page of them; returns how many
     /// permits it took, and whether there are more grants.
     pub(super) fn take_from_oldest(&mut self, place: usize, permits: i64) -> (i64, bool) {
-        let page = BOUNDS.page.min(self.entries.len().saturating_sub(place));
+        let page = BOUNDS
+            .most_read
+            .min(self.entries.len().saturating_sub(place));
         let (mut at, mut wanted) = (place, permits);
         for _ in 0..page {
             if wanted == 0 {
@@ -258,11 +260,11 @@ impl Grants {
                 at += 1;
             }
         }
-        if wanted > 0 && at - place == BOUNDS.page {
+        if wanted > 0 && at - place == BOUNDS.most_read {
             // They hold nothing, and would slow down every step.
             self.entries.drain(place..at);
         }
-        (permits - wanted, page == BOUNDS.page)
+        (permits - wanted, page == BOUNDS.most_read)
     }
 
     /// The index of the grant with this score and name; of two, the first.
@@ -315,9 +317,9 @@ impl Grants {
             .entries
             .iter()
             .filter(|entry| scores.contains(&entry.score));
-        let page: Vec<_> = in_range.take(BOUNDS.page).collect();
+        let page: Vec<_> = in_range.take(BOUNDS.most_read).collect();
         // If the page ends in the millisecond in which it begins, a binary search finds all grants of that millisecond.
-        let ends_where_it_begins = page.len() == BOUNDS.page
+        let ends_where_it_begins = page.len() == BOUNDS.most_read
             && page
                 .last()
                 .is_some_and(|last| last.score == *scores.start());

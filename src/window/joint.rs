@@ -181,7 +181,7 @@ impl Window {
         const PARTS: i64 = 32;
         const COUNTED: CallId = [0; 16];
         let set_up = Some(set_up);
-        let mut most = BOUNDS.page;
+        let mut most = BOUNDS.most_read;
         if self.prepare(at, client, set_up, 0, &mut most).is_err() {
             return;
         }
@@ -261,7 +261,7 @@ impl Pool {
         let removal = if self.are_many_expired(now - settings.interval) {
             Removal::NONE
         } else {
-            Removal::JOINTLY
+            Removal::ALWAYS_JOINTLY
         };
         self.reconcile(settings, value, now, self.is_small(), removal)
     }

@@ -15,7 +15,7 @@ pub(super) struct Removal {
     /// Until this many permits are left.
     pub(super) wanted: i64,
     /// So many in any case.
-    pub(super) spare: usize,
+    pub(super) always: usize,
     /// At most this many.
     pub(super) most: usize,
 }
@@ -23,26 +23,26 @@ pub(super) struct Removal {
 impl Removal {
     pub(super) const NONE: Self = Self {
         wanted: 0,
-        spare: 0,
+        always: 0,
         most: 0,
     };
     /// The few that any step removes.
-    pub(super) const SPARE: Self = Self::until(0);
+    pub(super) const ALWAYS: Self = Self::until(0);
     /// The few that a joint decision removes of each of its limiters.
-    pub(super) const JOINTLY: Self = Self::jointly(0, BOUNDS.jointly);
+    pub(super) const ALWAYS_JOINTLY: Self = Self::jointly(0, BOUNDS.always_removed_jointly);
 
     pub(super) const fn until(wanted: i64) -> Self {
         Self {
             wanted,
-            spare: BOUNDS.spare,
-            most: BOUNDS.page,
+            always: BOUNDS.always_removed,
+            most: BOUNDS.most_read,
         }
     }
 
     pub(super) const fn jointly(wanted: i64, most: usize) -> Self {
         Self {
             wanted,
-            spare: BOUNDS.jointly,
+            always: BOUNDS.always_removed_jointly,
             most,
         }
     }
@@ -95,13 +95,13 @@ impl Pool {
 
     /// Whether there are so few grants that summing them costs nothing.
     pub(super) fn is_small(&self) -> bool {
-        self.grants().len() <= BOUNDS.few
+        self.grants().len() <= BOUNDS.always_summed
     }
 
     /// Whether more grants have expired than any joint decision removes, and others have not.
     pub(super) fn are_many_expired(&self, horizon: i64) -> bool {
         let expired = self.grants().expired(horizon);
-        expired > BOUNDS.jointly && expired < self.grants().len()
+        expired > BOUNDS.always_removed_jointly && expired < self.grants().len()
     }
 
     /// What is available at `now`, once expired grants are removed; without a `value`, what the other grants leave.
@@ -131,7 +131,7 @@ impl Pool {
         if reconciled.oldest.is_none() {
             return reconciled; // nothing is in use
         }
-        let gone = expired.min(removal.spare).min(removal.most);
+        let gone = expired.min(removal.always).min(removal.most);
         let mut available = value.unwrap_or(0) + grants.permits_of_first(gone);
         reconciled.gone = gone;
         if gone < expired && available < removal.wanted {
@@ -142,11 +142,11 @@ impl Pool {
         reconciled.available = available.min(rate);
         let others = grants.len() - reconciled.gone;
         let (number, room) = (others as i64, rate - available);
-        let is_few = others <= BOUNDS.few;
+        let is_few = others <= BOUNDS.always_summed;
         let must_sum = value.is_none()
             || check
             || (reconciled.gone > 0 && (number > room || (is_few && number != room)));
-        if must_sum && others > BOUNDS.summed {
+        if must_sum && others > BOUNDS.most_summed {
             reconciled.audit_due = true;
         } else if must_sum {
             let used = grants.permits_after(reconciled.gone);

@@ -64,7 +64,7 @@ impl Window {
             if let Ok(open) = self.open(client, at.server) {
                 let expired = open.pool.grants().expired(at.now - rate.interval);
                 let number = open.pool.grants().len();
-                let left = if number <= BOUNDS.summed || expired == number {
+                let left = if number <= BOUNDS.most_summed || expired == number {
                     open.pool.change_grants(|grants| grants.drop_first(expired));
                     rate.permits - open.pool.grants().permits_after(0)
                 } else {

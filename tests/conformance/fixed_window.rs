@@ -70,9 +70,7 @@ pub async fn what_would_exceed_the_limit_is_denied_and_not_counted(fixture: Fixt
     );
 }
 
-pub async fn a_natural_window_ends_with_the_largest_unit_that_it_is_a_whole_number_of(
-    fixture: Fixture,
-) {
+pub async fn an_aligned_window_ends_with_the_largest_unit_that_divides_it(fixture: Fixture) {
     let day = 24 * HOUR;
     // The 100th day, 05:20:56.789
     fixture.at(100 * 86_400_000 + 5 * 3_600_000 + 20 * 60_000 + 56_789);
@@ -89,7 +87,7 @@ pub async fn a_natural_window_ends_with_the_largest_unit_that_it_is_a_whole_numb
     .into_iter()
     .enumerate()
     {
-        let limiter = limiter(&fixture, FixedWindow::new(1, window).with_natural_start()).await;
+        let limiter = limiter(&fixture, FixedWindow::new(1, window).aligned_to_clock()).await;
         let key = format!("{{{}}}{place}", fixture.name());
         let since = Instant::now();
         let decision = limiter.check(&key, 1).await.unwrap();

@@ -137,10 +137,10 @@ pub async fn with_something_left_after_idle_units_the_capacity_is_checked_too(fi
     assert!(limiter.check(bucket, 5).await.unwrap().is_granted());
 }
 
-pub async fn from_a_natural_start_the_first_unit_is_the_one_that_runs(fixture: Fixture) {
+pub async fn aligned_to_the_clock_the_first_unit_is_the_one_that_runs(fixture: Fixture) {
     let policy = LeakyBucket::new(1, 60 * SECOND)
         .with_capacity(4)
-        .with_natural_start();
+        .aligned_to_clock();
     let limiter = limiter(&fixture, policy).await;
     fixture.at(3_615_000); // 15 s after a full minute
     assert_eq!(

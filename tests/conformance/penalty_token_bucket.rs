@@ -53,10 +53,10 @@ pub async fn in_the_long_run_the_tokens_are_the_quantity_a_unit(fixture: Fixture
     assert_eq!(granted, 20);
 }
 
-pub async fn from_a_natural_start_the_first_unit_is_the_minute_that_runs(fixture: Fixture) {
+pub async fn aligned_to_the_clock_the_first_unit_is_the_minute_that_runs(fixture: Fixture) {
     let policy = PenaltyTokenBucket::new(1, 60 * SECOND)
         .with_capacity(2)
-        .with_natural_start();
+        .aligned_to_clock();
     let limiter = limiter(&fixture, policy).await;
     let bucket = fixture.name();
     fixture.at(3_615_000);

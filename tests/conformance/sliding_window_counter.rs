@@ -81,10 +81,10 @@ pub async fn with_one_period_it_is_a_fixed_window(fixture: Fixture) {
     assert!(passed(&limiter, fixture.name(), 3).await);
 }
 
-pub async fn a_natural_first_period_begins_with_the_unit(fixture: Fixture) {
+pub async fn an_aligned_first_period_begins_with_the_unit(fixture: Fixture) {
     let policy = SlidingWindowCounter::new(3, MINUTE)
         .with_period(TEN_SECONDS)
-        .with_natural_start();
+        .aligned_to_clock();
     let limiter = limiter(&fixture, policy).await;
     fixture.at(10 * 60_000 + 7_000);
     assert!(passed(&limiter, fixture.name(), 3).await);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::batch::{Answers, Batcher, Calls};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::fallback::Place;
+use crate::fallback::TargetRequest;
 use crate::policies::call::Call;
 use crate::store::Store;
 
@@ -25,14 +25,17 @@ pub(super) fn batcher(store: &Arc<dyn Store>) -> Arc<Batcher<TargetCalls>> {
 }
 
 /// Decides one request, together with others on the same target.
-pub(super) async fn check(batcher: &Arc<Batcher<TargetCalls>>, place: &Place) -> Result<Decision> {
-    batcher.ask(&place.target.key, place).await
+pub(super) async fn check(
+    batcher: &Arc<Batcher<TargetCalls>>,
+    request: &TargetRequest,
+) -> Result<Decision> {
+    batcher.ask(&request.target.key, request).await
 }
 
 impl Calls for TargetCalls {
     /// The target's key.
     type Key = Arc<str>;
-    type Request = Place;
+    type Request = TargetRequest;
     type Answer = Decision;
     type Call = Arc<Call>;
 
@@ -40,15 +43,15 @@ impl Calls for TargetCalls {
     const IS_REPEATABLE: bool = false;
 
     /// Two where a call takes the server longer the more it carries: it decides one while the other is on its way.
-    fn calls_at_once(request: &Place) -> usize {
+    fn calls_at_once(request: &TargetRequest) -> usize {
         1 + usize::from(request.target.model.logs_requests())
     }
 
-    fn cost(request: &Place) -> u32 {
+    fn cost(request: &TargetRequest) -> u32 {
         request.cost
     }
 
-    fn room(request: &Place) -> u32 {
+    fn room(request: &TargetRequest) -> u32 {
         request.target.model.largest_cost()
     }
 
@@ -56,7 +59,7 @@ impl Calls for TargetCalls {
         self.store.call_deadline()
     }
 
-    fn call<'a>(&self, requests: impl Iterator<Item = &'a Place> + Clone) -> Arc<Call> {
+    fn call<'a>(&self, requests: impl Iterator<Item = &'a TargetRequest> + Clone) -> Arc<Call> {
         // The last request has the policy in force.
         let target = requests.clone().last().map(|last| last.target.clone());
         let costs = requests.map(|request| request.cost).collect();

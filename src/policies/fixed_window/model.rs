@@ -247,7 +247,7 @@ mod tests {
             prop_oneof![
                 3 => (1..20_u32, 1..9_i64).prop_map(move |(limit, n)| policy(limit, n * TTL_UNIT)),
                 1 => (1..20_u32, 1..4_i64)
-                    .prop_map(move |(limit, n)| policy(limit, n * DAY).with_natural_start()),
+                    .prop_map(move |(limit, n)| policy(limit, n * DAY).aligned_to_clock()),
             ]
             .boxed()
         }

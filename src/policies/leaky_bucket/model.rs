@@ -215,7 +215,7 @@ mod tests {
                 3 => (numbers.clone(), 1..4_i64)
                     .prop_map(move |(numbers, n)| policy(numbers, n * TTL_UNIT)),
                 1 => (numbers, prop_oneof![Just(TTL_UNIT), Just(DAY)])
-                    .prop_map(move |(numbers, unit)| policy(numbers, unit).with_natural_start()),
+                    .prop_map(move |(numbers, unit)| policy(numbers, unit).aligned_to_clock()),
             ]
             .boxed()
         }
@@ -271,8 +271,8 @@ mod tests {
             assert_eq!(refused(LeakyBucket::new(1, unit)), "unit");
         }
         let unit = Duration::from_millis(1_500);
-        let natural = LeakyBucket::new(1, unit).with_natural_start();
-        assert_eq!(refused(natural), "unit");
+        let aligned = LeakyBucket::new(1, unit).aligned_to_clock();
+        assert_eq!(refused(aligned), "unit");
         let unit = Duration::from_millis(1 << 20);
         assert_eq!(
             refused(LeakyBucket::new(1, unit + second).with_capacity(u32::MAX)),

@@ -193,7 +193,7 @@ mod tests {
                 3 => (numbers.clone(), 1_000..3 * TTL_UNIT)
                     .prop_map(move |(numbers, unit)| policy(numbers, unit)),
                 1 => (numbers, prop_oneof![1..400_i64, Just(DAY / 1000)])
-                    .prop_map(move |(numbers, n)| policy(numbers, n * 1000).with_natural_start()),
+                    .prop_map(move |(numbers, n)| policy(numbers, n * 1000).aligned_to_clock()),
             ]
             // Both times to live are the same multiple of the unit, once rounded up, also after some seconds.
             .prop_filter(
@@ -254,7 +254,7 @@ mod tests {
             assert_eq!(refused(new(1, 1, unit)), "unit");
         }
         let unit = Duration::from_millis(1_500);
-        assert_eq!(refused(new(1, 1, unit).with_natural_start()), "unit");
+        assert_eq!(refused(new(1, 1, unit).aligned_to_clock()), "unit");
         let unit = Duration::from_millis(1 << 19);
         assert_eq!(refused(new(u32::MAX, 1, unit + second)), "unit");
         assert!(Model::validate(&new(u32::MAX, 1, unit)).is_ok());

@@ -54,7 +54,7 @@ struct Probe {
 
 /// Whether a call is sent.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum Admission {
     Pass,
     /// It is sent as the probe of this number.
     Probe(u64),
@@ -108,16 +108,16 @@ impl State {
         now: Instant,
         patience: Duration,
         lease: Duration,
-    ) -> (Verdict, Option<Change>) {
+    ) -> (Admission, Option<Change>) {
         let may_probe = self.would_admit(now);
         let Some(outage) = &mut self.outage else {
-            return (Verdict::Pass, None);
+            return (Admission::Pass, None);
         };
         if now.saturating_duration_since(outage.since) < patience {
-            return (Verdict::Pass, None);
+            return (Admission::Pass, None);
         }
         if !may_probe {
-            return (Verdict::Refuse(outage.cause.clone()), None);
+            return (Admission::Refuse(outage.cause.clone()), None);
         }
         let change = match outage.stage {
             Stage::HalfOpen(_) => None,
@@ -128,7 +128,7 @@ impl State {
             number: self.probes,
             until: now + lease,
         }));
-        (Verdict::Probe(self.probes), change)
+        (Admission::Probe(self.probes), change)
     }
 
     /// A call was answered, with whatever answer.
@@ -243,14 +243,14 @@ mod tests {
         state
     }
 
-    fn admitted(state: &mut State, now: Instant) -> Verdict {
+    fn admitted(state: &mut State, now: Instant) -> Admission {
         state.admit(now, NO_PATIENCE, SECOND).0
     }
 
     fn probe(state: &mut State, now: Instant) -> u64 {
         match admitted(state, now) {
-            Verdict::Probe(number) => number,
-            verdict => panic!("{verdict:?}"),
+            Admission::Probe(number) => number,
+            admission => panic!("{admission:?}"),
         }
     }
 
@@ -258,12 +258,12 @@ mod tests {
     async fn it_opens_after_three_failures_in_a_row() {
         let now = Instant::now();
         let mut state = after_failures(2, now);
-        assert!(matches!(admitted(&mut state, now), Verdict::Pass));
+        assert!(matches!(admitted(&mut state, now), Admission::Pass));
         assert_eq!(state.answered(), None);
         assert_eq!(state.failed(now, cause(), 1.0), None);
         assert_eq!(state.failed(now, cause(), 1.0), None);
         assert_eq!(state.failed(now, cause(), 1.0), Some(Change::Opened));
-        assert!(matches!(admitted(&mut state, now), Verdict::Refuse(_)));
+        assert!(matches!(admitted(&mut state, now), Admission::Refuse(_)));
     }
 
     #[tokio::test]
@@ -279,7 +279,7 @@ mod tests {
         }
         assert!(matches!(
             admitted(&mut state, now + 3600 * SECOND),
-            Verdict::Refuse(_)
+            Admission::Refuse(_)
         ));
         assert_eq!(state.connected(), Some(Change::HalfOpened));
         probe(&mut state, now);
@@ -295,17 +295,17 @@ mod tests {
         assert!(!state.would_admit(due - Duration::from_millis(1)));
         assert!(state.would_admit(due));
         let first = probe(&mut state, due);
-        assert!(matches!(admitted(&mut state, due), Verdict::Refuse(_)));
+        assert!(matches!(admitted(&mut state, due), Admission::Refuse(_)));
         // It was dropped: the next call is the probe.
         assert_eq!(state.probe_ended(first, None, due, 1.0), None);
         let second = probe(&mut state, due);
         assert_eq!(state.probe_ended(first, Some(cause()), due, 1.0), None);
-        assert!(matches!(admitted(&mut state, due), Verdict::Refuse(_)));
+        assert!(matches!(admitted(&mut state, due), Admission::Refuse(_)));
         assert_eq!(
             state.probe_ended(second, Some(cause()), due, 1.0),
             Some(Change::OpenedAgain)
         );
-        assert!(matches!(admitted(&mut state, due), Verdict::Refuse(_)));
+        assert!(matches!(admitted(&mut state, due), Admission::Refuse(_)));
     }
 
     #[tokio::test]
@@ -315,11 +315,11 @@ mod tests {
         assert_eq!(state.connected(), Some(Change::HalfOpened));
         let number = probe(&mut state, now);
         assert_eq!(state.connected(), None);
-        assert!(matches!(admitted(&mut state, now), Verdict::Refuse(_)));
+        assert!(matches!(admitted(&mut state, now), Admission::Refuse(_)));
         assert_eq!(state.probe_ended(number, None, now, 1.0), None);
         // It is half open already.
-        let (verdict, change) = state.admit(now, NO_PATIENCE, SECOND);
-        assert!(matches!(verdict, Verdict::Probe(_)));
+        let (admission, change) = state.admit(now, NO_PATIENCE, SECOND);
+        assert!(matches!(admission, Admission::Probe(_)));
         assert_eq!(change, None);
     }
 
@@ -341,7 +341,7 @@ mod tests {
         let number = probe(&mut state, now);
         state.probe_ended(number, Some(named("third")), now, 1.0);
         assert!(is_named(&state, "third"));
-        let (Verdict::Refuse(cause), _) = state.admit(now, NO_PATIENCE, SECOND) else {
+        let (Admission::Refuse(cause), _) = state.admit(now, NO_PATIENCE, SECOND) else {
             panic!("it is open");
         };
         assert!(matches!(cause, Error::NotInitialized { name } if name == "third"));
@@ -381,13 +381,13 @@ mod tests {
         let mut state = State::default();
         state.disconnected(now, cause());
         let just_before = now + SECOND - Duration::from_millis(1);
-        let (verdict, _) = state.admit(just_before, SECOND, SECOND);
-        assert!(matches!(verdict, Verdict::Pass));
+        let (admission, _) = state.admit(just_before, SECOND, SECOND);
+        assert!(matches!(admission, Admission::Pass));
         // It counts from the first failure, however the breaker changed since.
         state.connected();
         state.disconnected(just_before, cause());
-        let (verdict, _) = state.admit(now + SECOND, SECOND, SECOND);
-        assert!(matches!(verdict, Verdict::Refuse(_)));
+        let (admission, _) = state.admit(now + SECOND, SECOND, SECOND);
+        assert!(matches!(admission, Admission::Refuse(_)));
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::acquire_answer::{AcquireAnswer, Outcome};
+use super::acquire_answer::{AcquireAnswer, Meaning};
 use super::acquire_args::{acquire_args, call_key, reclaim_args};
 use super::connection::Pace;
 use super::failure::Failure;
@@ -81,8 +81,8 @@ impl RedisLimiter {
         let audited_rate = self.audited_rate();
         let mut attempts = store.attempts(name, deadline, Repeat::Safe);
         let call = acquire.audited_at(audited_rate);
-        let in_flight = store.multi_acquires.enter().map_err(|_| Error::NoRuntime)?;
-        let mut may_share = in_flight.is_one_of_many();
+        let counted = store.multi_acquires.enter().map_err(|_| Error::NoRuntime)?;
+        let mut may_share = counted.is_one_of_many();
         let mut too_long = self.late_attempts.load(Ordering::Relaxed);
         // Where a search for earlier grants goes on.
         let mut look_from = None;
@@ -118,7 +118,7 @@ impl RedisLimiter {
             } else if std::mem::take(&mut may_share) {
                 let (keys, deadline) = (&self.keys, attempt.deadline);
                 let calls = &store.multi_acquires;
-                let entered = calls.acquire(&in_flight, keys, rate_type, &call, ends, deadline);
+                let entered = calls.acquire(&counted, keys, rate_type, &call, ends, deadline);
                 match entered.await {
                     Some(Entered::Answered(result)) => Some(result),
                     Some(Entered::Refused) => {
@@ -155,13 +155,13 @@ impl RedisLimiter {
             let answer = AcquireAnswer::read(name, answer, now, audited_rate)?;
             let server_millis = answer.server_millis;
             store.server_time.learn(server_millis);
-            match answer.outcome {
-                Outcome::Decided(_) => {}
-                Outcome::DeadlineExceeded => acquire.note_deadline_exceeded(attempt, server_millis),
+            match answer.meaning {
+                Meaning::Decided(_) => {}
+                Meaning::DeadlineExceeded => acquire.note_deadline_exceeded(attempt, server_millis),
                 _ => acquire.forget_attempt(attempt),
             }
-            match answer.outcome {
-                Outcome::Decided(answer) => {
+            match answer.meaning {
+                Meaning::Decided(answer) => {
                     self.learn_lateness(too_long, started.elapsed() * 4 < time.valid);
                     self.note_audit(audited_rate, &answer);
                     // The caller may return its permits as soon as it has the answer, and another attempt would take them again.
@@ -172,15 +172,15 @@ impl RedisLimiter {
                     return Ok(answer);
                 }
                 // Sent again with the keys of that type; the deadline bounds the repetitions.
-                Outcome::OtherType(rate_type) => self.learn_type(rate_type),
-                Outcome::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
-                Outcome::Early(_) => return indeterminate(),
-                Outcome::More(from) => look_from = Some(from),
-                Outcome::Again => {}
+                Meaning::OtherType(rate_type) => self.learn_type(rate_type),
+                Meaning::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
+                Meaning::Early(_) => return indeterminate(),
+                Meaning::More(from) => look_from = Some(from),
+                Meaning::Again => {}
                 // The server received it after its deadline. If the call still has time, it was delayed on its way, or
                 // the server's clock was misjudged.
-                Outcome::DeadlineExceeded if !attempts.remaining().is_zero() => {}
-                Outcome::DeadlineExceeded => return indeterminate(),
+                Meaning::DeadlineExceeded if !attempts.remaining().is_zero() => {}
+                Meaning::DeadlineExceeded => return indeterminate(),
             }
         }
     }
@@ -218,7 +218,7 @@ impl RedisLimiter {
         Ok(Sent { answer, now })
     }
 
-    /// Gives back what a call took and was not delivered, once no attempt of it can still arrive, unless its outcome is
+    /// Gives back what a call took and was not delivered, once no attempt of it can still arrive, unless its meaning is
     /// claimed before. Returns how many permits came back.
     pub(super) async fn reclaim_call(&self, acquire: &AcquireCall) -> Result<u32> {
         let name = &self.keys.name;
@@ -274,12 +274,12 @@ impl RedisLimiter {
                 Err(error) => return Err(error),
             };
             self.store.server_time.learn(answer.server_millis);
-            match answer.outcome {
-                Outcome::Decided(permits) => return Ok(permits),
-                Outcome::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
-                Outcome::Early(_) => return indeterminate(),
-                Outcome::More(from) => look_from = Some(from),
-                Outcome::OtherType(_) | Outcome::Again | Outcome::DeadlineExceeded => return Ok(0),
+            match answer.meaning {
+                Meaning::Decided(permits) => return Ok(permits),
+                Meaning::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
+                Meaning::Early(_) => return indeterminate(),
+                Meaning::More(from) => look_from = Some(from),
+                Meaning::OtherType(_) | Meaning::Again | Meaning::DeadlineExceeded => return Ok(0),
             }
         }
     }

@@ -14,11 +14,11 @@ use crate::window::Answer;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AcquireAnswer<T = Answer> {
     pub(super) server_millis: i64,
-    pub(super) outcome: Outcome<T>,
+    pub(super) meaning: Meaning<T>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome<T> {
+pub(super) enum Meaning<T> {
     Decided(T),
     /// The call arrived after its deadline, and did nothing.
     DeadlineExceeded,
@@ -59,21 +59,21 @@ fn split(name: &str, value: Value) -> Result<(Numbers, Word)> {
 
 /// The meaning of a reply that is no decision.
 fn undecided<T>(numbers: &[i64], word: &[u8]) -> Option<AcquireAnswer<T>> {
-    let (server_millis, outcome) = match (numbers, word) {
-        (&[millis], b"") => (millis, Outcome::DeadlineExceeded),
-        (&[millis, 0], b"type") => (millis, Outcome::OtherType(RateType::Overall)),
-        (&[millis, 1], b"type") => (millis, Outcome::OtherType(RateType::PerClient)),
+    let (server_millis, meaning) = match (numbers, word) {
+        (&[millis], b"") => (millis, Meaning::DeadlineExceeded),
+        (&[millis, 0], b"type") => (millis, Meaning::OtherType(RateType::Overall)),
+        (&[millis, 1], b"type") => (millis, Meaning::OtherType(RateType::PerClient)),
         (&[millis, wait], b"early") => {
             let wait = Duration::from_millis(wait.max(1).unsigned_abs());
-            (millis, Outcome::Early(wait))
+            (millis, Meaning::Early(wait))
         }
-        (&[millis, from], b"more") => (millis, Outcome::More(from)),
-        (&[millis, 0], b"again") => (millis, Outcome::Again),
+        (&[millis, from], b"more") => (millis, Meaning::More(from)),
+        (&[millis, 0], b"again") => (millis, Meaning::Again),
         _ => return None,
     };
     Some(AcquireAnswer {
         server_millis,
-        outcome,
+        meaning,
     })
 }
 
@@ -120,7 +120,7 @@ impl AcquireAnswer {
         }
         Ok(Self {
             server_millis,
-            outcome: Outcome::Decided(answer),
+            meaning: Meaning::Decided(answer),
         })
     }
 }
@@ -141,7 +141,7 @@ impl AcquireAnswer<u32> {
         match (&numbers[..], &word[..]) {
             (&[server_millis, permits], b"done") => Ok(Self {
                 server_millis,
-                outcome: Outcome::Decided(u32::try_from(permits).unwrap_or(0)),
+                meaning: Meaning::Decided(u32::try_from(permits).unwrap_or(0)),
             }),
             _ => bad_state(name),
         }
@@ -164,9 +164,9 @@ mod tests {
         Value::BulkString(bytes.chain(word.bytes()).collect())
     }
 
-    fn outcome(value: Value) -> Option<Outcome<Answer>> {
+    fn meaning(value: Value) -> Option<Meaning<Answer>> {
         let answer = AcquireAnswer::read("limiter", value, None, Some(5));
-        answer.ok().map(|answer| answer.outcome)
+        answer.ok().map(|answer| answer.meaning)
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
             let value = answer(&doubles, reply["word"].as_str().unwrap_or_default());
             let audited_rate = given["audited_rate"].as_i64();
             let read = AcquireAnswer::read("n", value, given["now"].as_i64(), audited_rate);
-            let Outcome::Decided(answer) = read.unwrap().outcome else {
+            let Meaning::Decided(answer) = read.unwrap().meaning else {
                 panic!("it is not decided: {reply}");
             };
             let requests = requests(&given["requests"], given);
@@ -219,25 +219,25 @@ mod tests {
 
     #[test]
     fn a_reply_without_a_decision_is_recognized_by_its_word() {
-        let early = Outcome::Early(Duration::from_millis(40));
-        assert_eq!(outcome(answer(&[9.0, 40.0], "early")), Some(early));
-        assert_eq!(outcome(answer(&[9.0, 7.0], "more")), Some(Outcome::More(7)));
-        let other = Outcome::OtherType(RateType::PerClient);
-        assert_eq!(outcome(answer(&[9.0, 1.0], "type")), Some(other));
-        assert_eq!(outcome(answer(&[9.0], "")), Some(Outcome::DeadlineExceeded));
+        let early = Meaning::Early(Duration::from_millis(40));
+        assert_eq!(meaning(answer(&[9.0, 40.0], "early")), Some(early));
+        assert_eq!(meaning(answer(&[9.0, 7.0], "more")), Some(Meaning::More(7)));
+        let other = Meaning::OtherType(RateType::PerClient);
+        assert_eq!(meaning(answer(&[9.0, 1.0], "type")), Some(other));
+        assert_eq!(meaning(answer(&[9.0], "")), Some(Meaning::DeadlineExceeded));
         for bad in [
             answer(&[9.0, 2.0], "type"),
             answer(&[9.0, 2.0], ""),
             answer(&[], ""),
         ] {
-            assert_eq!(outcome(bad), None);
+            assert_eq!(meaning(bad), None);
         }
     }
 
     #[test]
     fn a_number_that_is_no_exact_integer_is_refused() {
         for bad in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e17] {
-            assert_eq!(outcome(answer(&[9.0, 1.0, bad], "")), None, "{bad}");
+            assert_eq!(meaning(answer(&[9.0, 1.0, bad], "")), None, "{bad}");
         }
     }
 
@@ -253,7 +253,7 @@ mod tests {
             let doubles = if wild { doubles } else { small.into_iter().map(f64::from).collect() };
             let value = answer(&doubles, word);
             let _ = AcquireAnswer::read_reclaim("limiter", value.clone());
-            if let Some(Outcome::Decided(answer)) = outcome(value) {
+            if let Some(Meaning::Decided(answer)) = meaning(value) {
                 let _ = (answer.wait(), answer.reset(), answer.retry_after());
                 let _ = decision_alone("limiter", [0; 16], permits, &answer);
             }

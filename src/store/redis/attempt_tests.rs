@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
 use super::acquire::CLOCK_STEP;
-use super::acquire_answer::{AcquireAnswer, Outcome};
+use super::acquire_answer::{AcquireAnswer, Meaning};
 use super::limiter::RedisLimiter;
 use super::multi_acquire::Entered;
 use super::retry::Limits;

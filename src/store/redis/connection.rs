@@ -149,7 +149,7 @@ impl Connection {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        Self::over(given::Shared(connection), response_timeout)
+        Self::over(given::Cloned(connection), response_timeout)
     }
 
     pub(super) fn over(connection: impl Given + 'static, response_timeout: Duration) -> Self {

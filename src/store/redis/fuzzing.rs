@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::acquire_answer::{AcquireAnswer, Outcome};
+use super::acquire_answer::{AcquireAnswer, Meaning};
 use super::check::{Reply, read_reply};
 use super::connection;
 pub use super::connection::fuzzing::read_url;
@@ -19,7 +19,7 @@ pub fn read_answer(answer: Value) {
     for passed in [None, Some(0)] {
         let acquired = AcquireAnswer::read(NAME, answer.clone(), passed, Some(1));
         if let Ok(AcquireAnswer {
-            outcome: Outcome::Decided(decided),
+            meaning: Meaning::Decided(decided),
             ..
         }) = acquired
         {

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 use super::audit_pages::{AuditPages, Change, Position};
 use super::retry::{Limits, Repeat};
-use super::{RedisStore, Shared};
+use super::{RedisStore, RedisStoreInner};
 use crate::escaped::Escaped;
 use crate::keys::Keys;
 use crate::permit::{CallId, new_call_id};
@@ -76,7 +76,7 @@ impl RedisStore {
 }
 
 /// Set while an audit is under way.
-struct Auditing(Weak<Shared>);
+struct Auditing(Weak<RedisStoreInner>);
 
 impl Drop for Auditing {
     fn drop(&mut self) {
@@ -189,7 +189,7 @@ impl LargeAudit {
 }
 
 fn page() -> u32 {
-    crate::window::BOUNDS.page as u32
+    crate::window::BOUNDS.most_read as u32
 }
 
 fn limits(store: &RedisStore, repeat: Repeat) -> Limits {

@@ -65,20 +65,20 @@ pub(super) struct MultiAcquires {
     batches: PerRuntime<Batch>,
 }
 
-/// An acquire that is in flight.
-pub(super) struct InFlight {
+/// Counts an acquire as in flight until it is dropped.
+pub(super) struct CountedAcquire {
     batch: Arc<Batch>,
     is_one_of_many: bool,
 }
 
-impl InFlight {
+impl CountedAcquire {
     /// Whether it joins the pending batch.
     pub(super) fn is_one_of_many(&self) -> bool {
         self.is_one_of_many
     }
 }
 
-impl Drop for InFlight {
+impl Drop for CountedAcquire {
     fn drop(&mut self) {
         self.batch.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
@@ -102,10 +102,10 @@ impl MultiAcquires {
     }
 
     /// Counts an acquire of the current runtime.
-    pub(super) fn enter(&self) -> Result<InFlight, Failure> {
+    pub(super) fn enter(&self) -> Result<CountedAcquire, Failure> {
         let batch = self.batches.current(Batch::default)?;
         let in_flight = batch.in_flight.fetch_add(1, Ordering::Relaxed);
-        Ok(InFlight {
+        Ok(CountedAcquire {
             batch,
             is_one_of_many: in_flight >= FEW
                 && !self.sender.is_spread.load(Ordering::Relaxed)
@@ -116,7 +116,7 @@ impl MultiAcquires {
     /// Sends an acquire with others, and waits until its deadline at most. `None` if no answer came: it may have run.
     pub(super) async fn acquire(
         &self,
-        in_flight: &InFlight,
+        counted: &CountedAcquire,
         keys: &Keys,
         rate_type: RateType,
         call: &Acquire,
@@ -141,10 +141,10 @@ impl MultiAcquires {
             server_deadline,
             answer,
         };
-        if in_flight.batch.push(entry) {
-            let flusher = Flusher {
+        if counted.batch.push(entry) {
+            let flusher = MultiAcquireFlusher {
                 sender: Arc::clone(&self.sender),
-                batch: Arc::clone(&in_flight.batch),
+                batch: Arc::clone(&counted.batch),
                 has_taken: false,
             };
             tokio::spawn(flusher.flush());
@@ -154,13 +154,13 @@ impl MultiAcquires {
 }
 
 /// The task that sends the pending batch. If it is dropped before, the acquires are sent alone.
-struct Flusher {
+struct MultiAcquireFlusher {
     sender: Arc<Sender>,
     batch: Arc<Batch>,
     has_taken: bool,
 }
 
-impl Flusher {
+impl MultiAcquireFlusher {
     async fn flush(mut self) {
         yield_now().await; // tasks that are ready now may join the batch
         let mut entries = self.batch.take();
@@ -187,7 +187,7 @@ fn of_one_call(runs: impl Iterator<Item = usize>) -> usize {
     fit.count()
 }
 
-impl Drop for Flusher {
+impl Drop for MultiAcquireFlusher {
     fn drop(&mut self) {
         if !self.has_taken {
             drop(self.batch.take());
@@ -240,10 +240,10 @@ mod tests {
         let call = Acquire::first(Requests::one(1));
         let keys = Keys::new("limiter", "client");
         let deadline = Instant::now() + timeout;
-        let in_flight = multi_acquires.enter().unwrap();
+        let counted = multi_acquires.enter().unwrap();
         multi_acquires
             .acquire(
-                &in_flight,
+                &counted,
                 &keys,
                 RateType::Overall,
                 &call,

@@ -80,18 +80,18 @@ const LIMITS: &str = "shared/limits.lua";
 #[cfg(test)]
 fn lines(bounds: Bounds) -> [String; 5] {
     let Bounds {
-        few,
-        summed,
-        spare,
-        jointly,
-        page,
+        always_summed,
+        most_summed,
+        always_removed,
+        always_removed_jointly,
+        most_read,
     } = bounds;
     let bounds = [
-        ("FEW", few),
-        ("SUMMED", summed),
-        ("SPARE", spare),
-        ("JOINTLY", jointly),
-        ("PAGE", page),
+        ("ALWAYS_SUMMED", always_summed),
+        ("MOST_SUMMED", most_summed),
+        ("ALWAYS_REMOVED", always_removed),
+        ("ALWAYS_REMOVED_JOINTLY", always_removed_jointly),
+        ("MOST_READ", most_read),
     ];
     bounds.map(|(name, number)| format!("\nlocal {name} = {number} "))
 }

@@ -85,7 +85,7 @@ impl Scene {
         self.store.run_a_job(); // the background thread may have ended
         self.busy.load(Ordering::Relaxed) == 0
             && self.store.is_idle()
-            && self.queue.shared.step(|state| !state.has_drivers())
+            && self.queue.queue.step(|state| !state.has_drivers())
             && self.queue.plain.is_idle()
     }
 

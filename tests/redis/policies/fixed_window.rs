@@ -61,11 +61,11 @@ async fn a_counter_without_a_time_to_live_gets_one_granted_or_denied() {
 }
 
 #[tokio::test]
-async fn a_natural_window_lives_until_the_unit_is_over() {
+async fn an_aligned_window_lives_until_the_unit_is_over() {
     let mut fixture = Fixture::start().await;
     fixture.at(5 * 3_600_000 + 1_800_000);
     let limiter = fixture
-        .by(FixedWindow::new(5, HOUR).with_natural_start())
+        .by(FixedWindow::new(5, HOUR).aligned_to_clock())
         .await;
     let since = keys::time(&mut fixture.raw).await;
     assert!(passed(&limiter, 1).await);

@@ -67,11 +67,11 @@ async fn the_keys_are_the_requests_in_the_bucket_and_the_last_outflow() {
 }
 
 #[tokio::test]
-async fn from_a_natural_start_the_last_outflow_is_when_the_second_began() {
+async fn aligned_to_the_clock_the_last_outflow_is_when_the_second_began() {
     let mut fixture = Fixture::start().await;
     let policy = LeakyBucket::new(2, 10 * SECOND)
         .with_capacity(5)
-        .with_natural_start();
+        .aligned_to_clock();
     let limiter = limiter(&fixture, policy).await;
     fixture.at(1_700_000_000_123);
     assert_eq!(wait(&limiter, 3).await, Some(0));

@@ -71,11 +71,11 @@ async fn the_keys_are_the_tokens_left_and_the_last_inflow() {
 }
 
 #[tokio::test]
-async fn from_a_natural_start_the_last_inflow_is_when_the_second_began() {
+async fn aligned_to_the_clock_the_last_inflow_is_when_the_second_began() {
     let mut fixture = Fixture::start().await;
     let policy = PenaltyTokenBucket::new(3, SECOND)
         .with_capacity(10)
-        .with_natural_start();
+        .aligned_to_clock();
     let limiter = limiter(&fixture, policy).await;
     fixture.at(1_700_000_000_123);
     assert!(granted(&limiter, 1).await);

@@ -92,10 +92,10 @@ async fn what_is_denied_writes_nothing() {
 }
 
 #[tokio::test]
-async fn a_natural_start_is_that_of_the_unit() {
+async fn the_first_period_is_aligned_to_the_unit_of_the_clock() {
     let mut fixture = Fixture::start().await;
     fixture.at(10 * 60_000 + 7_000);
-    let limiter = fixture.by(policy().with_natural_start()).await;
+    let limiter = fixture.by(policy().aligned_to_clock()).await;
     assert!(passed(&limiter, 1).await);
     assert_eq!(
         keys::names(&mut fixture.raw).await,

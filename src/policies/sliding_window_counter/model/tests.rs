@@ -28,10 +28,10 @@ impl Compared for SlidingWindowCounter {
             prop::sample::select(&PERIODS),
         );
         (1..30_u32, windows, periods, any::<bool>())
-            .prop_map(|(limit, window, periods, is_natural)| {
+            .prop_map(|(limit, window, periods, is_aligned)| {
                 let policy = policy(limit, window, window / periods);
-                if is_natural {
-                    policy.with_natural_start()
+                if is_aligned {
+                    policy.aligned_to_clock()
                 } else {
                     policy
                 }
@@ -171,10 +171,7 @@ fn numbers_that_cannot_be_are_refused() {
     assert_eq!(refused(policy(1, 5, 10)), "window");
     assert_eq!(refused(policy(1, 501, 1)), "period");
     assert_eq!(refused(policy(1, (1 << 50) + 1, (1 << 50) + 1)), "window");
-    assert_eq!(
-        refused(policy(1, 1_500, 500).with_natural_start()),
-        "window"
-    );
+    assert_eq!(refused(policy(1, 1_500, 500).aligned_to_clock()), "window");
     let part_of_a_ms = Duration::from_micros(1_500);
     let whole = Duration::from_millis(3);
     assert_eq!(
@@ -187,10 +184,7 @@ fn numbers_that_cannot_be_are_refused() {
     );
     policy(u32::MAX, 500, 1).validate().unwrap();
     policy(1, 1 << 50, 1 << 50).validate().unwrap();
-    policy(1, 3_000, 500)
-        .with_natural_start()
-        .validate()
-        .unwrap();
+    policy(1, 3_000, 500).aligned_to_clock().validate().unwrap();
 }
 
 #[test]

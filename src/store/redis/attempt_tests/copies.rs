@@ -31,8 +31,8 @@ impl OnServer {
         let sending = script::ACQUIRE.run(connection, &keys, &args, Limits::for_test());
         let answer =
             AcquireAnswer::read("l", sending.await.unwrap(), None, call.audited_rate).unwrap();
-        match answer.outcome {
-            Outcome::Decided(answer) => answer,
+        match answer.meaning {
+            Meaning::Decided(answer) => answer,
             _ => panic!("it is not decided"),
         }
     }

@@ -19,9 +19,9 @@ pub(crate) trait Given: Send + Sync {
     fn send<'a>(&'a self, command: &'a Cmd) -> Answer<'a>;
 }
 
-pub(super) struct Shared<C>(pub(super) C);
+pub(super) struct Cloned<C>(pub(super) C);
 
-impl<C> Given for Shared<C>
+impl<C> Given for Cloned<C>
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {

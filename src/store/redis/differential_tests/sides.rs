@@ -16,7 +16,7 @@ use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
 use crate::rate::{Rate, RateType};
 use crate::store::redis::RedisStore;
-use crate::store::redis::acquire_answer::{AcquireAnswer, Outcome};
+use crate::store::redis::acquire_answer::{AcquireAnswer, Meaning};
 use crate::store::redis::acquire_args::{acquire_args, call_key, reclaim_args};
 use crate::store::redis::failure::{self, Failure};
 use crate::store::redis::limiter::RedisLimiter;
@@ -274,12 +274,12 @@ impl Sides {
                 }
                 Err(failure) => panic!("{failure:?}"),
             };
-            match answer.outcome {
-                Outcome::Decided(answer) => break Some(Ok(answer)),
-                Outcome::Early(_) => break Some(Err(())),
-                Outcome::OtherType(rate_type) => limiter.learn_type(rate_type),
-                Outcome::Again => {}
-                Outcome::More(from) => sent_retry = retry.map(|retry| Retry { from, ..retry }),
+            match answer.meaning {
+                Meaning::Decided(answer) => break Some(Ok(answer)),
+                Meaning::Early(_) => break Some(Err(())),
+                Meaning::OtherType(rate_type) => limiter.learn_type(rate_type),
+                Meaning::Again => {}
+                Meaning::More(from) => sent_retry = retry.map(|retry| Retry { from, ..retry }),
                 other => panic!("{other:?}"),
             }
         };
@@ -326,10 +326,10 @@ impl Sides {
             let answer =
                 script::RECLAIM.run(&self.redis.connection, &all_keys, &args, Limits::for_test());
             match answer.await {
-                Ok(answer) => match AcquireAnswer::read_reclaim(name, answer).unwrap().outcome {
-                    Outcome::Decided(permits) => break Some(Ok(permits)),
-                    Outcome::Early(_) => break Some(Err(())),
-                    Outcome::More(from) => sent.from = from,
+                Ok(answer) => match AcquireAnswer::read_reclaim(name, answer).unwrap().meaning {
+                    Meaning::Decided(permits) => break Some(Ok(permits)),
+                    Meaning::Early(_) => break Some(Err(())),
+                    Meaning::More(from) => sent.from = from,
                     other => panic!("{other:?}"),
                 },
                 Err(Failure::Refused(error)) => {
