@@ -19,7 +19,7 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// It knows the primary as `orders`, and fails over after 300 ms.
+    /// It knows the primary as `orders`, and fails over after a second.
     pub async fn of(primary: &Server) -> Self {
         Self::start(primary.port(), "", "").await
     }
@@ -31,7 +31,7 @@ impl Sentinel {
         let port = ports::reserve();
         let config = format!(
             "port {port}\ndir {}\n{config}\nsentinel monitor orders 127.0.0.1 {primary_port} 1\n\
-             sentinel down-after-milliseconds orders 300\nsentinel failover-timeout orders 2000\n",
+             sentinel down-after-milliseconds orders 1000\nsentinel failover-timeout orders 2000\n",
             folder.path().display(),
         );
         std::fs::write(&file, config).unwrap();
@@ -47,6 +47,11 @@ impl Sentinel {
         while sentinel.ask(&["PING"]).await.is_err() {
             sleep(ms(10)).await;
         }
+        // Not scheduled for two seconds, it would do nothing for the next 30, and then never fail over: a replica whose link
+        // was down for longer than the primary by more than ten times `down-after-milliseconds` is none that it promotes.
+        let an_hour = "3600000";
+        let tilt = ["SENTINEL", "DEBUG", "TILT-TRIGGER", an_hour];
+        sentinel.ask(&tilt).await.unwrap();
         sentinel
     }
 
