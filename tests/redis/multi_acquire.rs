@@ -123,7 +123,7 @@ async fn few_acquires_go_one_by_one_and_the_rest_in_one_call_of_which_each_gets_
 async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() {
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
-    let client = fixture.builder().connect(&proxy.url()).await.unwrap();
+    let client = steady(&proxy.url(), fixture.builder()).await;
     let limiters = limiters(&client, &[5, 9, 2]).await;
     let per_client = Rate::per_client(3, HOUR);
     limiters[0].set_rate(per_client).await.unwrap();
