@@ -1,10 +1,12 @@
--- Decides one request by several limiters: granted by all of them, or charged to none.
+-- Decides one request by several limiters: granted by all of them, or charged to none. Or says what that decision would be,
+-- or resets the limiters.
 --
 -- KEYS    the keys of each limiter in turn, with its lock last if ARGV has a penalty for it
 -- ARGV    1  little-endian doubles in one string
 --            1  deadline in ms of the server's clock, after which the call does nothing; NaN for none
 --            2  now in ms, NaN for the server's clock
---         2  the call id, 16 random bytes
+--         2  the call id, 16 random bytes. Or `peek`: the decision is returned and nothing is written, not even what a
+--            denial leaves. Or `reset`: nothing is decided
 --         3… for each limiter
 --            its algorithm: the name of a file in policies/, or 'shared_rate'
 --            little-endian doubles in one string: its penalty in ms, 0 if only peers set the lock, NaN if the lock is
@@ -14,10 +16,15 @@
 --         target too. For shared_rate the state is the limit, 1 if the request fits, else 0, the remaining permits, ms
 --         until it is worth asking again, ms until no permit is in use.
 --         An array of one string with the server's clock alone after the deadline; with the server's clock and now if
---         nothing was decided, because more grants have expired than one call removes: send the call again
+--         nothing was decided, because more grants have expired than one call removes: send the call again.
+--         For a peek this string is followed by one for each limiter, the bytes to append to the limiter's numbers in the next
+--         call, which passes the now of this one.
+--         For a reset, the state of each limiter is the number of its keys that were deleted
 -- Errors  BADSTATE, UNINITIALIZED and those of Redis. Behind the code stand the word `limiter`, the place of the limiter
 --         that the error is about, from 1, and a colon
--- Writes  what the algorithms write; a lock, for the time of the penalty, if its limiter denied the request
+-- Writes  what the algorithms write; a lock, for the time of the penalty, if its limiter denied the request. For `peek`
+--         nothing. For `reset` it deletes the keys of each limiter and its lock; of a shared_rate the value and the permits
+--         that its type uses
 
 --! include shared/limits.lua
 --! include shared/policy.lua
@@ -27,6 +34,7 @@
 
 local deadline, given_now = unpack_numbers('<dd', ARGV[1])
 local call_id = ARGV[2]
+local peeks, resets = call_id == 'peek', call_id == 'reset'
 
 --! include shared/time.lua
 if server_now > deadline then
@@ -43,17 +51,22 @@ end
 local algorithms = {}
 
 algorithms.shared_rate = function(keys, numbers, cost)
-  local limiter, failure = open_shared_rate(keys, { unpack_numbers('<ddddd', numbers) }, now, call_id, cost)
+  local limiter, failure = open_shared_rate(keys, numbers, now, call_id, cost)
   if failure then
     return failure
-  elseif limiter.is_unfinished then
-    return { is_unfinished = true, limit = 0, room = 0 }
+  elseif resets or limiter.is_unfinished then
+    limiter.limit, limiter.room = 0, 0
+    return limiter
   end
   local granted, remaining, retry_after, reset = limiter.check(cost)
   return {
     limit = limiter.limit,
     room = granted and cost or cost - 1,
     finish = function(taken, denied_cost)
+      local state = pack('<dddddddd', server_now, now, 0, limiter.limit, granted and 1 or 0, remaining, retry_after, reset)
+      if peeks then
+        return state
+      end
       if taken > 0 then
         limiter.charge(taken)
       elseif denied_cost or limiter.must_write then
@@ -62,7 +75,7 @@ algorithms.shared_rate = function(keys, numbers, cost)
       if taken > 0 or denied_cost or limiter.must_write then
         limiter.write()
       end
-      return pack('<dddddddd', server_now, now, 0, limiter.limit, granted and 1 or 0, remaining, retry_after, reset)
+      return state
     end,
   }
 end
@@ -70,6 +83,10 @@ end
 algorithms.fixed_window = function(KEYS, numbers)
   --! include policies/fixed_window.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include policies/fixed_window.lua state
+    if peeks then
+      return state
+    end
     --! include policies/fixed_window.lua write
   end }
 end
@@ -77,13 +94,21 @@ end
 algorithms.sliding_window_log = function(KEYS, numbers)
   --! include policies/sliding_window_log.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include policies/sliding_window_log.lua state
+    if peeks then
+      return state
+    end
     --! include policies/sliding_window_log.lua write
   end }
 end
 
 algorithms.sliding_window_counter = function(KEYS, numbers)
   --! include policies/sliding_window_counter.lua read
-  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+  return { limit = limit, room = room, others = names, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include policies/sliding_window_counter.lua state
+    if peeks then
+      return state
+    end
     --! include policies/sliding_window_counter.lua write
   end }
 end
@@ -91,6 +116,10 @@ end
 algorithms.token_bucket = function(KEYS, numbers)
   --! include policies/token_bucket.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include policies/token_bucket.lua state
+    if peeks then
+      return state
+    end
     --! include policies/token_bucket.lua write
   end }
 end
@@ -98,6 +127,10 @@ end
 algorithms.quota_bucket = function(KEYS, numbers)
   --! include policies/quota_bucket.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include policies/quota_bucket.lua state
+    if peeks then
+      return state
+    end
     --! include policies/quota_bucket.lua write
   end }
 end
@@ -105,6 +138,10 @@ end
 algorithms.leaky_bucket = function(KEYS, numbers)
   --! include policies/leaky_bucket.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include policies/leaky_bucket.lua state
+    if peeks then
+      return state
+    end
     --! include policies/leaky_bucket.lua write
   end }
 end
@@ -112,6 +149,10 @@ end
 algorithms.penalty_token_bucket = function(KEYS, numbers)
   --! include policies/penalty_token_bucket.lua read
   return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
+    --! include policies/penalty_token_bucket.lua state
+    if peeks then
+      return state
+    end
     --! include policies/penalty_token_bucket.lua write
   end }
 end
@@ -133,6 +174,7 @@ local function open(place)
   if limiter.err then
     return limiter
   end
+  limiter.in_use = limiter.in_use or keys
   is_unfinished = is_unfinished or limiter.is_unfinished
   limiter.cost, limiter.penalty, limiter.locked_for = cost, penalty, 0
   if penalty == penalty then
@@ -159,18 +201,30 @@ for place = 1, number do
   limiters[place] = limiter
 end
 
-if is_unfinished then
-  return { pack('<dd', server_now, now) }
-end
 local replies = {}
-for place, limiter in ipairs(limiters) do
-  local state = limiter.finish(all_grant and limiter.cost or 0, limiter.denies and limiter.cost or nil, 0)
-  if limiter.locked_for > 0 then
-    state = string.sub(state, 1, 16) .. pack('<d', limiter.locked_for) .. string.sub(state, 25)
+if is_unfinished then
+  replies[1] = pack('<dd', server_now, now)
+  for place, limiter in ipairs(peeks and limiters or {}) do
+    replies[place + 1] = limiter.progress or ''
   end
-  replies[place] = state
-  if limiter.sets_lock or limiter.denies and limiter.penalty > 0 then
-    call('set', limiter.lock, '1', 'px', format('%d', limiter.penalty))
+  return replies
+end
+for place, limiter in ipairs(limiters) do
+  if resets then
+    local deleted = 0
+    for _, names in ipairs({ limiter.in_use, limiter.others or {}, { limiter.lock } }) do
+      deleted = deleted + (#names > 0 and call('unlink', unpack(names)) or 0)
+    end
+    replies[place] = pack('<dddd', server_now, now, 0, deleted)
+  else
+    local state = limiter.finish(all_grant and limiter.cost or 0, limiter.denies and limiter.cost or nil, 0)
+    if limiter.locked_for > 0 then
+      state = string.sub(state, 1, 16) .. pack('<d', limiter.locked_for) .. string.sub(state, 25)
+    end
+    replies[place] = state
+    if not peeks and (limiter.sets_lock or limiter.denies and limiter.penalty > 0) then
+      call('set', limiter.lock, '1', 'px', format('%d', limiter.penalty))
+    end
   end
 end
 return replies

@@ -162,24 +162,13 @@ impl Window {
         at: At,
         client: &str,
     ) -> Result<i64, NotInitialized> {
-        let open = self.open(client, at.server)?;
-        let (rate, grants) = (open.settings.rate, open.pool.grants());
-        if grants.len() <= BOUNDS.most_summed {
-            return Ok(open
-                .reconcile(at.now, true, Removal::until(rate))
-                .available
-                .clamp(0, rate));
-        }
-        let expired = grants.expired(at.now - open.settings.interval);
-        let live = grants.len() - expired;
-        let left = if live == 0 {
-            rate
-        } else if expired > BOUNDS.most_read && live <= BOUNDS.most_read {
-            rate - grants.permits_after(expired)
-        } else {
-            open.pool.value.get().unwrap_or(&0) + grants.permits_of_first(expired)
-        };
-        Ok(left.clamp(0, rate))
+        let Open { settings, pool, .. } = self.open(client, at.server)?;
+        let (value, is_summed) = (
+            pool.value.get().copied(),
+            pool.grants().len() <= BOUNDS.most_summed,
+        );
+        let found = pool.peek(&settings, value, at.now, is_summed);
+        Ok(found.available.max(0))
     }
 }
 

@@ -48,6 +48,10 @@ local room = limit - count
 
 --! include shared/grant_runs.lua
 
+--! part state
+local state = pack('<ddddd', server_now, now, 0, count, is_new and -1 or left)
+--! end
+
 --! part write
 if taken > 0 and is_new then
   call('set', counter, format('%d', taken), 'px', format('%d', left))
@@ -63,5 +67,5 @@ if expire and (taken > 0 or denied_cost) then
     call('set', length, format('%d', window), 'px', format('%d', left))
   end
 end
-return pack('<ddddd', server_now, now, 0, count, is_new and -1 or left)
+return state
 --! end

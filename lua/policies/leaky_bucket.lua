@@ -53,6 +53,10 @@ local room = limit - level
 
 --! include shared/grant_runs.lua
 
+--! part state
+local state = pack('<dddddd', server_now, now, 0, level, start, start_text and 0 or 1)
+--! end
+
 --! part write
 local lasting, is_there, is_renewed = start_key, start_text, false
 local needed = ceil((level + taken) / quantity) * unit + start - now
@@ -67,5 +71,5 @@ elseif is_extended then
   local lasting = level_key
   --! include shared/life.lua
 end
-return pack('<dddddd', server_now, now, 0, level, start, start_text and 0 or 1)
+return state
 --! end

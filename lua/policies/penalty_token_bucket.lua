@@ -55,6 +55,10 @@ local room = tokens
 
 --! include shared/grant_runs.lua
 
+--! part state
+local state = pack('<ddddd', server_now, now, 0, tokens, start)
+--! end
+
 --! part write
 local lasting, is_there, is_renewed = start_key, start_text, false
 local needed = ceil((limit - tokens + taken) / quantity) * unit + start - now
@@ -69,5 +73,5 @@ elseif is_extended then
   local lasting, needed = tokens_key, needed + 10
   --! include shared/life.lua
 end
-return pack('<ddddd', server_now, now, 0, tokens, start)
+return state
 --! end

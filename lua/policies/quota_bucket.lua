@@ -52,6 +52,10 @@ local room = remain
 
 --! include shared/grant_runs.lua
 
+--! part state
+local state = pack('<dddddd', server_now, now, 0, remain, timestamp, fraction)
+--! end
+
 --! part write
 local lasting, is_there, is_renewed = bucket, fields[1] or fields[2], taken > 0 or denied_cost
 local needed = ceil(((limit - remain + taken) * period + fraction) / quota) * 1000 + min(timestamp * 1000 - now, 0)
@@ -66,5 +70,5 @@ if is_renewed then -- a peer reads the numbers of the policy
   needed = max(needed, 2 * ceil(limit * period / quota) * 1000)
 end
 --! include shared/life.lua
-return pack('<dddddd', server_now, now, 0, remain, timestamp, fraction)
+return state
 --! end

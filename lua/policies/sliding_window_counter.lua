@@ -151,6 +151,15 @@ local room = limit - used
 
 --! include shared/grant_runs.lua
 
+--! part state
+local state
+if denied_cost or used <= 0 then
+  state = pack('<dddd' .. string.rep('d', #counts), server_now, now, 0, start, unpack(counts))
+else
+  state = pack('<dddddd', server_now, now, 0, start, newest, used)
+end
+--! end
+
 --! part write
 local needed = 0
 if last_found then
@@ -181,8 +190,5 @@ end
 if taken > 0 and (is_first or not lengths) or lengths and not is_known then
   call('set', lengths_key, own_lengths, 'px', format('%d', max(left, 2 * window)))
 end
-if denied_cost or used <= 0 then
-  return pack('<dddd' .. string.rep('d', #counts), server_now, now, 0, start, unpack(counts))
-end
-return pack('<dddddd', server_now, now, 0, start, newest, used)
+return state
 --! end

@@ -44,11 +44,11 @@ local room = limit - used
 
 --! include shared/grant_runs.lua
 
---! part write
+--! part state
 if denied_cost and last_score then
   newest = last_score
 end
--- Read before the log is written: counted from the newest, the first member that has to expire.
+-- Counted from the newest, the first member that has to expire.
 local last_to_go, next_denied = '', 1
 while denied_cost do
   local stay = limit - denied_cost
@@ -62,7 +62,10 @@ while denied_cost do
   denied_taken = more_denied and more_denied[next_denied + 1]
   next_denied = next_denied + 2
 end
+local state = pack('<dddddd', server_now, now, 0, used, newest, ahead) .. last_to_go
+--! end
 
+--! part write
 local lasting, is_there, is_renewed = log, true, taken > 0
 local needed = last_score and last_score + window - now or 0
 if taken > 0 then
@@ -85,5 +88,5 @@ if taken > 0 then
   needed = max(needed, 2 * window)
 end
 --! include shared/life.lua
-return pack('<dddddd', server_now, now, 0, used, newest, ahead) .. last_to_go
+return state
 --! end

@@ -49,6 +49,10 @@ local room = tokens
 
 --! include shared/grant_runs.lua
 
+--! part state
+local state = pack('<dddddd', server_now, now, 0, tokens, refilled_at, fraction)
+--! end
+
 --! part write
 local lasting, is_there, is_renewed = bucket, fields[1] or fields[2], taken > 0
 local needed = ceil(((limit - tokens + taken) * 1000 + fraction) / rate) + min(refilled_at - now, 0)
@@ -65,5 +69,5 @@ if taken > 0 then
   needed = max(needed, ceil(2 * limit * 1000 / rate))
 end
 --! include shared/life.lua
-return pack('<dddddd', server_now, now, 0, tokens, refilled_at, fraction)
+return state
 --! end

@@ -1,4 +1,4 @@
--- A rate limiter as one of several limiters in joint.lua, with steps of its own instead of the parts `read` and `write`.
+-- A rate limiter as one of several limiters in joint.lua, with steps of its own instead of the parts of a policy.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client
 -- numbers 1  rate, 0 if the limiter's own settings count
@@ -6,25 +6,48 @@
 --         3  type, 0 overall or 1 per client
 --         4  keep alive in ms, 0 for none
 --         5  1 if an existing limiter must have this keep alive
+--         behind these, in a further call of a peek, what the call before returned for this limiter
 -- Writes  as acquire.lua does. If the limiter is missing or has other settings, the hash: live grants go on counting, but
 --         a change of the type resets the limiter, and what an earlier one of this name left is deleted
 --
--- Uses    `load_window`, `digits`, `ALWAYS_SUMMED`, `always_removed`, `to_remove`
--- Sets    `open_shared_rate`, which joint.lua calls for each such limiter; `window`
+-- Uses    `load_window`, `digits`, `ALWAYS_SUMMED`, `always_removed`, `to_remove`; `pack`, `unpack_numbers`; `peeks`, `resets`
+-- Sets    `open_shared_rate`, which joint.lua calls for each such limiter; `window`, `NUMBERS`
 
 local window
+local NUMBERS = 40 -- bytes of the five numbers
 
 local function open_shared_rate(keys, numbers, now, call_id, cost)
   window = window or load_window() -- creating its functions takes as long as a command
   local name, value, client_value, permits, client_permits = unpack(keys)
-  local required = numbers[1] > 0 and numbers or nil
+  local required = { unpack_numbers('<ddddd', numbers) }
+  if required[1] == 0 then
+    required = nil
+  end
 
   local limiter, failure = window.open(name, value, client_value, permits, client_permits, nil, nil, required)
   if failure then
     return nil, failure
   end
+  local in_use = { limiter.value_key, limiter.permits_key }
+  if resets then
+    return { limit = limiter.rate, in_use = in_use }
+  end
+  local expired_permits
+  if peeks and not limiter.is_reset then
+    -- Expired grants are counted and stay.
+    local is_last, sum, number, oldest = nil, 0, 0, nil
+    if #numbers > NUMBERS then
+      sum, number = unpack_numbers('<dd', numbers, NUMBERS + 1)
+      oldest = string.sub(numbers, NUMBERS + 17)
+    end
+    is_last, sum, number, oldest = window.sum_expired(limiter, now, sum, number, oldest)
+    if not is_last then
+      return { is_unfinished = true, progress = pack('<dd', sum, number) .. (oldest or '') }
+    end
+    expired_permits = sum
+  end
   -- Where many grants have expired, a few of them are removed whatever the decision, and as many as the request needs.
-  if window.has_many_expired(limiter, now) then
+  if not peeks and window.has_many_expired(limiter, now) then
     local wanted = math.min(cost, limiter.rate)
     failure = window.reconcile(limiter, now, false, wanted)
     if failure then
@@ -39,7 +62,8 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
 
   local others_may_remove = to_remove
   to_remove = window.has_many_expired(limiter, now) and 0 or always_removed
-  failure = window.reconcile(limiter, now, not limiter.is_reset and redis.call('zcard', limiter.permits_key) <= ALWAYS_SUMMED, 0)
+  local are_few = not limiter.is_reset and redis.call('zcard', limiter.permits_key) <= ALWAYS_SUMMED
+  failure = window.reconcile(limiter, now, are_few, 0, expired_permits)
   to_remove = others_may_remove
   if failure then
     return nil, failure

@@ -237,8 +237,35 @@ local function load_window()
     limiter.unread = count < most and 0 or redis.call('zcount', key, '-inf', horizon) - limiter.expired
   end
 
+  -- Sums the permits of all expired grants, for a call that removes none. Reads as many as this call may remove at most, from
+  -- the newest to the oldest, and the next call continues from there. Others may remove the oldest meanwhile: their permits
+  -- are then part of the value. Returns whether all were read, and what the next call passes: the permits, the number of
+  -- grants, and the oldest of them.
+  local function sum_expired(limiter, now, permits, number, oldest)
+    local key, horizon = limiter.permits_key, digits(now - limiter.interval)
+    local all, expired = redis.call('zcard', key), redis.call('zcount', key, '-inf', horizon)
+    if not oldest and expired > MOST_READ and all - expired <= to_remove then
+      -- The live ones say what the others hold.
+      to_remove = to_remove - (all - expired)
+      local live = redis.call('zrange', key, digits(expired), digits(all))
+      return true, limiter.rate - (limiter.value or 0) - sum(live)
+    end
+    local unread = oldest and redis.call('zrank', key, oldest)
+    if not unread or expired - unread ~= number then
+      unread, permits, number, oldest = expired, 0, 0, nil -- what was read has changed
+    end
+    local first = math.max(unread - to_remove, 0)
+    if first < unread then
+      local page = redis.call('zrange', key, digits(first), digits(unread - 1))
+      permits, number, oldest = permits + sum(page), number + #page, page[1]
+      to_remove = to_remove - #page
+    end
+    return first == 0, permits, number, oldest
+  end
+
   -- Computes the available permits at `now`. Expired grants are read until `wanted` permits are available, or until this
-  -- call may remove no more. Returns nil, or an error where the score of a grant is unusable. Only reads, and sets
+  -- call may remove no more; or `expired_permits` is what they all hold. Returns nil, or an error where the score of a grant is
+  -- unusable. Only reads, and sets
   --   horizon    grants with at most this score have expired
   --   expired    how many grants, the oldest, are to be removed
   --   expired_permits  their permits
@@ -252,7 +279,7 @@ local function load_window()
   -- Live grants are summed where the value is missing, where `check` asks for it, and where others have expired and the
   -- invariant may not hold: because the grants are few, so that the sum costs little, or because their number alone
   -- exceeds the permits in use. Where each grant holds one permit, their number is their sum.
-  local function reconcile(limiter, now, check, wanted)
+  local function reconcile(limiter, now, check, wanted, expired_permits)
     local rate, value, key = limiter.rate, limiter.value, limiter.permits_key
     limiter.horizon = now - limiter.interval
     limiter.expired, limiter.unread, limiter.expired_permits = 0, 0, 0
@@ -274,9 +301,14 @@ local function load_window()
         limiter.expired, limiter.all_expired = number, true
         return
       end
-      read_expired(limiter, math.min(always_removed, to_remove))
-      if limiter.unread > 0 and (value or 0) + limiter.expired_permits < wanted then
-        read_expired(limiter, to_remove)
+      if expired_permits then
+        limiter.expired = redis.call('zcount', key, '-inf', digits(limiter.horizon))
+        limiter.expired_permits = expired_permits
+      else
+        read_expired(limiter, math.min(always_removed, to_remove))
+        if limiter.unread > 0 and (value or 0) + limiter.expired_permits < wanted then
+          read_expired(limiter, to_remove)
+        end
       end
     end
 
@@ -469,6 +501,7 @@ local function load_window()
     until_first = until_first,
     open = open,
     store_settings = store_settings,
+    sum_expired = sum_expired,
     reconcile = reconcile,
     has_many_expired = has_many_expired,
     is_unfinished = is_unfinished,

@@ -115,22 +115,11 @@ impl Pool {
         check: bool,
         removal: Removal,
     ) -> Reconciled {
-        let Settings { rate, interval, .. } = *settings;
-        let grants = self.grants();
-        let expired = grants.expired(now - interval);
-        let mut reconciled = Reconciled {
-            gone: expired,
-            rest: 0,
-            available: rate,
-            oldest: grants.score_at(expired),
-            used: None,
-            excess: 0,
-            counted: 0,
-            audit_due: false,
-        };
+        let mut reconciled = self.unused(settings, now);
         if reconciled.oldest.is_none() {
-            return reconciled; // nothing is in use
+            return reconciled;
         }
+        let (grants, expired) = (self.grants(), reconciled.gone);
         let gone = expired.min(removal.always).min(removal.most);
         let mut available = value.unwrap_or(0) + grants.permits_of_first(gone);
         reconciled.gone = gone;
@@ -139,6 +128,59 @@ impl Pool {
             available += grants.permits_between(gone, reconciled.gone);
         }
         reconciled.rest = expired - reconciled.gone;
+        self.settle(settings, value, available, check, reconciled)
+    }
+
+    /// The same with the permits of all expired grants, for a step that removes none.
+    pub(super) fn peek(
+        &self,
+        settings: &Settings,
+        value: Option<i64>,
+        now: i64,
+        check: bool,
+    ) -> Reconciled {
+        let reconciled = self.unused(settings, now);
+        if reconciled.oldest.is_none() {
+            return reconciled;
+        }
+        let (grants, expired) = (self.grants(), reconciled.gone);
+        let available = if expired > BOUNDS.most_read && grants.len() - expired <= BOUNDS.most_read
+        {
+            // As in the script, the live ones say what the others hold.
+            settings.rate - grants.permits_after(expired)
+        } else {
+            value.unwrap_or(0) + grants.permits_of_first(expired)
+        };
+        self.settle(settings, value, available, check, reconciled)
+    }
+
+    /// What is available if nothing is in use, and which grants have expired.
+    #[inline]
+    fn unused(&self, settings: &Settings, now: i64) -> Reconciled {
+        let expired = self.grants().expired(now - settings.interval);
+        Reconciled {
+            gone: expired,
+            rest: 0,
+            available: settings.rate,
+            oldest: self.grants().score_at(expired),
+            used: None,
+            excess: 0,
+            counted: 0,
+            audit_due: false,
+        }
+    }
+
+    /// Sums the grants that have not gone where the invariant may not hold; `available` is what the others leave.
+    #[inline]
+    fn settle(
+        &self,
+        settings: &Settings,
+        value: Option<i64>,
+        available: i64,
+        check: bool,
+        mut reconciled: Reconciled,
+    ) -> Reconciled {
+        let (rate, grants) = (settings.rate, self.grants());
         reconciled.available = available.min(rate);
         let others = grants.len() - reconciled.gone;
         let (number, room) = (others as i64, rate - available);

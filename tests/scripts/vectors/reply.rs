@@ -100,7 +100,7 @@ impl Reply {
                 each.map(|(item, other)| item.describe(other, moment, has_doubles))
                     .collect()
             }
-            (Self::Bytes(first), Self::Bytes(second)) if has_doubles => {
+            (Self::Bytes(first), Self::Bytes(second)) if has_doubles && are_integers(first) => {
                 let ((first, word), (second, _)) = (doubles(first), doubles(second));
                 let each = first.iter().zip(&second);
                 let numbers: Json = each.map(|(&a, &b)| moment.describe(a, b)).collect();
@@ -116,6 +116,12 @@ impl Reply {
             other => panic!("two runs differ: {other:?}"),
         }
     }
+}
+
+/// Whether the doubles at the front are what a script returns, and not other bytes.
+fn are_integers(bytes: &[u8]) -> bool {
+    let (doubles, _) = doubles(bytes);
+    doubles.iter().all(|double| double.fract() == 0.0)
 }
 
 /// The doubles at the front, and what is behind them.
