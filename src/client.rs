@@ -12,7 +12,6 @@ pub use builder::RedissonClientBuilder;
 
 #[cfg(feature = "redis")]
 use crate::error::Result;
-use crate::failure_policy::FailurePolicy;
 use crate::limiters::Registry;
 use crate::store::memory::MemoryStore;
 
@@ -97,12 +96,6 @@ impl RedissonClient {
     #[cfg(test)]
     pub(crate) fn local_store(&self) -> &crate::fallback::LocalStore {
         &self.0.local_store
-    }
-
-    /// What requests get while Redis is unavailable, unless a limiter has a policy of its own.
-    #[must_use]
-    pub fn failure_policy(&self) -> FailurePolicy {
-        self.0.options.failure_policy
     }
 
     /// The client's id: the one that it was [given](RedissonClientBuilder::client_id), or a UUID. A rate [per

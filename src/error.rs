@@ -43,7 +43,7 @@ pub enum Error {
         limit: u64,
     },
     /// As many callers as allowed are already waiting for permits: see
-    /// [`max_waiters`](crate::RedissonClientBuilder::max_waiters). Nothing was sent, nothing changed, and no
+    /// [`max_waiters`](crate::LimiterOptions::max_waiters). Nothing was sent, nothing changed, and no
     /// [`FailurePolicy`](crate::FailurePolicy) applies.
     #[doc(alias = "RejectedExecutionException")]
     #[error("`{}` already has {waiters} waiters", Escaped(.name))]

@@ -8,9 +8,8 @@ use crate::window::{SetUp, Settings};
 
 /// What a request gets that Redis cannot decide: it cannot be reached, does not answer, or refuses the credentials.
 ///
-/// Set it for all limiters of a client with
-/// [`failure_policy`](crate::RedissonClientBuilder::failure_policy), or for one limiter with its `with_failure_policy`.
-/// It is for requests only. What sets or reads a limiter's state fails with the error, whatever the policy. Mistakes
+/// Set it with [`LimiterOptions::failure_policy`](crate::LimiterOptions::failure_policy), for all limiters of a client or for
+/// one. It is for requests only. What sets or reads a limiter's state fails with the error, whatever the policy. Mistakes
 /// of the caller are errors too: a limiter without a rate, an invalid argument, a cost above the limit, a missing
 /// permission.
 ///
@@ -24,15 +23,16 @@ use crate::window::{SetUp, Settings};
 /// has passed; the permits of a limiter with a [`Rate`](crate::Rate) come back as soon as Redis can be reached.
 ///
 /// ```
-/// use redisson_rate_limiter::{FailurePolicy, LocalShare, RedissonClient};
+/// use redisson_rate_limiter::{FailurePolicy, LimiterOptions, LocalShare, MemoryStore, RedissonClient};
 ///
 /// # fn main() -> redisson_rate_limiter::Result<()> {
 /// let quarter = FailurePolicy::Local(LocalShare::one_of(4)?);
-/// let builder = RedissonClient::builder().failure_policy(quarter);
-/// # drop(builder);
-/// let limiter = RedissonClient::in_memory().rate_limiter("logins");
-/// let limiter = limiter.with_failure_policy(FailurePolicy::Deny);
-/// assert_eq!(limiter.failure_policy(), FailurePolicy::Deny);
+/// let client = RedissonClient::builder()
+///     .default_options(LimiterOptions::new().failure_policy(quarter))
+///     .in_memory(&MemoryStore::new());
+/// let deny = LimiterOptions::new().failure_policy(FailurePolicy::Deny);
+/// let limiter = client.rate_limiter("logins").with_options(deny.clone());
+/// assert_eq!(*limiter.options(), deny);
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -67,9 +67,9 @@ pub enum FailurePolicy {
 /// # use redisson_rate_limiter::*;
 /// # fn main() -> Result<()> {
 /// let half = LocalShare::one_of(2)?;
-/// let limiter = RedissonClient::in_memory().rate_limiter("logins");
-/// let limiter = limiter.with_failure_policy(FailurePolicy::Local(half));
-/// assert_eq!(limiter.failure_policy(), FailurePolicy::Local(half));
+/// assert_eq!(half.clients(), 2);
+/// let options = LimiterOptions::new().failure_policy(FailurePolicy::Local(half));
+/// let limiter = RedissonClient::in_memory().rate_limiter("logins").with_options(options);
 /// # Ok(()) }
 /// ```
 ///

@@ -38,8 +38,8 @@ mod error;
 mod escaped;
 mod failure_policy;
 mod grant;
-mod handle_options;
 mod keys;
+mod limiter_options;
 mod lock;
 mod permit;
 mod rate;
@@ -71,6 +71,7 @@ pub use decision::{Decision, DecisionSource, Denied, Granted};
 pub use error::{Error, Result};
 pub use failure_policy::{FailurePolicy, LocalShare};
 pub use grant::Grant;
+pub use limiter_options::LimiterOptions;
 pub use limiters::{
     Charge, Chargeable, JointDecision, KeyedRateLimiter, Limiter, PolicyLimiter, RRateLimiter,
     RateLimiter, Rule, Rules, Verdict,

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use compat_tests::Server;
-use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{LimiterOptions, Rate, RateLimiter, RedissonClient};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -20,7 +20,7 @@ fn main() {
     runtime.block_on(async {
         for at_most in [Duration::ZERO, AT_MOST] {
             let client = RedissonClient::connect(&server.url()).await.unwrap();
-            let limiter = client.rate_limiter("logins").with_remember_denials(at_most);
+            let limiter = client.rate_limiter("logins").with_options(LimiterOptions::new().remember_denials(at_most));
             let rate = Rate::overall(1, Duration::from_secs(3_600));
             limiter.set_rate(rate).await.unwrap();
             assert!(limiter.try_acquire(1).await.unwrap());

@@ -2,14 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::RedissonClient;
 #[cfg(feature = "redis")]
 use super::connect::RedisSettings;
 use crate::clock::Clock;
-use crate::failure_policy::FailurePolicy;
-use crate::handle_options::HandleOptions;
+use crate::limiter_options::LimiterOptions;
 use crate::limiters::{NameMapper, Registry};
 use crate::store::Store;
 use crate::store::memory::{MemoryClient, MemoryStore};
@@ -30,7 +28,7 @@ pub struct RedissonClientBuilder {
     id: Option<String>,
     name_mapper: Option<NameMapper>,
     pub(super) clock: Clock,
-    handles: HandleOptions,
+    options: LimiterOptions,
     #[cfg(feature = "redis")]
     pub(super) redis: RedisSettings,
 }
@@ -41,7 +39,7 @@ impl RedissonClientBuilder {
             id: None,
             name_mapper: None,
             clock: Clock::server(),
-            handles: HandleOptions::default(),
+            options: LimiterOptions::new(),
             #[cfg(feature = "redis")]
             redis: RedisSettings::default(),
         }
@@ -110,119 +108,20 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// What requests get while Redis is unavailable. The default is [`FailurePolicy::Error`].
-    ///
-    /// [`connect`](Self::connect) itself needs a server, whatever the policy; [`wait_for_server`](Self::wait_for_server)
-    /// makes it wait for one.
+    /// The options of all limiters of the client, unless a limiter has its own. Those that `options` does not set
+    /// stay as they are.
     ///
     /// ```
-    /// use redisson_rate_limiter::{FailurePolicy, MemoryStore, RedissonClient};
+    /// use redisson_rate_limiter::{FailurePolicy, LimiterOptions, MemoryStore, RedissonClient};
     ///
-    /// let builder = RedissonClient::builder().failure_policy(FailurePolicy::Allow);
+    /// let options = LimiterOptions::new().failure_policy(FailurePolicy::Allow);
+    /// let builder = RedissonClient::builder().default_options(options.clone());
     /// let client = builder.in_memory(&MemoryStore::new());
-    /// assert_eq!(client.rate_limiter("orders").failure_policy(), FailurePolicy::Allow);
+    /// assert_eq!(*client.rate_limiter("orders").options(), options);
     /// ```
     #[must_use]
-    pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
-        self.handles.failure_policy = policy;
-        self
-    }
-
-    /// Remembers denials, for `at_most` from the time that a call was sent: if an answer of Redis shows that fewer than
-    /// n permits are left until some time, requests for n or more are denied until that time without another call. So a
-    /// client that is mostly denied sends one call per `at_most`, however many requests it has. The default, zero, asks
-    /// Redis for each request.
-    ///
-    /// Changes by other clients (permits given back, a new rate, a deleted limiter) are seen up to `at_most` late. Changes
-    /// by this client take effect at once: those of a method, and the rate of a request
-    /// ([`with_rate`](crate::RateLimiter::with_rate), [`KeyedRateLimiter`](crate::KeyedRateLimiter)) or of a joint decision.
-    /// Permits that come back with time are never late. Only an answer that says exactly how many permits are left is
-    /// remembered.
-    ///
-    /// The client remembers the 1,024 limiters that were denied last, by name: handles may be made anew for each request.
-    ///
-    /// It applies to `try_acquire`, a timeout of zero, and `check`. A remembered denial has the time that is left until
-    /// the first permit comes back and otherwise the numbers of the remembered answer; it is from
-    /// [`DecisionSource::Store`](crate::DecisionSource::Store). Waiters and [`check_all`](RedissonClient::check_all)
-    /// ask Redis as if nothing was remembered. A client that is used from several tokio runtimes may send one call for
-    /// each of them.
-    ///
-    /// It changes nothing [in memory](RedissonClient::in_memory), where a decision takes no longer than remembering
-    /// one.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let client = RedissonClient::builder()
-    ///     .remember_denials(Duration::from_millis(100))
-    ///     .in_memory(&MemoryStore::new());
-    /// let limiter = client.rate_limiter("logins");
-    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
-    /// assert!(limiter.try_acquire(1).await?);
-    /// assert!(!limiter.try_acquire(1).await?);
-    /// limiter.release(1).await?; // a change by this client
-    /// assert!(limiter.try_acquire(1).await?);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn remember_denials(mut self, at_most: Duration) -> Self {
-        self.handles.remember_denials = at_most;
-        self
-    }
-
-    /// Bounds the callers in this process that wait for permits of one limiter: once there are `max`, `acquire` and
-    /// its timed form fail at once with [`Error::QueueFull`](crate::Error::QueueFull). The default is no bound; with 0,
-    /// all of them fail.
-    ///
-    /// A caller counts from its call until its answer, including while its first call to Redis is in flight: choose a bound
-    /// larger than the number of callers that come at once when permits are available.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let client = RedissonClient::builder().max_waiters(0).in_memory(&MemoryStore::new());
-    /// let limiter = client.rate_limiter("mail");
-    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(1))).await?;
-    /// assert!(matches!(limiter.acquire(1).await, Err(Error::QueueFull { waiters: 0, .. })));
-    /// assert!(limiter.try_acquire(1).await?); // does not wait
-    /// # Ok(()) }
-    /// ```
-    #[doc(alias = "ArrayBlockingQueue")]
-    #[must_use]
-    pub fn max_waiters(mut self, max: usize) -> Self {
-        self.handles.max_waiters = max;
-        self
-    }
-
-    /// Whether the timed form of `acquire` returns `false` at once if its permits certainly come back after its timeout. By
-    /// default it waits for the timeout.
-    ///
-    /// It uses [`RateLimiter::estimated_wait`](crate::RateLimiter::estimated_wait), without the waiters in front whose
-    /// timeouts pass first. So it refuses no caller that would have been served, unless waiters in front are dropped,
-    /// permits are given back or the rate is raised in the meantime. If nothing is known, the caller waits. More permits
-    /// than the rate are an error as ever.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let client = RedissonClient::builder().fail_fast(true).in_memory(&MemoryStore::new());
-    /// let limiter = client.rate_limiter("mail");
-    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
-    /// limiter.acquire(1).await?;
-    /// let start = tokio::time::Instant::now();
-    /// assert!(!limiter.try_acquire_timeout(1, Duration::from_secs(59)).await?);
-    /// assert_eq!(start.elapsed(), Duration::ZERO);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn fail_fast(mut self, fail_fast: bool) -> Self {
-        self.handles.fail_fast = fail_fast;
+    pub fn default_options(mut self, options: LimiterOptions) -> Self {
+        self.options = options.or(self.options);
         self
     }
 
@@ -248,7 +147,7 @@ impl RedissonClientBuilder {
 
     pub(crate) fn build(self, store: impl Store + 'static) -> RedissonClient {
         let id = self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-        let registry = Registry::new(Arc::new(store), id, self.name_mapper, self.handles);
+        let registry = Registry::new(Arc::new(store), id, self.name_mapper, self.options);
         RedissonClient(Arc::new(registry))
     }
 }

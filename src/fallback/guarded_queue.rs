@@ -16,8 +16,8 @@ use crate::decision::{Decision, check_fits};
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::{Grant, Origin};
-use crate::handle_options::HandleOptions;
 use crate::keys::Keys;
+use crate::limiter_options::LimiterOptions;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
 use crate::wait_queue::{Checked, Effect, Sending, WaitQueue};
@@ -89,7 +89,7 @@ impl GuardedQueue {
         &self,
         permits: u32,
         set_up: Option<SetUp>,
-        options: &HandleOptions,
+        options: &LimiterOptions,
     ) -> Result<bool> {
         if set_up.is_some() {
             return Ok(self.check(permits, set_up, options).await?.is_granted());
@@ -97,7 +97,7 @@ impl GuardedQueue {
         if let Some(is_granted) = self.store().try_acquire_now(permits) {
             return is_granted;
         }
-        let at_most = options.remember_denials;
+        let at_most = options.denial_age();
         if self.queue.remembered(permits, None, at_most).is_some() {
             return Ok(false);
         }
@@ -109,12 +109,12 @@ impl GuardedQueue {
         &self,
         permits: u32,
         set_up: Option<SetUp>,
-        options: &HandleOptions,
+        options: &LimiterOptions,
     ) -> Result<Decision> {
         if let Some(decision) = self.queue.check_now(permits, set_up) {
             return decision;
         }
-        let at_most = options.remember_denials;
+        let at_most = options.denial_age();
         if let Some(denial) = self.queue.remembered(permits, set_up, at_most) {
             return Ok(denial);
         }
@@ -126,11 +126,11 @@ impl GuardedQueue {
         &self,
         permits: u32,
         set_up: Option<SetUp>,
-        options: &HandleOptions,
+        options: &LimiterOptions,
     ) -> Result<Decision> {
         // Each in its own box, so that a future that needs none of this is small.
-        if options.failure_policy == FailurePolicy::Error && self.client_store.is_healthy() {
-            let at_most = options.remember_denials;
+        if options.policy() == FailurePolicy::Error && self.client_store.is_healthy() {
+            let at_most = options.denial_age();
             let asking = self
                 .queue
                 .check_remembering(permits, set_up, at_most, false);
@@ -150,13 +150,9 @@ impl GuardedQueue {
         &self,
         permits: u32,
         set_up: Option<SetUp>,
-        options: &HandleOptions,
+        options: &LimiterOptions,
     ) -> Result<Decision> {
-        let &HandleOptions {
-            failure_policy: policy,
-            remember_denials: at_most,
-            ..
-        } = options;
+        let (policy, at_most) = (options.policy(), options.denial_age());
         self.local.store().note_use(policy);
         let is_decided_anyway = policy != FailurePolicy::Error;
         let call = self

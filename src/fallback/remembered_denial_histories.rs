@@ -8,7 +8,7 @@ use tokio::time::{Instant, advance, sleep};
 
 use super::without_redis_tests::{RESPONSE_TIMEOUT, Remote};
 use crate::random_cases::cases_of;
-use crate::{Error, FailurePolicy, PermitsInUse, Rate, RedissonClient, Result};
+use crate::{Error, LimiterOptions, PermitsInUse, Rate, RedissonClient, Result};
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// No interval is longer.
@@ -116,11 +116,9 @@ async fn really(truth: &RedissonClient, handle: Handle, permits: u32) -> Result<
 
 async fn take(steps: Vec<Step>) {
     let remote = Remote::new();
-    let builder = RedissonClient::builder().failure_policy(FailurePolicy::Error);
-    let client = builder
-        .remember_denials(HOUR)
-        .fail_fast(true)
-        .build(remote.clone());
+    let options = LimiterOptions::new().remember_denials(HOUR).fail_fast(true);
+    let builder = RedissonClient::builder().default_options(options);
+    let client = builder.build(remote.clone());
     let truth = remote.at_once();
     let limiter = client.rate_limiter("l");
     limiter.set_rate(rate(0)).await.unwrap();

@@ -9,11 +9,11 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::without_redis_tests::{RESPONSE_TIMEOUT, Remote};
 use crate::{
-    Decision, Denied, Error, FailurePolicy, Granted, PermitsInUse, Rate, RateLimiter,
-    RedissonClient,
+    Decision, Denied, Error, FailurePolicy, Granted, LimiterOptions, PermitsInUse, Rate,
+    RateLimiter, RedissonClient,
 };
 
-const AT_MOST: Duration = ms(100);
+const MAX_AGE: Duration = ms(100);
 const MINUTE: Duration = Duration::from_secs(60);
 
 const fn ms(millis: u64) -> Duration {
@@ -21,7 +21,9 @@ const fn ms(millis: u64) -> Duration {
 }
 
 fn remembering(client: &RedissonClient) -> RateLimiter {
-    client.rate_limiter("l").with_remember_denials(AT_MOST)
+    client
+        .rate_limiter("l")
+        .with_options(LimiterOptions::new().remember_denials(MAX_AGE))
 }
 
 /// A limiter with this rate, all of which is in use, and the answer that a request for one permit got just now.
@@ -40,7 +42,7 @@ async fn denied(remote: &Remote, rate: Rate) -> (RateLimiter, Decision) {
 async fn a_denial_is_repeated_without_a_call_with_its_times_counted_down() {
     let remote = Remote::new();
     let (limiter, _) = denied(&remote, Rate::overall(5, MINUTE)).await;
-    advance(AT_MOST).await;
+    advance(MAX_AGE).await;
     let Decision::Denied(Denied { retry_after, .. }) = limiter.check(1).await.unwrap() else {
         panic!("it is granted");
     };
@@ -68,7 +70,7 @@ async fn what_another_client_gives_back_is_seen_no_later_than_the_setting_says()
     let (limiter, _) = denied(&remote, Rate::overall(5, MINUTE)).await; // its call was sent 1 ms ago
     let other = remote.client(FailurePolicy::Error).rate_limiter("l");
     other.release(5).await.unwrap();
-    advance(AT_MOST - ms(3)).await;
+    advance(MAX_AGE - ms(3)).await;
     assert!(!limiter.try_acquire(1).await.unwrap());
     advance(ms(1)).await;
     assert!(limiter.try_acquire(1).await.unwrap());
@@ -81,7 +83,7 @@ async fn permits_that_come_back_with_time_are_never_hidden() {
     let Decision::Denied(Denied { retry_after, .. }) = denial else {
         panic!("it is granted");
     };
-    assert!(retry_after < AT_MOST);
+    assert!(retry_after < MAX_AGE);
     advance(retry_after - ms(1)).await;
     assert!(limiter.try_acquire(1).await.unwrap()); // the call takes the last millisecond
 }
@@ -138,7 +140,7 @@ async fn what_this_client_gives_back_or_sets_counts_at_once_for_all_handles() {
 async fn a_denial_decided_before_a_release_and_read_after_it_is_not_remembered() {
     let remote = Remote::new();
     let (limiter, _) = denied(&remote, Rate::overall(5, MINUTE)).await;
-    advance(AT_MOST).await;
+    advance(MAX_AGE).await;
     let (asked, released) = tokio::join!(limiter.try_acquire(1), limiter.release(5));
     released.unwrap();
     let _ = asked.unwrap();
@@ -182,7 +184,7 @@ async fn a_key_that_nobody_has_a_handle_on_is_remembered_until_its_rate_changes(
     let keyed = client
         .keyed_rate_limiter("k:", Rate::overall(1, MINUTE))
         .unwrap()
-        .with_remember_denials(AT_MOST);
+        .with_options(LimiterOptions::new().remember_denials(MAX_AGE));
     assert!(keyed.try_acquire("a", 1).await.unwrap());
     assert!(!keyed.try_acquire("a", 1).await.unwrap());
     remote.take_calls();
@@ -202,10 +204,10 @@ async fn handles_made_anew_for_each_request_remember_what_their_client_was_told(
     let plain = || remembering(&client);
     let with_rate = || plain().with_rate(rate).unwrap();
     let keyed = || client.keyed_rate_limiter("", rate).unwrap();
-    let keyed = || keyed().with_remember_denials(AT_MOST);
+    let keyed = || keyed().with_options(LimiterOptions::new().remember_denials(MAX_AGE));
     assert!(with_rate().try_acquire(1).await.unwrap());
     for kind in 0..4 {
-        advance(AT_MOST).await;
+        advance(MAX_AGE).await;
         remote.take_calls();
         for _ in 0..200 {
             let is_granted = match kind {
@@ -227,7 +229,7 @@ async fn a_client_remembers_the_1024_limiters_that_were_denied_last() {
     let limiter = |i: u32| {
         let limiter = client.rate_limiter(&i.to_string());
         let limiter = limiter.with_rate(Rate::overall(1, 10 * MINUTE)).unwrap();
-        limiter.with_remember_denials(10 * MINUTE)
+        limiter.with_options(LimiterOptions::new().remember_denials(10 * MINUTE))
     };
     for i in 0..1_025 {
         assert!(limiter(i).try_acquire(1).await.unwrap());
@@ -336,7 +338,9 @@ async fn a_change_without_an_answer_has_every_request_ask_until_its_time_is_over
 async fn a_wait_is_not_refused_for_lack_of_what_comes_back_for_a_dropped_request() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Error);
-    let limiter = client.rate_limiter("l").with_fail_fast(true);
+    let limiter = client
+        .rate_limiter("l")
+        .with_options(LimiterOptions::new().fail_fast(true));
     limiter.set_rate(Rate::overall(1, MINUTE)).await.unwrap();
     // Its call is in flight, and takes the permit.
     assert!(timeout(Duration::ZERO, limiter.check(1)).await.is_err());
@@ -354,7 +358,9 @@ async fn a_wait_is_not_refused_for_lack_of_what_comes_back_for_a_dropped_request
 async fn a_wait_is_not_refused_while_this_client_gives_permits_back() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Error);
-    let limiter = client.rate_limiter("l").with_fail_fast(true);
+    let limiter = client
+        .rate_limiter("l")
+        .with_options(LimiterOptions::new().fail_fast(true));
     limiter.set_rate(Rate::overall(1, MINUTE)).await.unwrap();
     assert!(limiter.try_acquire(1).await.unwrap());
     let wait = || limiter.try_acquire_timeout(1, ms(100));
@@ -369,7 +375,9 @@ async fn a_denial_is_not_remembered_beyond_a_life_that_a_rate_of_this_client_has
     for is_joint in [false, true] {
         let remote = Remote::new();
         let client = remote.client(FailurePolicy::Error);
-        let limiter = client.rate_limiter("l").with_remember_denials(MINUTE);
+        let limiter = client
+            .rate_limiter("l")
+            .with_options(LimiterOptions::new().remember_denials(MINUTE));
         let rate = Rate::overall(1, ms(100));
         limiter.set_rate(rate.keep_alive(ms(300))).await.unwrap();
         limiter.set_rate(rate).await.unwrap(); // it goes on living for 300 ms
@@ -398,7 +406,7 @@ async fn a_denial_is_not_remembered_beyond_a_life_that_a_rate_of_this_client_has
 async fn a_time_to_live_without_an_answer_bounds_what_is_remembered() {
     let remote = Remote::new();
     let (limiter, _) = denied(&remote, Rate::overall(1, MINUTE)).await;
-    let limiter = limiter.with_remember_denials(MINUTE);
+    let limiter = limiter.with_options(LimiterOptions::new().remember_denials(MINUTE));
     let life = 2 * RESPONSE_TIMEOUT;
     remote.is_silent.store(true, Ordering::Relaxed);
     limiter.expire(life).await.unwrap_err();
@@ -414,7 +422,7 @@ async fn a_time_to_live_without_an_answer_bounds_what_is_remembered() {
 async fn nothing_is_remembered_of_a_limiter_that_ends_at_a_time_of_the_servers_clock() {
     let remote = Remote::new();
     let (limiter, _) = denied(&remote, Rate::overall(1, MINUTE)).await;
-    let limiter = limiter.with_remember_denials(MINUTE);
+    let limiter = limiter.with_options(LimiterOptions::new().remember_denials(MINUTE));
     let in_an_hour = SystemTime::now() + 60 * MINUTE;
     assert!(limiter.expire_at(in_an_hour).await.unwrap());
     for _ in 0..2 {

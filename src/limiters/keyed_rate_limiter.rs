@@ -1,6 +1,5 @@
 //! A limiter for each key: RRateLimiters of one prefix, set up by their first request.
 
-mod settings;
 mod waiting;
 
 use std::borrow::Cow;
@@ -14,8 +13,8 @@ use super::policy_limiter::check_cost;
 use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry};
 use crate::decision::{Decision, decision_alone};
 use crate::error::Result;
-use crate::handle_options::HandleOptions;
 use crate::keys::check_not_empty;
+use crate::limiter_options::LimiterOptions;
 use crate::policies::algorithm::Model;
 use crate::policies::shared_rate::SharedRate;
 use crate::rate::Rate;
@@ -55,7 +54,6 @@ pub struct KeyedRateLimiter {
     registry: Arc<Registry>,
     client_id: Arc<str>,
     limiter: PolicyLimiter<SharedRate>,
-    options: HandleOptions,
 }
 
 impl KeyedRateLimiter {
@@ -64,7 +62,6 @@ impl KeyedRateLimiter {
         let policy = SharedRate::with_rate(Arc::clone(&client_id), rate)?;
         Ok(Self {
             client_id,
-            options: registry.options,
             limiter: PolicyLimiter::new(Arc::clone(&registry), policy)?.with_prefix(prefix),
             registry,
         })
@@ -94,10 +91,34 @@ impl KeyedRateLimiter {
 
     fn limiter_of_mapped(&self, name: &str) -> RateLimiter {
         let limiter = self.registry.rate_limiter(name);
-        limiter.with_options(HandleOptions {
-            failure_policy: self.limiter.failure_policy(),
-            ..self.options
-        })
+        limiter.with_options(self.options().clone())
+    }
+
+    /// This limiter with options of its own, for the limiters of all keys. Those that `options` does not set stay as they are.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{LimiterOptions, Rate, RedissonClient};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> redisson_rate_limiter::Result<()> {
+    /// let options = LimiterOptions::new().max_waiters(100);
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(10, Duration::from_secs(1)))?
+    ///     .with_options(options.clone());
+    /// assert_eq!(*limiter.limiter("user:123").options(), options);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_options(self, options: LimiterOptions) -> Self {
+        Self {
+            limiter: self.limiter.with_options(options),
+            ..self
+        }
+    }
+
+    /// The options set for this limiter, or for all limiters of its client.
+    pub fn options(&self) -> &LimiterOptions {
+        self.limiter.options()
     }
 
     /// Takes permits of a key if they are available now, and returns the numbers that a response header or a retry needs.

@@ -17,9 +17,9 @@ use super::{Chargeable, Limiter, Registry};
 use crate::batch::Batcher;
 use crate::decision::Decision;
 use crate::error::{Error, Result, at_least_one};
-use crate::failure_policy::FailurePolicy;
 use crate::fallback::{TargetRequest, check_target};
 use crate::grant::Grant;
+use crate::limiter_options::LimiterOptions;
 use crate::policies::algorithm::{AnyModel, INTERNAL, Policy};
 use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
@@ -65,7 +65,7 @@ pub struct PolicyLimiter<P> {
     batcher: Arc<Batcher<TargetCalls>>,
     prefix: Arc<str>,
     penalty: Option<i64>,
-    failure_policy: FailurePolicy,
+    options: LimiterOptions,
 }
 
 impl<P: Policy> PolicyLimiter<P> {
@@ -73,7 +73,7 @@ impl<P: Policy> PolicyLimiter<P> {
         policy.validate(INTERNAL)?;
         Ok(Self {
             batcher: combining::batcher(&registry.store),
-            failure_policy: registry.options.failure_policy,
+            options: registry.options.clone(),
             registry,
             policies: Arc::new(Policies::new(policy)),
             prefix: "".into(),
@@ -238,7 +238,7 @@ impl<P: Policy> PolicyLimiter<P> {
                 penalty: self.penalty,
             },
             cost,
-            policy: self.failure_policy,
+            policy: self.options.policy(),
             queue: None,
         })
     }
@@ -288,7 +288,7 @@ impl<P> Clone for PolicyLimiter<P> {
             batcher: Arc::clone(&self.batcher),
             prefix: Arc::clone(&self.prefix),
             penalty: self.penalty,
-            failure_policy: self.failure_policy,
+            options: self.options.clone(),
         }
     }
 }

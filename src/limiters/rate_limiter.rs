@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Result, at_least_one};
-use crate::failure_policy::FailurePolicy;
 use crate::fallback::{GuardedQueue, TargetRequest};
-use crate::handle_options::HandleOptions;
+use crate::limiter_options::LimiterOptions;
 use crate::limiters::Charge;
 use crate::policies::call::Target;
 use crate::policies::shared_rate::SharedRate;
@@ -59,22 +58,18 @@ use crate::window::SetUp;
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
     queue: Arc<GuardedQueue>,
-    options: HandleOptions,
+    options: LimiterOptions,
     /// The settings that its requests give the limiter.
     set_up: Option<SetUp>,
 }
 
 impl RateLimiter {
-    pub(crate) fn new(queue: Arc<GuardedQueue>, options: HandleOptions) -> Self {
+    pub(crate) fn new(queue: Arc<GuardedQueue>, options: LimiterOptions) -> Self {
         Self {
             queue,
             options,
             set_up: None,
         }
-    }
-
-    pub(crate) fn with_options(self, options: HandleOptions) -> Self {
-        Self { options, ..self }
     }
 
     /// The limiter's name in Redis, after the name mapper.
@@ -84,100 +79,28 @@ impl RateLimiter {
         &self.queue.store().keys().name
     }
 
-    /// This limiter with a [`FailurePolicy`] of its own instead of its client's. It still shares its queue with the
-    /// other handles of the limiter.
+    /// This limiter with options of its own. Those that `options` does not set stay as they are. It still shares its queue
+    /// with the other handles of the limiter.
     ///
     /// ```
-    /// use redisson_rate_limiter::{FailurePolicy, RedissonClient};
+    /// use redisson_rate_limiter::{FailurePolicy, LimiterOptions, RedissonClient};
     ///
     /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
-    /// let lenient = limiter.clone().with_failure_policy(FailurePolicy::Allow);
-    /// assert_eq!(lenient.failure_policy(), FailurePolicy::Allow);
-    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
+    /// let lenient = LimiterOptions::new().failure_policy(FailurePolicy::Allow);
+    /// assert_eq!(*limiter.clone().with_options(lenient.clone()).options(), lenient);
+    /// assert_eq!(*limiter.options(), LimiterOptions::new());
     /// ```
     #[must_use]
-    pub fn with_failure_policy(mut self, policy: FailurePolicy) -> Self {
-        self.options.failure_policy = policy;
-        self
+    pub fn with_options(self, options: LimiterOptions) -> Self {
+        Self {
+            options: options.or(self.options),
+            ..self
+        }
     }
 
-    /// What requests get while Redis is unavailable.
-    #[must_use]
-    pub fn failure_policy(&self) -> FailurePolicy {
-        self.options.failure_policy
-    }
-
-    /// This limiter with a setting of its own for [remembered denials](crate::RedissonClientBuilder::remember_denials)
-    /// instead of its client's. With zero, every request asks Redis.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory()
-    ///     .rate_limiter("logins")
-    ///     .with_remember_denials(Duration::from_millis(100));
-    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
-    /// assert!(limiter.try_acquire(1).await?);
-    /// assert!(!limiter.try_acquire(1).await?);
-    /// limiter.release(1).await?; // what this client gives back counts at once
-    /// assert!(limiter.try_acquire(1).await?);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn with_remember_denials(mut self, at_most: Duration) -> Self {
-        self.options.remember_denials = at_most;
-        self
-    }
-
-    /// This limiter with a [bound on waiters](crate::RedissonClientBuilder::max_waiters) of its own instead of its
-    /// client's. All handles of a limiter share one queue; each handle refuses callers by its own bound.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().rate_limiter("mail").with_max_waiters(1);
-    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
-    /// limiter.acquire(1).await?;
-    /// let waiting = tokio::spawn({
-    ///     let limiter = limiter.clone();
-    ///     async move { limiter.acquire(1).await }
-    /// });
-    /// tokio::task::yield_now().await;
-    /// assert!(matches!(limiter.acquire(1).await, Err(Error::QueueFull { waiters: 1, .. })));
-    /// waiting.await.unwrap()?;
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn with_max_waiters(mut self, max: usize) -> Self {
-        self.options.max_waiters = max;
-        self
-    }
-
-    /// This limiter with a setting of its own for [waits that cannot succeed](crate::RedissonClientBuilder::fail_fast)
-    /// instead of its client's.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().rate_limiter("mail").with_fail_fast(true);
-    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
-    /// limiter.acquire(1).await?;
-    /// let start = tokio::time::Instant::now();
-    /// assert!(!limiter.try_acquire_timeout(1, Duration::from_secs(59)).await?);
-    /// assert_eq!(start.elapsed(), Duration::ZERO);
-    /// assert!(limiter.try_acquire_timeout(1, Duration::from_secs(61)).await?);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn with_fail_fast(mut self, fail_fast: bool) -> Self {
-        self.options.fail_fast = fail_fast;
-        self
+    /// The options set for this limiter, or for all limiters of its client.
+    pub fn options(&self) -> &LimiterOptions {
+        &self.options
     }
 
     /// How many callers in this process wait for permits: calls of [`acquire`](RateLimiter::acquire) and
@@ -281,7 +204,7 @@ impl RateLimiter {
                 penalty: None,
             },
             cost: permits,
-            policy: self.options.failure_policy,
+            policy: self.options.policy(),
             queue: Some(Arc::clone(&self.queue)),
         };
         Ok(Charge::new(Arc::clone(queue.client_store()), request))

@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use super::RateLimiter;
 use crate::fallback::{GuardedQueue, LocalStore, RecentDenials};
-use crate::handle_options::HandleOptions;
 use crate::keys::Keys;
+use crate::limiter_options::LimiterOptions;
 use crate::store::Store;
 
 pub(crate) type NameMapper = Box<dyn Fn(&str) -> String + Send + Sync>;
@@ -17,7 +17,7 @@ pub(crate) struct Registry {
     pub(super) store: Arc<dyn Store>,
     pub(crate) client_id: String,
     pub(super) name_mapper: Option<NameMapper>,
-    pub(crate) options: HandleOptions,
+    pub(crate) options: LimiterOptions,
     /// The queues whose last answer may be asked for again.
     recent: Arc<RecentDenials>,
     /// The shares of limiters that are granted here while the store is away.
@@ -39,7 +39,7 @@ impl Registry {
         store: Arc<dyn Store>,
         client_id: String,
         name_mapper: Option<NameMapper>,
-        options: HandleOptions,
+        options: LimiterOptions,
     ) -> Self {
         Self {
             store,
@@ -65,7 +65,7 @@ impl Registry {
             let mut queues = self.queues.write().unwrap_or_else(PoisonError::into_inner);
             queues.get_or_create(mapped, self)
         });
-        RateLimiter::new(queue, self.options)
+        RateLimiter::new(queue, self.options.clone())
     }
 
     /// The queue of a name that the name mapper has mapped already, if there is one.
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn handles_of_one_name_share_a_queue_and_names_out_of_use_cost_no_memory_for_ever() {
         let store = MemoryClient::new(&MemoryStore::new(), Clock::server());
-        let options = HandleOptions::default();
+        let options = LimiterOptions::default();
         let registry = Registry::new(Arc::new(store), "client".to_owned(), None, options);
         let kept = registry.rate_limiter("kept");
         for i in 0..10_000 {

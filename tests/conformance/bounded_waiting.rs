@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, Rate, RateLimiter, Result};
+use redisson_rate_limiter::{Error, LimiterOptions, Rate, RateLimiter, Result};
 use tokio::task::JoinHandle;
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
@@ -27,7 +27,9 @@ fn is_full(refused: &Result<bool>, expected: usize) -> bool {
 }
 
 pub async fn where_as_many_wait_as_may_the_next_one_is_refused_at_once(fixture: Fixture) {
-    let limiter = used_up(&fixture).await.with_max_waiters(2);
+    let limiter = used_up(&fixture)
+        .await
+        .with_options(LimiterOptions::new().max_waiters(2));
     let _stopped = fixture.stop_time();
     let callers = [(); 5].map(|()| wait(&limiter));
     run_until_stalled(&limiter).await;
@@ -48,7 +50,9 @@ pub async fn where_as_many_wait_as_may_the_next_one_is_refused_at_once(fixture: 
 }
 
 pub async fn who_leaves_makes_room_at_once_and_who_was_refused_took_none(fixture: Fixture) {
-    let limiter = used_up(&fixture).await.with_max_waiters(1);
+    let limiter = used_up(&fixture)
+        .await
+        .with_options(LimiterOptions::new().max_waiters(1));
     let _stopped = fixture.stop_time();
     let first = wait(&limiter);
     run_until_stalled(&limiter).await;
@@ -66,7 +70,9 @@ pub async fn who_leaves_makes_room_at_once_and_who_was_refused_took_none(fixture
 }
 
 pub async fn a_timed_wait_is_refused_at_once_where_its_permits_come_later(fixture: Fixture) {
-    let limiter = used_up(&fixture).await.with_fail_fast(true);
+    let limiter = used_up(&fixture)
+        .await
+        .with_options(LimiterOptions::new().fail_fast(true));
     let _stopped = fixture.stop_time();
     let hopeless = limiter.try_acquire_timeout(1, HOUR - SECOND);
     assert!(!at_once(hopeless).await.unwrap());
@@ -82,7 +88,9 @@ pub async fn a_timed_wait_is_refused_at_once_where_its_permits_come_later(fixtur
 pub async fn those_who_stay_in_front_count_for_the_estimate_and_those_who_give_up_before_do_not(
     fixture: Fixture,
 ) {
-    let limiter = used_up(&fixture).await.with_fail_fast(true);
+    let limiter = used_up(&fixture)
+        .await
+        .with_options(LimiterOptions::new().fail_fast(true));
     let _stopped = fixture.stop_time();
     let until = |timeout: Duration| {
         let limiter = limiter.clone();
@@ -107,7 +115,9 @@ pub async fn those_who_stay_in_front_count_for_the_estimate_and_those_who_give_u
 
 /// The limiter, used up, whose last answer refuses a wait of a second at once.
 async fn refusing(fixture: &Fixture) -> RateLimiter {
-    let limiter = used_up(fixture).await.with_fail_fast(true);
+    let limiter = used_up(fixture)
+        .await
+        .with_options(LimiterOptions::new().fail_fast(true));
     let refused = limiter.try_acquire_timeout(1, SECOND);
     assert!(!at_once(refused).await.unwrap());
     limiter
@@ -153,7 +163,9 @@ pub async fn a_rate_that_requests_by_key_or_joint_decisions_set_counts_for_the_n
     let client = fixture.client("client").await;
     let (prefix, key) = fixture.name().split_at(fixture.name().len() - 1);
     for is_joint in [false, true] {
-        let limiter = client.rate_limiter(fixture.name()).with_fail_fast(true);
+        let limiter = client
+            .rate_limiter(fixture.name())
+            .with_options(LimiterOptions::new().fail_fast(true));
         limiter.set_rate(Rate::overall(1, HOUR)).await.unwrap();
         assert!(limiter.try_acquire(1).await.unwrap());
         let refused = limiter.try_acquire_timeout(1, SECOND);

@@ -1,6 +1,8 @@
 //! Calls that share none with others, polled on one runtime and then on another one.
 
-use redisson_rate_limiter::{Error, FailurePolicy, LocalShare, Rate, RedissonClient};
+use redisson_rate_limiter::{
+    Error, FailurePolicy, LimiterOptions, LocalShare, Rate, RedissonClient,
+};
 
 use crate::by_hand::{Pending, poll_once};
 use crate::fixture::{Fixture, HOUR, ms, runtime};
@@ -34,7 +36,9 @@ pub fn a_call_that_shares_none_ends_when_another_runtime_polls_it(fixture: Fixtu
         let time = if has_an_answer { NEVER } else { ms(500) };
         let call = first.block_on(async {
             let builder = RedissonClient::builder().response_timeout(time);
-            let builder = builder.failure_policy(policy).wait_for_server(NEVER);
+            let builder = builder
+                .default_options(LimiterOptions::new().failure_policy(policy))
+                .wait_for_server(NEVER);
             let client = fixture.connect(builder).await;
             let limiter = client.rate_limiter(fixture.name());
             let rate = Rate::overall(5, HOUR);

@@ -1,6 +1,6 @@
 //! Redis goes down in different ways, and comes back.
 
-use redisson_rate_limiter::{Error, FailurePolicy, RedissonClient};
+use redisson_rate_limiter::{Error, FailurePolicy, LimiterOptions, RedissonClient};
 
 use crate::fixture::{
     client, connect, kill, limiter, ms, policies, restart, until_by_policy, until_by_redis,
@@ -62,7 +62,8 @@ async fn a_server_that_loses_connections_and_refuses_new_ones_is_away() {
 async fn a_client_needs_a_server_to_start_with_whatever_the_policy() {
     let port = kill(Server::start());
     for policy in policies() {
-        let builder = RedissonClient::builder().failure_policy(policy);
+        let builder =
+            RedissonClient::builder().default_options(LimiterOptions::new().failure_policy(policy));
         let error = builder.connect(&format!("redis://127.0.0.1:{port}")).await;
         assert!(matches!(error, Err(Error::StoreUnavailable { .. })));
     }
@@ -88,7 +89,9 @@ async fn refused_credentials_are_an_outage_until_they_are_accepted() {
         .arg("yes");
     let _: u64 = kill.query_async(&mut raw).await.unwrap();
     assert!(!until_by_policy(&limiter).await.is_granted());
-    let strict = limiter.clone().with_failure_policy(FailurePolicy::Error);
+    let strict = limiter
+        .clone()
+        .with_options(LimiterOptions::new().failure_policy(FailurePolicy::Error));
     let error = strict.available_permits().await.unwrap_err();
     assert!(
         matches!(error, Error::AuthenticationFailed { .. }),
@@ -105,7 +108,9 @@ async fn a_limiters_own_policy_goes_before_that_of_its_client() {
     let limiter = limiter(&client, 1_000).await;
     kill(server);
     assert!(!until_by_policy(&limiter).await.is_granted());
-    let lenient = limiter.clone().with_failure_policy(FailurePolicy::Allow);
+    let lenient = limiter
+        .clone()
+        .with_options(LimiterOptions::new().failure_policy(FailurePolicy::Allow));
     assert!(lenient.try_acquire(1).await.unwrap());
     assert!(!limiter.try_acquire(1).await.unwrap());
 }
@@ -114,7 +119,8 @@ async fn a_limiters_own_policy_goes_before_that_of_its_client() {
 async fn what_sets_or_reads_state_fails_whatever_the_policy() {
     for policy in policies() {
         let server = Server::start();
-        let builder = RedissonClient::builder().failure_policy(policy);
+        let builder =
+            RedissonClient::builder().default_options(LimiterOptions::new().failure_policy(policy));
         let patient = client(&server.url(), policy).await;
         limiter(&patient, 1_000).await;
         let client = connect(&server.url(), builder.response_timeout(ms(300))).await;

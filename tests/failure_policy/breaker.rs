@@ -1,6 +1,6 @@
 //! What is sent while the breaker is open or half open, and what it logs.
 
-use redisson_rate_limiter::{FailurePolicy, FixedWindow, RedissonClient};
+use redisson_rate_limiter::{FailurePolicy, FixedWindow, LimiterOptions, RedissonClient};
 use tokio::task::JoinSet;
 
 use crate::events::Events;
@@ -84,7 +84,8 @@ async fn half_open_one_call_goes_out_at_a_time() {
 async fn an_outage_causes_a_bounded_number_of_events() {
     let events = Events::start();
     let server = Server::start();
-    let builder = RedissonClient::builder().failure_policy(FailurePolicy::Allow);
+    let builder = RedissonClient::builder()
+        .default_options(LimiterOptions::new().failure_policy(FailurePolicy::Allow));
     let client = connect(&server.url(), builder).await;
     let limiter = limiter(&client, 1_000).await;
     let port = kill(server);
@@ -125,7 +126,8 @@ async fn an_outage_causes_a_bounded_number_of_events() {
 #[tokio::test]
 async fn a_server_that_answers_no_call_opens_it_too() {
     let server = Server::start();
-    let builder = RedissonClient::builder().failure_policy(FailurePolicy::Deny);
+    let builder = RedissonClient::builder()
+        .default_options(LimiterOptions::new().failure_policy(FailurePolicy::Deny));
     let patient = client(&server.url(), FailurePolicy::Deny).await;
     limiter(&patient, 1_000).await;
     let client = connect(&server.url(), builder.response_timeout(ms(200))).await;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FailurePolicy, LocalShare, Rate, RateLimiter, RedissonClient, RedissonClientBuilder,
+    Decision, FailurePolicy, LimiterOptions, LocalShare, Rate, RateLimiter, RedissonClient,
+    RedissonClientBuilder,
 };
 use tokio::time::{sleep, timeout};
 
@@ -28,7 +29,11 @@ pub fn policies() -> [FailurePolicy; 3] {
 }
 
 pub async fn client(url: &str, policy: FailurePolicy) -> RedissonClient {
-    connect(url, RedissonClient::builder().failure_policy(policy)).await
+    connect(
+        url,
+        RedissonClient::builder().default_options(LimiterOptions::new().failure_policy(policy)),
+    )
+    .await
 }
 
 /// A client with these settings, connected however late the server answers.

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use redisson_rate_limiter::{Decision, Granted, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Decision, Granted, LimiterOptions, Rate, RateLimiter, RedissonClient};
 use tokio::time::{Instant, sleep};
 
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
@@ -10,7 +10,9 @@ use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 /// A limiter of 2 an hour, both in use, that remembers denials for so long, and one of the grants.
 async fn exhausted(fixture: &Fixture, at_most: std::time::Duration) -> (RateLimiter, Decision) {
     let client = fixture.client().await;
-    let limiter = client.rate_limiter(NAME).with_remember_denials(at_most);
+    let limiter = client
+        .rate_limiter(NAME)
+        .with_options(LimiterOptions::new().remember_denials(at_most));
     limiter.set_rate(Rate::overall(2, HOUR)).await.unwrap();
     let grant = limiter.check(1).await.unwrap();
     assert!(grant.is_granted() && limiter.try_acquire(1).await.unwrap());
@@ -91,7 +93,7 @@ async fn what_an_audit_of_this_client_finds_is_granted_after_a_denial() {
         .await
         .unwrap();
     fixture.fill(VALUE, PERMITS, 200, 0).await; // a peer's retry lost 100
-    let limiter = limiter.with_remember_denials(HOUR);
+    let limiter = limiter.with_options(LimiterOptions::new().remember_denials(HOUR));
     let started = Instant::now();
     while !limiter.try_acquire(1).await.unwrap() {
         assert!(started.elapsed() < SECOND * 60, "it is denied from memory");

@@ -10,7 +10,7 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::{Grant, Origin};
-use crate::handle_options::HandleOptions;
+use crate::limiter_options::LimiterOptions;
 use crate::wait_queue::{IntervalOf, ReadSetUp, Substitute, Substituted, WhileAway};
 use crate::window::SetUp;
 
@@ -21,11 +21,11 @@ impl GuardedQueue {
         permits: u32,
         until: Option<Instant>,
         set_up: Option<ReadSetUp>,
-        options: &HandleOptions,
+        options: &LimiterOptions,
     ) -> Result<Option<Origin>> {
-        let policy = options.failure_policy;
+        let policy = options.policy();
         self.local.store().note_use(policy);
-        let arrival = self.queue.arrive(options.max_waiters)?;
+        let arrival = self.queue.arrive(options.most_waiters())?;
         let settings = set_up.as_ref().and_then(|read| read());
         let is_decided_by_policy = policy != FailurePolicy::Error && self.queue.is_away();
         if is_decided_by_policy {
@@ -34,7 +34,7 @@ impl GuardedQueue {
         let while_away = self.while_away(policy, set_up.clone());
         let interval = |rate| self.interval_of(rate);
         // What the store said last does not bind the policy.
-        let fails_fast = options.fail_fast && !is_decided_by_policy;
+        let fails_fast = options.fails_fast() && !is_decided_by_policy;
         let fail_fast: Option<&IntervalOf<'_>> = fails_fast.then_some(&interval);
         let waiting = self
             .queue

@@ -124,7 +124,9 @@ async fn a_refund_goes_where_the_grant_was_made() {
     assert_eq!(granted_now(&limiter).await, 0);
     assert_eq!(limiter.refund(local).await.unwrap(), 5);
     let of_local = grant(limiter.check(5).await.unwrap());
-    let lenient = limiter.clone().with_failure_policy(FailurePolicy::Allow);
+    let lenient = limiter
+        .clone()
+        .with_options(LimiterOptions::new().failure_policy(FailurePolicy::Allow));
     let of_nobody = grant(lenient.check(5).await.unwrap());
     remote.come_back();
     assert_eq!(limiter.refund(of_local).await.unwrap(), 5);
@@ -177,7 +179,9 @@ async fn is_granted(way: Way, client: &RedissonClient, limiter: &RateLimiter, ra
         Way::WithARateOfItsOwn => own().try_acquire(1).await.unwrap(),
         Way::JointWithARateOfItsOwn => together(&own()).await,
         Way::UnderAnotherPolicy => {
-            let other = limiter.clone().with_failure_policy(FailurePolicy::Error);
+            let other = limiter
+                .clone()
+                .with_options(LimiterOptions::new().failure_policy(FailurePolicy::Error));
             other.try_acquire(1).await.unwrap()
         }
     }
@@ -287,7 +291,9 @@ async fn grants_made_while_the_rate_is_unknown_count_for_an_interval_each() {
     let remote = Remote::new();
     with_rate(&remote.client(FailurePolicy::Error), 50).await;
     let client = remote.client(FailurePolicy::Error);
-    let other = client.rate_limiter("other").with_failure_policy(one_of(1));
+    let other = client
+        .rate_limiter("other")
+        .with_options(LimiterOptions::new().failure_policy(one_of(1)));
     other.set_rate(Rate::overall(1, SECOND)).await.unwrap();
     assert!(other.try_acquire(1).await.unwrap()); // the client uses a share
     let limiter = client.rate_limiter("limiter");
@@ -297,7 +303,7 @@ async fn grants_made_while_the_rate_is_unknown_count_for_an_interval_each() {
         assert!(limiter.try_acquire(1).await.unwrap());
     }
     sleep(8 * SECOND).await;
-    let limiter = limiter.with_failure_policy(one_of(1));
+    let limiter = limiter.with_options(LimiterOptions::new().failure_policy(one_of(1)));
     assert!(limiter.try_acquire(1).await.unwrap()); // which reads the rate
     remote.go_down();
     assert_eq!(granted_now(&limiter).await, 9);

@@ -46,7 +46,7 @@ async fn several_limiters_decide_together_without_redis() {
     let limiter = with_rate(&client, 10).await;
     let fixed = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
     let lenient = client.limiter(TokenBucket::per_second(1)).unwrap();
-    let lenient = lenient.with_failure_policy(FailurePolicy::Allow);
+    let lenient = lenient.with_options(LimiterOptions::new().failure_policy(FailurePolicy::Allow));
     remote.go_down();
     let ask = async || {
         let charges = [
@@ -67,7 +67,7 @@ async fn several_limiters_decide_together_without_redis() {
     for (policy, fails) in [(FailurePolicy::Error, true), (FailurePolicy::Deny, false)] {
         sleep(RESPONSE_TIMEOUT).await;
         let other = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
-        let other = other.with_failure_policy(policy);
+        let other = other.with_options(LimiterOptions::new().failure_policy(policy));
         let charges = [
             other.charge("other", 1).unwrap(),
             fixed.charge("fixed", 1).unwrap(),

@@ -24,7 +24,7 @@ use crate::store::{
     AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
 };
 use crate::window::{Answer, Condition, Expiry};
-use crate::{FailurePolicy, Rate, RedissonClient};
+use crate::{FailurePolicy, LimiterOptions, Rate, RedissonClient};
 
 /// A store in memory behind a breaker. Calls that arrive while it is down fail at their response timeout.
 #[derive(Debug, Clone)]
@@ -73,7 +73,8 @@ impl Remote {
     }
 
     pub(in super::super) fn client(&self, policy: FailurePolicy) -> RedissonClient {
-        let builder = RedissonClient::builder().failure_policy(policy);
+        let builder =
+            RedissonClient::builder().default_options(LimiterOptions::new().failure_policy(policy));
         builder.build(self.clone())
     }
 

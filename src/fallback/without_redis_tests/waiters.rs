@@ -203,7 +203,9 @@ async fn a_call_for_a_waiter_with_another_policy_holds_up_those_with_a_substitut
         sleep(SECOND / 2).await; // it asks again after 850 ms
         assert!(!fails.is_finished());
         let start = Instant::now();
-        let limiter = failing.clone().with_failure_policy(policy);
+        let limiter = failing
+            .clone()
+            .with_options(LimiterOptions::new().failure_policy(policy));
         limiter.acquire(1).await.unwrap();
         assert!(
             start.elapsed() <= SECOND / 2,
@@ -219,7 +221,9 @@ async fn a_waiter_that_would_fail_fast_is_served_in_place_of_redis_while_that_is
     for policy in [FailurePolicy::Allow, one_of(1)] {
         let remote = Remote::new();
         let client = remote.client(policy);
-        let limiter = with_rate(&client, 3).await.with_fail_fast(true);
+        let limiter = with_rate(&client, 3)
+            .await
+            .with_options(LimiterOptions::new().fail_fast(true));
         let elsewhere = remote.at_once().rate_limiter("limiter");
         assert!(elsewhere.try_acquire(3).await.unwrap());
         assert!(!limiter.try_acquire_timeout(1, SECOND).await.unwrap());

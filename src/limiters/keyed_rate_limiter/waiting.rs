@@ -31,7 +31,7 @@ impl KeyedRateLimiter {
     ///
     /// # Errors
     /// As [`check`](Self::check), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
-    /// [bound](Self::with_max_waiters).
+    /// [bound](crate::LimiterOptions::max_waiters).
     ///
     /// # Cancel safety
     /// Dropping the future keeps no permit.
@@ -85,7 +85,7 @@ impl KeyedRateLimiter {
     ///
     /// # Errors
     /// As [`check`](Self::check), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
-    /// [bound](Self::with_max_waiters).
+    /// [bound](crate::LimiterOptions::max_waiters).
     ///
     /// # Cancel safety
     /// Dropping the future keeps no permit.

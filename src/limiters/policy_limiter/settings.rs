@@ -1,11 +1,11 @@
-//! What a limiter is set to, apart from its policy: the prefix of its keys, its penalty, its failure policy.
+//! What a limiter is set to, apart from its policy: the prefix of its keys, its penalty, its options.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{PolicyLimiter, combining};
 use crate::error::Result;
-use crate::failure_policy::FailurePolicy;
+use crate::limiter_options::LimiterOptions;
 use crate::policies::algorithm::Policy;
 use crate::rate::whole_millis;
 
@@ -64,26 +64,32 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    /// Sets what requests get while Redis is unavailable, instead of the client's setting. Earlier clones keep theirs.
+    /// This limiter with options of its own. Those that `options` does not set stay as they are, and so do earlier clones. Only
+    /// the [failure policy](LimiterOptions::failure_policy) concerns requests to a policy.
     ///
     /// ```
-    /// use redisson_rate_limiter::{FailurePolicy, FixedWindow, RedissonClient};
+    /// use redisson_rate_limiter::{FailurePolicy, FixedWindow, LimiterOptions, RedissonClient};
     /// use std::time::Duration;
     ///
     /// # fn main() -> redisson_rate_limiter::Result<()> {
-    /// let client = RedissonClient::in_memory();
-    /// let limiter = client.limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
-    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Error);
-    /// let limiter = limiter.with_failure_policy(FailurePolicy::Allow);
-    /// assert_eq!(limiter.failure_policy(), FailurePolicy::Allow);
+    /// let options = LimiterOptions::new().failure_policy(FailurePolicy::Allow);
+    /// let limiter = RedissonClient::in_memory()
+    ///     .limiter(FixedWindow::new(100, Duration::from_secs(60)))?
+    ///     .with_options(options.clone());
+    /// assert_eq!(*limiter.options(), options);
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn with_failure_policy(self, policy: FailurePolicy) -> Self {
+    pub fn with_options(self, options: LimiterOptions) -> Self {
         Self {
-            failure_policy: policy,
+            options: options.or(self.options),
             ..self
         }
+    }
+
+    /// The options set for this limiter, or for all limiters of its client.
+    pub fn options(&self) -> &LimiterOptions {
+        &self.options
     }
 
     /// The prefix of every key.
@@ -97,11 +103,5 @@ impl<P: Policy> PolicyLimiter<P> {
     pub fn penalty(&self) -> Option<Duration> {
         let millis = self.penalty?.unsigned_abs();
         Some(Duration::from_millis(millis))
-    }
-
-    /// What requests get while Redis is unavailable.
-    #[must_use]
-    pub fn failure_policy(&self) -> FailurePolicy {
-        self.failure_policy
     }
 }

@@ -46,7 +46,7 @@ impl RateLimiter {
         let options = &self.options;
         let is_granted = queue.try_acquire(permits, self.set_up, options).await?;
         if !is_granted {
-            queue.keep_denial(options.remember_denials);
+            queue.keep_denial(options.denial_age());
         }
         Ok(is_granted)
     }
@@ -69,7 +69,7 @@ impl RateLimiter {
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
-    /// [bound](RateLimiter::with_max_waiters).
+    /// [bound](crate::LimiterOptions::max_waiters).
     ///
     /// # Cancel safety
     /// Dropping the future takes nothing: it leaves the queue, and permits that a call in flight is granted go to the next
@@ -202,7 +202,7 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have given the permits back.
     pub async fn release(&self, permits: u32) -> Result<()> {
         let queue = self.asked_for(permits)?;
-        let releasing = queue.release(permits, self.options.failure_policy);
+        let releasing = queue.release(permits, self.options.policy());
         let answer = self.change(releasing).await;
         self.queue.permits_freed();
         self.or_unused(answer, |_| ())
@@ -249,7 +249,7 @@ impl RateLimiter {
         let queue = self.asked_for(permits)?;
         let decision = queue.check(permits, set_up, &self.options).await?;
         if !decision.is_granted() {
-            queue.keep_denial(self.options.remember_denials);
+            queue.keep_denial(self.options.denial_age());
         }
         Ok(decision)
     }

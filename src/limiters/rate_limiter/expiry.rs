@@ -107,7 +107,7 @@ impl RateLimiter {
     /// ```
     ///
     /// The time is one of the server's clock, so a client does not know how long it is until then: it
-    /// [remembers no denials](crate::RedissonClientBuilder::remember_denials) of the limiter until it sets or removes a time
+    /// [remembers no denials](crate::LimiterOptions::remember_denials) of the limiter until it sets or removes a time
     /// to live in another way, or sets a rate with a keep alive.
     ///
     /// # Errors
