@@ -14,6 +14,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// No interval is longer.
 const LIFE: Duration = ms(300);
 const STEPS: usize = 60;
+const RATES: usize = 5;
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -24,6 +25,7 @@ fn rate(index: usize) -> Rate {
         0 => Rate::overall(3, ms(100)),
         1 => Rate::overall(5, ms(100)),
         2 => Rate::overall(5, ms(250)),
+        3 => Rate::overall(12, ms(100)), // more grants than a call removes
         _ => Rate::overall(2, ms(60)).keep_alive(LIFE),
     }
 }
@@ -52,11 +54,17 @@ enum Step {
     Pass(Duration),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+/// The rate at the start, and steps with one or two rates: with more, few answers are remembered for long.
+fn histories() -> impl Strategy<Value = (usize, Vec<Step>)> {
+    (0..RATES, 0..RATES).prop_flat_map(|(first, other)| (Just(first), steps(vec![first, other])))
+}
+
+fn steps(rates: Vec<usize>) -> impl Strategy<Value = Vec<Step>> {
+    let rate = prop::sample::select(rates);
     let handle = prop_oneof![
         2 => Just(Handle::Plain),
-        2 => (0..4_usize).prop_map(Handle::WithRate),
-        1 => (0..4_usize).prop_map(Handle::Keyed),
+        2 => rate.clone().prop_map(Handle::WithRate),
+        1 => rate.clone().prop_map(Handle::Keyed),
     ];
     let in_use = prop_oneof![Just(PermitsInUse::Keep), Just(PermitsInUse::Reset)];
     let time = prop_oneof![
@@ -64,13 +72,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (70..300_u64).prop_map(ms),
         1 => Just(RESPONSE_TIMEOUT),
     ];
+    let permits = prop_oneof![1..3_u32, 1..8_u32];
     let step = prop_oneof![
-        40 => (handle.clone(), 1..7_u32).prop_map(|(handle, permits)| Step::Ask(handle, permits)),
-        12 => (handle.clone(), 1..7_u32, (1..300_u64).prop_map(ms))
+        40 => (handle.clone(), permits.clone()).prop_map(|(handle, permits)| Step::Ask(handle, permits)),
+        12 => (handle.clone(), permits, (1..300_u64).prop_map(ms))
             .prop_map(|(handle, permits, timeout)| Step::Wait(handle, permits, timeout)),
         4 => handle.clone().prop_map(Step::AskJointly),
-        3 => (0..4_usize).prop_map(Step::SetRate),
-        3 => (0..4_usize, in_use).prop_map(|(rate, in_use)| Step::UpdateRate(rate, in_use)),
+        3 => rate.clone().prop_map(Step::SetRate),
+        3 => (rate, in_use).prop_map(|(rate, in_use)| Step::UpdateRate(rate, in_use)),
         3 => (1..4_u32).prop_map(Step::Release),
         1 => Just(Step::Delete),
         1 => (20..200_u64).prop_map(|millis| Step::Expire(ms(millis))),
@@ -114,14 +123,14 @@ async fn really(truth: &RedissonClient, handle: Handle, permits: u32) -> Result<
     limiter.try_acquire(permits).await
 }
 
-async fn take(steps: Vec<Step>) {
+async fn take(first: usize, steps: Vec<Step>) {
     let remote = Remote::new();
     let options = LimiterOptions::new().remember_denials(HOUR).fail_fast(true);
     let builder = RedissonClient::builder().default_options(options);
     let client = builder.build(remote.clone());
     let truth = remote.at_once();
     let limiter = client.rate_limiter("l");
-    limiter.set_rate(rate(0)).await.unwrap();
+    limiter.set_rate(rate(first)).await.unwrap();
     for step in steps {
         match step {
             Step::Ask(handle, permits) => {
@@ -187,17 +196,17 @@ async fn take(steps: Vec<Step>) {
 #[test]
 fn a_client_denies_nothing_that_the_store_would_grant_whatever_it_did_before() {
     let config = Config {
-        cases: cases_of(STEPS) * 4,
+        cases: cases_of(STEPS) * 8,
         failure_persistence: None,
         ..Config::default()
     };
-    let result = TestRunner::new(config).run(&steps(), |steps| {
+    let result = TestRunner::new(config).run(&histories(), |(first, steps)| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
             .build()
             .unwrap();
-        runtime.block_on(take(steps));
+        runtime.block_on(take(first, steps));
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));

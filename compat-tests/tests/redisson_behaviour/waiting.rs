@@ -10,7 +10,7 @@ async fn many_threads_get_no_more_than_the_rate() {
             .try_set_rate(Rate::overall(10, MINUTE))
             .await
             .unwrap();
-        let load = limiter.load_trying(4, 1, 300).await.unwrap();
+        let load = limiter.load_trying(4, 1, 3_000).await.unwrap();
         assert!(load.grants == 10 && load.calls > 10, "{load:?}");
         assert_eq!(limiter.load_waiting(2, 1, 50).await.unwrap().grants, 0);
     })
