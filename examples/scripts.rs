@@ -11,6 +11,10 @@ use std::process::ExitCode;
 
 use sha1_smol::Sha1;
 
+#[macro_use]
+#[path = "../src/policies/registry.rs"]
+mod registry;
+
 #[path = "../src/store/redis/script/include.rs"]
 mod include;
 

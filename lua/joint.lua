@@ -80,83 +80,21 @@ algorithms.shared_rate = function(keys, numbers, cost)
   }
 end
 
-algorithms.fixed_window = function(KEYS, numbers)
-  --! include policies/fixed_window.lua read
-  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include policies/fixed_window.lua state
-    if peeks then
-      return state
-    end
-    --! include policies/fixed_window.lua write
-  end }
-end
+local names -- set by an algorithm that finds further keys of a target
 
-algorithms.sliding_window_log = function(KEYS, numbers)
-  --! include policies/sliding_window_log.lua read
-  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include policies/sliding_window_log.lua state
-    if peeks then
-      return state
-    end
-    --! include policies/sliding_window_log.lua write
-  end }
-end
-
-algorithms.sliding_window_counter = function(KEYS, numbers)
-  --! include policies/sliding_window_counter.lua read
+--! each policy NAME
+algorithms.NAME = function(KEYS, numbers)
+  --! include policies/NAME.lua read
   return { limit = limit, room = room, others = names, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include policies/sliding_window_counter.lua state
+    --! include policies/NAME.lua state
     if peeks then
       return state
     end
-    --! include policies/sliding_window_counter.lua write
+    --! include policies/NAME.lua write
   end }
 end
 
-algorithms.token_bucket = function(KEYS, numbers)
-  --! include policies/token_bucket.lua read
-  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include policies/token_bucket.lua state
-    if peeks then
-      return state
-    end
-    --! include policies/token_bucket.lua write
-  end }
-end
-
-algorithms.quota_bucket = function(KEYS, numbers)
-  --! include policies/quota_bucket.lua read
-  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include policies/quota_bucket.lua state
-    if peeks then
-      return state
-    end
-    --! include policies/quota_bucket.lua write
-  end }
-end
-
-algorithms.leaky_bucket = function(KEYS, numbers)
-  --! include policies/leaky_bucket.lua read
-  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include policies/leaky_bucket.lua state
-    if peeks then
-      return state
-    end
-    --! include policies/leaky_bucket.lua write
-  end }
-end
-
-algorithms.penalty_token_bucket = function(KEYS, numbers)
-  --! include policies/penalty_token_bucket.lua read
-  return { limit = limit, room = room, finish = function(taken, denied_cost, denied_taken, more_denied)
-    --! include policies/penalty_token_bucket.lua state
-    if peeks then
-      return state
-    end
-    --! include policies/penalty_token_bucket.lua write
-  end }
-end
-
+--! end
 -- Every limiter is read before any is written, except for expired grants, which shared_rate may remove first. What each
 -- limiter loses in any case leaves a page for those whose permits are needed, however many limiters come before them.
 local number = (#ARGV - 2) / 3

@@ -13,6 +13,10 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+#[macro_use]
+#[path = "policies/registry.rs"]
+mod registry;
+
 // The way of a request: each imports only from those below it.
 mod client;
 
@@ -76,10 +80,7 @@ pub use limiters::{
     Charge, Chargeable, JointDecision, KeyedRateLimiter, Limiter, PolicyLimiter, RRateLimiter,
     RateLimiter, Rule, Rules, Verdict,
 };
-pub use policies::{
-    FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, QuotaBucket, SlidingWindowCounter,
-    SlidingWindowLog, TokenBucket,
-};
+pub use policies::{AnyPolicy, Policy};
 pub use rate::{Rate, RateType};
 pub use store::memory::MemoryStore;
 #[cfg(feature = "redis")]
@@ -87,6 +88,13 @@ pub use store::redis::connection::Credentials;
 #[cfg(feature = "tls")]
 pub use store::redis::connection::TlsConfig;
 pub use store::{PermitsInUse, TimeToLive};
+
+macro_rules! exports {
+    ([] $($name:ident: $Policy:ident,)*) => {
+        pub use policies::{$($Policy,)*};
+    };
+}
+policies!(exports! {});
 
 // So that their examples are tested.
 #[cfg(all(doctest, feature = "redis"))]

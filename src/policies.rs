@@ -1,12 +1,13 @@
 //! The algorithms other than RRateLimiter's, as pure models: numbers, the state of a target and a request in, answer out.
 //!
-//! A policy, such as [`TokenBucket`](crate::TokenBucket), holds its numbers (`NAME.rs`). Its algorithm exists as a pure model
+//! A policy, such as [`TokenBucket`](crate::TokenBucket), holds its numbers (`NAME/mod.rs`). Its algorithm exists as a pure model
 //! (`NAME/model.rs`) and as a script (`lua/policies/NAME.lua`). A [`PolicyLimiter`](crate::PolicyLimiter) applies it to
 //! targets. The path of a request: `PolicyLimiter -> combining -> Store::check -> lua/policies/NAME.lua`.
 //!
 //! CONTRIBUTING.md says what a new policy needs.
 
 pub(crate) mod algorithm;
+mod any_policy;
 mod bucket;
 pub(crate) mod call;
 mod counters;
@@ -14,32 +15,28 @@ mod counters;
 mod differential_tests;
 #[cfg(all(any(test, fuzzing), feature = "redis"))]
 pub(crate) mod every_kind;
-mod fixed_window;
+mod example;
 #[cfg(all(test, feature = "redis"))]
 mod history_tests;
-#[cfg(feature = "redis")]
-pub(crate) mod kind;
-mod leaky_bucket;
 mod lengths;
-mod penalty_token_bucket;
-mod quota_bucket;
 #[cfg(feature = "redis")]
 pub(crate) mod reply;
 pub(crate) mod shared_rate;
-mod sliding_window_counter;
-mod sliding_window_log;
 mod starts;
 pub(crate) mod target_keys;
-mod token_bucket;
 
 pub use algorithm::Policy;
-pub use fixed_window::FixedWindow;
-pub use leaky_bucket::LeakyBucket;
-pub use penalty_token_bucket::PenaltyTokenBucket;
-pub use quota_bucket::QuotaBucket;
-pub use sliding_window_counter::SlidingWindowCounter;
-pub use sliding_window_log::SlidingWindowLog;
-pub use token_bucket::TokenBucket;
+pub use any_policy::AnyPolicy;
+
+macro_rules! modules {
+    ([] $($name:ident: $Policy:ident,)*) => {
+        $(
+            mod $name;
+            pub use $name::$Policy;
+        )*
+    };
+}
+policies!(modules! {});
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 It uses the scripts in lua/ as lua/README.md documents them, and the standard library only. Run as a program,
 `client.py PORT NAME [CLIENT_ID]` runs the calls that it reads, one a line, and prints what each returns.
 """
-import hashlib, os, random, socket, struct, sys, time, uuid
+import hashlib, itertools, os, random, socket, struct, sys, time, uuid
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent
@@ -15,7 +15,7 @@ CLOCK_STEP = 1000  # in ms
 def assemble(name, part=None):
     """The text of a script, or of one part of it, with the files that it includes."""
     text, inside = "", None
-    for line in (FOLDER / name).read_text().splitlines():
+    for line in each_line((FOLDER / name).read_text().splitlines()):
         words = line.split()
         if words[:1] != ["--!"]:
             text += line + "\n" if part in (None, inside) else ""
@@ -24,6 +24,19 @@ def assemble(name, part=None):
         else:
             inside = words[2] if words[1] == "part" else None
     return text
+
+
+def each_line(lines):
+    """The lines, where those that stand for each policy are repeated."""
+    lines = iter(lines)
+    for line in lines:
+        words = line.split()
+        if words[:3] != ["--!", "each", "policy"]:
+            yield line
+            continue
+        repeated = list(itertools.takewhile(lambda line: line.split() != ["--!", "end"], lines))
+        for policy in (name[9:-4] for name in SHA1 if name.startswith("policies/")):
+            yield from (line.replace(words[3], policy) for line in repeated)
 
 
 class ServerError(Exception):

@@ -14,7 +14,7 @@ use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::Origin;
-use crate::policies::algorithm::{AnyModel, ShareOf};
+use crate::policies::algorithm::ShareOf;
 use crate::policies::call::{Call, Target};
 use crate::policies::shared_rate::SharedRate;
 use crate::same_runtime::wherever_polled;
@@ -217,7 +217,7 @@ impl LocalTarget {
             ShareOf::Costs => (Arc::clone(&request.target.model), share.clients()),
             ShareOf::Rate { client_id, set_up } => {
                 let share = SharedRate::with_set_up(client_id, set_up);
-                (Arc::new(share) as Arc<dyn AnyModel>, 1)
+                (Arc::new(share.into()), 1)
             }
             ShareOf::Unknown => return None,
         };

@@ -15,7 +15,6 @@ use crate::decision::{Decision, decision_alone};
 use crate::error::Result;
 use crate::keys::check_not_empty;
 use crate::limiter_options::LimiterOptions;
-use crate::policies::algorithm::Model;
 use crate::policies::shared_rate::SharedRate;
 use crate::rate::Rate;
 use crate::window::SetUp;

@@ -170,11 +170,12 @@ impl<P: Policy> PolicyLimiter<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if a number is out of its range; the old policy stays.
+    /// [`Error::InvalidArgument`] if a number is out of its range, or if an [`AnyPolicy`](crate::AnyPolicy) has another
+    /// algorithm: the targets hold the state of the one before, so use a new limiter, with another prefix. The old policy
+    /// stays.
     pub fn set_policy(&self, policy: P) -> Result<()> {
         policy.validate(INTERNAL)?;
-        self.policies.replace(policy);
-        Ok(())
+        self.policies.replace(policy)
     }
 
     /// What `read` takes from the policy in force.
@@ -204,14 +205,9 @@ impl<P: Policy> PolicyLimiter<P> {
 
     /// What a request is for, once it is found good.
     #[inline]
-    fn validated<'a>(
-        &self,
-        model: &'a dyn AnyModel,
-        key: &'a str,
-        cost: u32,
-    ) -> Result<TargetRef<'a>> {
+    fn validated<'a>(&self, model: &'a AnyModel, key: &'a str, cost: u32) -> Result<TargetRef<'a>> {
         check_cost(cost, model.limit(), key)?;
-        if cost > model.largest_cost() {
+        if cost > model.properties().largest_cost {
             return Err(Error::InvalidArgument {
                 argument: "cost",
                 reason: "must be at most 500 for a SlidingWindowLog: each unit is a member",
@@ -230,7 +226,7 @@ impl<P: Policy> PolicyLimiter<P> {
     fn validated_request(&self, key: &str, cost: u32) -> Result<TargetRequest> {
         let key = self.mapped_name(key);
         let model = self.policies.read(|it| Arc::clone(it.algorithm()));
-        self.validated(&*model, &key, cost)?;
+        self.validated(&model, &key, cost)?;
         Ok(TargetRequest {
             target: Target {
                 model,
@@ -246,7 +242,7 @@ impl<P: Policy> PolicyLimiter<P> {
     fn check_now(&self, memory: &MemoryClient, key: &str, cost: u32) -> Result<Decision> {
         let key = self.mapped_name(key);
         self.policies.read(|in_force| {
-            let target = self.validated(&**in_force.algorithm(), &key, cost)?;
+            let target = self.validated(in_force.algorithm(), &key, cost)?;
             let answer = memory.check_one(target, cost)?;
             answer.decision(&key, Grant::forgotten(cost))
         })

@@ -10,8 +10,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "redis")]
-use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::failure_policy::LocalShare;
@@ -53,11 +51,12 @@ pub trait Sealed: fmt::Debug + Clone + Send + Sync + 'static {
     /// Refuses numbers that the algorithm cannot work with.
     fn validate(&self, _: Internal) -> Result<()>;
 
-    /// This policy when it replaces `before` while requests come in, and for how long it must know about that.
-    fn after(&self, before: &Self, _: Internal) -> (Self, Duration);
+    /// This policy when it replaces `before` while requests come in, and for how long it must know about that. Refuses to
+    /// replace a policy of another algorithm.
+    fn after(&self, before: &Self, _: Internal) -> Result<(Self, Duration)>;
 
     /// The algorithm with these numbers.
-    fn algorithm(&self, _: Internal) -> Algorithm;
+    fn model(&self, _: Internal) -> Algorithm;
 }
 
 /// The argument of methods that only this crate may call: a generic function elsewhere has the methods of [`Sealed`] in scope.
@@ -71,55 +70,34 @@ impl<M: Model> Sealed for M {
         Model::validate(self)
     }
 
-    fn after(&self, before: &Self, _: Internal) -> (Self, Duration) {
-        Model::after(self, before)
+    fn after(&self, before: &Self, _: Internal) -> Result<(Self, Duration)> {
+        Ok(Model::after(self, before))
     }
 
-    fn algorithm(&self, _: Internal) -> Algorithm {
-        Algorithm(Arc::new(self.clone()))
+    fn model(&self, _: Internal) -> Algorithm {
+        Algorithm(Arc::new(self.clone().into()))
     }
 }
 
 /// An algorithm with its numbers.
-pub struct Algorithm(pub(crate) Arc<dyn AnyModel>);
+pub struct Algorithm(pub(crate) Arc<AnyModel>);
 
 /// An algorithm.
-pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
+pub(crate) trait Model: fmt::Debug + Clone + Into<AnyModel> + Send + Sync + 'static {
     /// What the keys of one target hold, as far as this algorithm uses them.
     type State: State + Default;
 
-    /// Which algorithm it is, for a store that has a script for each.
-    #[cfg(feature = "redis")]
-    const KIND: Kind;
-
-    /// Whether it has a key with the target's own name.
-    const HAS_OWN_KEY: bool = true;
-
-    /// Whether its state is RRateLimiter's window, where a grant is found by its random bytes.
-    const ON_THE_WINDOW: bool = false;
-
-    /// Whether it stores each request, named by its call: then a store takes longer for a call the more it carries.
-    const LOGS_REQUESTS: bool = false;
-
-    /// The most that the requests of one call may cost together.
-    const LARGEST_COST: u32 = u32::MAX;
-
-    /// Whether a foreign lock denies even if this limiter has no penalty.
-    const HONOURS_FOREIGN_LOCKS: bool = false;
+    /// What sets it apart from most others.
+    const PROPERTIES: Properties = Properties::USUAL;
 
     /// Refuses numbers that it cannot work with.
     fn validate(&self) -> Result<()>;
-
-    /// The settings that a request gives an RRateLimiter.
-    fn set_up(&self) -> Option<SetUp> {
-        None
-    }
 
     /// The largest cost that can be granted; `None` if it depends on the state.
     fn limit(&self) -> Option<i64>;
 
     /// How many members or counters, beside a few, a call touches for a request of this cost. At most [`MOST_TOUCHED`] for
-    /// each cost up to [`LARGEST_COST`](Self::LARGEST_COST).
+    /// each cost up to the [largest](Properties::largest_cost).
     fn touches(&self, _cost: u32) -> u32 {
         0
     }
@@ -201,6 +179,28 @@ pub(crate) trait Model: fmt::Debug + Clone + Send + Sync + 'static {
     /// What a request leaves that takes nothing, though it may not be denied by this algorithm: the keys live as long as
     /// what they hold counts.
     fn keep(&self, _state: &mut Self::State, _at: At) {}
+}
+
+/// What is the same for all numbers of an algorithm.
+#[derive(Debug)]
+pub(crate) struct Properties {
+    /// Whether it has a key with the target's own name.
+    pub(crate) has_own_key: bool,
+    /// Whether it stores each request, named by its call: then a store takes longer for a call the more it carries.
+    pub(crate) logs_requests: bool,
+    /// The most that the requests of one call may cost together.
+    pub(crate) largest_cost: u32,
+    /// Whether a foreign lock denies even if this limiter has no penalty.
+    pub(crate) honours_foreign_locks: bool,
+}
+
+impl Properties {
+    pub(super) const USUAL: Self = Self {
+        has_own_key: true,
+        logs_requests: false,
+        largest_cost: u32::MAX,
+        honours_foreign_locks: false,
+    };
 }
 
 /// How many members and counters a call may touch. A server does nothing else meanwhile.

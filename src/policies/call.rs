@@ -28,7 +28,7 @@ pub(crate) struct Call {
 /// A limiter and its target.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    pub(crate) model: Arc<dyn AnyModel>,
+    pub(crate) model: Arc<AnyModel>,
     /// The target's name in the store.
     pub(crate) key: Arc<str>,
     /// For how long, in ms, a denial locks the target out.
@@ -38,7 +38,7 @@ pub(crate) struct Target {
 /// The same, borrowed, for a decision that keeps none of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TargetRef<'a> {
-    pub(crate) model: &'a dyn AnyModel,
+    pub(crate) model: &'a AnyModel,
     pub(crate) key: &'a str,
     pub(crate) penalty: Option<i64>,
 }
@@ -191,7 +191,7 @@ fn millis(millis: i64) -> Duration {
 impl Target {
     pub(crate) fn by_ref(&self) -> TargetRef<'_> {
         TargetRef {
-            model: &*self.model,
+            model: &self.model,
             key: &self.key,
             penalty: self.penalty,
         }
@@ -218,8 +218,10 @@ impl TargetRef<'_> {
 
     /// `None` if no lock is read; else the penalty in ms, 0 if only other limiters have one.
     pub(crate) fn honoured_lock(&self) -> Option<i64> {
-        self.penalty
-            .or_else(|| self.model.honours_foreign_locks().then_some(0))
+        self.penalty.or_else(|| {
+            let properties = self.model.properties();
+            properties.honours_foreign_locks.then_some(0)
+        })
     }
 
     /// The answer to a request of `cost` for which the algorithm returns this.

@@ -17,12 +17,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::algorithm::Model;
-use super::kind::Kind;
 use super::shared_rate::SharedRate;
-use super::{
-    FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
-    SlidingWindowLog, TokenBucket,
-};
 use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::Rate;
 use crate::window::Timed;
@@ -32,8 +27,8 @@ pub(super) use sides::{Fixture, Form, Sides};
 
 /// On average.
 const STEPS_PER_CASE: usize = 40;
-/// The steps are divided by this number: the algorithms, and all of them together.
-const ALGORITHMS: usize = 10;
+/// The steps are divided by this number: the policies, RRateLimiter, several of these, and all of them together.
+const ALGORITHMS: usize = POLICIES + 3;
 
 /// An algorithm that is compared with its script.
 pub(super) trait Compared: Model<State: Clone> {
@@ -54,6 +49,40 @@ pub(super) trait Compared: Model<State: Clone> {
         (1..2_000_i64).boxed()
     }
 }
+
+/// A policy, made of the numbers of its script.
+pub(super) trait WithNumbers {
+    fn with_numbers(numbers: &[i64]) -> Self;
+}
+
+/// A number of a script, as a policy has it.
+pub(super) fn number(number: i64) -> u32 {
+    u32::try_from(number).unwrap()
+}
+
+pub(super) fn millis(number: i64) -> Duration {
+    Duration::from_millis(number.unsigned_abs())
+}
+
+macro_rules! tests {
+    ([] $($name:ident: $Policy:ident,)*) => {
+        $(mod $name {
+            #[test]
+            fn script_and_model_agree() {
+                super::compare::<crate::policies::$Policy>();
+            }
+        })*
+
+        /// How many policies there are.
+        pub(super) const POLICIES: usize = [$(stringify!($name)),*].len();
+
+        /// A limiter of each policy.
+        fn of_each_policy() -> [BoxedStrategy<One>; POLICIES] {
+            [$(One::any::<super::$Policy>(stringify!($name)),)*]
+        }
+    };
+}
+policies!(tests! {});
 
 #[derive(Debug, Clone)]
 enum Step<P, S> {
@@ -103,7 +132,7 @@ pub(super) fn compare<M: Compared>() {
                 match step {
                     Step::Pass(millis) => fixture.pass_for_grants(millis),
                     // The script of RRateLimiter's limiters decides single requests.
-                    Step::Ask(costs) if M::ON_THE_WINDOW => {
+                    Step::Ask(costs) if side.target.model.is_on_the_window() => {
                         fixture.ask(&mut sides, Form::Alone, &costs[..1]).await;
                     }
                     Step::Ask(costs) => {
@@ -114,7 +143,7 @@ pub(super) fn compare<M: Compared>() {
                     }
                     Step::ChangePolicy(to) => {
                         policy = to.after(&policy).0;
-                        side.target.model = Arc::new(policy.clone());
+                        side.target.model = Arc::new(policy.clone().into());
                     }
                     Step::Put(state) => {
                         side.put(Box::new(state));
@@ -146,71 +175,51 @@ struct JointStep {
     costs: Vec<u32>,
 }
 
-/// The limiters that decide together: each with a name, without and with a penalty.
-fn joint_sides() -> Vec<Sides> {
+/// One of the limiters that decide together, which can be made again.
+#[derive(Clone)]
+struct One(Arc<dyn Fn() -> Sides>);
+
+impl std::fmt::Debug for One {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0().target.fmt(f)
+    }
+}
+
+impl One {
+    fn new<M: Compared>(policy: M, key: &'static str, penalty: Option<i64>) -> Self {
+        Self(Arc::new(move || Sides::new(&policy, key, penalty)))
+    }
+
+    /// A limiter of one policy, with or without a penalty.
+    fn any<M: Compared>(key: &'static str) -> BoxedStrategy<Self> {
+        let penalty = prop_oneof![2 => Just(None), 1 => Just(Some(3 * TTL_UNIT))];
+        let one = (M::policies(), penalty);
+        one.prop_map(move |(policy, penalty)| Self::new(policy, key, penalty))
+            .boxed()
+    }
+}
+
+/// Two rate limiters, and one of each policy.
+fn joint() -> impl Strategy<Value = Vec<One>> {
     let overall = Rate::overall(7, Duration::from_millis(1_500));
     let kept = overall.keep_alive(Duration::from_millis(TTL_UNIT.unsigned_abs()));
     let rate = SharedRate::with_rate("client".into(), kept).unwrap();
-    let window = Duration::from_millis(TTL_UNIT.unsigned_abs());
-    // Twice this is not a multiple of it, so that the ms by which some keys outlive others are rounded away.
-    let uneven = window * 3 / 4;
-    let penalty = Some(3 * TTL_UNIT);
-    vec![
-        Sides::new(&rate, "rate", None),
-        Sides::new(&rate, "another rate", None),
-        Sides::new(&FixedWindow::new(30, window), "fixed", None),
-        Sides::new(
-            &TokenBucket::per_second(2).with_capacity(1_000),
-            "tokens",
-            None,
-        ),
-        Sides::new(
-            &TokenBucket::per_second(1).with_capacity(500),
-            "tokens and penalty",
-            penalty,
-        ),
-        Sides::new(&SlidingWindowLog::new(40, window), "log", None),
-        Sides::new(
-            &SlidingWindowCounter::new(40, uneven).with_period(uneven / 6),
-            "periods",
-            None,
-        ),
-        Sides::new(
-            &QuotaBucket::new(3, window / 200).with_capacity(600),
-            "quota",
-            None,
-        ),
-        Sides::new(
-            &LeakyBucket::new(3, window).with_capacity(30),
-            "leaky",
-            None,
-        ),
-        Sides::new(
-            &PenaltyTokenBucket::new(1, uneven).with_capacity(101),
-            "inflow and penalty",
-            penalty,
-        ),
-    ]
+    let rates = ["rate", "another rate"].map(|key| One::new(rate.clone(), key, None));
+    of_each_policy()
+        .to_vec()
+        .prop_map(move |policies| [&rates[..], &policies].concat())
 }
 
 #[test]
 fn several_limiters_decide_together_as_their_models_do() {
     let pause = prop_oneof![3 => Just(0), 1 => 1..2_000_i64];
     let cost = prop_oneof![6 => 1..4_u32, 1 => 1..600_u32];
-    let sides = joint_sides();
-    for kind in Kind::ALL {
-        assert!(
-            sides.iter().any(|side| side.target.model.kind() == *kind),
-            "{kind:?}"
-        );
-    }
-    let count = sides.len();
-    let step = (pause, prop::collection::vec(cost, count))
+    let step = (pause, prop::collection::vec(cost, 2 + POLICIES))
         .prop_map(|(pause, costs)| JointStep { pause, costs });
-    let case = prop::collection::vec(step, 1..2 * STEPS_PER_CASE);
-    run_on_a_server(cases(), &case, async |connection, steps| {
+    let case = (joint(), prop::collection::vec(step, 1..2 * STEPS_PER_CASE));
+    run_on_a_server(cases(), &case, async |connection, (limiters, steps)| {
         let mut fixture = Fixture::new(connection);
-        let mut sides = joint_sides();
+        let mut sides: Vec<_> = limiters.iter().map(|one| one.0()).collect();
         for JointStep { pause, costs } in steps {
             fixture.pass_for_grants(pause);
             fixture.ask(&mut sides, Form::Joint, &costs).await;

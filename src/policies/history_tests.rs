@@ -25,31 +25,26 @@ use redis::aio::MultiplexedConnection;
 
 use super::algorithm::{AnyModel, State};
 use super::call::Outcome;
-use super::differential_tests::{Compared, Fixture, Form, Sides};
+use super::differential_tests::{Compared, Fixture, Form, POLICIES, Sides};
 use super::shared_rate::SharedRate;
-use super::{
-    FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
-    SlidingWindowLog, TokenBucket,
-};
 use crate::random_cases::{cases_of, run_on_a_server};
-use crate::rate::Rate;
-use crate::window::{At, SetUp};
+use crate::window::At;
 use grants::Grants;
 
 /// On average.
 const STEPS_PER_CASE: usize = 40;
-const ALGORITHMS: usize = 8;
+const ALGORITHMS: usize = POLICIES + 1;
 const VERSIONS: usize = 2;
 
 /// In ms. A case takes far less time, so that it makes no difference which keys Redis has counted down meanwhile.
 const UNIT: i64 = 100_000_000;
 
-fn units(count: u32) -> Duration {
+pub(super) fn units(count: u32) -> Duration {
     Duration::from_millis(UNIT.unsigned_abs()) * count
 }
 
 /// An algorithm whose policies change.
-trait Versioned: Compared {
+pub(super) trait Versioned: Compared {
     /// The least cost of a request.
     const COST: u32 = 1;
     /// Whether the end of a key's life is the end of what it counts, whatever the policy: it ends the window.
@@ -61,99 +56,6 @@ trait Versioned: Compared {
     /// a longer one counts.
     fn span(&self) -> Option<i64> {
         None
-    }
-}
-
-impl Versioned for FixedWindow {
-    const EXPIRES_AS_IT_COUNTS: bool = true;
-
-    fn versions() -> BoxedStrategy<Self> {
-        let versions = (1..8_u32, 1..9_u32);
-        versions
-            .prop_map(|(limit, n)| Self::new(limit, units(n)))
-            .boxed()
-    }
-}
-
-impl Versioned for SlidingWindowLog {
-    fn versions() -> BoxedStrategy<Self> {
-        let versions = (1..8_u32, 1..9_u32);
-        versions
-            .prop_map(|(limit, n)| Self::new(limit, units(n)))
-            .boxed()
-    }
-}
-
-impl Versioned for SlidingWindowCounter {
-    /// Every other one has the default period.
-    fn versions() -> BoxedStrategy<Self> {
-        let periods = prop_oneof![2 => Just(1_u32), 1 => 2..4_u32];
-        (1..8_u32, periods, 1..10_u32, any::<bool>())
-            .prop_map(|(limit, period, n, is_default)| match is_default {
-                true => Self::new(limit, units(n)),
-                false => Self::new(limit, units(period * n)).with_period(units(period)),
-            })
-            .boxed()
-    }
-
-    fn span(&self) -> Option<i64> {
-        Some((self.window() - self.period()).as_millis() as i64)
-    }
-}
-
-impl Versioned for TokenBucket {
-    const COST: u32 = 100_000;
-
-    fn versions() -> BoxedStrategy<Self> {
-        (1..9_u32, 1..6_u32)
-            .prop_map(|(n, rate)| Self::per_second(rate).with_capacity(n * Self::COST))
-            .boxed()
-    }
-}
-
-impl Versioned for QuotaBucket {
-    fn versions() -> BoxedStrategy<Self> {
-        (1..12_u32, 1..6_u32, 1..6_u32)
-            .prop_map(|(capacity, quota, n)| Self::new(quota, units(n)).with_capacity(capacity))
-            .boxed()
-    }
-}
-
-impl Versioned for LeakyBucket {
-    fn versions() -> BoxedStrategy<Self> {
-        (1..12_u32, 1..6_u32, 1..6_u32)
-            .prop_map(|(capacity, quantity, n)| {
-                Self::new(quantity, units(n)).with_capacity(capacity)
-            })
-            .boxed()
-    }
-}
-
-impl Versioned for PenaltyTokenBucket {
-    fn versions() -> BoxedStrategy<Self> {
-        (1..12_u32, 1..6_u32, 1..6_u32)
-            .prop_map(|(capacity, quantity, n)| {
-                Self::new(quantity, units(n)).with_capacity(capacity)
-            })
-            .boxed()
-    }
-}
-
-impl Versioned for SharedRate {
-    /// A change of the type resets the limiter, so that most have one type.
-    fn versions() -> BoxedStrategy<Self> {
-        let is_overall = prop::bool::weighted(0.9);
-        (1..8_u64, 1..9_u32, prop::option::of(0..4_u32), is_overall)
-            .prop_map(|(permits, n, longer, is_overall)| {
-                let rate = match is_overall {
-                    true => Rate::overall(permits, units(n)),
-                    false => Rate::per_client(permits, units(n)),
-                };
-                let rate = longer.map_or(rate, |longer| rate.keep_alive(units(n + longer)));
-                let rate = rate.validate().unwrap();
-                Self::with_set_up("client".into(), SetUp::expiring(rate))
-            })
-            .boxed()
     }
 }
 
@@ -196,7 +98,7 @@ fn a_step<M: Versioned>() -> impl Strategy<Value = Step<M>> {
 /// What a version knows of its last request.
 #[derive(Debug, Clone, Default)]
 struct Seen {
-    model: Option<Arc<dyn AnyModel>>,
+    model: Option<Arc<AnyModel>>,
     /// When all that it saw is free by its settings.
     until: i64,
     is_latest: bool,
@@ -233,6 +135,7 @@ fn take<M: Versioned>() {
             let mut penalties = [None; VERSIONS];
             let mut grants = Grants::default();
             let mut locked_until = i64::MIN;
+            let is_on_the_window = sides[0].target.model.is_on_the_window();
             for step in steps {
                 let (form, version, costs) = match step {
                     Step::Pass(millis) => {
@@ -252,7 +155,7 @@ fn take<M: Versioned>() {
                         penalties[version] = penalty;
                         continue;
                     }
-                    Step::Ask(version, costs) if M::ON_THE_WINDOW => {
+                    Step::Ask(version, costs) if is_on_the_window => {
                         (Form::Alone, Some(version), costs[..1].to_vec())
                     }
                     Step::Ask(version, costs) => (Form::Alone, Some(version), costs),
@@ -283,7 +186,7 @@ fn take<M: Versioned>() {
                         );
                     }
                 }
-                let model: Arc<dyn AnyModel> = Arc::new(policy.clone());
+                let model: Arc<AnyModel> = Arc::new(policy.clone().into());
                 side.target.model = Arc::clone(&model);
                 side.target.penalty = penalty;
                 let answers = fixture.ask(&mut sides, form, &costs).await;
@@ -293,7 +196,9 @@ fn take<M: Versioned>() {
                 fixture.compare(&sides).await;
                 let outcomes = answers.iter().map(|answer| answer.outcome);
                 let are_all = |outcome| answers.iter().all(|answer| answer.outcome == outcome);
-                if (penalty.is_some() || M::HONOURS_FOREIGN_LOCKS) && at.now < locked_until {
+                if (penalty.is_some() || M::PROPERTIES.honours_foreign_locks)
+                    && at.now < locked_until
+                {
                     assert!(are_all(Outcome::LockedOut), "{answers:?}");
                 }
                 if let Some(penalty) = penalty
@@ -343,40 +248,17 @@ end
     command.exec_async(&mut connection).await.unwrap();
 }
 
-#[test]
-fn nothing_expires_that_a_fixed_window_counts() {
-    take::<FixedWindow>();
+macro_rules! tests {
+    ([] $($name:ident: $Policy:ident,)*) => {
+        $(mod $name {
+            #[test]
+            fn nothing_expires_that_counts() {
+                super::take::<crate::policies::$Policy>();
+            }
+        })*
+    };
 }
-
-#[test]
-fn nothing_expires_that_a_sliding_window_log_counts() {
-    take::<SlidingWindowLog>();
-}
-
-#[test]
-fn nothing_expires_that_a_sliding_window_counter_counts() {
-    take::<SlidingWindowCounter>();
-}
-
-#[test]
-fn nothing_expires_that_a_token_bucket_counts() {
-    take::<TokenBucket>();
-}
-
-#[test]
-fn nothing_expires_that_a_quota_bucket_counts() {
-    take::<QuotaBucket>();
-}
-
-#[test]
-fn nothing_expires_that_a_leaky_bucket_counts() {
-    take::<LeakyBucket>();
-}
-
-#[test]
-fn nothing_expires_that_a_penalty_token_bucket_counts() {
-    take::<PenaltyTokenBucket>();
-}
+policies!(tests! {});
 
 #[test]
 fn nothing_expires_that_a_keyed_rate_limiter_counts() {

@@ -27,7 +27,7 @@ pub(crate) struct TargetReply {
 pub(crate) fn answers(call: &Call, replies: &[TargetReply]) -> Option<Answers> {
     let score = replies.first()?.now;
     let mut each = call.limiters.iter().zip(replies);
-    if !each.all(|(target, reply)| reply.can_be_counted_with(&*target.model)) {
+    if !each.all(|(target, reply)| reply.can_be_counted_with(&target.model)) {
         return None;
     }
     if call.costs.len() > call.limiters.len() {
@@ -64,7 +64,7 @@ fn answers_to_list(call: &Call, reply: &TargetReply) -> Option<Answers> {
         Some(left) => {
             lock.set(());
             lock.expire_at(at.server + left);
-            untouched(&*target.model)?
+            untouched(&target.model)?
         }
         None => target.model.state_from_reply(at, &reply.state)?,
     };
@@ -77,7 +77,7 @@ fn answers_to_list(call: &Call, reply: &TargetReply) -> Option<Answers> {
 }
 
 /// The state of a target without requests.
-fn untouched(model: &dyn AnyModel) -> Option<Box<dyn State>> {
+fn untouched(model: &AnyModel) -> Option<Box<dyn State>> {
     model.open(&mut TargetKeys::default())
 }
 
@@ -97,7 +97,7 @@ impl TargetReply {
 
     /// Whether sums of these numbers, and a thousand times one of them, do not overflow: scripts read numbers up to
     /// 2^53, the largest that Lua counts exactly. The numbers of an RRateLimiter are not used in sums.
-    fn can_be_counted_with(&self, model: &dyn AnyModel) -> bool {
+    fn can_be_counted_with(&self, model: &AnyModel) -> bool {
         const LARGEST: u64 = 1 << 53;
         let times = [self.server, self.now, self.locked_for];
         let state = self.state.iter().filter(|_| !model.is_on_the_window());
@@ -122,15 +122,11 @@ impl TargetReply {
 #[cfg(all(test, feature = "redis"))]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use serde_json::{Value as Json, json};
 
     use super::super::call::{Outcome, Target};
-    use super::super::{
-        FixedWindow, LeakyBucket, PenaltyTokenBucket, QuotaBucket, SlidingWindowCounter,
-        SlidingWindowLog, TokenBucket,
-    };
+    use super::super::differential_tests::WithNumbers;
     use super::*;
     use crate::client_vectors::{hold, numbers, text};
 
@@ -161,39 +157,15 @@ mod tests {
     }
 
     /// A policy with these numbers.
-    fn policy(name: &str, numbers: &[i64]) -> Arc<dyn AnyModel> {
-        let number = |place: usize| u32::try_from(numbers[place]).unwrap();
-        let millis = |place: usize| Duration::from_millis(numbers[place].unsigned_abs());
-        match name {
-            "fixed_window" => {
-                let policy = FixedWindow::new(number(0), millis(1));
-                match numbers[2] {
-                    0 => Arc::new(policy),
-                    _ => Arc::new(policy.aligned_to_clock()),
-                }
-            }
-            "sliding_window_log" => Arc::new(SlidingWindowLog::new(number(0), millis(1))),
-            "sliding_window_counter" => {
-                let policy = SlidingWindowCounter::new(number(0), millis(1));
-                Arc::new(policy.with_period(millis(2)))
-            }
-            "token_bucket" => {
-                let policy = TokenBucket::per_second(number(1));
-                Arc::new(policy.with_capacity(number(0)))
-            }
-            "quota_bucket" => {
-                let policy = QuotaBucket::new(number(1), 1000 * millis(2));
-                Arc::new(policy.with_capacity(number(0)))
-            }
-            "leaky_bucket" => {
-                let policy = LeakyBucket::new(number(1), millis(2));
-                Arc::new(policy.with_capacity(number(0)))
-            }
-            "penalty_token_bucket" => {
-                let policy = PenaltyTokenBucket::new(number(1), millis(2));
-                Arc::new(policy.with_capacity(number(0)))
-            }
-            other => panic!("no policy: {other}"),
+    fn policy(name: &str, numbers: &[i64]) -> Arc<AnyModel> {
+        macro_rules! with_numbers {
+            ([] $($policy:ident: $Policy:ident,)*) => {
+                $(if name == stringify!($policy) {
+                    return Arc::new(super::super::$Policy::with_numbers(numbers).into());
+                })*
+            };
         }
+        policies!(with_numbers! {});
+        panic!("no policy: {name}")
     }
 }

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use super::algorithm::{Evaluation, Model, ShareOf, State, Unusable};
-#[cfg(feature = "redis")]
-use super::kind::Kind;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::failure_policy::LocalShare;
@@ -56,6 +54,11 @@ impl SharedRate {
         }
     }
 
+    /// The settings that a request gives the limiter.
+    pub(crate) fn set_up(&self) -> Option<SetUp> {
+        self.set_up
+    }
+
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.rate
     }
@@ -84,16 +87,8 @@ impl From<NotInitialized> for Unusable {
 impl Model for SharedRate {
     type State = Window;
 
-    #[cfg(feature = "redis")]
-    const KIND: Kind = Kind::SharedRate;
-    const ON_THE_WINDOW: bool = true;
-
     fn validate(&self) -> Result<()> {
         self.rate.map_or(Ok(()), |rate| rate.validate().map(|_| ()))
-    }
-
-    fn set_up(&self) -> Option<SetUp> {
-        self.set_up
     }
 
     fn limit(&self) -> Option<i64> {
@@ -214,6 +209,7 @@ mod tests {
     use crate::policies::differential_tests::{
         Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
     };
+    use crate::policies::history_tests::{Versioned, units};
     use crate::rate::RateType;
     use crate::window::{Grants, Pool, Timed};
 
@@ -326,6 +322,24 @@ mod tests {
                 });
             }
             keyspace
+        }
+    }
+
+    impl Versioned for SharedRate {
+        /// A change of the type resets the limiter, so that most have one type.
+        fn versions() -> BoxedStrategy<Self> {
+            let is_overall = prop::bool::weighted(0.9);
+            (1..8_u64, 1..9_u32, prop::option::of(0..4_u32), is_overall)
+                .prop_map(|(permits, n, longer, is_overall)| {
+                    let rate = match is_overall {
+                        true => Rate::overall(permits, units(n)),
+                        false => Rate::per_client(permits, units(n)),
+                    };
+                    let rate = longer.map_or(rate, |longer| rate.keep_alive(units(n + longer)));
+                    let rate = rate.validate().unwrap();
+                    Self::with_set_up("client".into(), SetUp::expiring(rate))
+                })
+                .boxed()
         }
     }
 

@@ -1,5 +1,9 @@
 //! The scripts as a specification: `lua/sha1.txt` names what is sent, and `lua/vectors/` what each script does.
 
+#[macro_use]
+#[path = "../../src/policies/registry.rs"]
+mod registry;
+
 #[path = "../support/by_hand.rs"]
 mod by_hand;
 #[path = "../support/clients.rs"]

@@ -44,7 +44,7 @@ impl Calls for TargetCalls {
 
     /// Two where a call takes the server longer the more it carries: it decides one while the other is on its way.
     fn calls_at_once(request: &TargetRequest) -> usize {
-        1 + usize::from(request.target.model.logs_requests())
+        1 + usize::from(request.target.model.properties().logs_requests)
     }
 
     fn cost(request: &TargetRequest) -> u32 {
@@ -52,7 +52,7 @@ impl Calls for TargetCalls {
     }
 
     fn room(request: &TargetRequest) -> u32 {
-        request.target.model.largest_cost()
+        request.target.model.properties().largest_cost
     }
 
     fn deadline(&self) -> Instant {

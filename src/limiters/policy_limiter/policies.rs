@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tokio::time::Instant;
 
+use crate::error::Result;
 use crate::policies::algorithm::{AnyModel, INTERNAL, Policy};
 
 /// The policy that a limiter was made with, and the one that replaced it. Few are ever replaced, so that reading the first
@@ -17,7 +18,7 @@ pub(super) struct Policies<P> {
 #[derive(Clone)]
 pub(super) struct InForce<P> {
     pub(super) policy: P,
-    algorithm: Arc<dyn AnyModel>,
+    algorithm: Arc<AnyModel>,
     /// The same in a form that knows of the policy before, and until when that is needed.
     moved: Option<Moved<P>>,
 }
@@ -25,12 +26,12 @@ pub(super) struct InForce<P> {
 #[derive(Clone)]
 struct Moved<P> {
     policy: P,
-    algorithm: Arc<dyn AnyModel>,
+    algorithm: Arc<AnyModel>,
     until: Instant,
 }
 
 impl<P> InForce<P> {
-    pub(super) fn algorithm(&self) -> &Arc<dyn AnyModel> {
+    pub(super) fn algorithm(&self) -> &Arc<AnyModel> {
         match &self.moved {
             Some(moved) if Instant::now() < moved.until => &moved.algorithm,
             _ => &self.algorithm,
@@ -42,7 +43,7 @@ impl<P: Policy> Policies<P> {
     pub(super) fn new(policy: P) -> Self {
         Self {
             first: InForce {
-                algorithm: policy.algorithm(INTERNAL).0,
+                algorithm: policy.model(INTERNAL).0,
                 policy,
                 moved: None,
             },
@@ -51,7 +52,7 @@ impl<P: Policy> Policies<P> {
     }
 
     /// Replaces the policy while requests come in.
-    pub(super) fn replace(&self, policy: P) {
+    pub(super) fn replace(&self, policy: P) -> Result<()> {
         let now = Instant::now();
         let Self { first, later } = self;
         let later = later.get_or_init(|| RwLock::new(first.clone()));
@@ -60,20 +61,21 @@ impl<P: Policy> Policies<P> {
             Some(moved) if now < moved.until => &moved.policy,
             _ => &in_force.policy,
         };
-        let (moved, needed_for) = policy.after(before, INTERNAL);
+        let (moved, needed_for) = policy.after(before, INTERNAL)?;
         let mut until = now.checked_add(needed_for).unwrap_or(now);
         if let Some(earlier) = &in_force.moved {
             until = until.max(earlier.until);
         }
         *in_force = InForce {
-            algorithm: policy.algorithm(INTERNAL).0,
+            algorithm: policy.model(INTERNAL).0,
             policy,
             moved: Some(Moved {
-                algorithm: moved.algorithm(INTERNAL).0,
+                algorithm: moved.model(INTERNAL).0,
                 policy: moved,
                 until,
             }),
         };
+        Ok(())
     }
 }
 

@@ -10,8 +10,6 @@ use crate::error::{Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
 use crate::policies::algorithm::{Evaluation, Model, State, Unusable};
-#[cfg(feature = "redis")]
-use crate::policies::kind::Kind;
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
@@ -126,9 +124,6 @@ impl FixedWindow {
 impl Model for FixedWindow {
     type State = Counter;
 
-    #[cfg(feature = "redis")]
-    const KIND: Kind = Kind::FixedWindow;
-
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
         let window = whole_millis(self.window, "window")?;
@@ -233,8 +228,10 @@ mod tests {
 
     use super::*;
     use crate::policies::differential_tests::{
-        Compared, Content, Keyspace, TTL_UNIT, compare, show_key, timed, times_to_live,
+        Compared, Content, Keyspace, TTL_UNIT, WithNumbers, millis, number, show_key, timed,
+        times_to_live,
     };
+    use crate::policies::history_tests::{Versioned, units};
     use crate::policies::starts::DAY;
 
     impl Compared for FixedWindow {
@@ -277,8 +274,24 @@ mod tests {
         }
     }
 
-    #[test]
-    fn script_and_model_agree() {
-        compare::<FixedWindow>();
+    impl WithNumbers for FixedWindow {
+        fn with_numbers(numbers: &[i64]) -> Self {
+            let policy = Self::new(number(numbers[0]), millis(numbers[1]));
+            match numbers[2] {
+                0 => policy,
+                _ => policy.aligned_to_clock(),
+            }
+        }
+    }
+
+    impl Versioned for FixedWindow {
+        const EXPIRES_AS_IT_COUNTS: bool = true;
+
+        fn versions() -> BoxedStrategy<Self> {
+            let versions = (1..8_u32, 1..9_u32);
+            versions
+                .prop_map(|(limit, n)| Self::new(limit, units(n)))
+                .boxed()
+        }
     }
 }

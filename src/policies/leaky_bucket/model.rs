@@ -9,8 +9,6 @@ use crate::keys::sibling;
 use crate::permit::CallId;
 use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, div_ceil};
 use crate::policies::bucket::Bucket;
-#[cfg(feature = "redis")]
-use crate::policies::kind::Kind;
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::At;
@@ -88,9 +86,6 @@ impl LeakyBucket {
 
 impl Model for LeakyBucket {
     type State = Bucket;
-
-    #[cfg(feature = "redis")]
-    const KIND: Kind = Kind::LeakyBucket;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.quantity, "quantity")?;
@@ -199,8 +194,10 @@ mod tests {
 
     use super::*;
     use crate::policies::differential_tests::{
-        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+        Compared, Content, Keyspace, START, TTL_UNIT, WithNumbers, millis, number, show_key, timed,
+        times_to_live,
     };
+    use crate::policies::history_tests::{Versioned, units};
     use crate::policies::starts::DAY;
     use crate::window::Timed;
 
@@ -244,9 +241,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn script_and_model_agree() {
-        compare::<LeakyBucket>();
+    impl WithNumbers for LeakyBucket {
+        fn with_numbers(numbers: &[i64]) -> Self {
+            Self::new(number(numbers[1]), millis(numbers[2])).with_capacity(number(numbers[0]))
+        }
+    }
+
+    impl Versioned for LeakyBucket {
+        fn versions() -> BoxedStrategy<Self> {
+            (1..12_u32, 1..6_u32, 1..6_u32)
+                .prop_map(|(capacity, quantity, n)| {
+                    Self::new(quantity, units(n)).with_capacity(capacity)
+                })
+                .boxed()
+        }
     }
 
     fn refused(policy: LeakyBucket) -> &'static str {

@@ -8,10 +8,8 @@ use super::PenaltyTokenBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, div_ceil};
+use crate::policies::algorithm::{Evaluation, LONGEST, Model, Properties, Unusable, div_ceil};
 use crate::policies::bucket::Bucket;
-#[cfg(feature = "redis")]
-use crate::policies::kind::Kind;
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::At;
@@ -81,10 +79,10 @@ impl PenaltyTokenBucket {
 impl Model for PenaltyTokenBucket {
     type State = Bucket;
 
-    #[cfg(feature = "redis")]
-    const KIND: Kind = Kind::PenaltyTokenBucket;
-
-    const HONOURS_FOREIGN_LOCKS: bool = true;
+    const PROPERTIES: Properties = Properties {
+        honours_foreign_locks: true,
+        ..Properties::USUAL
+    };
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.quantity, "quantity")?;
@@ -177,8 +175,10 @@ mod tests {
 
     use super::*;
     use crate::policies::differential_tests::{
-        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+        Compared, Content, Keyspace, START, TTL_UNIT, WithNumbers, millis, number, show_key, timed,
+        times_to_live,
     };
+    use crate::policies::history_tests::{Versioned, units};
     use crate::policies::starts::DAY;
     use crate::window::Timed;
 
@@ -230,9 +230,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn script_and_model_agree() {
-        compare::<PenaltyTokenBucket>();
+    impl WithNumbers for PenaltyTokenBucket {
+        fn with_numbers(numbers: &[i64]) -> Self {
+            Self::new(number(numbers[1]), millis(numbers[2])).with_capacity(number(numbers[0]))
+        }
+    }
+
+    impl Versioned for PenaltyTokenBucket {
+        fn versions() -> BoxedStrategy<Self> {
+            (1..12_u32, 1..6_u32, 1..6_u32)
+                .prop_map(|(capacity, quantity, n)| {
+                    Self::new(quantity, units(n)).with_capacity(capacity)
+                })
+                .boxed()
+        }
     }
 
     fn refused(policy: PenaltyTokenBucket) -> &'static str {

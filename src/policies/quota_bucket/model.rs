@@ -8,8 +8,6 @@ use super::QuotaBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
 use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, div_ceil};
-#[cfg(feature = "redis")]
-use crate::policies::kind::Kind;
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
@@ -118,9 +116,6 @@ impl QuotaBucket {
 impl Model for QuotaBucket {
     type State = Bucket;
 
-    #[cfg(feature = "redis")]
-    const KIND: Kind = Kind::QuotaBucket;
-
     fn validate(&self) -> Result<()> {
         at_least_one(self.quota, "quota")?;
         at_least_one(self.capacity, "capacity")?;
@@ -216,8 +211,10 @@ mod tests {
 
     use super::*;
     use crate::policies::differential_tests::{
-        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+        Compared, Content, Keyspace, START, TTL_UNIT, WithNumbers, millis, number, show_key, timed,
+        times_to_live,
     };
+    use crate::policies::history_tests::{Versioned, units};
 
     impl Compared for QuotaBucket {
         fn policies() -> BoxedStrategy<Self> {
@@ -278,9 +275,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn script_and_model_agree() {
-        compare::<QuotaBucket>();
+    impl WithNumbers for QuotaBucket {
+        fn with_numbers(numbers: &[i64]) -> Self {
+            Self::new(number(numbers[1]), 1000 * millis(numbers[2]))
+                .with_capacity(number(numbers[0]))
+        }
+    }
+
+    impl Versioned for QuotaBucket {
+        fn versions() -> BoxedStrategy<Self> {
+            (1..12_u32, 1..6_u32, 1..6_u32)
+                .prop_map(|(capacity, quota, n)| Self::new(quota, units(n)).with_capacity(capacity))
+                .boxed()
+        }
     }
 
     fn refused(capacity: u32, quota: u32, period: Duration) -> &'static str {

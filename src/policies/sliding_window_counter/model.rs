@@ -7,10 +7,8 @@ use super::SlidingWindowCounter;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, Model, State, Unusable, div_ceil};
+use crate::policies::algorithm::{Evaluation, Model, Properties, State, Unusable, div_ceil};
 use crate::policies::counters::Counters;
-#[cfg(feature = "redis")]
-use crate::policies::kind::Kind;
 use crate::policies::lengths::{Found, Lengths, Series, current_end};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
@@ -233,9 +231,10 @@ impl SlidingWindowCounter {
 impl Model for SlidingWindowCounter {
     type State = Periods;
 
-    #[cfg(feature = "redis")]
-    const KIND: Kind = Kind::SlidingWindowCounter;
-    const HAS_OWN_KEY: bool = false;
+    const PROPERTIES: Properties = Properties {
+        has_own_key: false,
+        ..Properties::USUAL
+    };
 
     fn validate(&self) -> Result<()> {
         let refuse = |argument, reason| Err(Error::InvalidArgument { argument, reason });

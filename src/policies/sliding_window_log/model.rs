@@ -8,9 +8,7 @@ use std::cmp::Reverse;
 use super::SlidingWindowLog;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, MOST_TOUCHED, Model, Unusable};
-#[cfg(feature = "redis")]
-use crate::policies::kind::Kind;
+use crate::policies::algorithm::{Evaluation, MOST_TOUCHED, Model, Properties, Unusable};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::{At, ByScore, Scored, Timed};
@@ -19,6 +17,9 @@ use crate::window::{At, ByScore, Scored, Timed};
 const LARGEST_LIMIT: u32 = 20_000;
 /// How many expired members each new one removes at most. With as many as it adds a log would never shrink.
 const REMOVED: u32 = 3;
+
+/// The most that the requests of one call may cost together.
+const LARGEST_COST: u32 = MOST_TOUCHED / (1 + REMOVED);
 
 /// What one zset holds.
 pub(crate) type Log = Timed<Requests>;
@@ -111,10 +112,11 @@ impl SlidingWindowLog {
 impl Model for SlidingWindowLog {
     type State = Log;
 
-    #[cfg(feature = "redis")]
-    const KIND: Kind = Kind::SlidingWindowLog;
-    const LOGS_REQUESTS: bool = true;
-    const LARGEST_COST: u32 = MOST_TOUCHED / (1 + REMOVED);
+    const PROPERTIES: Properties = Properties {
+        logs_requests: true,
+        largest_cost: LARGEST_COST,
+        ..Properties::USUAL
+    };
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
@@ -255,8 +257,10 @@ mod tests {
 
     use super::*;
     use crate::policies::differential_tests::{
-        Compared, Content, Keyspace, START, TTL_UNIT, compare, show_key, timed, times_to_live,
+        Compared, Content, Keyspace, START, TTL_UNIT, WithNumbers, millis, number, show_key, timed,
+        times_to_live,
     };
+    use crate::policies::history_tests::{Versioned, units};
 
     fn policy(limit: u32, window: i64) -> SlidingWindowLog {
         SlidingWindowLog::new(limit, Duration::from_millis(window.unsigned_abs()))
@@ -297,9 +301,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn script_and_model_agree() {
-        compare::<SlidingWindowLog>();
+    impl WithNumbers for SlidingWindowLog {
+        fn with_numbers(numbers: &[i64]) -> Self {
+            Self::new(number(numbers[0]), millis(numbers[1]))
+        }
+    }
+
+    impl Versioned for SlidingWindowLog {
+        fn versions() -> BoxedStrategy<Self> {
+            let versions = (1..8_u32, 1..9_u32);
+            versions
+                .prop_map(|(limit, n)| Self::new(limit, units(n)))
+                .boxed()
+        }
     }
 
     #[test]

@@ -8,8 +8,6 @@ use super::TokenBucket;
 use crate::error::{Result, at_least_one};
 use crate::permit::CallId;
 use crate::policies::algorithm::{Evaluation, Model, Unusable, div_ceil};
-#[cfg(feature = "redis")]
-use crate::policies::kind::Kind;
 use crate::policies::target_keys::TargetKeys;
 use crate::window::{At, Timed};
 
@@ -69,9 +67,6 @@ impl TokenBucket {
 
 impl Model for TokenBucket {
     type State = Bucket;
-
-    #[cfg(feature = "redis")]
-    const KIND: Kind = Kind::TokenBucket;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.rate, "rate")?;
@@ -144,8 +139,9 @@ mod tests {
 
     use super::*;
     use crate::policies::differential_tests::{
-        Compared, Content, Keyspace, START, compare, show_key, timed, times_to_live,
+        Compared, Content, Keyspace, START, WithNumbers, number, show_key, timed, times_to_live,
     };
+    use crate::policies::history_tests::Versioned;
 
     impl Compared for TokenBucket {
         fn policies() -> BoxedStrategy<Self> {
@@ -186,8 +182,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn script_and_model_agree() {
-        compare::<TokenBucket>();
+    impl WithNumbers for TokenBucket {
+        fn with_numbers(numbers: &[i64]) -> Self {
+            Self::per_second(number(numbers[1])).with_capacity(number(numbers[0]))
+        }
+    }
+
+    impl Versioned for TokenBucket {
+        const COST: u32 = 100_000;
+
+        fn versions() -> BoxedStrategy<Self> {
+            (1..9_u32, 1..6_u32)
+                .prop_map(|(n, rate)| Self::per_second(rate).with_capacity(n * Self::COST))
+                .boxed()
+        }
     }
 }

@@ -97,7 +97,7 @@ impl Held {
                 lock: &mut self.lock,
             });
         }
-        if model.has_own_key() && self.window.exists(server) {
+        if model.properties().has_own_key && self.window.exists(server) {
             return refuse();
         }
         let state = match self.other.take_if(|other| model.is_of(&**other)) {
@@ -115,7 +115,7 @@ impl Held {
     }
 
     /// The state of a kind that was not used last, from the keys that were left before.
-    fn open_another(&mut self, model: &dyn AnyModel) -> Option<Box<dyn State>> {
+    fn open_another(&mut self, model: &AnyModel) -> Option<Box<dyn State>> {
         if self.other.is_none() && self.closed.is_none() {
             return model.open(&mut TargetKeys::default());
         }

@@ -10,7 +10,6 @@ use super::retry::Repeat;
 use crate::error::{Error, Result};
 use crate::policies::algorithm::AnyModel;
 use crate::policies::call::{Answers, Call, Target};
-use crate::policies::kind::Kind;
 use crate::policies::reply::{self, TargetReply};
 use crate::store::redis::script::{self, Args, Script};
 
@@ -121,27 +120,13 @@ pub(crate) fn script_and_args(
                 .bytes(&doubles(
                     runs.flat_map(|(cost, count)| [Some(cost), Some(count)]),
                 ));
-            let args = match model.logs_requests() {
+            let args = match model.properties().logs_requests {
                 true => args.bytes(&call.call_id),
                 false => args.without_empty_end(),
             };
-            (script_of(model.kind()), args)
+            (script::of(model), args)
         }
         _ => (&script::JOINT, joint_args(call, now, deadline)),
-    }
-}
-
-/// The script that decides a list of requests by one algorithm; of RRateLimiter's the one that decides one request by several.
-fn script_of(kind: Kind) -> &'static Script {
-    match kind {
-        Kind::FixedWindow => &script::FIXED_WINDOW,
-        Kind::LeakyBucket => &script::LEAKY_BUCKET,
-        Kind::PenaltyTokenBucket => &script::PENALTY_TOKEN_BUCKET,
-        Kind::QuotaBucket => &script::QUOTA_BUCKET,
-        Kind::SharedRate => &script::JOINT,
-        Kind::SlidingWindowCounter => &script::SLIDING_WINDOW_COUNTER,
-        Kind::SlidingWindowLog => &script::SLIDING_WINDOW_LOG,
-        Kind::TokenBucket => &script::TOKEN_BUCKET,
     }
 }
 
@@ -158,9 +143,9 @@ pub(crate) fn joint_args(call: &Call, now: Option<i64>, deadline: Option<i64>) -
             Some(key_count),
             Some(cost.into()),
         ];
-        args.bytes(target.model.kind().name().as_bytes())
+        args.bytes(target.model.name().as_bytes())
             .bytes(&doubles(numbers))
-            .bytes(&own_numbers(&*target.model))
+            .bytes(&own_numbers(&target.model))
     })
 }
 
@@ -170,7 +155,7 @@ fn runs(costs: &[u32]) -> impl Iterator<Item = (i64, i64)> {
     runs.map(|run| (run[0].into(), run.len() as i64))
 }
 
-fn own_numbers(model: &dyn AnyModel) -> Doubles {
+fn own_numbers(model: &AnyModel) -> Doubles {
     doubles(model.numbers().into_iter().map(Some))
 }
 

@@ -14,6 +14,7 @@ pub(crate) use self::args::Args;
 use super::connection::Connection;
 use super::failure::Failure;
 use super::retry::Limits;
+use crate::policies::algorithm::AnyModel;
 #[cfg(test)]
 use crate::window::{BOUNDS, Bounds};
 
@@ -24,7 +25,7 @@ pub(crate) struct Script {
 }
 
 macro_rules! scripts {
-    ($($name:ident = $file:literal;)*) => {$(
+    ($($name:ident = $file:expr;)*) => {$(
         pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| Script::assemble($file));
     )*};
 }
@@ -43,14 +44,24 @@ scripts! {
     AUDIT_RECONCILE = "audit_reconcile.lua";
     EXPIRE = "expire.lua";
     CLEAR_EXPIRE = "clear_expire.lua";
-    FIXED_WINDOW = "policies/fixed_window.lua";
-    SLIDING_WINDOW_LOG = "policies/sliding_window_log.lua";
-    SLIDING_WINDOW_COUNTER = "policies/sliding_window_counter.lua";
-    TOKEN_BUCKET = "policies/token_bucket.lua";
-    QUOTA_BUCKET = "policies/quota_bucket.lua";
-    LEAKY_BUCKET = "policies/leaky_bucket.lua";
-    PENALTY_TOKEN_BUCKET = "policies/penalty_token_bucket.lua";
     JOINT = "joint.lua";
+}
+
+macro_rules! script_of {
+    ([$model:ident] $($name:ident: $Policy:ident,)*) => {
+        match $model {
+            $(AnyModel::$Policy(_) => {
+                scripts! { SCRIPT = concat!("policies/", stringify!($name), ".lua"); }
+                &SCRIPT
+            })*
+            AnyModel::SharedRate(_) => &JOINT,
+        }
+    };
+}
+
+/// The script that decides a list of requests by one algorithm; of RRateLimiter's the one that decides one request by several.
+pub(crate) fn of(model: &AnyModel) -> &'static Script {
+    policies!(script_of! { model })
 }
 
 #[cfg(not(test))]

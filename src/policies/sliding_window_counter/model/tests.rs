@@ -8,8 +8,9 @@ use super::*;
 use crate::keys::{share_a_slot, sibling};
 use crate::policies::algorithm::MOST_TOUCHED;
 use crate::policies::differential_tests::{
-    Compared, Content, Keyspace, START, compare, show_key, timed, times_to_live,
+    Compared, Content, Keyspace, START, WithNumbers, millis, number, show_key, timed, times_to_live,
 };
+use crate::policies::history_tests::{Versioned, units};
 use crate::policies::lengths::MOST_OTHERS;
 
 fn policy(limit: u32, window: u64, period: u64) -> SlidingWindowCounter {
@@ -134,9 +135,27 @@ fn as_bytes(lengths: &Lengths) -> Vec<u8> {
     bytes.flatten().collect()
 }
 
-#[test]
-fn script_and_model_agree() {
-    compare::<SlidingWindowCounter>();
+impl WithNumbers for SlidingWindowCounter {
+    fn with_numbers(numbers: &[i64]) -> Self {
+        Self::new(number(numbers[0]), millis(numbers[1])).with_period(millis(numbers[2]))
+    }
+}
+
+impl Versioned for SlidingWindowCounter {
+    /// Every other one has the default period.
+    fn versions() -> BoxedStrategy<Self> {
+        let periods = prop_oneof![2 => Just(1_u32), 1 => 2..4_u32];
+        (1..8_u32, periods, 1..10_u32, any::<bool>())
+            .prop_map(|(limit, period, n, is_default)| match is_default {
+                true => Self::new(limit, units(n)),
+                false => Self::new(limit, units(period * n)).with_period(units(period)),
+            })
+            .boxed()
+    }
+
+    fn span(&self) -> Option<i64> {
+        Some((self.window() - self.period()).as_millis() as i64)
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The Lua files, and how a script is assembled from them.
 //!
 //! A line `--! include FILE` stands for the text of that file in `lua/`, and `--! include FILE PART` for what the file has
-//! between `--! part PART` and `--! end`. Assembling fails where a directive cannot be followed. A script is sent as it is
+//! between `--! part PART` and `--! end`. The lines between `--! each policy WORD` and `--! end` stand for themselves once for
+//! each policy, with its name for the word. Assembling fails where a directive cannot be followed. A script is sent as it is
 //! assembled, comments included: the server sees it once, and then its SHA-1.
 //!
 //! Nothing here depends on the rest of the crate, so that `examples/scripts.rs` and the tests assemble the same scripts.
@@ -10,13 +11,19 @@ use std::borrow::Cow;
 use std::fmt;
 
 macro_rules! files {
-    ($($name:literal)*) => {
-        &[$(($name, include_str!(concat!("../../../../lua/", $name)))),*]
+    ([$($file:literal)*] $($name:ident: $Policy:ident,)*) => {
+        &[
+            $(files!($file),)*
+            $(files!(concat!("policies/", stringify!($name), ".lua")),)*
+        ]
+    };
+    ($file:expr) => {
+        ($file, include_str!(concat!("../../../../lua/", $file)))
     };
 }
 
 /// Every Lua file, by its path in `lua/`. Those in `shared/` are only included.
-const FILES: &[(&str, &str)] = files! {
+const FILES: &[(&str, &str)] = policies!(files! {
     "acquire.lua"
     "audit_read.lua"
     "audit_reconcile.lua"
@@ -24,13 +31,6 @@ const FILES: &[(&str, &str)] = files! {
     "clear_expire.lua"
     "expire.lua"
     "joint.lua"
-    "policies/fixed_window.lua"
-    "policies/leaky_bucket.lua"
-    "policies/penalty_token_bucket.lua"
-    "policies/quota_bucket.lua"
-    "policies/sliding_window_counter.lua"
-    "policies/sliding_window_log.lua"
-    "policies/token_bucket.lua"
     "multi_acquire.lua"
     "reclaim.lua"
     "refund.lua"
@@ -50,13 +50,19 @@ const FILES: &[(&str, &str)] = files! {
     "shared/window.lua"
     "try_set_rate.lua"
     "update_rate.lua"
-};
+});
 
 /// The scripts that are sent, by their paths in `lua/`.
 #[allow(dead_code, reason = "the library names each script where it is used")]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     let names = FILES.iter().map(|(name, _)| *name);
     names.filter(|name| !name.starts_with("shared/"))
+}
+
+/// The names of the policies, each of which has a script.
+fn policies() -> impl Iterator<Item = &'static str> {
+    let scripts = names().filter_map(|name| name.strip_prefix("policies/"));
+    scripts.filter_map(|file| file.strip_suffix(".lua"))
 }
 
 /// The text of a file in `lua/`.
@@ -102,6 +108,8 @@ enum Problem {
     Malformed(String),
     /// The part has no end.
     OpenPart(String),
+    /// What stands for each policy has no end.
+    OpenEach,
 }
 
 impl fmt::Display for DirectiveError {
@@ -113,6 +121,7 @@ impl fmt::Display for DirectiveError {
             Problem::Cycle(file) => write!(f, "lua/{file} includes itself"),
             Problem::Malformed(line) => write!(f, "this is no directive: {line}"),
             Problem::OpenPart(part) => write!(f, "part {part} has no end"),
+            Problem::OpenEach => write!(f, "what is repeated for each policy has no end"),
         }
     }
 }
@@ -137,19 +146,13 @@ impl<Read: Fn(&str) -> Option<Cow<'static, str>>> Assembly<'_, Read> {
         self.open.push(file.to_owned());
         let mut part: Option<&str> = None;
         let mut is_found = wanted.is_none();
-        for (index, line) in text.lines().enumerate() {
-            let fail = |problem| {
-                let (file, line) = (file.to_owned(), index + 1);
-                Err(DirectiveError {
-                    file,
-                    line,
-                    problem,
-                })
-            };
+        let lines = each_line(file, text)?;
+        for (number, line) in &lines {
+            let fail = |problem| Err(problem_at(file, *number, problem));
             let is_wanted = wanted.is_none() || part == wanted;
             let Some(directive) = line.trim_start().strip_prefix("--!") else {
                 if line.contains("--!") {
-                    return fail(Problem::Malformed(line.to_owned()));
+                    return fail(Problem::Malformed(line.clone().into_owned()));
                 }
                 if is_wanted {
                     self.script.push_str(line);
@@ -179,17 +182,49 @@ impl<Read: Fn(&str) -> Option<Cow<'static, str>>> Assembly<'_, Read> {
                         return fail(Problem::UnknownPart(wanted.unwrap_or_default().to_owned()));
                     }
                 }
-                _ => return fail(Problem::Malformed(line.to_owned())),
+                _ => return fail(Problem::Malformed(line.clone().into_owned())),
             }
         }
         self.open.pop();
+        let lines = text.lines().count();
         match part {
-            Some(part) => Err(DirectiveError {
-                file: file.to_owned(),
-                line: text.lines().count(),
-                problem: Problem::OpenPart(part.to_owned()),
-            }),
+            Some(part) => Err(problem_at(file, lines, Problem::OpenPart(part.to_owned()))),
             None => Ok(is_found),
         }
     }
+}
+
+fn problem_at(file: &str, line: usize, problem: Problem) -> DirectiveError {
+    DirectiveError {
+        file: file.to_owned(),
+        line,
+        problem,
+    }
+}
+
+/// The lines of a file, each with its number, where those that stand for each policy are repeated.
+fn each_line<'a>(file: &str, text: &'a str) -> Result<Vec<(usize, Cow<'a, str>)>, DirectiveError> {
+    let mut lines = (1..).zip(text.lines());
+    let mut all = Vec::new();
+    while let Some((number, line)) = lines.next() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ["--!", "each", "policy", word] = words[..] else {
+            all.push((number, Cow::Borrowed(line)));
+            continue;
+        };
+        let is_end = |line: &str| line.split_whitespace().eq(["--!", "end"]);
+        let mut repeated = Vec::new();
+        loop {
+            match lines.next() {
+                Some((_, line)) if is_end(line) => break,
+                Some(line) => repeated.push(line),
+                None => return Err(problem_at(file, number, Problem::OpenEach)),
+            }
+        }
+        for name in policies() {
+            let named = repeated.iter();
+            all.extend(named.map(|(number, line)| (*number, line.replace(word, name).into())));
+        }
+    }
+    Ok(all)
 }

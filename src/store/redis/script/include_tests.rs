@@ -47,6 +47,31 @@ fn an_include_of_a_part_stands_for_that_part_alone() {
 }
 
 #[test]
+fn lines_that_stand_for_each_policy_are_repeated_in_the_order_of_the_scripts() {
+    let text = "one\n--! each policy NAME\nNAME = {\n  --! include policies/NAME.lua read\n}\n--! end\ntwo\n";
+    let mut files = vec![("main", text)];
+    let mut expected = "one\n".to_owned();
+    for script in names().filter(|name| name.starts_with("policies/")) {
+        files.push((script, "--! part read\nreads\n--! end\n"));
+        let name = script.strip_prefix("policies/").unwrap();
+        expected += &format!("{} = {{\nreads\n}}\n", name.strip_suffix(".lua").unwrap());
+    }
+    assert!(files.len() > 2);
+    assert_eq!(assembled(&files), Ok(expected + "two\n"));
+}
+
+#[test]
+fn lines_for_each_policy_without_an_end_are_an_error_and_errors_among_them_have_their_line() {
+    let unended = "lua/main:1: what is repeated for each policy has no end";
+    assert_eq!(error(&[("main", "--! each policy NAME\nNAME\n")]), unended);
+    let unknown = "one\n--! each policy NAME\n\n--! include NAME\n--! end\n";
+    let first = names().find_map(|script| script.strip_prefix("policies/"));
+    let first = first.unwrap().strip_suffix(".lua").unwrap();
+    let expected = format!("lua/main:4: there is no file lua/{first}");
+    assert_eq!(error(&[("main", unknown)]), expected);
+}
+
+#[test]
 fn an_unknown_file_is_an_error() {
     let unknown = "lua/main:2: there is no file lua/a";
     assert_eq!(error(&[("main", "\n--! include a\n")]), unknown);
@@ -84,6 +109,8 @@ fn a_directive_of_another_form_is_an_error_and_none_is_left_over() {
         "--!",
         "--! end",
         "--! part",
+        "--! each NAME",
+        "--! each limiter NAME",
         "local x = 1 --! include a",
     ] {
         let text: &'static str = line.to_owned().leak();

@@ -5,6 +5,7 @@ mod model;
 use std::fmt;
 use std::time::Duration;
 
+use super::example::{Example, pace};
 use super::starts::Starts;
 
 /// Requests proceed at a constant pace, `quantity` in each `unit` of time. Up to `capacity` more may wait for their turn, and
@@ -130,6 +131,14 @@ impl LeakyBucket {
     #[must_use]
     pub fn unit(&self) -> Duration {
         self.unit
+    }
+}
+
+impl Example for LeakyBucket {
+    fn example(limit: u32, window: Duration) -> Self {
+        let (quantity, unit) = pace(limit, window);
+        let waiting = limit.saturating_sub(quantity);
+        Self::new(quantity, unit).with_capacity(waiting.max(1))
     }
 }
 

@@ -5,6 +5,8 @@ mod model;
 use std::fmt;
 use std::time::Duration;
 
+use super::example::Example;
+
 /// Grants no more than `limit` in any time span of the length of `window`, exactly.
 ///
 /// State: the sorted set `key`, with a member for each unit of cost that was granted. Its score is the time of the grant in
@@ -70,6 +72,12 @@ impl SlidingWindowLog {
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window
+    }
+}
+
+impl Example for SlidingWindowLog {
+    fn example(limit: u32, window: Duration) -> Self {
+        Self::new(limit, window)
     }
 }
 

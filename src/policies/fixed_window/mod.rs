@@ -5,6 +5,7 @@ mod model;
 use std::fmt;
 use std::time::Duration;
 
+use super::example::Example;
 use super::starts::Starts;
 
 /// Grants up to `limit` in each window. Windows do not overlap.
@@ -97,6 +98,12 @@ impl FixedWindow {
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window
+    }
+}
+
+impl Example for FixedWindow {
+    fn example(limit: u32, window: Duration) -> Self {
+        Self::new(limit, window)
     }
 }
 

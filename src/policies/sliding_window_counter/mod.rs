@@ -5,6 +5,7 @@ mod model;
 use std::fmt;
 use std::time::Duration;
 
+use super::example::Example;
 use super::starts::Starts;
 
 /// Grants up to `limit` in a window that consists of several periods and slides by one period at a time. It approximates a
@@ -132,6 +133,16 @@ impl SlidingWindowCounter {
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period
+    }
+}
+
+impl Example for SlidingWindowCounter {
+    fn example(limit: u32, window: Duration) -> Self {
+        let policy = Self::new(limit, window);
+        match window.as_millis() % 10 {
+            0 => policy,
+            _ => policy.with_period(window),
+        }
     }
 }
 

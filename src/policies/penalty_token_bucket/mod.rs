@@ -5,6 +5,7 @@ mod model;
 use std::fmt;
 use std::time::Duration;
 
+use super::example::{Example, pace};
 use super::starts::Starts;
 
 /// A bucket of `capacity` tokens to which `quantity` tokens are added at the end of each `unit` of time. A request removes
@@ -124,6 +125,13 @@ impl PenaltyTokenBucket {
     #[must_use]
     pub fn unit(&self) -> Duration {
         self.unit
+    }
+}
+
+impl Example for PenaltyTokenBucket {
+    fn example(limit: u32, window: Duration) -> Self {
+        let (quantity, unit) = pace(limit, window);
+        Self::new(quantity, unit).with_capacity(limit)
     }
 }
 
