@@ -9,13 +9,17 @@
 //! | `redis`, on by default | limiters in Redis: [`RedissonClient::connect`], the builder's settings for it, [`Credentials`]. Without it, no redis crate is compiled, and clients are [in memory](RedissonClient::in_memory) |
 //! | `cluster` | Redis Cluster; implies `redis` |
 //! | `tls` | `rediss://` URLs and [`TlsConfig`]; implies `redis` |
-//! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies and [`FailurePolicy`] |
+//! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies, [`AnyPolicy`] and [`FailurePolicy`] |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
 #[macro_use]
 #[path = "policies/registry.rs"]
 mod registry;
+
+#[cfg(feature = "serde")]
+#[macro_use]
+mod fields;
 
 // The way of a request: each imports only from those below it.
 mod client;

@@ -6,6 +6,9 @@
 //!
 //! CONTRIBUTING.md says what a new policy needs.
 
+#[macro_use]
+mod numbers;
+
 pub(crate) mod algorithm;
 mod any_policy;
 mod bucket;

@@ -2,22 +2,18 @@
 
 mod waiting;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use super::joint::Charge;
-use super::policy_limiter::check_cost;
 use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry};
-use crate::decision::{Decision, decision_alone};
+use crate::decision::Decision;
 use crate::error::Result;
-use crate::keys::check_not_empty;
 use crate::limiter_options::LimiterOptions;
 use crate::policies::shared_rate::SharedRate;
 use crate::rate::Rate;
-use crate::window::SetUp;
 
 /// A [`RateLimiter`](crate::RateLimiter) for each key: from
 /// [`RedissonClient::keyed_rate_limiter`](crate::RedissonClient::keyed_rate_limiter). Cheap to clone; clones
@@ -50,7 +46,6 @@ use crate::window::SetUp;
 /// ```
 #[derive(Clone)]
 pub struct KeyedRateLimiter {
-    registry: Arc<Registry>,
     client_id: Arc<str>,
     limiter: PolicyLimiter<SharedRate>,
 }
@@ -61,8 +56,7 @@ impl KeyedRateLimiter {
         let policy = SharedRate::with_rate(Arc::clone(&client_id), rate)?;
         Ok(Self {
             client_id,
-            limiter: PolicyLimiter::new(Arc::clone(&registry), policy)?.with_prefix(prefix),
-            registry,
+            limiter: PolicyLimiter::new(registry, policy)?.with_prefix(prefix),
         })
     }
 
@@ -85,12 +79,7 @@ impl KeyedRateLimiter {
     /// ```
     #[must_use]
     pub fn limiter(&self, key: &str) -> RateLimiter {
-        self.limiter_of_mapped(&self.limiter.mapped_name(key))
-    }
-
-    fn limiter_of_mapped(&self, name: &str) -> RateLimiter {
-        let limiter = self.registry.rate_limiter(name);
-        limiter.with_options(self.options().clone())
+        self.limiter.rate_limiter(&self.limiter.mapped_name(key))
     }
 
     /// This limiter with options of its own, for the limiters of all keys. Those that `options` does not set stay as they are.
@@ -144,7 +133,7 @@ impl KeyedRateLimiter {
     #[doc(alias = "tryAcquire")]
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         let set_up = self.limiter.of_policy(SharedRate::set_up);
-        self.check_by(key, cost, set_up).await
+        self.limiter.check_shared(key, cost, set_up).await
     }
 
     /// A request for permits of a key, as one part of a decision by several limiters: an argument of
@@ -194,27 +183,8 @@ impl KeyedRateLimiter {
     #[doc(alias = "tryAcquire")]
     pub async fn check_with_rate(&self, key: &str, cost: u32, rate: Rate) -> Result<Decision> {
         let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
-        self.check_by(key, cost, policy.set_up()).await
-    }
-
-    async fn check_by(&self, key: &str, cost: u32, set_up: Option<SetUp>) -> Result<Decision> {
-        let name = self.limiter.mapped_name(key);
-        check_cost(cost, set_up.map(|it| it.settings.rate), &name)?;
-        check_not_empty(&name)?;
-        // Where a store answers at once, a queue for each request would cost more than the answer.
-        let memory = self.registry.store.in_memory();
-        if let Some(answered) =
-            memory.and_then(|it| it.acquire_now(&name, &self.client_id, cost, set_up))
-        {
-            let (id, answer) = answered?;
-            return decision_alone(&name, id, cost, &answer);
-        }
-        self.ask(name, cost, set_up).await
-    }
-
-    async fn ask(&self, name: Cow<'_, str>, cost: u32, set_up: Option<SetUp>) -> Result<Decision> {
-        let limiter = self.limiter_of_mapped(&name);
-        limiter.check_set_up(cost, set_up).await
+        let set_up = policy.set_up();
+        self.limiter.check_shared(key, cost, set_up).await
     }
 
     /// The rate of the keys without a rate of their own.

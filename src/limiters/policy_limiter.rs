@@ -13,16 +13,18 @@ use async_trait::async_trait;
 
 use super::joint::Charge;
 use super::target_name::target_name;
-use super::{Chargeable, Limiter, Registry};
+use super::{Chargeable, Limiter, RateLimiter, Registry};
 use crate::batch::Batcher;
-use crate::decision::Decision;
+use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result, at_least_one};
 use crate::fallback::{TargetRequest, check_target};
 use crate::grant::Grant;
+use crate::keys::check_not_empty;
 use crate::limiter_options::LimiterOptions;
-use crate::policies::algorithm::{AnyModel, INTERNAL, Policy};
+use crate::policies::algorithm::{AnyModel, Policy};
 use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
+use crate::window::SetUp;
 use combining::TargetCalls;
 use policies::Policies;
 
@@ -70,12 +72,12 @@ pub struct PolicyLimiter<P> {
 
 impl<P: Policy> PolicyLimiter<P> {
     pub(crate) fn new(registry: Arc<Registry>, policy: P) -> Result<Self> {
-        policy.validate(INTERNAL)?;
+        let policies = Policies::new(policy, &registry.client_id)?;
         Ok(Self {
             batcher: combining::batcher(&registry.store),
             options: registry.options.clone(),
             registry,
-            policies: Arc::new(Policies::new(policy)),
+            policies: Arc::new(policies),
             prefix: "".into(),
             penalty: None,
         })
@@ -109,20 +111,51 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Cancel safety
     /// A call dropped in flight may or may not have been charged.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
-        let store = &self.registry.store;
-        if let Some(memory) = store.in_memory() {
-            return self.check_now(memory, key, cost);
+        let memory = self.registry.store.in_memory();
+        if let Some(decision) = memory.and_then(|memory| self.check_now(memory, key, cost)) {
+            return decision;
         }
         // In a box of its own, so that a request which is decided at once has a small future.
         Box::pin(self.ask(key, cost)).await
     }
 
     async fn ask(&self, key: &str, cost: u32) -> Result<Decision> {
+        if let Some(set_up) = self.policies.read(|it| it.algorithm().set_up()) {
+            return self.check_shared(key, cost, Some(set_up)).await;
+        }
         let request = self.validated_request(key, cost)?;
         // Boxed, because the future of the failure policy has room for it several times.
         let asking = Box::pin(combining::check(&self.batcher, &request));
         let store = &*self.registry.store;
         check_target(store, &self.registry.local_store, &request, asking).await
+    }
+
+    /// Decides a request by the RRateLimiter of a key, with the settings that it gets.
+    pub(super) async fn check_shared(
+        &self,
+        key: &str,
+        cost: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Decision> {
+        let name = self.mapped_name(key);
+        check_cost(cost, set_up.map(|it| it.settings.rate), &name)?;
+        check_not_empty(&name)?;
+        let client_id = &self.registry.client_id;
+        // Where a store answers at once, a queue for each request would cost more than the answer.
+        let memory = self.registry.store.in_memory();
+        if let Some(answered) = memory.and_then(|it| it.acquire_now(&name, client_id, cost, set_up))
+        {
+            let (id, answer) = answered?;
+            return decision_alone(&name, id, cost, &answer);
+        }
+        let limiter = self.rate_limiter(&name);
+        limiter.check_set_up(cost, set_up).await
+    }
+
+    /// The RRateLimiter of a name that the name mapper has mapped already.
+    pub(super) fn rate_limiter(&self, mapped: &str) -> RateLimiter {
+        let limiter = self.registry.rate_limiter(mapped);
+        limiter.with_options(self.options.clone())
     }
 
     /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
@@ -174,8 +207,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// algorithm: the targets hold the state of the one before, so use a new limiter, with another prefix. The old policy
     /// stays.
     pub fn set_policy(&self, policy: P) -> Result<()> {
-        policy.validate(INTERNAL)?;
-        self.policies.replace(policy)
+        self.policies.replace(policy, &self.registry.client_id)
     }
 
     /// What `read` takes from the policy in force.
@@ -239,12 +271,20 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    fn check_now(&self, memory: &MemoryClient, key: &str, cost: u32) -> Result<Decision> {
-        let key = self.mapped_name(key);
+    /// `None` for an RRateLimiter, whose requests may wait for each other.
+    fn check_now(&self, memory: &MemoryClient, key: &str, cost: u32) -> Option<Result<Decision>> {
         self.policies.read(|in_force| {
-            let target = self.validated(in_force.algorithm(), &key, cost)?;
-            let answer = memory.check_one(target, cost)?;
-            answer.decision(&key, Grant::forgotten(cost))
+            let model = in_force.algorithm();
+            if model.is_on_the_window() {
+                return None;
+            }
+            let key = self.mapped_name(key);
+            let decide = || {
+                let target = self.validated(model, &key, cost)?;
+                let answer = memory.check_one(target, cost)?;
+                answer.decision(&key, Grant::forgotten(cost))
+            };
+            Some(decide())
         })
     }
 }

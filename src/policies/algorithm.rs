@@ -38,8 +38,8 @@ pub(crate) use any_model::AnyModel;
 ///
 /// ```compile_fail,E0061
 /// # use redisson_rate_limiter::*;
-/// fn check<P: Policy>(policy: &P) -> Result<()> {
-///     policy.validate()
+/// fn check<P: Policy>(policy: &P) -> bool {
+///     policy.model("client").is_ok()
 /// }
 /// ```
 pub trait Policy: Sealed {}
@@ -48,15 +48,12 @@ impl<M: Model> Policy for M {}
 
 /// What a limiter needs to know about its policy. Cannot be named outside the crate.
 pub trait Sealed: fmt::Debug + Clone + Send + Sync + 'static {
-    /// Refuses numbers that the algorithm cannot work with.
-    fn validate(&self, _: Internal) -> Result<()>;
-
     /// This policy when it replaces `before` while requests come in, and for how long it must know about that. Refuses to
     /// replace a policy of another algorithm.
     fn after(&self, before: &Self, _: Internal) -> Result<(Self, Duration)>;
 
-    /// The algorithm with these numbers.
-    fn model(&self, _: Internal) -> Algorithm;
+    /// The algorithm with these numbers, for the client of this id. Refuses numbers that the algorithm cannot work with.
+    fn model(&self, client_id: &str, _: Internal) -> Result<Algorithm>;
 }
 
 /// The argument of methods that only this crate may call: a generic function elsewhere has the methods of [`Sealed`] in scope.
@@ -66,16 +63,13 @@ pub struct Internal(());
 pub(crate) const INTERNAL: Internal = Internal(());
 
 impl<M: Model> Sealed for M {
-    fn validate(&self, _: Internal) -> Result<()> {
-        Model::validate(self)
-    }
-
     fn after(&self, before: &Self, _: Internal) -> Result<(Self, Duration)> {
         Ok(Model::after(self, before))
     }
 
-    fn model(&self, _: Internal) -> Algorithm {
-        Algorithm(Arc::new(self.clone().into()))
+    fn model(&self, _: &str, _: Internal) -> Result<Algorithm> {
+        self.validate()?;
+        Ok(Algorithm(Arc::new(self.clone().into())))
     }
 }
 

@@ -1,18 +1,36 @@
 //! A policy that is chosen at run time.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::algorithm::{Algorithm, Internal, Model, Policy, Sealed};
 use super::example::Example;
+use super::shared_rate::SharedRate;
 use crate::error::{Error, Result};
+use crate::rate::Rate;
 
 macro_rules! any_policy {
     ([] $($name:ident: $Policy:ident,)*) => {
         $(use super::$Policy;)*
 
-        /// A policy of any algorithm, chosen at run time, such as by a configuration file.
+        /// A policy of any algorithm, chosen at run time, such as by a configuration file. A limiter with it has all that
+        /// [`PolicyLimiter`](crate::PolicyLimiter) has.
+        ///
+        /// With the feature `serde` it is read from and written as the name of the algorithm, `algorithm`, and the fields that the
+        /// policy's page shows. Times are whole milliseconds. A field that is left out has the value that the policy's
+        /// constructor gives it. An unknown field is an error, and so is a number that the policy refuses. The same in TOML:
+        ///
+        /// ```toml
+        /// [per-user]
+        /// algorithm = "token_bucket"
+        /// per_second = 10
+        /// capacity = 100
+        ///
+        /// [orders] # RRateLimiters, which Java services share
+        /// algorithm = "shared_rate"
+        /// permits = 5
+        /// interval_ms = 1000
+        /// ```
         ///
         /// ```
         /// use redisson_rate_limiter::{AnyPolicy, FixedWindow, RedissonClient, TokenBucket};
@@ -32,12 +50,18 @@ macro_rules! any_policy {
         /// # Ok(()) }
         /// ```
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(tag = "algorithm", rename_all = "snake_case"))]
         #[non_exhaustive]
         pub enum AnyPolicy {
             $(
                 #[doc = concat!("`", stringify!($name), "`")]
                 $Policy($Policy),
             )*
+            /// `shared_rate`: each key has an `RRateLimiter` of its own, as with a [`KeyedRateLimiter`](crate::KeyedRateLimiter).
+            /// In JSON: `{"algorithm":"shared_rate","rate_type":"per_client","permits":5,"interval_ms":1000,"keep_alive_ms":60000}`.
+            /// `rate_type` and `keep_alive_ms` may be left out.
+            SharedRate(Rate),
         }
 
         $(impl From<$Policy> for AnyPolicy {
@@ -58,6 +82,7 @@ macro_rules! any_policy {
             pub fn algorithm(&self) -> &'static str {
                 match self {
                     $(Self::$Policy(_) => stringify!($name),)*
+                    Self::SharedRate(_) => "shared_rate",
                 }
             }
 
@@ -79,7 +104,9 @@ macro_rules! any_policy {
             /// # Ok(()) }
             /// ```
             pub fn examples(limit: u32, window: Duration) -> impl Iterator<Item = Self> {
-                [$(Self::$Policy($Policy::example(limit, window)),)*].into_iter()
+                let policies = [$(Self::$Policy($Policy::example(limit, window)),)*];
+                let rate = Rate::overall(limit.into(), window);
+                policies.into_iter().chain([Self::SharedRate(rate)])
             }
         }
 
@@ -87,6 +114,7 @@ macro_rules! any_policy {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     $(Self::$Policy(policy) => policy.fmt(f),)*
+                    Self::SharedRate(rate) => rate.fmt(f),
                 }
             }
         }
@@ -94,18 +122,13 @@ macro_rules! any_policy {
         impl Policy for AnyPolicy {}
 
         impl Sealed for AnyPolicy {
-            fn validate(&self, _: Internal) -> Result<()> {
-                match self {
-                    $(Self::$Policy(policy) => Model::validate(policy),)*
-                }
-            }
-
             fn after(&self, before: &Self, _: Internal) -> Result<(Self, Duration)> {
                 match (self, before) {
                     $((Self::$Policy(policy), Self::$Policy(before)) => {
                         let (policy, time) = Model::after(policy, before);
                         Ok((Self::$Policy(policy), time))
                     })*
+                    (Self::SharedRate(_), Self::SharedRate(_)) => Ok((self.clone(), Duration::ZERO)),
                     _ => Err(Error::InvalidArgument {
                         argument: "policy",
                         reason: "must have the same algorithm as the one before, which the state of the targets is of",
@@ -113,15 +136,25 @@ macro_rules! any_policy {
                 }
             }
 
-            fn model(&self, _: Internal) -> Algorithm {
-                Algorithm(Arc::new(match self {
-                    $(Self::$Policy(policy) => policy.clone().into(),)*
-                }))
+            fn model(&self, client_id: &str, internal: Internal) -> Result<Algorithm> {
+                match self {
+                    $(Self::$Policy(policy) => policy.model(client_id, internal),)*
+                    Self::SharedRate(rate) => {
+                        let shared = SharedRate::with_rate(client_id.into(), *rate)?;
+                        shared.model(client_id, internal)
+                    }
+                }
             }
         }
     };
 }
 policies!(any_policy! {});
+
+impl From<Rate> for AnyPolicy {
+    fn from(rate: Rate) -> Self {
+        Self::SharedRate(rate)
+    }
+}
 
 #[cfg(all(test, feature = "redis"))]
 mod tests {
@@ -129,6 +162,7 @@ mod tests {
 
     use super::*;
     use crate::client::RedissonClient;
+    use crate::policies::differential_tests::POLICIES;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -159,11 +193,62 @@ mod tests {
                 name
             });
             let names: BTreeSet<_> = names.collect();
-            assert_eq!(names.len(), crate::policies::differential_tests::POLICIES);
+            assert_eq!(names.len(), POLICIES + 1);
         }
         // What is out of range is refused when a client gets it.
         for policy in AnyPolicy::examples(0, Duration::ZERO) {
             assert!(client.limiter(policy).is_err());
         }
+    }
+
+    /// The form that the documentation of each shows, which has all of its fields.
+    #[cfg(feature = "serde")]
+    #[test]
+    fn the_documented_form_of_each_is_the_one_that_is_read_and_written() {
+        macro_rules! pages {
+            ([] $($name:ident: $Policy:ident,)*) => {
+                [$((stringify!($name), include_str!(concat!(stringify!($name), "/mod.rs")))),*]
+            };
+        }
+        let own = ("shared_rate", include_str!("any_policy.rs"));
+        for (name, page) in policies!(pages! {}).into_iter().chain([own]) {
+            let start = format!("`{{\"algorithm\":\"{name}\"");
+            let form = page
+                .split_once(&start)
+                .map(|(_, rest)| rest.split('`').next());
+            let form = format!("{}{}", &start[1..], form.flatten().unwrap_or_default());
+            let read: AnyPolicy = serde_json::from_str(&form).unwrap();
+            assert_eq!(read.algorithm(), name);
+            assert_eq!(serde_json::to_string(&read).unwrap(), form);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shared_rate_is_that_of_the_limiter_with_the_name_of_each_key() {
+        let client = RedissonClient::in_memory();
+        let rate = AnyPolicy::from(Rate::overall(3, MINUTE));
+        let limiter = client.limiter(rate).unwrap().with_prefix("orders:");
+        assert_eq!(limiter.check("alice", 2).await.unwrap().remaining(), 1);
+        let alice = client.rate_limiter("orders:alice");
+        assert_eq!(alice.available_permits().await.unwrap(), 1);
+        limiter.set_policy(Rate::overall(5, MINUTE).into()).unwrap();
+        let decision = limiter.check("alice", 1).await.unwrap();
+        assert_eq!(decision.remaining(), 2);
+        let grant = decision.into_grant().unwrap();
+        assert_eq!(alice.refund(grant).await.unwrap(), 1);
+        let both = [limiter.charge("alice", 3), limiter.charge("bob", 5)].map(Result::unwrap);
+        assert!(client.check_all(both).await.unwrap().is_granted());
+        assert_eq!(alice.available_permits().await.unwrap(), 0);
+        let refused = limiter.with_penalty(MINUTE).map(|_| ()).unwrap_err();
+        assert!(
+            matches!(
+                refused,
+                Error::InvalidArgument {
+                    argument: "time",
+                    ..
+                }
+            ),
+            "{refused:?}"
+        );
     }
 }

@@ -1,11 +1,8 @@
 //! The fields of a rate.
 
-use std::time::Duration;
+use serde::{Deserialize, Serialize};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
-
-use super::millis;
-use crate::error::Result;
+use crate::fields::Field;
 use crate::rate::{Rate, RateType};
 
 #[derive(Serialize, Deserialize)]
@@ -31,29 +28,29 @@ fn is_overall(name: &RateTypeName) -> bool {
     *name == RateTypeName::Overall
 }
 
-impl From<Rate> for RateFields {
-    fn from(rate: Rate) -> Self {
+impl From<&Rate> for RateFields {
+    fn from(rate: &Rate) -> Self {
         Self {
             rate_type: match rate.rate_type() {
                 RateType::Overall => RateTypeName::Overall,
                 RateType::PerClient => RateTypeName::PerClient,
             },
             permits: rate.permits(),
-            interval_ms: millis(rate.interval()),
-            keep_alive_ms: rate.keep_alive_time().map(millis),
+            interval_ms: rate.interval().written(),
+            keep_alive_ms: rate.keep_alive_time().map(Field::written),
         }
     }
 }
 
 impl From<RateFields> for Rate {
     fn from(fields: RateFields) -> Self {
-        let interval = Duration::from_millis(fields.interval_ms);
+        let interval = Field::read(fields.interval_ms);
         let rate = match fields.rate_type {
             RateTypeName::Overall => Self::overall(fields.permits, interval),
             RateTypeName::PerClient => Self::per_client(fields.permits, interval),
         };
         match fields.keep_alive_ms {
-            Some(millis) => rate.keep_alive(Duration::from_millis(millis)),
+            Some(millis) => rate.keep_alive(Field::read(millis)),
             None => rate,
         }
     }

@@ -116,6 +116,6 @@ impl KeyedRateLimiter {
     fn validated(&self, key: &str, cost: u32) -> Result<RateLimiter> {
         let name = self.limiter.mapped_name(key);
         check_cost(cost, self.limiter.of_policy(Model::limit), &name)?;
-        Ok(self.limiter_of_mapped(&name))
+        Ok(self.limiter.rate_limiter(&name))
     }
 }

@@ -1,13 +1,13 @@
-//! Waiting for the turn that a leaky bucket gives.
+//! Waiting for the turn that a policy gives, such as a leaky bucket.
 
 use super::PolicyLimiter;
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::policies::LeakyBucket;
+use crate::policies::algorithm::Policy;
 
-impl PolicyLimiter<LeakyBucket> {
+impl<P: Policy> PolicyLimiter<P> {
     /// Decides as [`check`](Self::check), and waits for the delay of a granted request: when this returns granted, the
-    /// request may proceed. The `delay` of the returned decision is zero.
+    /// request may proceed. The `delay` of the returned decision is zero. Only a [`LeakyBucket`](crate::LeakyBucket) gives a delay.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

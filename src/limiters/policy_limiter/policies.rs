@@ -40,19 +40,20 @@ impl<P> InForce<P> {
 }
 
 impl<P: Policy> Policies<P> {
-    pub(super) fn new(policy: P) -> Self {
-        Self {
+    pub(super) fn new(policy: P, client_id: &str) -> Result<Self> {
+        Ok(Self {
             first: InForce {
-                algorithm: policy.model(INTERNAL).0,
+                algorithm: policy.model(client_id, INTERNAL)?.0,
                 policy,
                 moved: None,
             },
             later: OnceLock::new(),
-        }
+        })
     }
 
     /// Replaces the policy while requests come in.
-    pub(super) fn replace(&self, policy: P) -> Result<()> {
+    pub(super) fn replace(&self, policy: P, client_id: &str) -> Result<()> {
+        let algorithm = policy.model(client_id, INTERNAL)?.0;
         let now = Instant::now();
         let Self { first, later } = self;
         let later = later.get_or_init(|| RwLock::new(first.clone()));
@@ -62,15 +63,16 @@ impl<P: Policy> Policies<P> {
             _ => &in_force.policy,
         };
         let (moved, needed_for) = policy.after(before, INTERNAL)?;
+        let algorithm_then = moved.model(client_id, INTERNAL)?.0;
         let mut until = now.checked_add(needed_for).unwrap_or(now);
         if let Some(earlier) = &in_force.moved {
             until = until.max(earlier.until);
         }
         *in_force = InForce {
-            algorithm: policy.model(INTERNAL).0,
+            algorithm,
             policy,
             moved: Some(Moved {
-                algorithm: moved.model(INTERNAL).0,
+                algorithm: algorithm_then,
                 policy: moved,
                 until,
             }),

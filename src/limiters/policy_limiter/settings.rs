@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{PolicyLimiter, combining};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limiter_options::LimiterOptions;
 use crate::policies::algorithm::Policy;
 use crate::rate::whole_millis;
@@ -55,8 +55,15 @@ impl<P: Policy> PolicyLimiter<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time that is not whole milliseconds of at least 1.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time that is not whole milliseconds of at least 1, and
+    /// for [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate), whose limiters a lock would not hold up elsewhere.
     pub fn with_penalty(self, time: Duration) -> Result<Self> {
+        if self.policies.read(|it| it.algorithm().is_on_the_window()) {
+            return Err(Error::InvalidArgument {
+                argument: "time",
+                reason: "a rate that others share has no penalty",
+            });
+        }
         Ok(Self {
             penalty: Some(whole_millis(time, "time")?),
             batcher: combining::batcher(&self.registry.store),

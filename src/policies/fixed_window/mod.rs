@@ -2,7 +2,6 @@
 
 mod model;
 
-use std::fmt;
 use std::time::Duration;
 
 use super::example::Example;
@@ -13,6 +12,10 @@ use super::starts::Starts;
 /// State: the string `key`, a counter that expires with its window. Around the boundary of two windows, up to twice the
 /// limit can be granted within the length of a window; to prevent that, use a
 /// [`SlidingWindowLog`](crate::SlidingWindowLog).
+///
+/// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
+/// `{"algorithm":"fixed_window","limit":100,"window_ms":60000,"aligned_to_clock":true}`.
+/// `aligned_to_clock` may be left out.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient};
@@ -62,43 +65,6 @@ impl FixedWindow {
             length_before: 0,
         }
     }
-
-    /// Starts a window at the beginning of the second, minute, hour or day (UTC) of its first request: the largest of
-    /// these units that divides the window evenly. A window that is not a whole number of seconds is refused.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert!(FixedWindow::new(100, minute).aligned_to_clock().is_aligned_to_clock());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn aligned_to_clock(self) -> Self {
-        Self {
-            starts: Starts::AlignedToClock,
-            ..self
-        }
-    }
-
-    /// Whether windows are [aligned to the clock](Self::aligned_to_clock).
-    #[must_use]
-    pub fn is_aligned_to_clock(&self) -> bool {
-        self.starts == Starts::AlignedToClock
-    }
-
-    /// What a window grants.
-    #[must_use]
-    pub fn limit(&self) -> u32 {
-        self.limit
-    }
-
-    /// A window's length.
-    #[must_use]
-    pub fn window(&self) -> Duration {
-        self.window
-    }
 }
 
 impl Example for FixedWindow {
@@ -107,12 +73,14 @@ impl Example for FixedWindow {
     }
 }
 
-impl fmt::Display for FixedWindow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "fixed window: {} per {:?}{}",
-            self.limit, self.window, self.starts
-        )
+numbers! {
+    FixedWindow, "fixed window: {limit} per {window:?}{starts}";
+    new {
+        /// What a window grants.
+        limit: u32 = limit,
+        /// A window's length.
+        window: Duration = window_ms,
     }
+    with {}
+    aligned_to_clock, is_aligned_to_clock = starts: "a window", "the window";
 }

@@ -2,7 +2,6 @@
 
 mod model;
 
-use std::fmt;
 use std::time::Duration;
 
 use super::example::{Example, pace};
@@ -22,6 +21,10 @@ use super::starts::Starts;
 /// After a change of the policy ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the content of the bucket drains at the new pace, and
 /// nothing more is granted until it fits the new capacity; delays that were returned do not change. A bucket that grants
 /// nothing for as long as the old policy kept its state is then empty.
+///
+/// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
+/// `{"algorithm":"leaky_bucket","quantity":1,"unit_ms":1000,"capacity":5,"aligned_to_clock":true}`.
+/// `capacity` and `aligned_to_clock` may be left out.
 ///
 /// ```
 /// use redisson_rate_limiter::{Decision, LeakyBucket, RedissonClient};
@@ -89,49 +92,6 @@ impl LeakyBucket {
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
     }
-
-    /// Starts the first unit at the beginning of the second, minute, hour or day (UTC) of its first request: the largest of
-    /// these units that divides the unit evenly. A unit that is not a whole number of seconds is refused.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert!(LeakyBucket::new(100, minute).aligned_to_clock().is_aligned_to_clock());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn aligned_to_clock(self) -> Self {
-        Self {
-            starts: Starts::AlignedToClock,
-            ..self
-        }
-    }
-
-    /// Whether the first unit is [aligned to the clock](Self::aligned_to_clock).
-    #[must_use]
-    pub fn is_aligned_to_clock(&self) -> bool {
-        self.starts == Starts::AlignedToClock
-    }
-
-    /// How many requests may wait.
-    #[must_use]
-    pub fn capacity(&self) -> u32 {
-        self.capacity
-    }
-
-    /// How many requests proceed in each unit.
-    #[must_use]
-    pub fn quantity(&self) -> u32 {
-        self.quantity
-    }
-
-    /// A unit's length.
-    #[must_use]
-    pub fn unit(&self) -> Duration {
-        self.unit
-    }
 }
 
 impl Example for LeakyBucket {
@@ -142,12 +102,17 @@ impl Example for LeakyBucket {
     }
 }
 
-impl fmt::Display for LeakyBucket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "leaky bucket: {} per {:?}, up to {} waiting{}",
-            self.quantity, self.unit, self.capacity, self.starts
-        )
+numbers! {
+    LeakyBucket, "leaky bucket: {quantity} per {unit:?}, up to {capacity} waiting{starts}";
+    new {
+        /// How many requests proceed in each unit.
+        quantity: u32 = quantity,
+        /// A unit's length.
+        unit: Duration = unit_ms,
     }
+    with {
+        /// How many requests may wait.
+        capacity: u32 = capacity by with_capacity,
+    }
+    aligned_to_clock, is_aligned_to_clock = starts: "the first unit", "the unit";
 }

@@ -2,7 +2,6 @@
 
 mod model;
 
-use std::fmt;
 use std::time::Duration;
 
 use super::example::{Example, pace};
@@ -21,6 +20,10 @@ use super::starts::Starts;
 /// After a change of the policy ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the tokens left stay, up
 /// to the new capacity, and the new units count from the last refill on. A bucket that grants nothing for as long as the old
 /// policy kept its state is then full. A lock stays.
+///
+/// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
+/// `{"algorithm":"penalty_token_bucket","quantity":10,"unit_ms":60000,"capacity":100,"aligned_to_clock":true}`.
+/// `capacity` and `aligned_to_clock` may be left out.
 ///
 /// ```
 /// use redisson_rate_limiter::{PenaltyTokenBucket, RedissonClient};
@@ -83,49 +86,6 @@ impl PenaltyTokenBucket {
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
     }
-
-    /// Starts the first unit at the beginning of the second, minute, hour or day (UTC) of its first request: the largest of
-    /// these units that divides the unit evenly. A unit that is not a whole number of seconds is refused.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert!(PenaltyTokenBucket::new(100, minute).aligned_to_clock().is_aligned_to_clock());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn aligned_to_clock(self) -> Self {
-        Self {
-            starts: Starts::AlignedToClock,
-            ..self
-        }
-    }
-
-    /// Whether the first unit is [aligned to the clock](Self::aligned_to_clock).
-    #[must_use]
-    pub fn is_aligned_to_clock(&self) -> bool {
-        self.starts == Starts::AlignedToClock
-    }
-
-    /// How many tokens there are at most.
-    #[must_use]
-    pub fn capacity(&self) -> u32 {
-        self.capacity
-    }
-
-    /// How many tokens come with each unit.
-    #[must_use]
-    pub fn quantity(&self) -> u32 {
-        self.quantity
-    }
-
-    /// A unit's length.
-    #[must_use]
-    pub fn unit(&self) -> Duration {
-        self.unit
-    }
 }
 
 impl Example for PenaltyTokenBucket {
@@ -135,12 +95,17 @@ impl Example for PenaltyTokenBucket {
     }
 }
 
-impl fmt::Display for PenaltyTokenBucket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "penalty token bucket: {} per {:?}, up to {}{}",
-            self.quantity, self.unit, self.capacity, self.starts
-        )
+numbers! {
+    PenaltyTokenBucket, "penalty token bucket: {quantity} per {unit:?}, up to {capacity}{starts}";
+    new {
+        /// How many tokens come with each unit.
+        quantity: u32 = quantity,
+        /// A unit's length.
+        unit: Duration = unit_ms,
     }
+    with {
+        /// How many tokens there are at most.
+        capacity: u32 = capacity by with_capacity,
+    }
+    aligned_to_clock, is_aligned_to_clock = starts: "the first unit", "the unit";
 }

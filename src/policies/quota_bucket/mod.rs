@@ -2,7 +2,6 @@
 
 mod model;
 
-use std::fmt;
 use std::time::Duration;
 
 use super::example::{Example, fitting};
@@ -19,6 +18,10 @@ use super::example::{Example, fitting};
 ///
 /// A new capacity, quota or period ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)) applies from the next
 /// request on, including to the time since the last refill. A smaller capacity limits the remaining tokens at once.
+///
+/// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
+/// `{"algorithm":"quota_bucket","quota":10,"period_ms":60000,"capacity":100}`.
+/// `capacity` may be left out.
 ///
 /// ```
 /// use redisson_rate_limiter::{QuotaBucket, RedissonClient};
@@ -84,24 +87,6 @@ impl QuotaBucket {
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
     }
-
-    /// How many tokens there are at most.
-    #[must_use]
-    pub fn capacity(&self) -> u32 {
-        self.capacity
-    }
-
-    /// How many tokens come in each period.
-    #[must_use]
-    pub fn quota(&self) -> u32 {
-        self.quota
-    }
-
-    /// A period's length.
-    #[must_use]
-    pub fn period(&self) -> Duration {
-        self.period
-    }
 }
 
 impl Example for QuotaBucket {
@@ -113,12 +98,16 @@ impl Example for QuotaBucket {
     }
 }
 
-impl fmt::Display for QuotaBucket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "quota bucket: {} per {:?}, up to {}",
-            self.quota, self.period, self.capacity
-        )
+numbers! {
+    QuotaBucket, "quota bucket: {quota} per {period:?}, up to {capacity}";
+    new {
+        /// How many tokens come in each period.
+        quota: u32 = quota,
+        /// A period's length.
+        period: Duration = period_ms,
+    }
+    with {
+        /// How many tokens there are at most.
+        capacity: u32 = capacity by with_capacity,
     }
 }

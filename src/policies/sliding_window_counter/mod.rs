@@ -2,7 +2,6 @@
 
 mod model;
 
-use std::fmt;
 use std::time::Duration;
 
 use super::example::Example;
@@ -25,6 +24,10 @@ use super::starts::Starts;
 /// another length counts until the last millisecond of each period leaves the window. The start does not change. A decision
 /// reads up to 1,000 counters of other lengths; if more can be in the window, only the newest count, an equal number of each
 /// length. That needs a period that is at least a thousand times shorter than the window of another version beside it.
+///
+/// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
+/// `{"algorithm":"sliding_window_counter","limit":100,"window_ms":60000,"period_ms":6000,"aligned_to_clock":true}`.
+/// `period_ms` and `aligned_to_clock` may be left out.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, SlidingWindowCounter};
@@ -91,49 +94,6 @@ impl SlidingWindowCounter {
     pub fn with_period(self, period: Duration) -> Self {
         Self { period, ..self }
     }
-
-    /// Starts the first period at the beginning of the second, minute, hour or day (UTC) of its first request: the largest of
-    /// these units that divides the window evenly. A window that is not a whole number of seconds is refused.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let minute = Duration::from_secs(60);
-    /// assert!(SlidingWindowCounter::new(100, minute).aligned_to_clock().is_aligned_to_clock());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn aligned_to_clock(self) -> Self {
-        Self {
-            starts: Starts::AlignedToClock,
-            ..self
-        }
-    }
-
-    /// Whether the first period is [aligned to the clock](Self::aligned_to_clock).
-    #[must_use]
-    pub fn is_aligned_to_clock(&self) -> bool {
-        self.starts == Starts::AlignedToClock
-    }
-
-    /// What a window holds at most.
-    #[must_use]
-    pub fn limit(&self) -> u32 {
-        self.limit
-    }
-
-    /// The window's length.
-    #[must_use]
-    pub fn window(&self) -> Duration {
-        self.window
-    }
-
-    /// By how much the window slides at a time.
-    #[must_use]
-    pub fn period(&self) -> Duration {
-        self.period
-    }
 }
 
 impl Example for SlidingWindowCounter {
@@ -146,12 +106,17 @@ impl Example for SlidingWindowCounter {
     }
 }
 
-impl fmt::Display for SlidingWindowCounter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "sliding window counter: {} per {:?}, by {:?}{}",
-            self.limit, self.window, self.period, self.starts
-        )
+numbers! {
+    SlidingWindowCounter, "sliding window counter: {limit} per {window:?}, by {period:?}{starts}";
+    new {
+        /// What a window holds at most.
+        limit: u32 = limit,
+        /// The window's length.
+        window: Duration = window_ms,
     }
+    with {
+        /// By how much the window slides at a time.
+        period: Duration = period_ms by with_period,
+    }
+    aligned_to_clock, is_aligned_to_clock = starts: "the first period", "the window";
 }

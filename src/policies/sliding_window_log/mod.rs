@@ -2,7 +2,6 @@
 
 mod model;
 
-use std::fmt;
 use std::time::Duration;
 
 use super::example::Example;
@@ -20,6 +19,9 @@ use super::example::Example;
 ///
 /// A [`set_policy`](crate::PolicyLimiter::set_policy) applies at once to the stored requests: those that are older than a
 /// shorter window no longer count, and its grants remove them; a longer one counts those that have not been removed.
+///
+/// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
+/// `{"algorithm":"sliding_window_log","limit":100,"window_ms":60000}`.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, SlidingWindowLog};
@@ -61,18 +63,6 @@ impl SlidingWindowLog {
     pub fn new(limit: u32, window: Duration) -> Self {
         Self { limit, window }
     }
-
-    /// What any window holds at most.
-    #[must_use]
-    pub fn limit(&self) -> u32 {
-        self.limit
-    }
-
-    /// A window's length.
-    #[must_use]
-    pub fn window(&self) -> Duration {
-        self.window
-    }
 }
 
 impl Example for SlidingWindowLog {
@@ -81,12 +71,13 @@ impl Example for SlidingWindowLog {
     }
 }
 
-impl fmt::Display for SlidingWindowLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "sliding window log: {} per {:?}",
-            self.limit, self.window
-        )
+numbers! {
+    SlidingWindowLog, "sliding window log: {limit} per {window:?}";
+    new {
+        /// What any window holds at most.
+        limit: u32 = limit,
+        /// A window's length.
+        window: Duration = window_ms,
     }
+    with {}
 }

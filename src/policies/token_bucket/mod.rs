@@ -2,7 +2,6 @@
 
 mod model;
 
-use std::fmt;
 use std::time::Duration;
 
 use super::example::{Example, fitting};
@@ -12,6 +11,10 @@ use super::example::{Example, fitting};
 ///
 /// State: the hash `key` with `tokens` and `last_refill_timestamp` (ms), and `last_refill_fraction` if a token does not take
 /// a whole number of milliseconds. It expires after twice the time that an empty bucket takes to fill.
+///
+/// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
+/// `{"algorithm":"token_bucket","per_second":10,"capacity":100}`.
+/// `capacity` may be left out.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, TokenBucket};
@@ -66,18 +69,6 @@ impl TokenBucket {
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
     }
-
-    /// How many tokens there are at most.
-    #[must_use]
-    pub fn capacity(&self) -> u32 {
-        self.capacity
-    }
-
-    /// How many tokens come in a second.
-    #[must_use]
-    pub fn rate(&self) -> u32 {
-        self.rate
-    }
 }
 
 impl Example for TokenBucket {
@@ -91,12 +82,14 @@ impl Example for TokenBucket {
     }
 }
 
-impl fmt::Display for TokenBucket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "token bucket: {} per 1s, up to {}",
-            self.rate, self.capacity
-        )
+numbers! {
+    TokenBucket, "token bucket: {rate} per 1s, up to {capacity}";
+    per_second {
+        /// How many tokens come in a second.
+        rate: u32 = per_second,
+    }
+    with {
+        /// How many tokens there are at most.
+        capacity: u32 = capacity by with_capacity,
     }
 }

@@ -1,0 +1,57 @@
+//! Types as fields with names: with the feature `serde`.
+
+use std::time::Duration;
+
+/// Writes and reads a type as its fields, once `validate` has found it good.
+macro_rules! as_fields {
+    ($type:ty, $fields:ty, $validate:expr) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                $validate(self).map_err(serde::ser::Error::custom)?;
+                <$fields>::from(self).serialize(serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let read = Self::from(<$fields>::deserialize(deserializer)?);
+                $validate(&read).map_err(serde::de::Error::custom)?;
+                Ok(read)
+            }
+        }
+    };
+}
+
+/// A number as the value of a field.
+pub(crate) trait Field {
+    type Written;
+
+    fn written(self) -> Self::Written;
+
+    fn read(written: Self::Written) -> Self;
+}
+
+impl Field for u32 {
+    type Written = Self;
+
+    fn written(self) -> Self {
+        self
+    }
+
+    fn read(written: Self) -> Self {
+        written
+    }
+}
+
+/// Whole milliseconds.
+impl Field for Duration {
+    type Written = u64;
+
+    fn written(self) -> u64 {
+        u64::try_from(self.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn read(written: u64) -> Self {
+        Self::from_millis(written)
+    }
+}
