@@ -1,39 +1,46 @@
 //! A key holds one kind of limiter's state at a time.
 
+use std::fs;
+use std::path::Path;
+
 use redisson_rate_limiter::{
     Charge, Chargeable, Decision, Denied, Error, FixedWindow, Granted, Rate, RedissonClient, Result,
 };
 
+use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, SECOND};
 
 /// What a kind keeps under the target's own name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Own {
     Nothing,
-    /// A string with a number: it does not show what it stands for.
-    Number,
-    Log,
-    Tokens,
-    Quota,
+    /// A key of this type, and the fields of a hash. A number in a string does not show what it stands for.
+    Key(String, Vec<String>),
     Rate,
 }
 
 impl Own {
     /// Whether Redis can tell that another kind wrote it.
-    fn differs_from(self, other: Self) -> bool {
-        self != Self::Nothing && other != Self::Nothing && self != other
+    fn differs_from(&self, other: &Self) -> bool {
+        *self != Self::Nothing && *other != Self::Nothing && self != other
     }
-}
 
-/// What a policy keeps there.
-fn own(policy: &str) -> Own {
-    match policy {
-        "fixed_window" | "leaky_bucket" | "penalty_token_bucket" => Own::Number,
-        "sliding_window_log" => Own::Log,
-        "sliding_window_counter" => Own::Nothing,
-        "token_bucket" => Own::Tokens,
-        "quota_bucket" => Own::Quota,
-        other => panic!("what does {other} keep under the target's own name?"),
+    pub fn is_a_string(&self) -> bool {
+        matches!(self, Self::Key(kind, _) if kind == "string")
+    }
+
+    /// What a policy keeps there, by the first case of its vectors.
+    fn of(policy: &str) -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let vectors = root.join(format!("lua/vectors/policies/{policy}.json"));
+        let vectors = fs::read_to_string(vectors).expect("the vectors of each policy");
+        let vectors: serde_json::Value = serde_json::from_str(&vectors).unwrap();
+        let Some(key) = vectors["cases"][0]["after"].get("t") else {
+            return Self::Nothing;
+        };
+        let fields = key["value"].as_object().into_iter().flatten();
+        let fields = fields.map(|(field, _)| field.clone()).collect();
+        Self::Key(key["type"].as_str().unwrap().to_owned(), fields)
     }
 }
 
@@ -72,14 +79,13 @@ impl Kind {
 /// Each kind.
 pub fn kinds(client: &RedissonClient) -> Vec<Kind> {
     let mut kinds = Vec::new();
-    each_policy!(|name, make, unit| {
-        let limiter = Box::new(client.limiter(make(5)).unwrap());
+    for (policy, unit) in every_policy(5) {
         kinds.push(Kind {
-            own: own(name),
-            limiter,
+            own: Own::of(policy.algorithm()),
+            limiter: Box::new(client.limiter(policy).unwrap()),
             unit,
         });
-    });
+    }
     let keyed = client.keyed_rate_limiter("", Rate::overall(5, HOUR));
     kinds.push(Kind {
         own: Own::Rate,
@@ -100,7 +106,7 @@ async fn in_turns(fixture: &Fixture, name: &str) -> Vec<String> {
             for (limiter, cost) in [(one, 2), (other, 1), (one, 1), (other, 2), (one, 2)] {
                 let decision = limiter.check(&target, cost).await;
                 let is_bad = decision.is_err();
-                let is_refused = std::ptr::eq(limiter, other) && other.own.differs_from(one.own);
+                let is_refused = std::ptr::eq(limiter, other) && other.own.differs_from(&one.own);
                 assert_eq!(is_bad, is_refused, "{target} {decision:?}");
                 let shown = limiter.shown(&decision).replace(name, "");
                 all.push(format!("{one_place} {other_place}: {shown}"));

@@ -6,9 +6,8 @@ mod bad_state;
 mod by_hand;
 #[macro_use]
 mod every_store;
-#[macro_use]
-#[path = "../support/each_policy.rs"]
-mod each_policy;
+#[path = "../support/every_policy.rs"]
+mod every_policy;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -2,29 +2,31 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, Denied, Error, Policy, PolicyLimiter, TokenBucket};
+use redisson_rate_limiter::{AnyPolicy, Decision, Denied, Error, PolicyLimiter, TokenBucket};
 
+use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
 
 /// A limiter, the key of a target that has had all of it, and what it had.
-struct Used<P> {
-    limiter: PolicyLimiter<P>,
+struct Used {
+    limiter: PolicyLimiter<AnyPolicy>,
     key: String,
     cost: u32,
     /// A policy by which the target has as much again in two hours of the clock, if not at once.
-    larger: P,
+    larger: AnyPolicy,
 }
 
-impl<P: Policy> Used<P> {
+impl Used {
     async fn all(
         fixture: &Fixture,
-        [policy, larger]: [P; 2],
+        [policy, larger]: [AnyPolicy; 2],
         cost: u32,
         penalty: Duration,
     ) -> Self {
+        let key = format!("{}:{}", fixture.name(), policy.algorithm());
         let limiter = fixture.client("client").await.limiter(policy).unwrap();
         let used = Self {
-            key: format!("{}:{}", fixture.name(), std::any::type_name::<P>()),
+            key,
             limiter: limiter.with_penalty(penalty).unwrap(),
             cost,
             larger,
@@ -44,24 +46,19 @@ impl<P: Policy> Used<P> {
     }
 }
 
-/// Does the same to a target of each algorithm. What each has had is kept for an hour or longer, so that no machine is too
-/// slow for a denial.
-macro_rules! with_each_algorithm {
-    ($fixture:ident, $penalty:expr, $steps:ident) => {
-        let fixture = &$fixture;
-        // The server ends a fixed window by its own clock, so a larger limit makes room there.
-        each_policy!(|_name, make, unit| {
-            let used = Used::all(fixture, [make(2), make(4)], 2 * unit, $penalty).await;
-            $steps(fixture, used).await;
-        });
-    };
+/// Each policy and a larger one, and what a target has of the first. That is kept for an hour or longer, so that no machine is
+/// too slow for a denial. The server ends a fixed window by its own clock, so a larger limit makes room there.
+fn every_pair() -> impl Iterator<Item = ([AnyPolicy; 2], u32)> {
+    let pairs = every_policy(2).zip(every_policy(4));
+    pairs.map(|((policy, unit), (larger, _))| ([policy, larger], 2 * unit))
 }
 
 /// Longer than each algorithm's own time.
 const LONG: Duration = Duration::from_secs(100 * 3_600);
 
 pub async fn a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back(fixture: Fixture) {
-    async fn steps<P: Policy>(fixture: &Fixture, used: Used<P>) {
+    for (policies, all) in every_pair() {
+        let used = Used::all(&fixture, policies, all, LONG).await;
         let Decision::Denied(Denied {
             retry_after, reset, ..
         }) = used.ask(&used.key).await
@@ -69,7 +66,7 @@ pub async fn a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back(fi
             panic!("{} was granted", used.key);
         };
         assert_eq!((retry_after, reset), (LONG, LONG), "{}", used.key);
-        used.restore(fixture);
+        used.restore(&fixture);
         tokio::time::sleep(ms(25)).await;
         for _ in 0..2 {
             let Decision::Denied(Denied {
@@ -87,34 +84,33 @@ pub async fn a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back(fi
             assert_eq!(reset, retry_after);
         }
         // A limiter without a penalty shows that all permits have come back. A limiter of this algorithm honours every lock.
-        if !used.key.ends_with("PenaltyTokenBucket") {
+        if !matches!(used.larger, AnyPolicy::PenaltyTokenBucket(_)) {
             let mild = fixture.client("client").await;
             let mild = mild.limiter(used.larger).unwrap();
             let decision = mild.check(&used.key, used.cost).await.unwrap();
             assert!(decision.is_granted(), "{}", used.key);
         }
     }
-    with_each_algorithm!(fixture, LONG, steps);
 }
 
 pub async fn a_locked_out_target_is_free_when_the_penalty_is_over(fixture: Fixture) {
-    async fn steps<P: Policy>(fixture: &Fixture, used: Used<P>) {
+    for (policies, all) in every_pair() {
+        let used = Used::all(&fixture, policies, all, ms(20)).await;
         assert!(!used.ask(&used.key).await.is_granted());
-        used.restore(fixture);
+        used.restore(&fixture);
         tokio::time::sleep(ms(25)).await;
         assert!(used.ask(&used.key).await.is_granted(), "{}", used.key);
     }
-    with_each_algorithm!(fixture, ms(20), steps);
 }
 
 pub async fn a_lock_is_for_its_target_alone(fixture: Fixture) {
-    async fn steps<P: Policy>(_: &Fixture, used: Used<P>) {
+    for (policies, all) in every_pair() {
+        let used = Used::all(&fixture, policies, all, LONG).await;
         assert!(!used.ask(&used.key).await.is_granted());
         let other = format!("{}:other", used.key);
         assert!(used.ask(&other).await.is_granted(), "{other}");
         assert!(!used.ask(&used.key).await.is_granted());
     }
-    with_each_algorithm!(fixture, LONG, steps);
 }
 
 pub async fn a_denial_states_the_longer_of_the_penalty_and_its_own_time(fixture: Fixture) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redisson_rate_limiter::{Decision, FixedWindow, Limiter, Rate, RedissonClient, TokenBucket};
 
+use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, passed};
 
 /// Keys of which one names what another one writes, where they are taken as they are.
@@ -54,11 +55,12 @@ fn by_kind(
     let keyed = client.keyed_rate_limiter(prefix, Rate::per_client(1, HOUR));
     let mut kinds: Vec<(_, _, Box<dyn Limiter>)> =
         vec![("keyed", [1, 1], Box::new(keyed.unwrap()))];
-    each_policy!(|name, make, unit| {
-        let limiter = client.limiter(make(2)).unwrap().with_prefix(prefix);
+    for (policy, unit) in every_policy(2) {
+        let name = policy.algorithm();
+        let limiter = client.limiter(policy).unwrap().with_prefix(prefix);
         let limiter = limiter.with_penalty(Duration::from_secs(60)).unwrap();
         kinds.push((name, [2 * unit, unit], Box::new(limiter)));
-    });
+    }
     kinds
 }
 

@@ -3,6 +3,7 @@
 use redisson_rate_limiter::{FailurePolicy, Limiter, Rate, RedissonClient};
 use tokio::task::JoinSet;
 
+use crate::every_policy::every_policy;
 use crate::fixture::{HOUR, client, kill, limiter, ms, one_of, policies, until_by_policy};
 use crate::support::Server;
 
@@ -47,11 +48,9 @@ async fn every_form_of_request_is_decided() {
 
 /// A limiter of each policy, of 42 units, and the unit.
 fn limiters(client: &RedissonClient) -> Vec<(u32, Box<dyn Limiter>)> {
-    let mut limiters: Vec<(_, Box<dyn Limiter>)> = Vec::new();
-    each_policy!(|_name, make, unit| {
-        limiters.push((unit, Box::new(client.limiter(make(42)).unwrap())));
-    });
-    limiters
+    let limiter = |policy| -> Box<dyn Limiter> { Box::new(client.limiter(policy).unwrap()) };
+    let each = every_policy(42).map(|(policy, unit)| (unit, limiter(policy)));
+    each.collect()
 }
 
 /// How many requests of this cost are granted out of 50.

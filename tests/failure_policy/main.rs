@@ -1,11 +1,10 @@
 //! What requests get while Redis is down: each policy, each kind of limiter and each form of request, on a server that
 //! is killed, stopped, refuses or does not answer.
 
-#[macro_use]
-#[path = "../support/each_policy.rs"]
-mod each_policy;
 #[path = "../support/events.rs"]
 mod events;
+#[path = "../support/every_policy.rs"]
+mod every_policy;
 mod fixture;
 #[path = "../support/proxy.rs"]
 mod proxy;

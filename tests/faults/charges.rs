@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, Granted, Limiter, QuotaBucket, Rate, RedissonClient,
+    AnyPolicy, Decision, FixedWindow, Granted, Limiter, QuotaBucket, Rate, RedissonClient,
 };
 
 use crate::decisions::{Charges, check_until_over};
@@ -31,13 +31,13 @@ async fn by_several_limiters_together() {
 
 /// A limiter of each policy, of so many units that none is denied, and the unit.
 fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<(u32, Arc<dyn Limiter>)> {
-    let mut limiters: Vec<(_, Arc<dyn Limiter>)> = Vec::new();
-    each_policy!(|name, make, unit| {
-        let limiter = client.limiter(make(AMPLE)).unwrap();
-        let limiter = limiter.with_prefix(format!("{prefix}:{name}:"));
-        limiters.push((unit, Arc::new(limiter)));
-    });
-    limiters
+    let limiter = |policy: AnyPolicy| -> Arc<dyn Limiter> {
+        let prefix = format!("{prefix}:{}:", policy.algorithm());
+        Arc::new(client.limiter(policy).unwrap().with_prefix(prefix))
+    };
+    let each =
+        crate::every_policy::every_policy(AMPLE).map(|(policy, unit)| (unit, limiter(policy)));
+    each.collect()
 }
 
 /// How many units of a limiter are charged, with the one by which this is asked. A part of a unit may have flowed back.

@@ -6,9 +6,8 @@
 
 mod callers;
 mod decisions;
-#[macro_use]
-#[path = "../support/each_policy.rs"]
-mod each_policy;
+#[path = "../support/every_policy.rs"]
+mod every_policy;
 mod fault;
 #[path = "../support/keys.rs"]
 mod keys;

@@ -6,12 +6,13 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, Granted, PermitsInUse, Policy, Rate, RedissonClient, Result,
+    AnyPolicy, Decision, Error, FixedWindow, Granted, PermitsInUse, Rate, RedissonClient, Result,
     SlidingWindowCounter, TokenBucket,
 };
 
 use crate::clients::patient;
 use crate::every_method;
+use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, ms};
 use crate::keys;
 
@@ -92,9 +93,10 @@ async fn operations(fixture: &mut Fixture, app: &RedissonClient) -> Vec<Outcome>
         let decided = keyed.check("keyed", 1).await.map(drop);
         outcomes.push((format!("keyed {i}"), decided));
     }
-    each_policy!(|name, make, unit| {
-        outcomes.push((name.to_owned(), by_policy(app, make(2), unit).await));
-    });
+    for (policy, unit) in every_policy(2) {
+        let name = policy.algorithm().to_owned();
+        outcomes.push((name, by_policy(app, policy, unit).await));
+    }
     let periods = SlidingWindowCounter::new(2, HOUR).with_period(HOUR / 60);
     let by_periods = by_policy(app, periods, 1).await;
     outcomes.push(("a window of many periods".to_owned(), by_periods));
@@ -115,13 +117,14 @@ async fn operations(fixture: &mut Fixture, app: &RedissonClient) -> Vec<Outcome>
 }
 
 /// More than once, with grants and denials, locked out, and by another rule.
-async fn by_policy<P: Policy>(app: &RedissonClient, policy: P, unit: u32) -> Result<()> {
+async fn by_policy(app: &RedissonClient, policy: impl Into<AnyPolicy>, unit: u32) -> Result<()> {
+    let policy = policy.into();
+    let kind = policy.algorithm();
     let limiter = app.limiter(policy.clone())?.with_prefix("orders:policy:");
     let strict = app
         .limiter(policy)?
         .with_prefix("orders:strict:")
         .with_penalty(HOUR)?;
-    let kind = std::any::type_name::<P>();
     for _ in 0..4 {
         let _ = limiter.check(kind, unit).await?;
         let _ = strict.check(kind, unit).await?;

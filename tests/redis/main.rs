@@ -6,12 +6,11 @@ mod bad_state;
 mod by_hand;
 #[path = "../support/clients.rs"]
 mod clients;
-#[macro_use]
-#[path = "../support/each_policy.rs"]
-mod each_policy;
 #[path = "../support/events.rs"]
 mod events;
 mod every_method;
+#[path = "../support/every_policy.rs"]
+mod every_policy;
 mod fixture;
 mod key_expiry;
 #[path = "../support/keys.rs"]

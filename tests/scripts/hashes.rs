@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::by_hand::{Pending, poll_once};
 use crate::clients::patient;
+use crate::every_policy::every_policy;
 use crate::include::{assemble, names, read};
 use crate::monitor::Monitor;
 use crate::support::Server;
@@ -33,11 +34,8 @@ fn the_listed_hashes_are_those_of_the_assembled_scripts() {
 
 #[test]
 fn every_policy_with_a_script_is_in_the_list_of_the_tests() {
-    let mut listed = BTreeSet::new();
-    each_policy!(|name, make, _unit| {
-        listed.insert(format!("policies/{name}.lua"));
-        assert_eq!(make(5), make(5));
-    });
+    let listed = every_policy(5).map(|(policy, _)| format!("policies/{}.lua", policy.algorithm()));
+    let listed: BTreeSet<_> = listed.collect();
     let scripts = names().filter(|name| name.starts_with("policies/"));
     assert_eq!(listed, scripts.map(str::to_owned).collect());
 }
@@ -142,10 +140,11 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
         .unwrap();
     assert!(large.try_acquire(1).await.unwrap());
 
-    each_policy!(|name, make, unit| {
-        let limiter = client.limiter(make(5)).unwrap();
+    for (policy, unit) in every_policy(5) {
+        let name = policy.algorithm();
+        let limiter = client.limiter(policy).unwrap();
         assert!(limiter.check(name, unit).await.unwrap().is_granted());
-    });
+    }
     let window = client.limiter(FixedWindow::new(5, SECOND)).unwrap();
     let tokens = client.limiter(TokenBucket::per_second(5)).unwrap();
     let both = [

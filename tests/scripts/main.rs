@@ -8,13 +8,12 @@ mod registry;
 mod by_hand;
 #[path = "../support/clients.rs"]
 mod clients;
+#[path = "../support/every_policy.rs"]
+mod every_policy;
 #[path = "../../src/store/redis/script/include.rs"]
 mod include;
 #[path = "../support/monitor.rs"]
 mod monitor;
-#[macro_use]
-#[path = "../support/each_policy.rs"]
-mod each_policy;
 #[path = "../support/pretty_json.rs"]
 mod pretty_json;
 #[path = "../support/mod.rs"]

@@ -1,10 +1,11 @@
 //! On a cluster the keys of all limiters of a joint decision must be in one slot.
 
 use redisson_rate_limiter::{
-    Error, FixedWindow, LeakyBucket, Limiter, Rate, SlidingWindowCounter, TokenBucket,
+    Decision, Error, FixedWindow, LeakyBucket, Limiter, Rate, TokenBucket,
 };
 
 use crate::clients::patient;
+use crate::every_policy::every_policy;
 use crate::fixture::{HOUR, SECOND};
 use crate::support::cluster::Cluster;
 
@@ -58,16 +59,36 @@ async fn a_prefix_that_spreads_the_state_over_several_slots_is_refused_and_no_ke
             );
         }
     }
-    // All keys of a sliding window are siblings of its target.
-    let window = SlidingWindowCounter::new(5, SECOND).with_period(SECOND / 10);
-    let sliding = client.limiter(window).unwrap().with_prefix("a}b:");
-    assert!(sliding.check("key", 1).await.unwrap().is_granted());
     // In a key no brace spreads anything.
     let keyed = client.keyed_rate_limiter("k:", Rate::overall(1, HOUR));
     let limiters: [&dyn Limiter; 2] = [&leaky, &keyed.unwrap()];
     for limiter in limiters {
         for good in ["a", "user:1", "a}b", "{a", "x{}y"] {
             assert!(limiter.check(good, 1).await.unwrap().is_granted());
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_policy_has_its_state_in_one_slot_or_refuses_the_name() {
+    let cluster = Cluster::start();
+    let client = patient(&cluster.nodes()[0].url()).await;
+    for (policy, unit) in every_policy(5) {
+        let name = policy.algorithm();
+        let limiter = client.limiter(policy).unwrap();
+        let limiter = limiter.with_penalty(HOUR).unwrap();
+        for bad in ["a}b:", "{a", "x{}y:"] {
+            let decision = limiter.clone().with_prefix(bad).check(name, unit).await;
+            let is_refused = matches!(decision, Err(Error::InvalidName { .. }));
+            let is_granted = decision.as_ref().is_ok_and(Decision::is_granted);
+            assert!(is_refused || is_granted, "{name} {bad} {decision:?}");
+        }
+        for good in ["a", "{a}:b", "a}b", "{a", "x{}y"] {
+            let key = format!("{name}:{good}");
+            assert!(
+                limiter.check(&key, unit).await.unwrap().is_granted(),
+                "{key}"
+            );
         }
     }
 }

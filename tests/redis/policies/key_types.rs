@@ -1,27 +1,30 @@
 //! Keys that hold another kind of limiter's state, as far as type and fields show.
 
-use redisson_rate_limiter::{Chargeable, Error, FixedWindow, Rate, RedissonClient};
+use redis::AsyncCommands;
+use redisson_rate_limiter::{AnyPolicy, Chargeable, Error, FixedWindow, Rate, RedissonClient};
 
+use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR};
 
 const KEY: &str = "key";
 
 /// Each kind whose state stands under the target's own name, and the type of that key.
-fn limiters(client: &RedissonClient) -> Vec<(&'static str, Box<dyn Chargeable>)> {
-    let keyed = client.keyed_rate_limiter("", Rate::overall(5, HOUR));
-    let mut limiters: Vec<(_, Box<dyn Chargeable>)> = vec![("hash", Box::new(keyed.unwrap()))];
-    each_policy!(|name, make, _unit| {
-        let own_type = match name {
-            "fixed_window" | "leaky_bucket" | "penalty_token_bucket" => Some("string"),
-            "sliding_window_log" => Some("zset"),
-            "token_bucket" | "quota_bucket" => Some("hash"),
-            "sliding_window_counter" => None,
-            other => panic!("which type has the key of {other}?"),
-        };
-        if let Some(own_type) = own_type {
-            limiters.push((own_type, Box::new(client.limiter(make(5)).unwrap())));
+async fn limiters(
+    fixture: &mut Fixture,
+    client: &RedissonClient,
+) -> Vec<(String, Box<dyn Chargeable>)> {
+    let rate = AnyPolicy::from(Rate::overall(5, HOUR));
+    let mut limiters: Vec<(_, Box<dyn Chargeable>)> = Vec::new();
+    for policy in every_policy(5).map(|(policy, _)| policy).chain([rate]) {
+        fixture.run(&["FLUSHALL"]).await;
+        let limiter = client.limiter(policy).unwrap();
+        assert!(limiter.check(KEY, 1).await.unwrap().is_granted());
+        let own_type: String = fixture.raw.key_type(KEY).await.unwrap();
+        if own_type != "none" {
+            limiters.push((own_type, Box::new(limiter)));
         }
-    });
+    }
+    fixture.run(&["FLUSHALL"]).await;
     limiters
 }
 
@@ -29,7 +32,7 @@ fn limiters(client: &RedissonClient) -> Vec<(&'static str, Box<dyn Chargeable>)>
 async fn what_one_kind_left_is_a_bad_state_for_the_others_and_nothing_changes() {
     let mut fixture = Fixture::start().await;
     let client = fixture.client().await;
-    let limiters = limiters(&client);
+    let limiters = limiters(&mut fixture, &client).await;
     for (own, (own_type, limiter)) in limiters.iter().enumerate() {
         fixture.run(&["FLUSHALL"]).await;
         assert!(limiter.check(KEY, 1).await.unwrap().is_granted());
@@ -53,10 +56,11 @@ async fn what_one_kind_left_is_a_bad_state_for_the_others_and_nothing_changes() 
 async fn of_several_limiters_a_bad_state_of_one_charges_nobody() {
     let mut fixture = Fixture::start().await;
     let client = fixture.client().await;
+    let limiters = limiters(&mut fixture, &client).await;
     fixture.run(&["RPUSH", "list", "x"]).await;
     let before = fixture.everything().await;
     let good = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
-    for (_, bad) in limiters(&client) {
+    for (_, bad) in limiters {
         for first in [true, false] {
             let mut charges = [
                 good.charge("counter", 1).unwrap(),

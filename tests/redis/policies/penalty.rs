@@ -3,15 +3,20 @@
 use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Decision, Denied, Error, Policy, PolicyLimiter};
+use redisson_rate_limiter::{AnyPolicy, Decision, Denied, Error, PolicyLimiter};
 
+use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, ms};
 use crate::key_expiry::assert_lives_for;
 
 const TARGET: &str = "user:123";
 const LOCK: &str = "{user:123}-lock";
 
-async fn limiter<P: Policy>(fixture: &Fixture, policy: P, penalty: Duration) -> PolicyLimiter<P> {
+async fn limiter(
+    fixture: &Fixture,
+    policy: AnyPolicy,
+    penalty: Duration,
+) -> PolicyLimiter<AnyPolicy> {
     let client = fixture.client().await;
     client
         .limiter(policy)
@@ -20,16 +25,9 @@ async fn limiter<P: Policy>(fixture: &Fixture, policy: P, penalty: Duration) -> 
         .unwrap()
 }
 
-/// Does the same with each algorithm, on a server of its own. Each has two units.
-macro_rules! with_each_algorithm {
-    ($steps:ident) => {
-        each_policy!(|_name, make, unit| $steps(make(2), unit).await);
-    };
-}
-
 #[tokio::test]
 async fn a_denial_sets_the_lock_to_1_for_the_penalty_and_a_grant_none() {
-    async fn steps(policy: impl Policy, unit: u32) {
+    for (policy, unit) in every_policy(2) {
         let mut fixture = Fixture::start().await;
         let limiter = limiter(&fixture, policy, ms(12_345)).await;
         assert!(limiter.check(TARGET, 2 * unit).await.unwrap().is_granted());
@@ -41,12 +39,11 @@ async fn a_denial_sets_the_lock_to_1_for_the_penalty_and_a_grant_none() {
         assert_eq!(lock, "1");
         assert_lives_for(&mut fixture, LOCK, 12_345, since).await;
     }
-    with_each_algorithm!(steps);
 }
 
 #[tokio::test]
 async fn while_the_lock_is_there_nothing_is_written() {
-    async fn steps(policy: impl Policy, unit: u32) {
+    for (policy, unit) in every_policy(2) {
         let mut fixture = Fixture::start().await;
         let limiter = limiter(&fixture, policy, HOUR).await;
         assert!(limiter.check(TARGET, 2 * unit).await.unwrap().is_granted());
@@ -58,12 +55,11 @@ async fn while_the_lock_is_there_nothing_is_written() {
             assert_eq!(fixture.everything().await, before);
         }
     }
-    with_each_algorithm!(steps);
 }
 
 #[tokio::test]
 async fn a_lock_without_a_time_to_live_gets_the_penaltys() {
-    async fn steps(policy: impl Policy, unit: u32) {
+    for (policy, unit) in every_policy(2) {
         let mut fixture = Fixture::start().await;
         let limiter = limiter(&fixture, policy, ms(12_345)).await;
         fixture.run(&["SET", LOCK, "1"]).await;
@@ -78,12 +74,11 @@ async fn a_lock_without_a_time_to_live_gets_the_penaltys() {
         let names = crate::keys::names(&mut fixture.raw).await;
         assert_eq!(names, [LOCK]);
     }
-    with_each_algorithm!(steps);
 }
 
 #[tokio::test]
 async fn a_peers_lock_keeps_its_time_to_live() {
-    async fn steps(policy: impl Policy, unit: u32) {
+    for (policy, unit) in every_policy(2) {
         let mut fixture = Fixture::start().await;
         let limiter = limiter(&fixture, policy, HOUR).await;
         fixture.run(&["SET", LOCK, "1", "EX", "600"]).await;
@@ -95,12 +90,11 @@ async fn a_peers_lock_keeps_its_time_to_live() {
         assert!(retry_after <= ms(600_000));
         assert_eq!(fixture.expires(LOCK).await, expires);
     }
-    with_each_algorithm!(steps);
 }
 
 #[tokio::test]
 async fn a_lock_of_another_type_is_a_bad_state_and_nothing_changes() {
-    async fn steps(policy: impl Policy, unit: u32) {
+    for (policy, unit) in every_policy(2) {
         for lock in [
             &["RPUSH", LOCK, "1"][..],
             &["HSET", LOCK, "a", "1"],
@@ -118,5 +112,4 @@ async fn a_lock_of_another_type_is_a_bad_state_and_nothing_changes() {
             assert_eq!(fixture.everything().await, before);
         }
     }
-    with_each_algorithm!(steps);
 }
