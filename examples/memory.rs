@@ -8,47 +8,13 @@ use std::error;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redisson_rate_limiter::{
-    FixedWindow, LeakyBucket, Limiter, MemoryStore, PenaltyTokenBucket, QuotaBucket, Rate,
-    RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
-};
+use redisson_rate_limiter::{AnyPolicy, MemoryStore, RedissonClient};
 use tokio::time::advance;
 
 type Result<T> = std::result::Result<T, Box<dyn error::Error>>;
 
 const KEYS: usize = 25_000;
 const MINUTE: Duration = Duration::from_secs(60);
-
-const KINDS: [&str; 8] = [
-    "KeyedRateLimiter",
-    "FixedWindow",
-    "SlidingWindowLog",
-    "SlidingWindowCounter",
-    "TokenBucket",
-    "QuotaBucket",
-    "LeakyBucket",
-    "PenaltyTokenBucket",
-];
-
-fn limiter(client: &RedissonClient, kind: &str) -> Result<Box<dyn Limiter>> {
-    Ok(match kind {
-        "KeyedRateLimiter" => Box::new(client.keyed_rate_limiter("", Rate::overall(100, MINUTE))?),
-        "FixedWindow" => Box::new(client.limiter(FixedWindow::new(100, MINUTE))?),
-        "SlidingWindowLog" => Box::new(client.limiter(SlidingWindowLog::new(100, MINUTE))?),
-        "SlidingWindowCounter" => Box::new(
-            client.limiter(SlidingWindowCounter::new(100, MINUTE).with_period(MINUTE / 6))?,
-        ),
-        "TokenBucket" => Box::new(client.limiter(TokenBucket::per_second(2).with_capacity(100))?),
-        "QuotaBucket" => Box::new(client.limiter(QuotaBucket::new(100, MINUTE))?),
-        "LeakyBucket" => {
-            Box::new(client.limiter(LeakyBucket::new(1, MINUTE / 100).with_capacity(99))?)
-        }
-        "PenaltyTokenBucket" => {
-            Box::new(client.limiter(PenaltyTokenBucket::new(1, MINUTE / 100).with_capacity(100))?)
-        }
-        other => return Err(format!("no kind of limiter: {other}").into()),
-    })
-}
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> Result<()> {
@@ -61,16 +27,16 @@ async fn table() -> Result<String> {
         "| {},000 keys, one request each | bytes a key | MB | MB once expired |\n|---|---|---|---|\n",
         KEYS / 1_000
     );
-    for kind in KINDS {
-        table += &row(kind).await?;
+    for policy in AnyPolicy::examples(100, MINUTE) {
+        table += &row(policy).await?;
     }
     Ok(table)
 }
 
-async fn row(kind: &str) -> Result<String> {
+async fn row(policy: AnyPolicy) -> Result<String> {
     let store = MemoryStore::new();
     let client = RedissonClient::builder().in_memory(&store);
-    let limiter = limiter(&client, kind)?;
+    let limiter = client.limiter(policy.clone())?;
     let before = allocated();
     for key in 0..KEYS {
         assert!(limiter.check(&format!("user:{key}"), 1).await?.is_granted());
@@ -86,7 +52,7 @@ async fn row(kind: &str) -> Result<String> {
     let megabytes = |bytes: usize| bytes as f64 / 1e6;
     let each = (used + KEYS / 2) / KEYS;
     let (used, left) = (megabytes(used), megabytes(left));
-    Ok(format!("| {kind} | {each} | {used:.1} | {left:.1} |\n"))
+    Ok(format!("| {policy} | {each} | {used:.1} | {left:.1} |\n"))
 }
 
 /// The system's allocator, counting.

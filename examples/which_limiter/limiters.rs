@@ -3,17 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_rate_limiter::{
-    Chargeable, FixedWindow, LeakyBucket, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
-    RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
-};
+use redisson_rate_limiter::{AnyPolicy, Chargeable, PenaltyTokenBucket, RedissonClient, Result};
 
 /// A limiter, and how it is shown.
 pub struct Shown {
-    pub name: &'static str,
+    pub name: String,
     /// Of the picture.
     pub file: &'static str,
-    pub rule: &'static str,
+    pub rule: String,
     pub limiter: Arc<dyn Chargeable>,
     /// The same for samples: it locks nobody out.
     pub sampler: Arc<dyn Chargeable>,
@@ -36,87 +33,84 @@ pub enum Edges {
 const SECOND: Duration = Duration::from_secs(1);
 
 pub fn all(client: &RedissonClient) -> Result<Vec<Shown>> {
-    let ten = Rate::overall(10, SECOND);
-    let keyed = Arc::new(client.keyed_rate_limiter("which-limiter:rate:", ten)?);
-    let period = 250;
-    let penalty_unit = 500;
-    let strict = PenaltyTokenBucket::new(5, millis(penalty_unit)).with_capacity(10);
-    Ok(vec![
-        Shown {
-            name: "RRateLimiter",
-            file: "rrate_limiter",
-            rule: "10 permits, each back 1 s after it was taken",
-            limiter: keyed.clone(),
-            sampler: keyed,
-            edges: Edges::Nowhere,
-            locks_out: false,
-        },
-        Shown {
-            name: "SlidingWindowLog",
-            file: "sliding_window_log",
-            rule: "10 in any 1 s",
-            ..shown(client, SlidingWindowLog::new(10, SECOND))?
-        },
-        Shown {
-            name: "SlidingWindowCounter",
-            file: "sliding_window_counter",
-            rule: "10 in a window of 1 s, which slides by 250 ms",
-            edges: Edges::Every(period),
-            ..shown(
-                client,
-                SlidingWindowCounter::new(10, SECOND).with_period(millis(period)),
-            )?
-        },
-        Shown {
-            name: "FixedWindow",
-            file: "fixed_window",
-            rule: "10 in each window of 1 s",
-            edges: Edges::Reset,
-            ..shown(client, FixedWindow::new(10, SECOND))?
-        },
-        Shown {
-            name: "TokenBucket",
-            file: "token_bucket",
-            rule: "10 tokens, 10 more a second",
-            ..shown(client, TokenBucket::per_second(10))?
-        },
-        Shown {
-            name: "QuotaBucket",
-            file: "quota_bucket",
-            rule: "10 tokens, 10 more in each period of 1 s",
-            edges: Edges::OnTheClock(1_000),
-            ..shown(client, QuotaBucket::new(10, SECOND))?
-        },
-        Shown {
-            name: "LeakyBucket",
-            file: "leaky_bucket",
-            rule: "1 goes on in 100 ms, 5 may wait",
-            ..shown(client, LeakyBucket::new(1, millis(100)).with_capacity(5))?
-        },
-        Shown {
-            name: "PenaltyTokenBucket",
-            file: "penalty_token_bucket",
-            rule: "10 tokens, 5 more each 500 ms; a denial locks out for 700 ms",
-            limiter: Arc::new(client.limiter(strict)?.with_penalty(millis(700))?),
-            edges: Edges::Every(penalty_unit),
-            locks_out: true,
-            ..shown(client, strict)?
-        },
-    ])
+    let policies = AnyPolicy::examples(10, SECOND);
+    policies.map(|policy| shown(client, policy)).collect()
 }
 
-/// One without a name yet.
-fn shown(client: &RedissonClient, policy: impl Policy + Send + Sync) -> Result<Shown> {
-    let limiter = Arc::new(client.limiter(policy)?);
-    Ok(Shown {
-        name: "",
-        file: "",
-        rule: "",
+fn shown(client: &RedissonClient, policy: AnyPolicy) -> Result<Shown> {
+    let (file, period, penalty_unit) = (policy.algorithm(), 250, 500);
+    // As it is found in the documentation.
+    let policy = match policy {
+        AnyPolicy::SlidingWindowCounter(counter) => counter.with_period(millis(period)).into(),
+        AnyPolicy::LeakyBucket(bucket) => bucket.with_capacity(5).into(),
+        AnyPolicy::PenaltyTokenBucket(_) => {
+            let bucket = PenaltyTokenBucket::new(5, millis(penalty_unit));
+            bucket.with_capacity(10).into()
+        }
+        other => other,
+    };
+    let limiter = Arc::new(client.limiter(policy.clone())?);
+    let shown = Shown {
+        name: camel_case(file),
+        file,
+        rule: policy.to_string(),
         limiter: limiter.clone(),
         sampler: limiter,
         edges: Edges::Nowhere,
         locks_out: false,
+    };
+    let with = |rule: &str, edges| (rule.to_owned(), edges);
+    let (rule, edges) = match policy {
+        AnyPolicy::SharedRate(rate) => {
+            let prefix = "which-limiter:rate:";
+            let keyed = Arc::new(client.keyed_rate_limiter(prefix, rate)?);
+            return Ok(Shown {
+                name: "RRateLimiter".to_owned(),
+                file: "rrate_limiter",
+                rule: "10 permits, each back 1 s after it was taken".to_owned(),
+                limiter: keyed.clone(),
+                sampler: keyed,
+                ..shown
+            });
+        }
+        AnyPolicy::PenaltyTokenBucket(strict) => {
+            let penalty = millis(700);
+            return Ok(Shown {
+                rule: "10 tokens, 5 more each 500 ms; a denial locks out for 700 ms".to_owned(),
+                limiter: Arc::new(client.limiter(strict)?.with_penalty(penalty)?),
+                edges: Edges::Every(penalty_unit),
+                locks_out: true,
+                ..shown
+            });
+        }
+        AnyPolicy::SlidingWindowLog(_) => with("10 in any 1 s", Edges::Nowhere),
+        AnyPolicy::SlidingWindowCounter(_) => with(
+            "10 in a window of 1 s, which slides by 250 ms",
+            Edges::Every(period),
+        ),
+        AnyPolicy::FixedWindow(_) => with("10 in each window of 1 s", Edges::Reset),
+        AnyPolicy::TokenBucket(_) => with("10 tokens, 10 more a second", Edges::Nowhere),
+        AnyPolicy::QuotaBucket(_) => with(
+            "10 tokens, 10 more in each period of 1 s",
+            Edges::OnTheClock(1_000),
+        ),
+        AnyPolicy::LeakyBucket(_) => with("1 goes on in 100 ms, 5 may wait", Edges::Nowhere),
+        _ => return Ok(shown),
+    };
+    Ok(Shown {
+        rule,
+        edges,
+        ..shown
     })
+}
+
+/// The name of the type of a policy.
+fn camel_case(name: &str) -> String {
+    let words = name.split('_').map(|word| {
+        let (first, rest) = word.split_at(1);
+        first.to_uppercase() + rest
+    });
+    words.collect()
 }
 
 fn millis(millis: i64) -> Duration {

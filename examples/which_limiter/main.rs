@@ -60,7 +60,7 @@ async fn the_pictures_in_docs_are_those_that_it_draws() {
     for run in in_memory().await.unwrap() {
         let file = docs().join("which-limiter").join(file(&run));
         let committed = fs::read_to_string(file).unwrap_or_default();
-        let name = run.shown.name;
+        let name = &run.shown.name;
         assert!(
             picture::draw(&run) == committed,
             "{name}'s picture is out of date: run `cargo run --example which_limiter`"

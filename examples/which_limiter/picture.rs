@@ -37,7 +37,7 @@ pub fn draw(run: &Run) -> String {
 }
 
 fn head(run: &Run, height: f64) -> String {
-    let (name, rule) = (run.shown.name, run.shown.rule);
+    let (name, rule) = (&run.shown.name, &run.shown.rule);
     let (asked, granted) = (run.requests.len(), granted(run.requests.iter()));
     let what = PHASES.iter().enumerate().map(|(place, phase)| {
         let granted = granted_in(run, place);

@@ -114,7 +114,7 @@ macro_rules! any_policy {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     $(Self::$Policy(policy) => policy.fmt(f),)*
-                    Self::SharedRate(rate) => rate.fmt(f),
+                    Self::SharedRate(rate) => write!(f, "shared rate: {rate}"),
                 }
             }
         }
