@@ -183,6 +183,18 @@ mod tests {
     }
 
     #[test]
+    fn each_policy_prints_its_numbers() {
+        let printed = AnyPolicy::examples(100, MINUTE).map(|policy| policy.to_string());
+        let expected = include_str!("../../docs/memory.md");
+        for policy in printed {
+            assert!(expected.contains(&format!("| {policy} |")), "{policy}");
+        }
+        let aligned = FixedWindow::new(100, MINUTE).aligned_to_clock();
+        let printed = AnyPolicy::from(aligned).to_string();
+        assert_eq!(printed, "fixed window: 100 per 60s, aligned to the clock");
+    }
+
+    #[test]
     fn there_is_an_example_of_each_policy_whatever_its_quota() {
         let client = RedissonClient::in_memory();
         for (limit, window) in [(2, 9), (5, 5 * 3_600_000), (100, 60_000), (10_000, 10)] {

@@ -1,8 +1,10 @@
-//! A bucket whose level changes with whole units of time: the state of a LeakyBucket and of a PenaltyTokenBucket.
+//! A bucket whose level changes with whole units of time: the state and the arithmetic of a LeakyBucket and of a
+//! PenaltyTokenBucket.
 
-use super::algorithm::State;
+use super::algorithm::{LONGEST, State, div_ceil};
+use super::starts::Starts;
 use super::target_keys::TargetKeys;
-use crate::window::Timed;
+use crate::window::{At, Timed};
 
 /// One target's bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,5 +39,97 @@ impl State for Bucket {
     fn close(self: Box<Self>, keys: &mut TargetKeys) {
         keys.put_own(self.level);
         keys.start = self.start;
+    }
+}
+
+/// What flows out of a bucket, or into it: a `quantity` at the end of each `unit` (ms).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flow {
+    pub(super) quantity: i64,
+    pub(super) unit: i64,
+    pub(super) starts: Starts,
+    /// How much longer the level lives than the start, in ms.
+    pub(super) level_lives_longer: i64,
+}
+
+/// A bucket at some time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Open {
+    /// How much of it is in use: the requests that it holds, or the tokens that it lacks.
+    pub(super) used: i64,
+    start: i64,
+    /// Nobody asked before.
+    pub(super) is_first: bool,
+    start_moved: bool,
+}
+
+impl Flow {
+    /// The bucket at `now`; `used` computes from a level how much is in use.
+    #[inline]
+    pub(super) fn open(&self, state: &Bucket, now: i64, used: impl Fn(i64) -> i64) -> Open {
+        let Some(&start) = state.start.get() else {
+            return Open {
+                used: 0,
+                start: self.starts.of(self.unit, now),
+                is_first: true,
+                start_moved: true,
+            };
+        };
+        let used = state.level.get().map_or(0, |&level| used(level));
+        let units = (now - start).div_euclid(self.unit).max(0);
+        Open {
+            used: if units >= div_ceil(used, self.quantity) {
+                0
+            } else {
+                used - units * self.quantity
+            },
+            start: start + units * self.unit,
+            is_first: false,
+            start_moved: units > 0,
+        }
+    }
+
+    /// Milliseconds until so much has flowed.
+    #[inline]
+    pub(super) fn until(&self, count: i64, open: &Open, now: i64) -> i64 {
+        let units = div_ceil(count, self.quantity);
+        let time = units.saturating_mul(self.unit).min(LONGEST);
+        (time + open.start - now).max(0)
+    }
+
+    /// Milliseconds until the next unit begins.
+    #[inline]
+    pub(super) fn until_next(&self, open: &Open, now: i64) -> i64 {
+        open.start + self.unit - now
+    }
+
+    /// Sets the level of a bucket of which `used` is in use; a new one lives for `time_to_live` ms.
+    #[inline]
+    pub(super) fn set(
+        &self,
+        state: &mut Bucket,
+        at: At,
+        open: &Open,
+        [used, level]: [i64; 2],
+        time_to_live: i64,
+    ) {
+        let needed = at.server + self.until(used, open, at.now);
+        state.start.outlive(needed);
+        let end = state.start.life(needed, at.server + time_to_live);
+        state.level.set(level);
+        state.level.expire_at(end + self.level_lives_longer);
+        if open.start_moved {
+            state.start.set(open.start);
+            state.start.expire_at(end);
+        }
+    }
+
+    /// Has the bucket live until nothing of it is in use.
+    #[inline]
+    pub(super) fn keep(&self, state: &mut Bucket, at: At, open: &Open) {
+        let end = at.server + self.until(open.used, open, at.now);
+        if state.start.outlive(end) {
+            state.level.outlive(end + self.level_lives_longer);
+        }
     }
 }

@@ -8,18 +8,10 @@ use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
 use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, div_ceil};
-use crate::policies::bucket::Bucket;
+use crate::policies::bucket::{Bucket, Flow, Open};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::At;
-
-struct Open {
-    value: i64,
-    start: i64,
-    /// Nobody asked before.
-    is_first: bool,
-    start_moved: bool,
-}
 
 impl LeakyBucket {
     #[inline]
@@ -40,36 +32,19 @@ impl LeakyBucket {
     }
 
     #[inline]
-    fn open(&self, state: &Bucket, now: i64) -> Open {
-        let (quantity, unit) = (i64::from(self.quantity), self.unit_millis());
-        let Some(&start) = state.start.get() else {
-            return Open {
-                value: 0,
-                start: self.starts.of(unit, now),
-                is_first: true,
-                start_moved: true,
-            };
-        };
-        let value = state.level.get().map_or(0, |&value| value.max(0));
-        let units = (now - start).div_euclid(unit).max(0);
-        Open {
-            value: if units >= div_ceil(value, quantity) {
-                0
-            } else {
-                value - units * quantity
-            },
-            start: start + units * unit,
-            is_first: false,
-            start_moved: units > 0,
+    fn flow(&self) -> Flow {
+        Flow {
+            quantity: i64::from(self.quantity),
+            unit: self.unit_millis(),
+            starts: self.starts,
+            level_lives_longer: 0,
         }
     }
 
-    /// Milliseconds until so many requests have flowed out.
+    /// The bucket at `now`; its level is how many requests it holds.
     #[inline]
-    fn until_out(&self, count: i64, open: &Open, now: i64) -> i64 {
-        let units = div_ceil(count, i64::from(self.quantity));
-        let time = units.saturating_mul(self.unit_millis()).min(LONGEST);
-        (time + open.start - now).max(0)
+    fn open(&self, state: &Bucket, now: i64) -> Open {
+        self.flow().open(state, now, |level| level.max(0))
     }
 
     /// Milliseconds that a request waits which fills the bucket up to this.
@@ -79,8 +54,7 @@ impl LeakyBucket {
         if open.is_first || batch <= 0 {
             return 0;
         }
-        let unit = self.unit_millis();
-        (batch - 1) * unit + open.start + unit - now
+        (batch - 1) * self.unit_millis() + self.flow().until_next(open, now)
     }
 }
 
@@ -140,14 +114,14 @@ impl Model for LeakyBucket {
     fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let open = self.open(state, at.now);
         let limit = self.largest_cost();
-        let filled = open.value + cost;
+        let filled = open.used + cost;
         Ok(if filled > limit {
             Evaluation {
                 granted: false,
                 limit,
-                remaining: (limit - open.value).max(0),
-                retry_after: self.until_out(filled - limit, &open, at.now),
-                reset: self.until_out(open.value, &open, at.now),
+                remaining: (limit - open.used).max(0),
+                retry_after: self.flow().until(filled - limit, &open, at.now),
+                reset: self.flow().until(open.used, &open, at.now),
                 delay: 0,
             }
         } else {
@@ -156,7 +130,7 @@ impl Model for LeakyBucket {
                 limit,
                 remaining: limit - filled,
                 retry_after: 0,
-                reset: self.until_out(filled, &open, at.now),
+                reset: self.flow().until(filled, &open, at.now),
                 delay: self.delay(filled, &open, at.now),
             }
         })
@@ -165,24 +139,14 @@ impl Model for LeakyBucket {
     #[inline]
     fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
         let open = self.open(state, at.now);
-        let needed = at.server + self.until_out(open.value + cost, &open, at.now);
-        state.start.outlive(needed);
-        let new = at.server + self.units_to_live() * self.unit_millis();
-        let end = state.start.life(needed, new);
-        state.level.set(open.value + cost);
-        state.level.expire_at(end);
-        if open.start_moved {
-            state.start.set(open.start);
-            state.start.expire_at(end);
-        }
+        let filled = open.used + cost;
+        let time_to_live = self.units_to_live() * self.unit_millis();
+        self.flow().set(state, at, &open, [filled; 2], time_to_live);
     }
 
     fn keep(&self, state: &mut Bucket, at: At) {
         let open = self.open(state, at.now);
-        let end = at.server + self.until_out(open.value, &open, at.now);
-        if state.start.outlive(end) {
-            state.level.outlive(end);
-        }
+        self.flow().keep(state, at, &open);
     }
 }
 

@@ -8,20 +8,14 @@ use super::PenaltyTokenBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, LONGEST, Model, Properties, Unusable, div_ceil};
-use crate::policies::bucket::Bucket;
+use crate::policies::algorithm::{Evaluation, LONGEST, Model, Properties, Unusable};
+use crate::policies::bucket::{Bucket, Flow, Open};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::At;
 
 /// How much longer the tokens live than the time of their last inflow, in ms.
 const TOKENS_LIVE_LONGER: i64 = 10;
-
-struct Open {
-    tokens: i64,
-    start: i64,
-    start_moved: bool,
-}
 
 impl PenaltyTokenBucket {
     #[inline]
@@ -43,36 +37,21 @@ impl PenaltyTokenBucket {
     }
 
     #[inline]
-    fn open(&self, state: &Bucket, now: i64) -> Open {
-        let (capacity, quantity) = (i64::from(self.capacity), i64::from(self.quantity));
-        let unit = self.unit_millis();
-        let Some(&start) = state.start.get() else {
-            return Open {
-                tokens: capacity,
-                start: self.starts.of(unit, now),
-                start_moved: true,
-            };
-        };
-        // Tokens that are lost are as many as there can be.
-        let tokens = state.level.get().copied().unwrap_or(capacity);
-        let tokens = tokens.clamp(0, capacity);
-        let units = (now - start).div_euclid(unit).max(0);
-        Open {
-            tokens: if units >= div_ceil(capacity - tokens, quantity) {
-                capacity
-            } else {
-                tokens + units * quantity
-            },
-            start: start + units * unit,
-            start_moved: units > 0,
+    fn flow(&self) -> Flow {
+        Flow {
+            quantity: i64::from(self.quantity),
+            unit: self.unit_millis(),
+            starts: self.starts,
+            level_lives_longer: TOKENS_LIVE_LONGER,
         }
     }
 
-    /// Milliseconds until there are so many tokens.
+    /// The bucket at `now`; its level is how many tokens it has. If it is lost, there are as many as there can be.
     #[inline]
-    fn until_there_are(&self, wanted: i64, open: &Open, now: i64) -> i64 {
-        let units = div_ceil(wanted - open.tokens, i64::from(self.quantity));
-        (units * self.unit_millis() + open.start - now).max(0)
+    fn open(&self, state: &Bucket, now: i64) -> Open {
+        let capacity = i64::from(self.capacity);
+        let used = |tokens: i64| capacity - tokens.clamp(0, capacity);
+        self.flow().open(state, now, used)
     }
 }
 
@@ -136,34 +115,25 @@ impl Model for PenaltyTokenBucket {
     fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let open = self.open(state, at.now);
         let limit = i64::from(self.capacity);
-        Ok(Evaluation::of_tokens(limit, open.tokens, cost, |wanted| {
-            self.until_there_are(wanted, &open, at.now)
+        let tokens = limit - open.used;
+        Ok(Evaluation::of_tokens(limit, tokens, cost, |wanted| {
+            self.flow().until(wanted - tokens, &open, at.now)
         }))
     }
 
     #[inline]
     fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
-        let mut left = self.open(state, at.now);
-        left.tokens -= cost;
-        let until_full = self.until_there_are(i64::from(self.capacity), &left, at.now);
-        let needed = at.server + until_full;
-        state.start.outlive(needed);
-        let end = state.start.life(needed, at.server + self.time_to_live());
-        state.level.set(left.tokens);
-        state.level.expire_at(end + TOKENS_LIVE_LONGER);
-        if left.start_moved {
-            state.start.set(left.start);
-            state.start.expire_at(end);
-        }
+        let open = self.open(state, at.now);
+        let used = open.used + cost;
+        let tokens = i64::from(self.capacity) - used;
+        let time_to_live = self.time_to_live();
+        self.flow()
+            .set(state, at, &open, [used, tokens], time_to_live);
     }
 
     fn keep(&self, state: &mut Bucket, at: At) {
         let open = self.open(state, at.now);
-        let until_full = self.until_there_are(i64::from(self.capacity), &open, at.now);
-        let end = at.server + until_full;
-        if state.start.outlive(end) {
-            state.level.outlive(end + TOKENS_LIVE_LONGER);
-        }
+        self.flow().keep(state, at, &open);
     }
 }
 

@@ -1,13 +1,13 @@
 //! Tokens that come in by a quota for each period; a request takes its cost out of them.
 //!
-//! As with [`TokenBucket`](crate::TokenBucket) only whole tokens come in, and the time of the last refill moves by what
-//! those took, so that in the long run the quota is exact. The state counts in seconds; where the tokens took
-//! a fraction of a second, that fraction is kept beside the time, in units of 1 / quota s.
+//! The state counts in seconds; where the tokens took a fraction of a second, that fraction is kept beside the time, in units
+//! of 1 / quota s.
 
 use super::QuotaBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
 use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, div_ceil};
+use crate::policies::refill::{Refill, Tokens};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
@@ -23,15 +23,6 @@ pub(crate) struct Fields {
     tokens: Tokens,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Tokens {
-    remain: i64,
-    /// Seconds.
-    timestamp: i64,
-    /// Parts of 1 / quota s that the last refill was later than `timestamp`.
-    fraction: i64,
-}
-
 impl QuotaBucket {
     #[inline]
     fn period_seconds(&self) -> i64 {
@@ -40,46 +31,28 @@ impl QuotaBucket {
     }
 
     #[inline]
+    fn refill(&self) -> Refill {
+        Refill {
+            capacity: i64::from(self.capacity),
+            rate: i64::from(self.quota),
+            period: self.period_seconds(),
+        }
+    }
+
+    /// The tokens at `now`, whose time is in s.
+    #[inline]
     fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
-        let (capacity, quota) = (i64::from(self.capacity), i64::from(self.quota));
-        let (period, second) = (self.period_seconds(), now.div_euclid(1000));
-        let full = Tokens {
-            remain: capacity,
-            timestamp: second,
-            fraction: 0,
-        };
-        let Some(Fields { tokens, .. }) = state.get() else {
-            return full;
-        };
-        let remain = tokens.remain.min(capacity).max(0);
-        let fraction = tokens.fraction.clamp(0, quota - 1);
-        let elapsed = (second - tokens.timestamp).max(0);
-        if elapsed == 0 && remain < capacity {
-            // Nothing came in, which is found without the divisions.
-            return Tokens {
-                remain,
-                timestamp: tokens.timestamp,
-                fraction,
-            };
-        }
-        if elapsed >= div_ceil((capacity - remain) * period + fraction, quota) {
-            return full;
-        }
-        let came_in = ((elapsed * quota - fraction).div_euclid(period)).max(0);
-        let took = fraction + came_in * period;
-        Tokens {
-            remain: remain + came_in,
-            timestamp: tokens.timestamp + took / quota,
-            fraction: took % quota,
-        }
+        let stored = state.get().map(|fields| Tokens {
+            left: fields.tokens.left.max(0),
+            ..fields.tokens
+        });
+        self.refill().refilled(stored, now.div_euclid(1000))
     }
 
     /// Milliseconds until there are so many tokens.
     #[inline]
     fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
-        let missing = (wanted - tokens.remain) * self.period_seconds() + tokens.fraction;
-        let seconds = div_ceil(missing, i64::from(self.quota));
-        ((seconds + tokens.timestamp) * 1000 - now).max(0)
+        (self.refill().time_of(wanted, tokens) * 1000 - now).max(0)
     }
 
     #[inline]
@@ -108,7 +81,7 @@ impl QuotaBucket {
     #[inline]
     fn full_at(&self, tokens: &Tokens, at: At) -> i64 {
         // A time ahead of the caller's clock keeps no key for ever.
-        let now = at.now.max(tokens.timestamp * 1000);
+        let now = at.now.max(tokens.refilled_at * 1000);
         at.server + self.until_there_are(i64::from(self.capacity), tokens, now)
     }
 }
@@ -165,8 +138,8 @@ impl Model for QuotaBucket {
         };
         let mut state = Bucket::default();
         state.set(self.fields(Tokens {
-            remain,
-            timestamp,
+            left: remain,
+            refilled_at: timestamp,
             fraction,
         }));
         Some(state)
@@ -176,18 +149,15 @@ impl Model for QuotaBucket {
     fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let tokens = self.refilled(state, at.now);
         let limit = i64::from(self.capacity);
-        Ok(Evaluation::of_tokens(
-            limit,
-            tokens.remain,
-            cost,
-            |wanted| self.until_there_are(wanted, &tokens, at.now),
-        ))
+        Ok(Evaluation::of_tokens(limit, tokens.left, cost, |wanted| {
+            self.until_there_are(wanted, &tokens, at.now)
+        }))
     }
 
     #[inline]
     fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
-        tokens.remain -= cost;
+        tokens.left -= cost;
         self.write(state, at, tokens);
     }
 
@@ -240,8 +210,8 @@ mod tests {
                         quota,
                         period,
                         tokens: Tokens {
-                            remain,
-                            timestamp: START / 1000 + at,
+                            left: remain,
+                            refilled_at: START / 1000 + at,
                             fraction,
                         },
                     };
@@ -259,8 +229,8 @@ mod tests {
                     field("capacity", fields.capacity),
                     field("quota", fields.quota),
                     field("period", fields.period),
-                    field("remain", tokens.remain),
-                    field("timestamp", tokens.timestamp),
+                    field("remain", tokens.left),
+                    field("timestamp", tokens.refilled_at),
                 ]);
                 if tokens.fraction > 0 {
                     shown.extend([field("timestamp_fraction", tokens.fraction)]);

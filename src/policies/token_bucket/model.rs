@@ -1,52 +1,29 @@
-//! Tokens that come in at a steady rate; a request takes its cost out of them.
-//!
-//! Only whole tokens come in, and the time of the last refill moves by what those took, so the time of a token's fraction
-//! goes on counting and in the long run the rate is exact. Where that is no whole number of milliseconds, the rest is kept
-//! beside it, in parts of 1 / rate ms.
+//! Tokens that come in at a steady rate; a request takes its cost out of them. Times are in ms.
 
 use super::TokenBucket;
 use crate::error::{Result, at_least_one};
 use crate::permit::CallId;
 use crate::policies::algorithm::{Evaluation, Model, Unusable, div_ceil};
+use crate::policies::refill::{Refill, Tokens};
 use crate::policies::target_keys::TargetKeys;
 use crate::window::{At, Timed};
 
 /// What one bucket's hash holds.
 pub(crate) type Bucket = Timed<Tokens>;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tokens {
-    left: i64,
-    refilled_at: i64,
-    /// Parts of 1 / rate ms that the last refill was later than `refilled_at`.
-    fraction: i64,
-}
-
 impl TokenBucket {
     #[inline]
+    fn refill(&self) -> Refill {
+        Refill {
+            capacity: i64::from(self.capacity),
+            rate: i64::from(self.rate),
+            period: 1000,
+        }
+    }
+
+    #[inline]
     fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
-        let (capacity, rate) = (i64::from(self.capacity), i64::from(self.rate));
-        let full = Tokens {
-            left: capacity,
-            refilled_at: now,
-            fraction: 0,
-        };
-        let Some(&stored) = state.get() else {
-            return full;
-        };
-        let left = stored.left.min(capacity);
-        let fraction = stored.fraction.clamp(0, rate - 1);
-        let elapsed = (now - stored.refilled_at).max(0);
-        if elapsed >= div_ceil((capacity - left) * 1000 + fraction, rate) {
-            return full;
-        }
-        let came_in = ((elapsed * rate - fraction) / 1000).max(0);
-        let took = fraction + came_in * 1000;
-        Tokens {
-            left: left + came_in,
-            refilled_at: stored.refilled_at + took / rate,
-            fraction: took % rate,
-        }
+        self.refill().refilled(state.get().copied(), now)
     }
 
     /// When the bucket is full, by the server's clock.
@@ -60,8 +37,7 @@ impl TokenBucket {
     /// Milliseconds until there are so many tokens.
     #[inline]
     fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
-        let missing = (wanted - tokens.left) * 1000 + tokens.fraction;
-        (div_ceil(missing, i64::from(self.rate)) + tokens.refilled_at - now).max(0)
+        (self.refill().time_of(wanted, tokens) - now).max(0)
     }
 }
 

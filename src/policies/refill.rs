@@ -1,0 +1,71 @@
+//! Tokens that come in at a steady rate: the arithmetic of a TokenBucket and of a QuotaBucket.
+//!
+//! Only whole tokens come in, and the time of the last refill moves by what those took, so the time of a token's fraction
+//! goes on counting and in the long run the rate is exact. Where that is no whole unit of time, the rest is kept beside it.
+
+use super::algorithm::div_ceil;
+
+/// `rate` tokens come in with each `period`, up to `capacity`. One unit of time, ms or s, is that of the period and of all
+/// times.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Refill {
+    pub(super) capacity: i64,
+    pub(super) rate: i64,
+    pub(super) period: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    pub(super) left: i64,
+    pub(super) refilled_at: i64,
+    /// Parts of 1 / rate of the unit of time that the last refill was later than `refilled_at`.
+    pub(super) fraction: i64,
+}
+
+impl Refill {
+    /// The tokens at `now`; a bucket that nobody used is full.
+    #[inline]
+    pub(super) fn refilled(&self, stored: Option<Tokens>, now: i64) -> Tokens {
+        let Self {
+            capacity,
+            rate,
+            period,
+        } = *self;
+        let full = Tokens {
+            left: capacity,
+            refilled_at: now,
+            fraction: 0,
+        };
+        let Some(stored) = stored else {
+            return full;
+        };
+        let left = stored.left.min(capacity);
+        let fraction = stored.fraction.clamp(0, rate - 1);
+        let elapsed = (now - stored.refilled_at).max(0);
+        if elapsed == 0 && left < capacity {
+            // Nothing came in, which is found without the divisions.
+            return Tokens {
+                left,
+                fraction,
+                ..stored
+            };
+        }
+        if elapsed >= div_ceil((capacity - left) * period + fraction, rate) {
+            return full;
+        }
+        let came_in = ((elapsed * rate - fraction) / period).max(0);
+        let took = fraction + came_in * period;
+        Tokens {
+            left: left + came_in,
+            refilled_at: stored.refilled_at + took / rate,
+            fraction: took % rate,
+        }
+    }
+
+    /// The time at which there are so many tokens.
+    #[inline]
+    pub(super) fn time_of(&self, wanted: i64, tokens: &Tokens) -> i64 {
+        let missing = (wanted - tokens.left) * self.period + tokens.fraction;
+        div_ceil(missing, self.rate) + tokens.refilled_at
+    }
+}
