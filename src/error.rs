@@ -1,8 +1,11 @@
 //! Everything that can go wrong, each with its own variant.
 
+mod kind;
+
 use std::sync::Arc;
 
 use crate::escaped::Escaped;
+pub use kind::ErrorKind;
 
 /// Why a call failed. A lack of permits is not an error but an answer: `false`, or a denial.
 ///
@@ -81,11 +84,14 @@ pub enum Error {
     },
     /// The call had no effect: the store could not be reached, or it refused each attempt for a reason that passes,
     /// such as `LOADING` or `READONLY`.
-    #[error("the store could not run the call")]
+    ///
+    /// The message has the server and the cause, so that [`source`](std::error::Error::source) is `None`.
+    #[error("the store{} could not run the call: {}", In(.server), Escaped(.cause))]
     StoreUnavailable {
+        /// The server, such as `127.0.0.1:6379`, if it is known which one has the keys.
+        server: Option<Arc<str>>,
         /// The connection's error, or the server's.
-        #[source]
-        source: Arc<dyn std::error::Error + Send + Sync>,
+        cause: Arc<dyn std::error::Error + Send + Sync>,
     },
     /// The call was made outside of a tokio runtime. Nothing was sent.
     #[error("the call needs a tokio runtime, and there is none here")]
@@ -137,7 +143,7 @@ impl Error {
     /// Which calls the server refuses, if it has answered with a refusal and nothing came after that.
     pub(crate) fn refused(&self) -> Option<Refused> {
         let source = match self {
-            Self::StoreUnavailable { source } => source,
+            Self::StoreUnavailable { cause, .. } => cause,
             Self::Indeterminate { source } => source.as_ref()?,
             _ => return None,
         };
@@ -154,11 +160,54 @@ impl Error {
         }
     }
 
+    /// What the server said, or what happened to the connection.
+    #[cfg_attr(
+        not(any(feature = "redis", test)),
+        expect(dead_code, reason = "a store in memory is no server")
+    )]
+    pub(crate) fn cause_text(&self) -> String {
+        let source = match self {
+            Self::StoreUnavailable { cause, .. } => return cause.to_string(),
+            error => std::error::Error::source(error),
+        };
+        source.map_or_else(|| self.to_string(), ToString::to_string)
+    }
+
     /// The time of a request was up before it could be sent.
     pub(crate) fn not_sent() -> Self {
         let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        Self::unavailable(Arc::new(timed_out))
+    }
+
+    /// A call had no effect, at a server that [`at`](Self::at) names.
+    pub(crate) fn unavailable(cause: Arc<dyn std::error::Error + Send + Sync>) -> Self {
         Self::StoreUnavailable {
-            source: Arc::new(timed_out),
+            server: None,
+            cause,
+        }
+    }
+
+    /// The same error, of a call to this server.
+    #[cfg_attr(
+        not(any(feature = "redis", test)),
+        expect(dead_code, reason = "a store in memory is no server")
+    )]
+    pub(crate) fn at(mut self, name: &Arc<str>) -> Self {
+        if let Self::StoreUnavailable { server, .. } = &mut self {
+            server.get_or_insert_with(|| Arc::clone(name));
+        }
+        self
+    }
+}
+
+/// A server in an error's message.
+struct In<'a>(&'a Option<Arc<str>>);
+
+impl std::fmt::Display for In<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(server) => write!(f, " ({})", Escaped(server)),
+            None => Ok(()),
         }
     }
 }

@@ -39,8 +39,8 @@ use crate::window::{SetUp, Settings};
 #[non_exhaustive]
 pub enum FailurePolicy {
     /// It waits for Redis until its response timeout, and then fails with the error. Once Redis has been down for one
-    /// response timeout, it fails at once with [`Error::StoreUnavailable`] or [`Error::AuthenticationFailed`], whose
-    /// source is the cause.
+    /// response timeout, it fails at once with [`Error::StoreUnavailable`] or [`Error::AuthenticationFailed`], which
+    /// have the cause.
     #[default]
     Error,
     /// It is denied. A waiter goes on waiting for Redis.

@@ -51,13 +51,22 @@ async fn over_store<T>(
         FailurePolicy::Error => (true, Patience::ResponseTimeout),
         _ => (false, Patience::None),
     };
-    if is_error && store.is_healthy() {
-        return asked(call.await);
-    }
-    match store.breaker(key) {
-        Some(breaker) => asked(guarded(&breaker, patience, call).await),
-        None => asked(call.await),
-    }
+    let breaker = match is_error && store.is_healthy() {
+        true => None,
+        false => store.breaker(key),
+    };
+    asked(match breaker {
+        Some(breaker) => guarded(&breaker, patience, call).await,
+        None => named(store, key, call.await),
+    })
+}
+
+/// The result of a call, whose error names the server that has the key.
+fn named<T>(store: &dyn Store, key: &str, result: Result<T>) -> Result<T> {
+    result.map_err(|error| match store.breaker(key) {
+        Some(breaker) if error.is_unavailable() => breaker.name_server(error),
+        _ => error,
+    })
 }
 
 fn asked<T>(result: Result<T>) -> Result<Asked<T>> {

@@ -76,7 +76,7 @@ mod support;
 pub use client::{RedissonClient, RedissonClientBuilder};
 pub use clock::Clock;
 pub use decision::{Decision, DecisionSource, Denied, Granted};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use failure_policy::{FailurePolicy, LocalShare};
 pub use grant::Grant;
 pub use limiter_options::LimiterOptions;

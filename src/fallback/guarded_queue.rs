@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::local_limiter::LocalLimiter;
-use super::{Asked, LocalStore, RecentDenials, allowed, denied, over_store};
+use super::{Asked, LocalStore, RecentDenials, allowed, denied, named, over_store};
 use crate::decision::{Decision, check_fits};
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
@@ -134,7 +134,8 @@ impl GuardedQueue {
             let asking = self
                 .queue
                 .check_remembering(permits, set_up, at_most, false);
-            return match Box::pin(asking).await {
+            let asked = Box::pin(asking).await;
+            return match named(&*self.client_store, self.name(), asked) {
                 Err(error) if error.is_unavailable() => {
                     self.check_fits(permits, set_up)?;
                     Err(error)

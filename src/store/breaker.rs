@@ -7,7 +7,6 @@
 
 mod state;
 
-use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,8 +21,8 @@ use crate::store::backoff::random;
 use state::{Admission, Change, State};
 
 pub(crate) struct Breaker {
-    /// The server, for the log.
-    server: String,
+    /// The server, for the log and for errors.
+    server: Arc<str>,
     response_timeout: Duration,
     state: watch::Sender<State>,
     /// Whether there is nothing to note, so that a call takes no lock.
@@ -62,7 +61,7 @@ impl Breaker {
         unhealthy: Arc<Unhealthy>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            server,
+            server: server.into(),
             response_timeout,
             state: watch::Sender::new(State::default()),
             is_healthy: AtomicBool::new(true),
@@ -126,14 +125,14 @@ impl Breaker {
     }
 
     fn note_failure(&self, error: &Error) {
-        let (now, cause, random) = (Instant::now(), not_sent(error), random());
+        let (now, cause, random) = (Instant::now(), self.not_sent(error), random());
         self.change(|state| state.failed(now, cause, random));
     }
 
     /// An attempt to connect has failed.
     pub(crate) fn disconnected(&self, cause: &Error) {
-        let now = Instant::now();
-        self.change(|state| state.disconnected(now, not_sent(cause)));
+        let (now, cause) = (Instant::now(), self.not_sent(cause));
+        self.change(|state| state.disconnected(now, cause));
     }
 
     /// There is a connection.
@@ -187,7 +186,7 @@ impl Breaker {
         self.state.send_if_modified(|state| {
             let change = step(state);
             self.note_health(state.is_healthy());
-            event = change.map(|change| (change, state.open_cause().map(cause_of)));
+            event = change.map(|change| (change, state.open_cause().map(Error::cause_text)));
             change.is_some()
         });
         if let Some((change, cause)) = event {
@@ -249,7 +248,7 @@ impl Admitted {
             let failure = result.as_ref().err();
             let failure =
                 failure.filter(|it| it.is_unavailable() && it.refused() != Some(Refused::Call));
-            breaker.end_probe(number, failure.map(not_sent));
+            breaker.end_probe(number, failure.map(|it| breaker.not_sent(it)));
         }
     }
 }
@@ -263,6 +262,23 @@ impl Drop for Admitted {
 }
 
 impl Breaker {
+    /// An error of a call to this server.
+    pub(crate) fn name_server(&self, error: Error) -> Error {
+        error.at(&self.server)
+    }
+
+    /// The error of a call that was refused because of `cause`, and was not sent.
+    fn not_sent(&self, cause: &Error) -> Error {
+        let error = match cause {
+            Error::Indeterminate {
+                source: Some(source),
+            } => Error::unavailable(Arc::clone(source)),
+            Error::Indeterminate { source: None } => Error::not_sent(),
+            other => other.clone(),
+        };
+        self.name_server(error)
+    }
+
     fn end_probe(&self, number: u64, failure: Option<Error>) {
         let (now, random) = (Instant::now(), random());
         let is_dropped = failure.is_none();
@@ -297,31 +313,13 @@ pub(crate) async fn guarded<T>(
         },
     };
     admitted.end(&result);
-    result
+    result.map_err(|error| breaker.name_server(error))
 }
 
 /// Whether a call with this deadline has used up its time: it ends a little before if another attempt makes no sense.
 fn is_over(deadline: Instant) -> bool {
     const REST: Duration = Duration::from_millis(5);
     Instant::now() + REST >= deadline
-}
-
-/// The error of a call that was refused because of `cause`, and was not sent.
-fn not_sent(cause: &Error) -> Error {
-    match cause {
-        Error::Indeterminate {
-            source: Some(source),
-        } => Error::StoreUnavailable {
-            source: Arc::clone(source),
-        },
-        Error::Indeterminate { source: None } => Error::not_sent(),
-        other => other.clone(),
-    }
-}
-
-fn cause_of(error: &Error) -> String {
-    let source = error.source();
-    source.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 #[cfg(test)]

@@ -142,8 +142,7 @@ impl RedisStore {
         };
         let noted = async {
             let result = call.await;
-            self.note(key, &result, deadline);
-            result
+            self.noted(key, result, deadline)
         };
         match breaker {
             None => noted.await,
@@ -151,20 +150,22 @@ impl RedisStore {
         }
     }
 
-    /// Tells the breaker how a call ended that had time until `deadline`.
-    fn note<T>(&self, key: &str, result: &Result<T>, deadline: Instant) {
-        let is_answered = !matches!(result, Err(error) if error.is_unavailable());
+    /// Tells the breaker how a call ended that had time until `deadline`. An error names the server.
+    fn noted<T>(&self, key: &str, result: Result<T>, deadline: Instant) -> Result<T> {
+        let is_answered = !matches!(&result, Err(error) if error.is_unavailable());
         if is_answered && self.connection.is_healthy() {
-            return;
+            return result;
         }
-        if let Some(breaker) = self.connection.breaker(key) {
-            // A call ends when no other attempt could be answered in its time.
-            let answer_time = self.connection.answer_time(key.as_bytes());
-            breaker.note(
-                result,
-                deadline.checked_sub(answer_time).unwrap_or(deadline),
-            );
-        }
+        let Some(breaker) = self.connection.breaker(key) else {
+            return result;
+        };
+        // A call ends when no other attempt could be answered in its time.
+        let answer_time = self.connection.answer_time(key.as_bytes());
+        breaker.note(
+            &result,
+            deadline.checked_sub(answer_time).unwrap_or(deadline),
+        );
+        result.map_err(|error| breaker.name_server(error))
     }
 
     fn deadline(&self) -> Instant {
@@ -196,8 +197,8 @@ impl RedisStore {
                 Ok(None) => {}
                 // Nothing of the call itself was sent.
                 Err(Error::Indeterminate { source }) if !attempts.sent_before => {
-                    let source = source.unwrap_or_else(|| Arc::new(failure::timed_out()));
-                    return Err(Error::StoreUnavailable { source });
+                    let cause = source.unwrap_or_else(|| Arc::new(failure::timed_out()));
+                    return Err(Error::unavailable(cause));
                 }
                 Err(error) => return Err(error),
             }
@@ -254,10 +255,10 @@ impl Store for RedisStore {
 
     async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers> {
         let decided = self.check_call(call, deadline).await;
-        if let Some(target) = call.limiters.first() {
-            self.note(&target.key, &decided, deadline);
+        match call.limiters.first() {
+            Some(target) => self.noted(&target.key, decided, deadline),
+            None => decided,
         }
-        decided
     }
 
     fn call_deadline(&self) -> Instant {

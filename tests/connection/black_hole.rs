@@ -1,6 +1,5 @@
 //! An address from which nothing comes back: a connection to it is neither made nor refused.
 
-use std::error::Error as _;
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -42,8 +41,7 @@ impl BlackHole {
 
 fn assert_is_silent(error: &Error) {
     assert!(matches!(error, Error::StoreUnavailable { .. }), "{error:?}");
-    let cause = error.source().unwrap().to_string();
-    assert!(cause.contains("does not answer"), "{cause}");
+    assert!(error.to_string().contains("does not answer"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,15 +92,8 @@ async fn callers_get_the_cause_and_a_server_that_comes_back_is_found() {
     let waiting = tokio::spawn(async move { limiter.exists().await });
     let limiter = impatient.rate_limiter("limiter");
     // The first may still hear of the lost connection.
-    while limiter
-        .exists()
-        .await
-        .unwrap_err()
-        .source()
-        .unwrap()
-        .to_string()
-        != "the server does not answer"
-    {}
+    let is_silent = |error: Error| error.to_string().ends_with("the server does not answer");
+    while !is_silent(limiter.exists().await.unwrap_err()) {}
     let (plain, waiting_for_permits, released) = tokio::join!(
         limiter.try_acquire(1),
         limiter.acquire(1),

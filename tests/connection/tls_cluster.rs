@@ -1,7 +1,5 @@
 //! TLS to each node of a cluster.
 
-use std::error::Error as _;
-
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{RateLimiter, RedissonClient, TlsConfig};
 use tempfile::TempDir;
@@ -125,7 +123,7 @@ async fn a_node_with_a_certificate_by_another_authority_is_refused() {
     while limiters[0].exists().await.is_err() {}
     let error = loop {
         let error = limiters[1].try_acquire(1).await.unwrap_err();
-        if error.source().unwrap().to_string() != "the server does not answer" {
+        if !error.to_string().ends_with("the server does not answer") {
             break error;
         }
     };

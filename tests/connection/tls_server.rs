@@ -148,9 +148,9 @@ pub async fn connect(url: &str, tls: TlsConfig) -> Result<RedissonClient> {
 
 /// The call was not made, because of a certificate.
 pub fn assert_certificate_refused(error: &Error) {
-    let Error::StoreUnavailable { source } = error else {
+    let Error::StoreUnavailable { cause, .. } = error else {
         panic!("{error:?}");
     };
-    let cause = source.to_string();
+    let cause = cause.to_string();
     assert!(cause.contains("certificate"), "{cause}");
 }

@@ -27,6 +27,43 @@ async fn connecting_to_a_port_where_nobody_listens_fails() {
     }
 }
 
+/// The server in an error, whose message has it and the cause once each.
+fn server_in(error: &Error) -> &str {
+    let Error::StoreUnavailable { server, cause } = error else {
+        panic!("{error:?}");
+    };
+    let server = server.as_deref().expect("it is known");
+    let message = format!("the store ({server}) could not run the call: {cause}");
+    assert_eq!(error.to_string(), message);
+    assert!(std::error::Error::source(error).is_none());
+    server
+}
+
+#[tokio::test]
+async fn an_error_without_a_server_names_it_and_the_cause_once() {
+    let server = Server::start();
+    let address = format!("127.0.0.1:{}", server.port());
+    let builder = RedissonClient::builder().response_timeout(ms(200));
+    let client = builder.connect(&server.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    drop(server);
+    while limiter.exists().await.is_ok() {}
+    let refused = RedissonClient::connect(&format!("redis://user:secret@{address}")).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(server_in(&refused), address);
+    let expected = "could not run the call: Connection refused (os error 111)";
+    assert!(refused.to_string().ends_with(expected), "{refused}");
+    // One makes a call, and the others wait for it.
+    let several = tokio::join!(
+        limiter.try_acquire(1),
+        limiter.try_acquire(1),
+        limiter.try_acquire(1),
+    );
+    for result in [several.0, several.1, several.2, limiter.exists().await] {
+        assert_eq!(server_in(&result.unwrap_err()), address);
+    }
+}
+
 #[tokio::test]
 async fn connecting_to_a_server_that_takes_connections_and_does_not_answer_fails() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

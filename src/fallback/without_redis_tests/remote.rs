@@ -96,9 +96,8 @@ impl Remote {
 
     /// From now on calls are refused; with `None` they are not.
     pub(super) fn refuse(&self, refused: Option<Refused>) {
-        let error = |refused| Error::StoreUnavailable {
-            source: Arc::new(Refusal::new(refused, Arc::new(std::fmt::Error))),
-        };
+        let refusal = |refused| Refusal::new(refused, Arc::new(std::fmt::Error));
+        let error = |refused| Error::unavailable(Arc::new(refusal(refused)));
         *self.refusal.lock().unwrap() = refused.map(error);
     }
 

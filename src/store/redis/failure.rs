@@ -105,9 +105,7 @@ pub(super) fn of_connecting(error: RedisError) -> Error {
         };
     }
     match of_answer("", error.clone()) {
-        Error::Redis { .. } => Error::StoreUnavailable {
-            source: source_of(error),
-        },
+        Error::Redis { .. } => Error::unavailable(source_of(error)),
         error => error,
     }
 }

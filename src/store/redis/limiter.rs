@@ -218,8 +218,7 @@ impl LimiterStore for RedisLimiter {
 
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
         let result = self.acquire_call(call, deadline).await;
-        self.store.note(&self.keys.name, &result, deadline);
-        result
+        self.store.noted(&self.keys.name, result, deadline)
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {

@@ -210,10 +210,10 @@ async fn a_call_that_was_only_ever_refused_ends_with_the_cause_and_not_as_one_th
             let limiter = server.limiter(300);
             for (call, error, took) in outcomes(&limiter).await {
                 let case = format!("{call}, {round_trip} ms: {error:?}");
-                let Error::StoreUnavailable { source } = &error else {
+                let Error::StoreUnavailable { cause, .. } = &error else {
                     panic!("{case}");
                 };
-                assert!(source.to_string().contains("for now"), "{case}");
+                assert!(cause.to_string().contains("for now"), "{case}");
                 assert!(took <= ms(300), "{case}: {took:?}");
             }
         }

@@ -1,5 +1,6 @@
 //! How long `connect` waits for a server that is down, not ready or silent, and what it logs in the meantime.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::RedisError;
@@ -18,7 +19,7 @@ pub(super) struct Wait {
     until: Instant,
     response_timeout: Duration,
     waits_for_server: bool,
-    name: String,
+    name: Arc<str>,
     last_cause: Option<String>,
 }
 
@@ -29,7 +30,7 @@ impl Wait {
             until: after(start, wait.max(response_timeout)),
             response_timeout,
             waits_for_server: !wait.is_zero(),
-            name,
+            name: name.into(),
             last_cause: None,
         }
     }
@@ -52,17 +53,17 @@ impl Wait {
             Failure::NotSent(cause) | Failure::NotRun(cause) | Failure::Refused(cause) => cause,
             Failure::Lost(cause) => cause.unwrap_or_else(failure::timed_out),
         };
-        let error = failure::of_connecting(cause);
+        let error = failure::of_connecting(cause).at(&self.name);
         let may_pass = matches!(error, Error::StoreUnavailable { .. });
         if !(self.waits_for_server || was_lost) || !may_pass || Instant::now() + PAUSE >= self.until
         {
             return Err(error);
         }
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
-        if cause != self.last_cause {
+        let cause = error.cause_text();
+        if self.last_cause.as_ref() != Some(&cause) {
             let left = self.until - Instant::now();
-            tracing::info!(server = %Escaped(&self.name), ?left, cause, "waiting for the server");
-            self.last_cause = cause;
+            tracing::info!(server = %Escaped(&self.name), ?left, cause = %Escaped(&cause), "waiting for the server");
+            self.last_cause = Some(cause);
         }
         sleep(PAUSE).await;
         Ok(())
