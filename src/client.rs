@@ -4,6 +4,7 @@ mod builder;
 #[cfg(feature = "redis")]
 mod connect;
 mod hands_out;
+mod operation;
 
 use std::fmt;
 use std::sync::Arc;

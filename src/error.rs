@@ -56,6 +56,11 @@ pub enum Error {
         /// How many callers of this process wait.
         waiters: usize,
     },
+    /// The client was [closed](crate::RedissonClient::close). The request took nothing, and no
+    /// [`FailurePolicy`](crate::FailurePolicy) applies.
+    #[doc(alias = "RedissonShutdownException")]
+    #[error("the client is closed")]
+    Closed,
     /// An argument is out of its documented range. Nothing was sent.
     #[error("invalid argument: `{argument}` {reason}")]
     InvalidArgument {

@@ -40,12 +40,14 @@ mod policies;
 mod window;
 
 // What they speak in.
+mod client_state;
 mod clock;
 mod decision;
 mod error;
 mod escaped;
 mod failure_policy;
 mod grant;
+mod health;
 mod keys;
 mod limiter_options;
 mod lock;
@@ -79,6 +81,7 @@ pub use decision::{Decision, DecisionSource, Denied, Granted};
 pub use error::{Error, ErrorKind, Result};
 pub use failure_policy::{FailurePolicy, LocalShare};
 pub use grant::Grant;
+pub use health::{BreakerState, Health, ServerHealth};
 pub use limiter_options::LimiterOptions;
 pub use limiters::{
     Charge, Chargeable, JointDecision, KeyedRateLimiter, Limiter, PolicyLimiter, RRateLimiter,
@@ -104,5 +107,6 @@ policies!(exports! {});
 #[cfg(all(doctest, feature = "redis"))]
 #[doc = include_str!("../docs/connections.md")]
 #[doc = include_str!("../docs/failure-policy.md")]
+#[doc = include_str!("../docs/operation.md")]
 #[doc = include_str!("../docs/which-limiter.md")]
 struct Pages;

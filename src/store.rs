@@ -30,6 +30,7 @@ use memory::MemoryClient;
 
 use crate::error::Result;
 use crate::grant::Grant;
+use crate::health::ServerHealth;
 use crate::keys::Keys;
 use crate::permit::CallId;
 use crate::policies::call::{Answers, Call};
@@ -114,6 +115,19 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn is_healthy(&self) -> bool {
         true
     }
+
+    /// What is known about each server.
+    fn health(&self) -> Vec<ServerHealth> {
+        Vec::new()
+    }
+
+    /// Asks each server for an answer.
+    async fn ping(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Waits until nothing is left to be given back whose caller is gone.
+    async fn given_back(&self) {}
 
     /// The limiter with these keys, whether it exists or not. Sends nothing.
     fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore>;
@@ -205,6 +219,11 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
 
     /// Runs a task of the wait queue that ends calls whose own runtime makes no progress.
     fn run_in_background(&self, task: Task);
+
+    /// Runs a task that may give permits back: see [`Store::given_back`].
+    fn give_back_in_background(&self, task: Task) {
+        self.run_in_background(task);
+    }
 
     async fn refund(&self, grant: &Grant) -> Result<u32>;
     async fn release(&self, permits: u32) -> Result<()>;

@@ -246,6 +246,13 @@ impl WaitQueue {
         self.queue.has_outage()
     }
 
+    /// Ends the waiting of all, now and later, with [`Error::Closed`]. What their call takes is given back.
+    pub(crate) fn close(&self) {
+        if let Some(call) = self.queue.step(State::close) {
+            self.queue.reclaim(call);
+        }
+    }
+
     /// Permits may have come free: makes the queue's call due at once.
     pub(crate) fn permits_freed(&self) {
         self.queue.permits_freed();
@@ -284,11 +291,12 @@ impl Queue {
         if let Some(substitute) = waiter.substitute() {
             self.substitute.get_or_init(|| Arc::clone(substitute));
         }
-        let new_driver = self.step(|state| {
-            let new_driver = state.join(waiter, runtime.id(), denied);
+        let joined = self.step(|state| {
+            let joined = (!state.is_closed).then(|| state.join(waiter, runtime.id(), denied));
             state.end_first_try(sequence); // not before the waiter has joined
-            new_driver
+            joined
         });
+        let new_driver = joined.ok_or(Error::Closed)?;
         if let Some(notify) = new_driver {
             runtime.spawn(Driver::new(Arc::clone(self), runtime.id(), notify).drive());
         }

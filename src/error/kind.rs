@@ -25,6 +25,8 @@ pub enum ErrorKind {
     ExceedsLimit,
     /// [`Error::QueueFull`].
     QueueFull,
+    /// [`Error::Closed`].
+    Closed,
     /// [`Error::InvalidArgument`].
     InvalidArgument,
     /// [`Error::InvalidName`].
@@ -53,6 +55,7 @@ impl ErrorKind {
             Self::NotInitialized => "not_initialized",
             Self::ExceedsLimit => "exceeds_limit",
             Self::QueueFull => "queue_full",
+            Self::Closed => "closed",
             Self::InvalidArgument => "invalid_argument",
             Self::InvalidName => "invalid_name",
             Self::Indeterminate => "indeterminate",
@@ -80,6 +83,7 @@ impl Error {
             Self::NotInitialized { .. } => ErrorKind::NotInitialized,
             Self::ExceedsLimit { .. } => ErrorKind::ExceedsLimit,
             Self::QueueFull { .. } => ErrorKind::QueueFull,
+            Self::Closed => ErrorKind::Closed,
             Self::InvalidArgument { .. } => ErrorKind::InvalidArgument,
             Self::InvalidName { .. } => ErrorKind::InvalidName,
             Self::Indeterminate { .. } => ErrorKind::Indeterminate,
@@ -113,6 +117,7 @@ mod tests {
                 name: name(),
                 waiters: 1,
             },
+            Error::Closed,
             Error::InvalidArgument {
                 argument: "",
                 reason: "",
@@ -136,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_label_of_an_error_is_the_name_of_its_variant_in_snake_case() {
-        let labels = "not_initialized exceeds_limit queue_full invalid_argument invalid_name indeterminate \
+        let labels = "not_initialized exceeds_limit queue_full closed invalid_argument invalid_name indeterminate \
                       store_unavailable no_runtime authentication_failed permission_denied bad_state redis";
         let errors = errors();
         assert_eq!(labels.split_whitespace().count(), errors.len());

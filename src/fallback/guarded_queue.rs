@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::local_limiter::LocalLimiter;
 use super::{Asked, LocalStore, RecentDenials, allowed, denied, named, over_store};
+use crate::client_state::ClientState;
 use crate::decision::{Decision, check_fits};
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
@@ -31,6 +32,7 @@ pub(crate) struct GuardedQueue {
     /// Whether [`RecentDenials`](super::RecentDenials) keeps it.
     pub(super) is_kept: AtomicBool,
     recent: Weak<RecentDenials>,
+    client: Arc<ClientState>,
 }
 
 impl GuardedQueue {
@@ -38,6 +40,7 @@ impl GuardedQueue {
         client_store: Arc<dyn Store>,
         local_store: Arc<LocalStore>,
         recent: &Arc<RecentDenials>,
+        client: Arc<ClientState>,
         keys: Arc<Keys>,
     ) -> Self {
         let local = Arc::new(LocalLimiter::new(local_store, Arc::clone(&keys)));
@@ -49,7 +52,18 @@ impl GuardedQueue {
             local,
             is_kept: AtomicBool::new(false),
             recent: Arc::downgrade(recent),
+            client,
         }
+    }
+
+    #[inline]
+    pub(crate) fn client(&self) -> &ClientState {
+        &self.client
+    }
+
+    /// See [`WaitQueue::close`].
+    pub(crate) fn close(&self) {
+        self.queue.close();
     }
 
     pub(crate) fn client_store(&self) -> &Arc<dyn Store> {

@@ -90,6 +90,7 @@ pub(crate) async fn check_all(
     registry: &Arc<Registry>,
     charges: impl IntoIterator<Item = Charge> + Send,
 ) -> Result<JointDecision> {
+    registry.state.admit()?;
     let requests: Arc<[TargetRequest]> = joint_requests(registry, charges)?.into();
     let (limiters, costs) = requests
         .iter()

@@ -111,6 +111,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Cancel safety
     /// A call dropped in flight may or may not have been charged.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        self.registry.state.admit()?;
         let memory = self.registry.store.in_memory();
         if let Some(decision) = memory.and_then(|memory| self.check_now(memory, key, cost)) {
             return decision;
@@ -137,6 +138,7 @@ impl<P: Policy> PolicyLimiter<P> {
         cost: u32,
         set_up: Option<SetUp>,
     ) -> Result<Decision> {
+        self.registry.state.admit()?;
         let name = self.mapped_name(key);
         check_cost(cost, set_up.map(|it| it.settings.rate), &name)?;
         check_not_empty(&name)?;

@@ -210,6 +210,12 @@ impl RateLimiter {
         Ok(Charge::new(Arc::clone(queue.client_store()), request))
     }
 
+    /// As [`asked_for`](Self::asked_for), for a request that the client refuses once it is closed.
+    fn requested(&self, permits: u32) -> Result<&Arc<GuardedQueue>> {
+        self.queue.client().admit()?;
+        self.asked_for(permits)
+    }
+
     /// The queue, once the name and the permits are found good.
     fn asked_for(&self, permits: u32) -> Result<&Arc<GuardedQueue>> {
         at_least_one(permits, "permits")?;

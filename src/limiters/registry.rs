@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use super::RateLimiter;
+use crate::client_state::ClientState;
 use crate::fallback::{GuardedQueue, LocalStore, RecentDenials};
 use crate::keys::Keys;
 use crate::limiter_options::LimiterOptions;
@@ -14,7 +15,7 @@ use crate::store::Store;
 pub(crate) type NameMapper = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 pub(crate) struct Registry {
-    pub(super) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) client_id: String,
     pub(super) name_mapper: Option<NameMapper>,
     pub(crate) options: LimiterOptions,
@@ -22,6 +23,7 @@ pub(crate) struct Registry {
     recent: Arc<RecentDenials>,
     /// The shares of limiters that are granted here while the store is away.
     pub(crate) local_store: Arc<LocalStore>,
+    pub(crate) state: Arc<ClientState>,
     queues: RwLock<Queues>,
 }
 
@@ -48,8 +50,19 @@ impl Registry {
             options,
             recent: Arc::default(),
             local_store: Arc::new(LocalStore::new()),
+            state: Arc::default(),
             queues: RwLock::default(),
         }
+    }
+
+    /// Refuses all requests from now on, and ends the waiting of those who wait.
+    pub(crate) fn close(&self) {
+        self.state.close();
+        let in_use: Vec<_> = {
+            let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner);
+            queues.by_name.values().filter_map(Weak::upgrade).collect()
+        };
+        in_use.iter().for_each(|queue| queue.close());
     }
 
     pub(crate) fn mapped_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
@@ -91,11 +104,16 @@ impl Queues {
             self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
         }
         let Registry {
-            store, local_store, ..
+            store,
+            local_store,
+            state,
+            ..
         } = registry;
         let keys = Arc::new(Keys::new(name, &registry.client_id));
         let (store, local) = (Arc::clone(store), Arc::clone(local_store));
-        let queue = Arc::new(GuardedQueue::new(store, local, &registry.recent, keys));
+        let state = Arc::clone(state);
+        let queue = GuardedQueue::new(store, local, &registry.recent, state, keys);
+        let queue = Arc::new(queue);
         self.by_name.insert(name.to_owned(), Arc::downgrade(&queue));
         queue
     }

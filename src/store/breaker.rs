@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Refused, Result};
 use crate::escaped::Escaped;
+use crate::health::ServerHealth;
 use crate::store::backoff::random;
 use state::{Admission, Change, State};
 
@@ -179,6 +180,16 @@ impl Breaker {
     /// Whether there is an outage, of which the next answer may be the end.
     pub(crate) fn has_outage(&self) -> bool {
         !self.is_healthy() && self.state.borrow().has_outage()
+    }
+
+    pub(crate) fn health(&self) -> ServerHealth {
+        let state = self.state.borrow();
+        let (breaker, last_cause) = state.health();
+        ServerHealth {
+            server: Arc::clone(&self.server),
+            breaker,
+            last_cause: last_cause.cloned(),
+        }
     }
 
     fn change(&self, step: impl FnOnce(&mut State) -> Option<Change>) {

@@ -45,12 +45,13 @@ use tokio::time::Instant;
 use super::{LimiterStore, Store};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::health::ServerHealth;
 use crate::keys::Keys;
 use crate::policies::call::{Answers, Call};
 use crate::store::breaker::{Breaker, Patience, guarded};
 use audit_budget::AuditBudget;
 use background::Background;
-use connection::{Connecting, Connection};
+use connection::{Connecting, Connection, Reached};
 use hints::HintCache;
 use limiter::RedisLimiter;
 use multi_acquire::MultiAcquires;
@@ -156,9 +157,19 @@ impl RedisStore {
         if is_answered && self.connection.is_healthy() {
             return result;
         }
-        let Some(breaker) = self.connection.breaker(key) else {
-            return result;
-        };
+        match self.connection.breaker(key) {
+            Some(breaker) => self.noted_by(&breaker, key, result, deadline),
+            None => result,
+        }
+    }
+
+    fn noted_by<T>(
+        &self,
+        breaker: &Breaker,
+        key: &str,
+        result: Result<T>,
+        deadline: Instant,
+    ) -> Result<T> {
         // A call ends when no other attempt could be answered in its time.
         let answer_time = self.connection.answer_time(key.as_bytes());
         breaker.note(
@@ -166,6 +177,19 @@ impl RedisStore {
             deadline.checked_sub(answer_time).unwrap_or(deadline),
         );
         result.map_err(|error| breaker.name_server(error))
+    }
+
+    async fn ping_one(&self, server: &Reached, deadline: Instant) -> Result<()> {
+        let mut attempts = self.attempts("", deadline, Repeat::Safe);
+        let result = loop {
+            let sending = self.connection.ping(server, attempts.limits());
+            match attempts.step(sending).await {
+                Ok(None) => {}
+                Ok(Some(_answer)) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.noted_by(&server.breaker, "", result, deadline)
     }
 
     fn deadline(&self) -> Instant {
@@ -263,5 +287,24 @@ impl Store for RedisStore {
 
     fn call_deadline(&self) -> Instant {
         self.deadline()
+    }
+
+    fn health(&self) -> Vec<ServerHealth> {
+        let breakers = self.connection.breakers();
+        breakers.iter().map(|breaker| breaker.health()).collect()
+    }
+
+    async fn ping(&self) -> Result<()> {
+        let deadline = self.deadline();
+        let servers = self.connection.servers().map_err(|_| Error::NoRuntime)?;
+        for server in &servers {
+            let asking = self.ping_one(server, deadline);
+            guarded(&server.breaker, Patience::ResponseTimeout, asking).await?;
+        }
+        Ok(())
+    }
+
+    async fn given_back(&self) {
+        self.background.given_back().await;
     }
 }

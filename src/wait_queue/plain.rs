@@ -182,10 +182,12 @@ impl Calls for Plain {
     fn abandon_overdue(&self, call: &PlainCall, deadline: Instant) {
         let (queue, call) = (Arc::clone(&self.queue), Arc::clone(&call.acquire));
         // It is reclaimed only if nobody has claimed the answer by then.
-        self.queue.store.run_in_background(Box::pin(async move {
-            sleep_until(deadline + Duration::from_millis(1)).await;
-            queue.reclaim(call);
-        }));
+        self.queue
+            .store
+            .give_back_in_background(Box::pin(async move {
+                sleep_until(deadline + Duration::from_millis(1)).await;
+                queue.reclaim(call);
+            }));
     }
 
     fn unclaimed(&self, answers: Vec<Checked>) {

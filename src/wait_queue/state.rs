@@ -71,6 +71,8 @@ pub(super) struct State {
     pub(super) last_answer: LastAnswer,
     /// The number of waiters, including those whose first try is in flight.
     admitted: usize,
+    /// Whether nobody may wait any more.
+    pub(super) is_closed: bool,
     outbox: Outbox,
 }
 

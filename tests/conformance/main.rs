@@ -13,6 +13,7 @@ mod support;
 
 mod bounded_waiting;
 mod changed_settings;
+mod closing;
 mod corrupt_keys;
 mod decision;
 mod existing_scripts;
@@ -79,6 +80,10 @@ on_every_store! {
             a_timed_wait_with_a_rate_of_its_own_is_not_refused_by_an_answer_under_another,
             a_rate_that_requests_by_key_or_joint_decisions_set_counts_for_the_next_timed_wait,
             the_interval_of_a_rate_that_was_replaced_does_not_count,
+        }
+        closing {
+            a_closed_client_refuses_all_requests_by_whatever_handle_and_ends_all_waits,
+            a_client_is_healthy_while_its_servers_answer,
         }
         worked_example {
             the_worked_example_is_answered_to_the_permit_and_the_millisecond,

@@ -15,6 +15,7 @@ mod away_and_back;
 mod breaker;
 mod each_limiter;
 mod emptied_server;
+mod health;
 mod many_callers;
 mod mistakes;
 mod nodes;

@@ -78,6 +78,7 @@ async fn operations(fixture: &mut Fixture, app: &RedissonClient) -> Vec<Outcome>
                 .map(|(method, result)| (format!("{method} on {name}"), result)),
         );
     }
+    outcomes.push(("ping".to_owned(), app.ping().await));
     outcomes.push((
         "a window passes".to_owned(),
         a_window_passes(&operator, app).await,

@@ -31,6 +31,7 @@ mod audits;
 mod bounded_calls;
 mod call_deadlines;
 mod clock_skew;
+mod closing;
 mod cluster_names;
 mod corrupt_keys;
 mod exactly_once;

@@ -42,7 +42,7 @@ impl RateLimiter {
     #[doc(alias = "tryAcquire")]
     #[must_use = "`false`: the permits were not taken"]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
-        let queue = self.asked_for(permits)?;
+        let queue = self.requested(permits)?;
         let options = &self.options;
         let is_granted = queue.try_acquire(permits, self.set_up, options).await?;
         if !is_granted {
@@ -109,7 +109,7 @@ impl RateLimiter {
     /// # Cancel safety
     /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
     pub async fn acquire(&self, permits: u32) -> Result<()> {
-        let queue = self.asked_for(permits)?;
+        let queue = self.requested(permits)?;
         let waiting = queue.wait(permits, None, self.read_set_up(), &self.options);
         waiting.await?;
         Ok(())
@@ -246,7 +246,7 @@ impl RateLimiter {
         permits: u32,
         set_up: Option<SetUp>,
     ) -> Result<Decision> {
-        let queue = self.asked_for(permits)?;
+        let queue = self.requested(permits)?;
         let decision = queue.check(permits, set_up, &self.options).await?;
         if !decision.is_granted() {
             queue.keep_denial(self.options.denial_age());
@@ -264,7 +264,7 @@ impl RateLimiter {
     ) -> Result<bool> {
         // A time beyond what the clock can count is as good as none.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let queue = self.asked_for(permits)?;
+        let queue = self.requested(permits)?;
         let waited = queue.wait(permits, until, set_up, &self.options).await?;
         Ok(waited.is_some())
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::health::BreakerState;
 use crate::store::backoff::{Backoff, shortened};
 
 /// The breaker opens after this many consecutive calls that failed.
@@ -21,6 +22,8 @@ pub(super) struct State {
     outage: Option<Outage>,
     /// The number of the last probe.
     probes: u64,
+    /// Why there was an outage, unless there is one now.
+    last_cause: Option<Error>,
 }
 
 #[derive(Debug)]
@@ -83,6 +86,20 @@ impl State {
         self.outage.is_some()
     }
 
+    /// What a caller may know, and the cause of the outage or of the last one.
+    pub(super) fn health(&self) -> (BreakerState, Option<&Error>) {
+        match &self.outage {
+            None => (BreakerState::Closed, self.last_cause.as_ref()),
+            Some(outage) => {
+                let state = match outage.stage {
+                    Stage::HalfOpen(_) => BreakerState::HalfOpen,
+                    Stage::Disconnected | Stage::Paused(_) => BreakerState::Open,
+                };
+                (state, Some(&outage.cause))
+            }
+        }
+    }
+
     /// Why calls are refused, while the breaker is open.
     pub(super) fn open_cause(&self) -> Option<&Error> {
         let outage = self.outage.as_ref()?;
@@ -138,7 +155,8 @@ impl State {
         let outage = self
             .outage
             .take_if(|it| !matches!(it.stage, Stage::Disconnected));
-        outage.map(|_| Change::Closed)
+        self.last_cause = Some(outage?.cause);
+        Some(Change::Closed)
     }
 
     /// A call has used up its time without an answer, or was refused as all calls are.

@@ -3,11 +3,11 @@
 //! The thread starts with the first task. It ends when the [`Background`] is dropped and its tasks are done.
 
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
 
 use tokio::runtime::Builder;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::escaped::Escaped;
@@ -17,9 +17,37 @@ use crate::store::Task;
 #[derive(Debug, Default)]
 pub(crate) struct Background {
     tasks: Mutex<Option<mpsc::UnboundedSender<Task>>>,
+    /// How many tasks have something to give back.
+    giving_back: Arc<watch::Sender<usize>>,
+}
+
+/// Counts a task that has something to give back, until it ends.
+struct GivingBack(Arc<watch::Sender<usize>>);
+
+impl Drop for GivingBack {
+    fn drop(&mut self) {
+        self.0.send_modify(|tasks| *tasks -= 1);
+    }
 }
 
 impl Background {
+    /// Runs a task that [`given_back`](Self::given_back) waits for.
+    pub(crate) fn give_back(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.giving_back.send_modify(|tasks| *tasks += 1);
+        let counted = GivingBack(Arc::clone(&self.giving_back));
+        self.spawn(async move {
+            let _counted = counted;
+            task.await;
+        });
+    }
+
+    /// Waits until no task has anything to give back.
+    pub(crate) async fn given_back(&self) {
+        let mut tasks = self.giving_back.subscribe();
+        // The sender lives as long as `self`.
+        let _ = tasks.wait_for(|tasks| *tasks == 0).await;
+    }
+
     /// Runs `task` on the background thread. A task that panics ends alone.
     ///
     /// If the operating system refuses another thread, the task is dropped, and the next call tries again.
@@ -96,6 +124,23 @@ mod tests {
         let first = threads.recv().unwrap();
         assert_ne!(first, thread::current().id());
         assert_eq!(threads.recv().unwrap(), first);
+    }
+
+    #[tokio::test]
+    async fn what_is_given_back_is_waited_for_whether_its_task_ends_panics_or_never_runs() {
+        let background = Background::default();
+        background.given_back().await;
+        background.spawn(std::future::pending()); // it gives nothing back
+        let (finish, may_finish) = oneshot::channel::<()>();
+        background.give_back(async { may_finish.await.unwrap() });
+        background.give_back(async { panic!("a task of the test panics") });
+        let mut given_back = Box::pin(background.given_back());
+        let once = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(given_back.as_mut().poll(context))
+        });
+        assert!(once.await.is_pending());
+        finish.send(()).unwrap();
+        given_back.await;
     }
 
     #[test]

@@ -87,6 +87,12 @@ enum Route {
     },
 }
 
+/// A server, and the way to it unless it is that of all commands.
+pub(super) struct Reached {
+    pub(super) breaker: Arc<Breaker>,
+    link: Option<Arc<Link>>,
+}
+
 /// One server or primary.
 struct Single {
     links: PerRuntime<Link>,
@@ -294,6 +300,56 @@ impl Connection {
             Route::Cluster(cluster) => cluster.breaker(key),
             Route::Given { breaker, .. } => Some(Arc::clone(breaker)),
         }
+    }
+
+    /// The breakers of the servers that the current runtime has connections to, or any if it has none.
+    pub(super) fn breakers(&self) -> Vec<Arc<Breaker>> {
+        let links = match &self.route {
+            Route::Server(server) => server.links.in_use(),
+            #[cfg(feature = "cluster")]
+            Route::Cluster(cluster) => cluster.links_in_use(),
+            Route::Given { breaker, .. } => return vec![Arc::clone(breaker)],
+        };
+        let breakers = links.iter().map(|link| Arc::clone(link.breaker()));
+        breakers.collect()
+    }
+
+    /// The servers, on a cluster the primaries.
+    pub(super) fn servers(&self) -> Result<Vec<Reached>, Failure> {
+        let links = match &self.route {
+            Route::Server(server) => vec![server.link()?],
+            #[cfg(feature = "cluster")]
+            Route::Cluster(cluster) => cluster.links()?,
+            Route::Given { breaker, .. } => {
+                return Ok(vec![Reached {
+                    breaker: Arc::clone(breaker),
+                    link: None,
+                }]);
+            }
+        };
+        let reached = links.into_iter().map(|link| Reached {
+            breaker: Arc::clone(link.breaker()),
+            link: Some(link),
+        });
+        Ok(reached.collect())
+    }
+
+    /// Sends PING to one server.
+    pub(super) async fn ping(&self, server: &Reached, limits: Limits) -> Result<Value, Failure> {
+        let command = &redis::cmd("PING");
+        let Some(link) = &server.link else {
+            return self.send(command, limits).await;
+        };
+        let request = Request {
+            command,
+            asking: false,
+        };
+        let answer = link.send(request, limits, Patience::UntilDeadline).await;
+        #[cfg(feature = "cluster")]
+        if let (Route::Cluster(cluster), Err(_)) = (&self.route, &answer) {
+            cluster.node_failed();
+        }
+        answer
     }
 
     /// Sends a command and waits for its answer until the deadline.

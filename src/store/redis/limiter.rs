@@ -223,7 +223,7 @@ impl LimiterStore for RedisLimiter {
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
         let limiter = Arc::clone(&self);
-        self.store.background().spawn(async move {
+        self.store.background().give_back(async move {
             if let Err(error) = limiter.refund(&grant).await {
                 tracing::warn!(
                     limiter = %Escaped(&limiter.keys.name),
@@ -238,7 +238,7 @@ impl LimiterStore for RedisLimiter {
 
     fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone) {
         let limiter = Arc::clone(&self);
-        self.store.background().spawn(async move {
+        self.store.background().give_back(async move {
             if let Err(error) = limiter.reclaim_call(&call).await {
                 tracing::warn!(
                     limiter = %Escaped(&limiter.keys.name),
@@ -252,6 +252,10 @@ impl LimiterStore for RedisLimiter {
 
     fn run_in_background(&self, task: Task) {
         self.store.background().spawn(task);
+    }
+
+    fn give_back_in_background(&self, task: Task) {
+        self.store.background().give_back(task);
     }
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{InFlight, State, Waiter};
+use crate::error::Error;
 use crate::store::AcquireCall;
 
 /// What remains to be done for a waiter that has left.
@@ -93,6 +94,26 @@ impl State {
             self.return_to_queue(waiter);
         }
         Some(in_flight.call)
+    }
+
+    /// Ends the waiting of all, now and later. Returns the call in flight, whose answer nobody waits for now.
+    pub(in crate::wait_queue) fn close(&mut self) -> Option<Arc<AcquireCall>> {
+        self.is_closed = true;
+        let (call, carried) = match self.in_flight.take() {
+            Some(in_flight) => (Some(in_flight.call), in_flight.waiters),
+            None => (None, Vec::new()),
+        };
+        if call.is_some() {
+            // What it takes may come back.
+            self.last_answer.changed();
+        }
+        for waiter in carried.into_iter().chain(std::mem::take(&mut self.waiters)) {
+            self.outbox.answer(waiter, Err(Error::Closed));
+        }
+        self.left = 0;
+        self.known = None;
+        self.notify_drivers();
+        call
     }
 
     /// Removes the waiters at the front that have left.

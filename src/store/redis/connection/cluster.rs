@@ -132,6 +132,31 @@ impl Cluster {
         Some(breaker)
     }
 
+    /// The links to all nodes that serve slots.
+    pub(super) fn links(&self) -> Result<Vec<Arc<Link>>, Failure> {
+        let nodes = self.0.nodes.current(Nodes::default)?;
+        let slots = self.0.slots();
+        let links = slots
+            .nodes()
+            .into_iter()
+            .map(|node| self.0.link(&nodes, node));
+        Ok(links.collect())
+    }
+
+    /// The links that the current runtime has, or any if it has none.
+    pub(super) fn links_in_use(&self) -> Vec<Arc<Link>> {
+        let all = self.0.nodes.in_use();
+        let links = |nodes: &Arc<Nodes>| nodes.links().values().map(Arc::clone).collect::<Vec<_>>();
+        all.iter().flat_map(links).collect()
+    }
+
+    /// A node does not answer: another one may have its slots by now.
+    pub(super) fn node_failed(&self) {
+        if let Ok(nodes) = self.0.nodes.current(Nodes::default) {
+            self.refresh_soon(&nodes);
+        }
+    }
+
     /// Reads the slot map in the background, unless this runtime is about to.
     fn refresh_soon(&self, nodes: &Arc<Nodes>) {
         if nodes.is_refreshing.swap(true, Ordering::Relaxed) {

@@ -71,6 +71,19 @@ impl<T: Send + Sync + 'static> PerRuntime<T> {
         }
     }
 
+    /// The value of the current runtime, if it has one, or else those of all.
+    pub(crate) fn in_use(&self) -> Vec<Arc<T>> {
+        let all = self.entries.all.load();
+        let current = Handle::try_current().ok();
+        let current = current.and_then(|runtime| all.get(&runtime.id()));
+        let entries = match current {
+            Some(entry) => vec![entry],
+            None => all.values().collect(),
+        };
+        let values = entries.into_iter().map(|entry| Arc::clone(&entry.value));
+        values.collect()
+    }
+
     /// The values of all runtimes.
     #[cfg(feature = "cluster")]
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
@@ -151,6 +164,10 @@ mod tests {
         drop(first);
         assert_eq!(values.entries.all.load().len(), 1);
         assert_eq!(of(&second, 4), 3);
+        let third = runtime();
+        of(&third, 5);
+        let in_use = |runtime: &Runtime| runtime.block_on(async { values.in_use() }).len();
+        assert_eq!([in_use(&third), values.in_use().len()], [1, 2]);
     }
 
     #[test]

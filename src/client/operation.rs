@@ -1,0 +1,98 @@
+//! A client in operation: its health, and its end.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::RedissonClient;
+use crate::error::Result;
+use crate::health::Health;
+
+impl RedissonClient {
+    /// What the client knows about its servers, without asking them: the state of each circuit breaker, and why it was
+    /// opened. It is that of the connections of the tokio runtime that calls; of all runtimes if this one has none.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// let client = RedissonClient::in_memory();
+    /// assert!(client.health().is_healthy());
+    /// ```
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health::new(self.0.store.health())
+    }
+
+    /// Asks each server for an answer, on a cluster each primary, within the response timeout. In memory it succeeds at once.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// RedissonClient::in_memory().ping().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// That of the first server that does not answer, or refuses: [`Error::StoreUnavailable`](crate::Error::StoreUnavailable)
+    /// and [`Error::Indeterminate`](crate::Error::Indeterminate) (no answer came),
+    /// [`Error::AuthenticationFailed`](crate::Error::AuthenticationFailed),
+    /// [`Error::PermissionDenied`](crate::Error::PermissionDenied) and [`Error::NoRuntime`](crate::Error::NoRuntime). Once a
+    /// server has been down for a response timeout, it fails at once.
+    ///
+    /// # Cancel safety
+    /// Dropping the future has no effect.
+    pub async fn ping(&self) -> Result<()> {
+        self.0.store.ping().await
+    }
+
+    /// Closes the client, its clones and all their limiters. From now on requests for permits fail with
+    /// [`Error::Closed`](crate::Error::Closed), whatever the failure policy, and so do those who wait for permits. A request
+    /// whose call is in flight has its answer. Then waits until everything is given back that requests without a caller were
+    /// granted, and returns whether it is.
+    ///
+    /// If the timeout passes first, the rest is given back as long as the process runs; otherwise it comes back with its
+    /// window. Calls that give permits back, set or read a limiter still work, so that a handler that is about to end can
+    /// [refund](crate::RateLimiter::refund) its grant.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.rate_limiter("mail");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(60))).await?;
+    /// limiter.acquire(1).await?;
+    /// let waiting = tokio::spawn({
+    ///     let limiter = limiter.clone();
+    ///     async move { limiter.acquire(1).await }
+    /// });
+    /// tokio::task::yield_now().await;
+    /// assert!(client.close(Duration::from_secs(5)).await);
+    /// assert!(matches!(waiting.await.unwrap(), Err(Error::Closed)));
+    /// assert!(matches!(limiter.try_acquire(1).await, Err(Error::Closed)));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// The client is closed when the future is first polled. Dropping it ends only the wait. Another call waits again.
+    #[doc(alias = "shutdown")]
+    pub async fn close(&self, timeout: Duration) -> bool {
+        self.0.close();
+        let mut given_back = pin!(self.0.store.given_back());
+        if Handle::try_current().is_ok() {
+            return tokio::time::timeout(timeout, given_back).await.is_ok();
+        }
+        // Without a runtime there is no timer.
+        poll_fn(|context| Poll::Ready(given_back.as_mut().poll(context).is_ready())).await
+    }
+
+    /// Whether the client was [closed](Self::close).
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.state.is_closed()
+    }
+}

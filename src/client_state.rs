@@ -1,0 +1,32 @@
+//! What all handles of a client share besides its store: whether it is closed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Error, Result};
+
+#[derive(Debug, Default)]
+pub(crate) struct ClientState {
+    is_closed: AtomicBool,
+}
+
+impl ClientState {
+    /// Refuses a request of a client that was closed. One that may wait is refused by its queue too, which is closed
+    /// later.
+    #[inline]
+    pub(crate) fn admit(&self) -> Result<()> {
+        match self.is_closed() {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Refuses all requests that come from now on.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+}

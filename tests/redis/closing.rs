@@ -1,0 +1,101 @@
+//! Closing a client waits for what is to be given back.
+
+use redisson_rate_limiter::{Rate, RedissonClient};
+use tokio::task::JoinSet;
+
+use crate::by_hand::poll_once;
+use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
+use crate::keys;
+use crate::proxy::{Fate, Proxy};
+
+const PATIENT: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// A client over a proxy, and its server, with a limiter of 5 permits an hour.
+async fn behind_proxy() -> (RedissonClient, Proxy, Fixture) {
+    let fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let builder = RedissonClient::builder().response_timeout(3 * SECOND);
+    let client = builder.connect(&proxy.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
+    // From here on the server knows the scripts.
+    let grant = limiter.check(1).await.unwrap().into_grant().unwrap();
+    limiter.refund(grant).await.unwrap();
+    (client, proxy, fixture)
+}
+
+#[tokio::test]
+async fn closing_waits_until_what_a_dropped_request_was_granted_is_given_back() {
+    let (client, mut proxy, mut fixture) = behind_proxy().await;
+    let limiter = client.rate_limiter(NAME);
+    proxy.next("EVALSHA", Fate::Held); // the acquire
+    proxy.next("EVALSHA", Fate::Held); // its refund
+    let mut request = Box::pin(limiter.try_acquire(3));
+    assert!(poll_once(&mut request).is_none());
+    let acquire = proxy.held().await;
+    drop(request);
+    assert!(!client.close(ms(1)).await, "the time is up before");
+    let mut closing = Box::pin(client.close(PATIENT));
+    assert!(poll_once(&mut closing).is_none());
+    acquire.let_through().await;
+    let refund = proxy.held().await;
+    assert!(poll_once(&mut closing).is_none());
+    let raw = &mut fixture.raw;
+    assert_eq!(keys::left_and_used(raw, VALUE, PERMITS).await, (Some(2), 3));
+    refund.let_through().await;
+    assert!(closing.await);
+    assert_eq!(keys::left_and_used(raw, VALUE, PERMITS).await, (Some(5), 0));
+}
+
+#[tokio::test]
+async fn closing_waits_for_what_waiters_in_a_call_and_some_of_several_dropped_requests_took() {
+    let (client, mut proxy, mut fixture) = behind_proxy().await;
+    let limiter = client.rate_limiter(NAME);
+    proxy.next("EVALSHA", Fate::Held); // a call of the first's own
+    proxy.next("EVALSHA", Fate::Held); // one for the others
+    let mut requests: Vec<_> = [1, 1, 1].map(|it| Box::pin(limiter.try_acquire(it))).into();
+    for request in &mut requests {
+        assert!(poll_once(request).is_none());
+    }
+    proxy.held().await.let_through().await;
+    let together = proxy.held().await;
+    drop(requests.pop());
+    let mut closing = Box::pin(client.close(PATIENT));
+    assert!(poll_once(&mut closing).is_none());
+    together.let_through().await;
+    for request in requests {
+        assert!(request.await.unwrap(), "a call in flight is answered");
+    }
+    assert!(closing.await);
+    let raw = &mut fixture.raw;
+    assert_eq!(keys::left_and_used(raw, VALUE, PERMITS).await, (Some(3), 2));
+}
+
+#[tokio::test]
+async fn waiters_that_are_ended_while_permits_come_back_keep_none() {
+    for round in 0..20 {
+        let fixture = Fixture::start().await;
+        let url = fixture.server.url();
+        let client = RedissonClient::builder().response_timeout(10 * SECOND);
+        let client = client.connect(&url).await.unwrap();
+        let limiter = client.rate_limiter(NAME);
+        limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
+        let mut waiting = JoinSet::new();
+        for _ in 0..30 {
+            let limiter = limiter.clone();
+            waiting.spawn(async move { limiter.acquire(1).await });
+        }
+        // Its moment differs from round to round.
+        while limiter.waiters() == 0 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..round * 5 {
+            tokio::task::yield_now().await;
+        }
+        assert!(client.close(PATIENT).await);
+        let ended = waiting.join_all().await;
+        let granted = ended.iter().filter(|it| it.is_ok()).count() as u64;
+        let left = limiter.available_permits().await.unwrap();
+        assert_eq!(left + granted, 10, "{round}: {ended:?}");
+    }
+}
