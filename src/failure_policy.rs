@@ -35,7 +35,9 @@ use crate::window::{SetUp, Settings};
 /// assert_eq!(*limiter.options(), deny);
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+///
+/// It is neither `Copy` nor `Hash`, so that later versions may add policies that hold more than numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FailurePolicy {
     /// It waits for Redis until its response timeout, and then fails with the error. Once Redis has been down for one
@@ -43,13 +45,24 @@ pub enum FailurePolicy {
     /// have the cause.
     #[default]
     Error,
-    /// It is denied. A waiter goes on waiting for Redis.
+    /// It waits for Redis: a request that does not wait for permits as under [`Error`](Self::Error), and a waiter at its place
+    /// in the queue until Redis answers again, or until its timeout. Nothing is granted without Redis. It suits workers
+    /// that may not exceed a quota, and have nothing to do without it.
+    Wait,
+    /// It is denied. A waiter goes on waiting for Redis, as under [`Wait`](Self::Wait).
     Deny,
     /// It is granted, however many requests there are.
     Allow,
     /// A limiter in this process decides, with a share of the limit. A waiter keeps its place in the queue, and is served
     /// by that limiter or by Redis.
     Local(LocalShare),
+}
+
+impl FailurePolicy {
+    /// Whether a request that does not wait for permits fails with the error.
+    pub(crate) fn is_error(&self) -> bool {
+        matches!(self, Self::Error | Self::Wait)
+    }
 }
 
 /// Which part of a limit one client grants by itself while Redis is down.

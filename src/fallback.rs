@@ -44,14 +44,14 @@ enum Asked<T> {
 async fn over_store<T>(
     store: &dyn Store,
     key: &str,
-    policy: FailurePolicy,
+    policy: &FailurePolicy,
     call: impl Future<Output = Result<T>>,
 ) -> Result<Asked<T>> {
-    let (is_error, patience) = match policy {
-        FailurePolicy::Error => (true, Patience::ResponseTimeout),
-        _ => (false, Patience::None),
+    let patience = match policy.is_error() {
+        true => Patience::ResponseTimeout,
+        false => Patience::None,
     };
-    let breaker = match is_error && store.is_healthy() {
+    let breaker = match policy.is_error() && store.is_healthy() {
         true => None,
         false => store.breaker(key),
     };

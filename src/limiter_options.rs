@@ -20,7 +20,7 @@ use crate::failure_policy::FailurePolicy;
 /// let options = LimiterOptions::new().failure_policy(FailurePolicy::Deny).max_waiters(10);
 /// assert_eq!(*limiter.options(), options);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use]
 pub struct LimiterOptions {
     failure_policy: Option<FailurePolicy>,
@@ -171,8 +171,9 @@ impl LimiterOptions {
         }
     }
 
-    pub(crate) fn policy(&self) -> FailurePolicy {
-        self.failure_policy.unwrap_or_default()
+    pub(crate) fn policy(&self) -> &FailurePolicy {
+        let policy = self.failure_policy.as_ref();
+        policy.unwrap_or(&FailurePolicy::Error)
     }
 
     /// How long after an answer a denial may be repeated without asking the store. Zero: never.

@@ -53,6 +53,7 @@ mod tests {
             r#"{"algorithm":"token_bucket","per_second":10,"capacity":10}"#,
         );
         round_trips(FailurePolicy::Error, r#""error""#);
+        round_trips(FailurePolicy::Wait, r#""wait""#);
         round_trips(FailurePolicy::Deny, r#""deny""#);
         round_trips(FailurePolicy::Allow, r#""allow""#);
         let quarter = FailurePolicy::Local(LocalShare::one_of(4).unwrap());

@@ -83,7 +83,7 @@ impl RedissonClient {
     /// Takes one round trip.
     ///
     /// While Redis is unavailable, the [`FailurePolicy`](crate::FailurePolicy) of each limiter counts: the request fails if
-    /// one of them is `Error`, and is denied if one is `Deny`. Local limiters decide together too.
+    /// one of them is `Error` or `Wait`, and is denied if one is `Deny`. Local limiters decide together too.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -143,7 +143,7 @@ impl GuardedQueue {
         options: &LimiterOptions,
     ) -> Result<Decision> {
         // Each in its own box, so that a future that needs none of this is small.
-        if options.policy() == FailurePolicy::Error && self.client_store.is_healthy() {
+        if options.policy().is_error() && self.client_store.is_healthy() {
             let at_most = options.denial_age();
             let asking = self
                 .queue
@@ -169,7 +169,7 @@ impl GuardedQueue {
     ) -> Result<Decision> {
         let (policy, at_most) = (options.policy(), options.denial_age());
         self.local.store().note_use(policy);
-        let is_decided_anyway = policy != FailurePolicy::Error;
+        let is_decided_anyway = !policy.is_error();
         let call = self
             .queue
             .check_remembering(permits, set_up, at_most, is_decided_anyway);
@@ -180,7 +180,7 @@ impl GuardedQueue {
         };
         match asked? {
             Asked::Answered(Checked { decision, .. }) => {
-                if policy != FailurePolicy::Error {
+                if !policy.is_error() {
                     self.local.learn_limit(decision.limit());
                 }
                 Ok(decision)
@@ -189,10 +189,10 @@ impl GuardedQueue {
                 self.check_fits(permits, set_up)?;
                 let limit = self.settings(set_up).map_or(0, |it| it.rate.unsigned_abs());
                 match policy {
-                    FailurePolicy::Error => Err(error),
+                    FailurePolicy::Error | FailurePolicy::Wait => Err(error),
                     FailurePolicy::Deny => Ok(denied(limit)),
                     FailurePolicy::Allow => Ok(allowed(permits, limit)),
-                    FailurePolicy::Local(share) => match self.share(share, set_up) {
+                    FailurePolicy::Local(share) => match self.share(*share, set_up) {
                         Some(share) => self.local.check(permits, share),
                         None => Ok(denied(limit)),
                     },
@@ -236,7 +236,7 @@ impl GuardedQueue {
         }
     }
 
-    pub(crate) async fn release(&self, permits: u32, policy: FailurePolicy) -> Result<()> {
+    pub(crate) async fn release(&self, permits: u32, policy: &FailurePolicy) -> Result<()> {
         let FailurePolicy::Local(_) = policy else {
             return self.store().release(permits).await;
         };
@@ -254,7 +254,7 @@ impl GuardedQueue {
     /// it: what is not read by the time it ends is left to the next one.
     async fn while_reading_settings<T>(
         &self,
-        policy: FailurePolicy,
+        policy: &FailurePolicy,
         request: impl Future<Output = T>,
     ) -> T {
         let started = self.local.start_reading();
@@ -277,7 +277,7 @@ impl GuardedQueue {
     }
 
     /// Whether the local limiter needs settings that are unknown, and the store answers.
-    fn must_read_settings(&self, set_up: Option<SetUp>, policy: FailurePolicy) -> bool {
+    fn must_read_settings(&self, set_up: Option<SetUp>, policy: &FailurePolicy) -> bool {
         if !matches!(policy, FailurePolicy::Local(_)) || set_up.is_some() || !self.local.is_stale()
         {
             return false;

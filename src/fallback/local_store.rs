@@ -41,7 +41,7 @@ impl LocalStore {
     }
 
     /// A request under this policy is about to be made.
-    pub(super) fn note_use(&self, policy: FailurePolicy) {
+    pub(super) fn note_use(&self, policy: &FailurePolicy) {
         if let FailurePolicy::Local(share) = policy
             && share.clients() != self.clients.load(Ordering::Relaxed)
         {

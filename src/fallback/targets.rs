@@ -38,7 +38,7 @@ pub(crate) async fn check_target(
     call: impl Future<Output = Result<Decision>>,
 ) -> Result<Decision> {
     let key = &request.target.key;
-    match over_store(store, key, request.policy, call).await? {
+    match over_store(store, key, &request.policy, call).await? {
         Asked::Answered(decision) => Ok(decision),
         Asked::Unanswered(error) => {
             let mut decisions = without_store(local, slice::from_ref(request), error)?;
@@ -56,14 +56,14 @@ pub(crate) async fn check_together(
     call: &Arc<Call>,
     asking: impl Future<Output = Result<Vec<Decision>>> + Send + 'static,
 ) -> Result<Vec<Decision>> {
-    let fails = requests.iter().any(|it| it.policy == FailurePolicy::Error);
+    let fails = requests.iter().any(|it| it.policy.is_error());
     let policy = if fails {
         FailurePolicy::Error
     } else {
         FailurePolicy::Deny
     };
     let key = requests.first().map_or("", |first| &first.target.key);
-    requests.iter().for_each(|it| local.note_use(it.policy));
+    requests.iter().for_each(|it| local.note_use(&it.policy));
     let asking = async {
         if local.share().is_some() {
             counted(local, requests, call, asking).await
@@ -71,7 +71,7 @@ pub(crate) async fn check_together(
             asking.await
         }
     };
-    let asking = over_store(store, key, policy, asking);
+    let asking = over_store(store, key, &policy, asking);
     let answer = wherever_polled(store.call_deadline(), false, asking).await;
     let answer = answer.unwrap_or_else(|moved| asked(Err(moved.error(|| call.may_have_run()))));
     match answer? {
@@ -134,7 +134,7 @@ fn without_store(
     let mut is_denied = false;
     for request in requests {
         match request.policy {
-            FailurePolicy::Error => return Err(error),
+            FailurePolicy::Error | FailurePolicy::Wait => return Err(error),
             FailurePolicy::Deny => is_denied = true,
             FailurePolicy::Allow => {}
             FailurePolicy::Local(share) => match LocalTarget::new(request, share) {

@@ -268,7 +268,7 @@ impl<P: Policy> PolicyLimiter<P> {
                 penalty: self.penalty,
             },
             cost,
-            policy: self.options.policy(),
+            policy: self.options.policy().clone(),
             queue: None,
         })
     }

@@ -204,7 +204,7 @@ impl RateLimiter {
                 penalty: None,
             },
             cost: permits,
-            policy: self.options.policy(),
+            policy: self.options.policy().clone(),
             queue: Some(Arc::clone(&self.queue)),
         };
         Ok(Charge::new(Arc::clone(queue.client_store()), request))

@@ -30,14 +30,15 @@ pub fn a_call_that_shares_none_ends_when_another_runtime_polls_it(fixture: Fixtu
         ("delete", FailurePolicy::Error, Indeterminate),
     ];
     let cases = calls.iter().flat_map(|it| [(it, false), (it, true)]);
-    for (&(name, policy, ends), is_shut_down) in cases {
+    for ((name, policy, ends), is_shut_down) in cases {
+        let name = *name;
         let first = runtime();
         let has_an_answer = is_shut_down || matches!(ends, MadeAgain);
         let time = if has_an_answer { NEVER } else { ms(500) };
         let call = first.block_on(async {
             let builder = RedissonClient::builder().response_timeout(time);
             let builder = builder
-                .default_options(LimiterOptions::new().failure_policy(policy))
+                .default_options(LimiterOptions::new().failure_policy(policy.clone()))
                 .wait_for_server(NEVER);
             let client = fixture.connect(builder).await;
             let limiter = client.rate_limiter(fixture.name());

@@ -12,7 +12,7 @@ use crate::support::Server;
 async fn a_killed_server_leaves_each_policy_to_decide_until_it_is_started_again() {
     for policy in policies() {
         let server = Server::start();
-        let client = client(&server.url(), policy).await;
+        let client = client(&server.url(), policy.clone()).await;
         let limiter = limiter(&client, 1_000).await;
         let port = kill(server);
         let decision = until_by_policy(&limiter).await;
@@ -34,7 +34,7 @@ async fn a_killed_server_leaves_each_policy_to_decide_until_it_is_started_again(
 async fn a_stopped_server_leaves_each_policy_to_decide_until_it_continues() {
     for policy in policies() {
         let server = Server::start();
-        let client = client(&server.url(), policy).await;
+        let client = client(&server.url(), policy.clone()).await;
         let limiter = limiter(&client, 1_000).await;
         server.signal("STOP");
         let _ = until_by_policy(&limiter).await;
@@ -48,7 +48,7 @@ async fn a_server_that_loses_connections_and_refuses_new_ones_is_away() {
     for policy in policies() {
         let server = Server::start();
         let proxy = Proxy::to(server.port()).await;
-        let client = client(&proxy.url(), policy).await;
+        let client = client(&proxy.url(), policy.clone()).await;
         let limiter = limiter(&client, 1_000).await;
         proxy.refuse_new(true);
         proxy.freeze();
@@ -62,8 +62,8 @@ async fn a_server_that_loses_connections_and_refuses_new_ones_is_away() {
 async fn a_client_needs_a_server_to_start_with_whatever_the_policy() {
     let port = kill(Server::start());
     for policy in policies() {
-        let builder =
-            RedissonClient::builder().default_options(LimiterOptions::new().failure_policy(policy));
+        let builder = RedissonClient::builder()
+            .default_options(LimiterOptions::new().failure_policy(policy.clone()));
         let error = builder.connect(&format!("redis://127.0.0.1:{port}")).await;
         assert!(matches!(error, Err(Error::StoreUnavailable { .. })));
     }
@@ -119,9 +119,9 @@ async fn a_limiters_own_policy_goes_before_that_of_its_client() {
 async fn what_sets_or_reads_state_fails_whatever_the_policy() {
     for policy in policies() {
         let server = Server::start();
-        let builder =
-            RedissonClient::builder().default_options(LimiterOptions::new().failure_policy(policy));
-        let patient = client(&server.url(), policy).await;
+        let builder = RedissonClient::builder()
+            .default_options(LimiterOptions::new().failure_policy(policy.clone()));
+        let patient = client(&server.url(), policy.clone()).await;
         limiter(&patient, 1_000).await;
         let client = connect(&server.url(), builder.response_timeout(ms(300))).await;
         let limiter = client.rate_limiter("limiter");

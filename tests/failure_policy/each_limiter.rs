@@ -11,7 +11,7 @@ use crate::support::Server;
 async fn every_form_of_request_is_decided() {
     for policy in policies() {
         let server = Server::start();
-        let client = client(&server.url(), policy).await;
+        let client = client(&server.url(), policy.clone()).await;
         let limiter = limiter(&client, 1_000).await;
         let keyed = client
             .keyed_rate_limiter("keyed:", Rate::overall(1_000, HOUR))

@@ -10,7 +10,7 @@ use crate::support::Server;
 async fn waiters_and_requests_create_a_limiter_that_knows_its_rate_anew_under_each_policy() {
     for policy in policies().into_iter().chain([FailurePolicy::Error]) {
         let server = Server::start();
-        let client = client(&server.url(), policy).await;
+        let client = client(&server.url(), policy.clone()).await;
         let rate = Rate::overall(2, ms(500));
         let limiter = client.rate_limiter("limiter").with_rate(rate).unwrap();
         assert!(limiter.try_acquire(2).await.unwrap());

@@ -189,7 +189,7 @@ async fn while_one_is_away(leaves: fn(&mut Node), comes_back: fn(&mut Node)) {
     let [mut away, there] = cluster().await;
     let urls = [&away, &there].map(|node| format!("redis://127.0.0.1:{}", node.port));
     for policy in policies() {
-        let client = client(&urls.join(","), policy).await;
+        let client = client(&urls.join(","), policy.clone()).await;
         let limiter = limiter_on(&away, &client).await;
         let other = limiter_on(&there, &client).await;
         let is_over = Arc::<AtomicBool>::default();
@@ -240,7 +240,7 @@ async fn after_a_failover_redis_decides_again_whatever_the_policy() {
     let urls = [&killed, &there].map(|node| format!("redis://127.0.0.1:{}", node.port));
     let mut clients = Vec::new();
     for policy in policies() {
-        let client = client(&urls.join(","), policy).await;
+        let client = client(&urls.join(","), policy.clone()).await;
         clients.push(limiter_on(&killed, &client).await);
     }
     // One client whose only call waits, and another one that is idle until the failover is over.

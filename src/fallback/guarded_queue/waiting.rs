@@ -27,7 +27,7 @@ impl GuardedQueue {
         self.local.store().note_use(policy);
         let arrival = self.queue.arrive(options.most_waiters())?;
         let settings = set_up.as_ref().and_then(|read| read());
-        let is_decided_by_policy = policy != FailurePolicy::Error && self.queue.is_away();
+        let is_decided_by_policy = *policy != FailurePolicy::Error && self.queue.is_away();
         if is_decided_by_policy {
             self.check_fits(permits, settings)?;
         }
@@ -45,12 +45,12 @@ impl GuardedQueue {
         waiting.await
     }
 
-    fn while_away(&self, policy: FailurePolicy, set_up: Option<ReadSetUp>) -> WhileAway {
+    fn while_away(&self, policy: &FailurePolicy, set_up: Option<ReadSetUp>) -> WhileAway {
         let share = match policy {
             FailurePolicy::Error => return WhileAway::Fail,
-            FailurePolicy::Deny => return WhileAway::Stay,
+            FailurePolicy::Wait | FailurePolicy::Deny => return WhileAway::Stay,
             FailurePolicy::Allow => None,
-            FailurePolicy::Local(share) => Some(share),
+            FailurePolicy::Local(share) => Some(*share),
         };
         WhileAway::Ask(Arc::new(InPlace {
             local: Arc::clone(&self.local),

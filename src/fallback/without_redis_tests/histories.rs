@@ -79,6 +79,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 fn policies() -> impl Strategy<Value = FailurePolicy> {
     prop::sample::select(vec![
         FailurePolicy::Error,
+        FailurePolicy::Wait,
         FailurePolicy::Deny,
         FailurePolicy::Allow,
         one_of(1),
@@ -103,7 +104,7 @@ struct World {
 impl World {
     async fn new(policy: FailurePolicy) -> Self {
         let remote = Remote::new();
-        let client = remote.client(policy);
+        let client = remote.client(policy.clone());
         let terms = Terms {
             rate: 4,
             interval: 10_000,

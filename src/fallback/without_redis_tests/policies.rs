@@ -64,7 +64,11 @@ async fn several_limiters_decide_together_without_redis() {
     }
     // The denied request charged nothing: 2 of 5 are left.
     assert_eq!(granted_now(&limiter).await, 2);
-    for (policy, fails) in [(FailurePolicy::Error, true), (FailurePolicy::Deny, false)] {
+    for (policy, fails) in [
+        (FailurePolicy::Error, true),
+        (FailurePolicy::Wait, true),
+        (FailurePolicy::Deny, false),
+    ] {
         sleep(RESPONSE_TIMEOUT).await;
         let other = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
         let other = other.with_options(LimiterOptions::new().failure_policy(policy));

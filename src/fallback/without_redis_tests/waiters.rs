@@ -32,19 +32,38 @@ async fn waiters_are_served_in_order_by_the_local_limiter_and_then_by_redis_agai
 }
 
 #[tokio::test(start_paused = true)]
-async fn denied_waiters_wait_for_redis_or_their_timeout() {
+async fn under_wait_and_deny_waiters_wait_for_redis_or_their_timeout() {
+    for policy in [FailurePolicy::Wait, FailurePolicy::Deny] {
+        let remote = Remote::new();
+        let client = remote.client(policy.clone());
+        let limiter = with_rate(&client, 10).await;
+        remote.go_down();
+        let start = Instant::now();
+        assert!(!limiter.try_acquire_timeout(1, SECOND).await.unwrap());
+        assert_eq!(start.elapsed(), SECOND);
+        let waiting = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.acquire(1).await }
+        });
+        sleep(100 * SECOND).await;
+        assert!(!waiting.is_finished());
+        let plain = limiter.check(1).await;
+        assert_eq!(plain.is_err(), policy == FailurePolicy::Wait);
+        remote.come_back();
+        timeout(SECOND, waiting).await.unwrap().unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_wait_a_plain_request_waits_for_redis_until_its_response_timeout() {
     let remote = Remote::new();
-    let client = remote.client(FailurePolicy::Deny);
-    let limiter = with_rate(&client, 10).await;
+    let limiter = with_rate(&remote.client(FailurePolicy::Wait), 10).await;
     remote.go_down();
     let start = Instant::now();
-    assert!(!limiter.try_acquire_timeout(1, SECOND).await.unwrap());
-    assert_eq!(start.elapsed(), SECOND);
-    let waiting = tokio::spawn(async move { limiter.acquire(1).await });
-    sleep(100 * SECOND).await;
-    assert!(!waiting.is_finished());
-    remote.come_back();
-    timeout(SECOND, waiting).await.unwrap().unwrap().unwrap();
+    limiter.check(1).await.unwrap_err();
+    assert_eq!(start.elapsed(), RESPONSE_TIMEOUT);
+    limiter.check(1).await.unwrap_err(); // it has been down for so long
+    assert_eq!(start.elapsed(), RESPONSE_TIMEOUT);
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,9 +123,14 @@ async fn order_through_an_outage(policy: FailurePolicy) -> Vec<u32> {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_keep_their_order_through_an_outage() {
-    for policy in [FailurePolicy::Deny, one_of(1), one_of(2)] {
+    for policy in [
+        FailurePolicy::Wait,
+        FailurePolicy::Deny,
+        one_of(1),
+        one_of(2),
+    ] {
         for _ in 0..12 {
-            let served = order_through_an_outage(policy).await;
+            let served = order_through_an_outage(policy.clone()).await;
             assert_eq!(served, Vec::from_iter(0..12), "{policy:?}");
         }
     }
@@ -184,7 +208,11 @@ async fn what_a_request_took_without_an_answer_goes_back_where_it_asks_again_or_
     // The waiter is granted by its second call.
     assert_eq!(taken_without_an_answer(FailurePolicy::Deny).await, 1);
     for policy in [FailurePolicy::Allow, one_of(1)] {
-        assert_eq!(taken_without_an_answer(policy).await, 0, "{policy:?}");
+        assert_eq!(
+            taken_without_an_answer(policy.clone()).await,
+            0,
+            "{policy:?}"
+        );
     }
 }
 
@@ -205,7 +233,7 @@ async fn a_call_for_a_waiter_with_another_policy_holds_up_those_with_a_substitut
         let start = Instant::now();
         let limiter = failing
             .clone()
-            .with_options(LimiterOptions::new().failure_policy(policy));
+            .with_options(LimiterOptions::new().failure_policy(policy.clone()));
         limiter.acquire(1).await.unwrap();
         assert!(
             start.elapsed() <= SECOND / 2,
@@ -220,7 +248,7 @@ async fn a_call_for_a_waiter_with_another_policy_holds_up_those_with_a_substitut
 async fn a_waiter_that_would_fail_fast_is_served_in_place_of_redis_while_that_is_away() {
     for policy in [FailurePolicy::Allow, one_of(1)] {
         let remote = Remote::new();
-        let client = remote.client(policy);
+        let client = remote.client(policy.clone());
         let limiter = with_rate(&client, 3)
             .await
             .with_options(LimiterOptions::new().fail_fast(true));

@@ -187,7 +187,9 @@ impl Oracle {
         let may_grant = match self.policy {
             FailurePolicy::Local(_) => origin != Origin::Nowhere,
             FailurePolicy::Allow => origin != Origin::Local,
-            FailurePolicy::Error | FailurePolicy::Deny => origin == Origin::Store,
+            FailurePolicy::Error | FailurePolicy::Wait | FailurePolicy::Deny => {
+                origin == Origin::Store
+            }
         };
         assert!(may_grant, "{:?} grants by {origin:?}", self.policy);
         let now = Instant::now();
