@@ -1,7 +1,8 @@
 //! Closing a client waits for what is to be given back.
 
-use redisson_rate_limiter::{Rate, RedissonClient};
+use redisson_rate_limiter::{Error, Rate, RedissonClient};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::by_hand::poll_once;
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
@@ -69,6 +70,21 @@ async fn closing_waits_for_what_waiters_in_a_call_and_some_of_several_dropped_re
     assert!(closing.await);
     let raw = &mut fixture.raw;
     assert_eq!(keys::left_and_used(raw, VALUE, PERMITS).await, (Some(3), 2));
+}
+
+#[tokio::test]
+async fn one_that_would_begin_to_wait_after_its_client_was_closed_does_not() {
+    let (client, mut proxy, _fixture) = behind_proxy().await;
+    let limiter = client.rate_limiter(NAME);
+    assert!(limiter.try_acquire(5).await.unwrap());
+    proxy.next("EVALSHA", Fate::Held); // its first call, which is denied
+    let mut waiting = Box::pin(limiter.acquire(1));
+    assert!(poll_once(&mut waiting).is_none());
+    let first_call = proxy.held().await;
+    assert!(client.close(PATIENT).await);
+    first_call.let_through().await;
+    let ended = timeout(PATIENT, waiting).await.expect("it does not wait");
+    assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
 }
 
 #[tokio::test]

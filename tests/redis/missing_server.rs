@@ -4,6 +4,7 @@ use redisson_rate_limiter::{Error, Rate, RedissonClient};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
+use crate::by_hand::poll_once;
 use crate::clients::patient;
 use crate::fixture::{HOUR, NAME, SECOND, ms};
 use crate::proxy::{Fate, Proxy};
@@ -53,14 +54,32 @@ async fn an_error_without_a_server_names_it_and_the_cause_once() {
     assert_eq!(server_in(&refused), address);
     let expected = "could not run the call: Connection refused (os error 111)";
     assert!(refused.to_string().ends_with(expected), "{refused}");
-    // One makes a call, and the others wait for it.
-    let several = tokio::join!(
-        limiter.try_acquire(1),
-        limiter.try_acquire(1),
-        limiter.try_acquire(1),
-    );
-    for result in [several.0, several.1, several.2, limiter.exists().await] {
+    for result in [limiter.try_acquire(1).await, limiter.exists().await] {
         assert_eq!(server_in(&result.unwrap_err()), address);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_another_ones_call_until_its_time_is_up_names_the_server_too() {
+    let server = Server::start();
+    let address = format!("127.0.0.1:{}", server.port());
+    let builder = RedissonClient::builder().response_timeout(ms(200));
+    let client = builder.connect(&server.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    while limiter.exists().await.is_err() {}
+    server.signal("KILL");
+    drop(server);
+    // A call of its own, the next one, and one that waits for that.
+    let mut requests = [1, 2, 3].map(|permits| Box::pin(limiter.try_acquire(permits)));
+    for request in &mut requests {
+        assert!(poll_once(request).is_none());
+        tokio::task::yield_now().await;
+    }
+    for request in requests {
+        match request.await.unwrap_err() {
+            Error::Indeterminate { .. } => {} // it was sent before the loss was noticed
+            error => assert_eq!(server_in(&error), address),
+        }
     }
 }
 
