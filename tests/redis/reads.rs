@@ -108,6 +108,7 @@ async fn the_server_runs_no_command_that_writes() {
         "lua hmget",
         "lua time",
         "lua zcard",
+        "lua zcount",
         "lua zrange",
         "lua zrangebyscore",
     ];
