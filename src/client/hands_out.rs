@@ -57,7 +57,8 @@ impl RedissonClient {
         KeyedRateLimiter::new(Arc::clone(&self.0), prefix, rate)
     }
 
-    /// A limiter that decides by `policy`, for any number of targets. Sends nothing.
+    /// A limiter that decides by `policy`, for any number of targets. Sends nothing. For a policy that is chosen at run time,
+    /// such as by a configuration file, there is [`AnyPolicy`](crate::AnyPolicy).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -217,7 +217,7 @@ impl LocalTarget {
             ShareOf::Costs => (Arc::clone(&request.target.model), share.clients()),
             ShareOf::Rate { client_id, set_up } => {
                 let share = SharedRate::with_set_up(client_id, set_up);
-                (Arc::new(share.into()), 1)
+                (Arc::new(share) as _, 1)
             }
             ShareOf::Unknown => return None,
         };

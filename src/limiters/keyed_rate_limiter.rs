@@ -12,6 +12,7 @@ use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::limiter_options::LimiterOptions;
+use crate::policies::algorithm::Model;
 use crate::policies::shared_rate::SharedRate;
 use crate::rate::Rate;
 

@@ -112,9 +112,10 @@ impl<P: Policy> PolicyLimiter<P> {
     /// A call dropped in flight may or may not have been charged.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         self.registry.state.admit()?;
-        let memory = self.registry.store.in_memory();
-        if let Some(decision) = memory.and_then(|memory| self.check_now(memory, key, cost)) {
-            return decision;
+        if let Some(memory) = self.registry.store.in_memory()
+            && !self.is_shared()
+        {
+            return self.check_now(memory, key, cost);
         }
         // In a box of its own, so that a request which is decided at once has a small future.
         Box::pin(self.ask(key, cost)).await
@@ -238,8 +239,13 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// What a request is for, once it is found good.
-    #[inline]
-    fn validated<'a>(&self, model: &'a AnyModel, key: &'a str, cost: u32) -> Result<TargetRef<'a>> {
+    #[inline(always)] // it is small beside the call
+    fn validated<'a>(
+        &self,
+        model: &'a dyn AnyModel,
+        key: &'a str,
+        cost: u32,
+    ) -> Result<TargetRef<'a>> {
         check_cost(cost, model.limit(), key)?;
         if cost > model.properties().largest_cost {
             return Err(Error::InvalidArgument {
@@ -260,7 +266,7 @@ impl<P: Policy> PolicyLimiter<P> {
     fn validated_request(&self, key: &str, cost: u32) -> Result<TargetRequest> {
         let key = self.mapped_name(key);
         let model = self.policies.read(|it| Arc::clone(it.algorithm()));
-        self.validated(&model, &key, cost)?;
+        self.validated(&*model, &key, cost)?;
         Ok(TargetRequest {
             target: Target {
                 model,
@@ -273,21 +279,20 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    /// `None` for an RRateLimiter, whose requests may wait for each other.
-    fn check_now(&self, memory: &MemoryClient, key: &str, cost: u32) -> Option<Result<Decision>> {
+    fn check_now(&self, memory: &MemoryClient, key: &str, cost: u32) -> Result<Decision> {
+        let key = self.mapped_name(key);
         self.policies.read(|in_force| {
-            let model = in_force.algorithm();
-            if model.is_on_the_window() {
-                return None;
-            }
-            let key = self.mapped_name(key);
-            let decide = || {
-                let target = self.validated(model, &key, cost)?;
-                let answer = memory.check_one(target, cost)?;
-                answer.decision(&key, Grant::forgotten(cost))
-            };
-            Some(decide())
+            let target = self.validated(&**in_force.algorithm(), &key, cost)?;
+            let answer = memory.check_one(target, cost)?;
+            answer.decision(&key, Grant::forgotten(cost))
         })
+    }
+
+    /// Whether the policy is a rate that others share: each key has an RRateLimiter.
+    #[inline]
+    pub(super) fn is_shared(&self) -> bool {
+        self.policies
+            .read(|it| it.algorithm().properties().is_on_the_window)
     }
 }
 

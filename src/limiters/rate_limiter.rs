@@ -199,7 +199,7 @@ impl RateLimiter {
         };
         let request = TargetRequest {
             target: Target {
-                model: Arc::new(rate.into()),
+                model: Arc::new(rate),
                 key: keys.name.as_str().into(),
                 penalty: None,
             },

@@ -69,15 +69,15 @@ impl<M: Model> Sealed for M {
 
     fn model(&self, _: &str, _: Internal) -> Result<Algorithm> {
         self.validate()?;
-        Ok(Algorithm(Arc::new(self.clone().into())))
+        Ok(Algorithm(Arc::new(self.clone())))
     }
 }
 
 /// An algorithm with its numbers.
-pub struct Algorithm(pub(crate) Arc<AnyModel>);
+pub struct Algorithm(pub(crate) Arc<dyn AnyModel>);
 
 /// An algorithm.
-pub(crate) trait Model: fmt::Debug + Clone + Into<AnyModel> + Send + Sync + 'static {
+pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
     /// What the keys of one target hold, as far as this algorithm uses them.
     type State: State + Default;
 
@@ -86,6 +86,11 @@ pub(crate) trait Model: fmt::Debug + Clone + Into<AnyModel> + Send + Sync + 'sta
 
     /// Refuses numbers that it cannot work with.
     fn validate(&self) -> Result<()>;
+
+    /// The settings that a request gives an RRateLimiter.
+    fn set_up(&self) -> Option<SetUp> {
+        None
+    }
 
     /// The largest cost that can be granted; `None` if it depends on the state.
     fn limit(&self) -> Option<i64>;
@@ -175,9 +180,27 @@ pub(crate) trait Model: fmt::Debug + Clone + Into<AnyModel> + Send + Sync + 'sta
     fn keep(&self, _state: &mut Self::State, _at: At) {}
 }
 
+/// The name of an algorithm's script, and of its function in `lua/joint.lua`.
+pub(crate) trait Named {
+    #[cfg(feature = "redis")]
+    const NAME: &'static str;
+}
+
+macro_rules! names {
+    ([] $($name:ident: $Policy:ident,)*) => {
+        $(impl Named for super::$Policy {
+            #[cfg(feature = "redis")]
+            const NAME: &'static str = stringify!($name);
+        })*
+    };
+}
+policies!(names! {});
+
 /// What is the same for all numbers of an algorithm.
 #[derive(Debug)]
 pub(crate) struct Properties {
+    /// Whether its state is RRateLimiter's window, where a grant is found by its random bytes.
+    pub(crate) is_on_the_window: bool,
     /// Whether it has a key with the target's own name.
     pub(crate) has_own_key: bool,
     /// Whether it stores each request, named by its call: then a store takes longer for a call the more it carries.
@@ -190,6 +213,7 @@ pub(crate) struct Properties {
 
 impl Properties {
     pub(super) const USUAL: Self = Self {
+        is_on_the_window: false,
         has_own_key: true,
         logs_requests: false,
         largest_cost: u32::MAX,

@@ -234,33 +234,4 @@ mod tests {
             assert_eq!(serde_json::to_string(&read).unwrap(), form);
         }
     }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_shared_rate_is_that_of_the_limiter_with_the_name_of_each_key() {
-        let client = RedissonClient::in_memory();
-        let rate = AnyPolicy::from(Rate::overall(3, MINUTE));
-        let limiter = client.limiter(rate).unwrap().with_prefix("orders:");
-        assert_eq!(limiter.check("alice", 2).await.unwrap().remaining(), 1);
-        let alice = client.rate_limiter("orders:alice");
-        assert_eq!(alice.available_permits().await.unwrap(), 1);
-        limiter.set_policy(Rate::overall(5, MINUTE).into()).unwrap();
-        let decision = limiter.check("alice", 1).await.unwrap();
-        assert_eq!(decision.remaining(), 2);
-        let grant = decision.into_grant().unwrap();
-        assert_eq!(alice.refund(grant).await.unwrap(), 1);
-        let both = [limiter.charge("alice", 3), limiter.charge("bob", 5)].map(Result::unwrap);
-        assert!(client.check_all(both).await.unwrap().is_granted());
-        assert_eq!(alice.available_permits().await.unwrap(), 0);
-        let refused = limiter.with_penalty(MINUTE).map(|_| ()).unwrap_err();
-        assert!(
-            matches!(
-                refused,
-                Error::InvalidArgument {
-                    argument: "time",
-                    ..
-                }
-            ),
-            "{refused:?}"
-        );
-    }
 }

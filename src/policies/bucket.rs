@@ -65,7 +65,7 @@ pub(super) struct Open {
 
 impl Flow {
     /// The bucket at `now`; `used` computes from a level how much is in use.
-    #[inline]
+    #[inline(always)]
     pub(super) fn open(&self, state: &Bucket, now: i64, used: impl Fn(i64) -> i64) -> Open {
         let Some(&start) = state.start.get() else {
             return Open {
@@ -90,7 +90,7 @@ impl Flow {
     }
 
     /// Milliseconds until so much has flowed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn until(&self, count: i64, open: &Open, now: i64) -> i64 {
         let units = div_ceil(count, self.quantity);
         let time = units.saturating_mul(self.unit).min(LONGEST);
@@ -98,13 +98,13 @@ impl Flow {
     }
 
     /// Milliseconds until the next unit begins.
-    #[inline]
+    #[inline(always)]
     pub(super) fn until_next(&self, open: &Open, now: i64) -> i64 {
         open.start + self.unit - now
     }
 
     /// Sets the level of a bucket of which `used` is in use; a new one lives for `time_to_live` ms.
-    #[inline]
+    #[inline(always)]
     pub(super) fn set(
         &self,
         state: &mut Bucket,
@@ -125,7 +125,7 @@ impl Flow {
     }
 
     /// Has the bucket live until nothing of it is in use.
-    #[inline]
+    #[inline(always)]
     pub(super) fn keep(&self, state: &mut Bucket, at: At, open: &Open) {
         let end = at.server + self.until(open.used, open, at.now);
         if state.start.outlive(end) {

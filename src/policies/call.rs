@@ -28,7 +28,7 @@ pub(crate) struct Call {
 /// A limiter and its target.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    pub(crate) model: Arc<AnyModel>,
+    pub(crate) model: Arc<dyn AnyModel>,
     /// The target's name in the store.
     pub(crate) key: Arc<str>,
     /// For how long, in ms, a denial locks the target out.
@@ -38,7 +38,7 @@ pub(crate) struct Target {
 /// The same, borrowed, for a decision that keeps none of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TargetRef<'a> {
-    pub(crate) model: &'a AnyModel,
+    pub(crate) model: &'a dyn AnyModel,
     pub(crate) key: &'a str,
     pub(crate) penalty: Option<i64>,
 }
@@ -138,7 +138,7 @@ impl Answers {
                 source: None,
             });
         };
-        let grant = if target.model.is_on_the_window() {
+        let grant = if target.model.properties().is_on_the_window {
             Grant {
                 score: self.score,
                 call_id: call.call_id,
@@ -191,7 +191,7 @@ fn millis(millis: i64) -> Duration {
 impl Target {
     pub(crate) fn by_ref(&self) -> TargetRef<'_> {
         TargetRef {
-            model: &self.model,
+            model: &*self.model,
             key: &self.key,
             penalty: self.penalty,
         }
@@ -272,7 +272,7 @@ pub(crate) fn check_requests(
     costs: &[u32],
 ) -> Result<Answers, (usize, Unusable)> {
     match opened {
-        [only] if !only.target.model.is_on_the_window() => {
+        [only] if !only.target.model.properties().is_on_the_window => {
             let answers = costs.iter().map(|&cost| only.check(at, call_id, cost));
             let answers = answers.collect::<Result<_, _>>();
             let answers = answers.map_err(|unusable| (0, unusable))?;
@@ -292,7 +292,7 @@ pub(super) fn check_jointly(
 ) -> Result<Answers, (usize, Unusable)> {
     if opened
         .iter()
-        .any(|limiter| limiter.target.model.is_on_the_window())
+        .any(|limiter| limiter.target.model.properties().is_on_the_window)
     {
         prepare(opened, at, costs)?;
     }
@@ -345,7 +345,7 @@ fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usiz
 
 impl Opened<'_> {
     /// Checks one request by this limiter alone.
-    #[inline]
+    #[inline(always)] // in memory a call of its own costs as much as some policies
     pub(crate) fn check(
         &mut self,
         at: At,

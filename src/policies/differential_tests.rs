@@ -132,7 +132,7 @@ pub(super) fn compare<M: Compared>() {
                 match step {
                     Step::Pass(millis) => fixture.pass_for_grants(millis),
                     // The script of RRateLimiter's limiters decides single requests.
-                    Step::Ask(costs) if side.target.model.is_on_the_window() => {
+                    Step::Ask(costs) if side.target.model.properties().is_on_the_window => {
                         fixture.ask(&mut sides, Form::Alone, &costs[..1]).await;
                     }
                     Step::Ask(costs) => {
@@ -143,7 +143,7 @@ pub(super) fn compare<M: Compared>() {
                     }
                     Step::ChangePolicy(to) => {
                         policy = to.after(&policy).0;
-                        side.target.model = Arc::new(policy.clone().into());
+                        side.target.model = Arc::new(policy.clone());
                     }
                     Step::Put(state) => {
                         side.put(Box::new(state));

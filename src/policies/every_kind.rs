@@ -14,14 +14,14 @@ macro_rules! every_kind {
 }
 
 /// An algorithm of each kind, with all the keys that it may have.
-pub(crate) fn every_kind(client_id: &str) -> impl Iterator<Item = Arc<AnyModel>> {
+pub(crate) fn every_kind(client_id: &str) -> impl Iterator<Item = Arc<dyn AnyModel>> {
     let shared = SharedRate::as_it_is(client_id, None);
     let all = policies!(every_kind! { changed }).into_iter();
-    all.chain([shared.into()]).map(Arc::new)
+    all.chain([Arc::new(shared) as _])
 }
 
 /// It replaces another one while requests come in.
-fn changed<M: Model + Example>() -> AnyModel {
+fn changed<M: Model + Example>() -> Arc<dyn AnyModel> {
     let [before, after] = [1, 2].map(|seconds| M::example(5, Duration::from_secs(seconds)));
-    after.after(&before).0.into()
+    Arc::new(after.after(&before).0)
 }

@@ -98,7 +98,7 @@ fn a_step<M: Versioned>() -> impl Strategy<Value = Step<M>> {
 /// What a version knows of its last request.
 #[derive(Debug, Clone, Default)]
 struct Seen {
-    model: Option<Arc<AnyModel>>,
+    model: Option<Arc<dyn AnyModel>>,
     /// When all that it saw is free by its settings.
     until: i64,
     is_latest: bool,
@@ -135,7 +135,7 @@ fn take<M: Versioned>() {
             let mut penalties = [None; VERSIONS];
             let mut grants = Grants::default();
             let mut locked_until = i64::MIN;
-            let is_on_the_window = sides[0].target.model.is_on_the_window();
+            let is_on_the_window = sides[0].target.model.properties().is_on_the_window;
             for step in steps {
                 let (form, version, costs) = match step {
                     Step::Pass(millis) => {
@@ -186,7 +186,7 @@ fn take<M: Versioned>() {
                         );
                     }
                 }
-                let model: Arc<AnyModel> = Arc::new(policy.clone().into());
+                let model: Arc<dyn AnyModel> = Arc::new(policy.clone());
                 side.target.model = Arc::clone(&model);
                 side.target.penalty = penalty;
                 let answers = fixture.ask(&mut sides, form, &costs).await;

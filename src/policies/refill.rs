@@ -24,7 +24,7 @@ pub(crate) struct Tokens {
 
 impl Refill {
     /// The tokens at `now`; a bucket that nobody used is full.
-    #[inline]
+    #[inline(always)]
     pub(super) fn refilled(&self, stored: Option<Tokens>, now: i64) -> Tokens {
         let Self {
             capacity,
@@ -63,7 +63,7 @@ impl Refill {
     }
 
     /// The time at which there are so many tokens.
-    #[inline]
+    #[inline(always)]
     pub(super) fn time_of(&self, wanted: i64, tokens: &Tokens) -> i64 {
         let missing = (wanted - tokens.left) * self.period + tokens.fraction;
         div_ceil(missing, self.rate) + tokens.refilled_at

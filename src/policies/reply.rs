@@ -27,7 +27,7 @@ pub(crate) struct TargetReply {
 pub(crate) fn answers(call: &Call, replies: &[TargetReply]) -> Option<Answers> {
     let score = replies.first()?.now;
     let mut each = call.limiters.iter().zip(replies);
-    if !each.all(|(target, reply)| reply.can_be_counted_with(&target.model)) {
+    if !each.all(|(target, reply)| reply.can_be_counted_with(&*target.model)) {
         return None;
     }
     if call.costs.len() > call.limiters.len() {
@@ -64,7 +64,7 @@ fn answers_to_list(call: &Call, reply: &TargetReply) -> Option<Answers> {
         Some(left) => {
             lock.set(());
             lock.expire_at(at.server + left);
-            untouched(&target.model)?
+            untouched(&*target.model)?
         }
         None => target.model.state_from_reply(at, &reply.state)?,
     };
@@ -77,7 +77,7 @@ fn answers_to_list(call: &Call, reply: &TargetReply) -> Option<Answers> {
 }
 
 /// The state of a target without requests.
-fn untouched(model: &AnyModel) -> Option<Box<dyn State>> {
+fn untouched(model: &dyn AnyModel) -> Option<Box<dyn State>> {
     model.open(&mut TargetKeys::default())
 }
 
@@ -97,10 +97,13 @@ impl TargetReply {
 
     /// Whether sums of these numbers, and a thousand times one of them, do not overflow: scripts read numbers up to
     /// 2^53, the largest that Lua counts exactly. The numbers of an RRateLimiter are not used in sums.
-    fn can_be_counted_with(&self, model: &AnyModel) -> bool {
+    fn can_be_counted_with(&self, model: &dyn AnyModel) -> bool {
         const LARGEST: u64 = 1 << 53;
         let times = [self.server, self.now, self.locked_for];
-        let state = self.state.iter().filter(|_| !model.is_on_the_window());
+        let state = self
+            .state
+            .iter()
+            .filter(|_| !model.properties().is_on_the_window);
         times
             .iter()
             .chain(state)
@@ -157,11 +160,11 @@ mod tests {
     }
 
     /// A policy with these numbers.
-    fn policy(name: &str, numbers: &[i64]) -> Arc<AnyModel> {
+    fn policy(name: &str, numbers: &[i64]) -> Arc<dyn AnyModel> {
         macro_rules! with_numbers {
             ([] $($policy:ident: $Policy:ident,)*) => {
                 $(if name == stringify!($policy) {
-                    return Arc::new(super::super::$Policy::with_numbers(numbers).into());
+                    return Arc::new(super::super::$Policy::with_numbers(numbers));
                 })*
             };
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::algorithm::{Evaluation, Model, ShareOf, State, Unusable};
+use super::algorithm::{Evaluation, Model, Named, Properties, ShareOf, State, Unusable};
 use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::failure_policy::LocalShare;
@@ -54,11 +54,6 @@ impl SharedRate {
         }
     }
 
-    /// The settings that a request gives the limiter.
-    pub(crate) fn set_up(&self) -> Option<SetUp> {
-        self.set_up
-    }
-
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.rate
     }
@@ -84,11 +79,25 @@ impl From<NotInitialized> for Unusable {
     }
 }
 
+impl Named for SharedRate {
+    #[cfg(feature = "redis")]
+    const NAME: &'static str = "shared_rate";
+}
+
 impl Model for SharedRate {
     type State = Window;
 
+    const PROPERTIES: Properties = Properties {
+        is_on_the_window: true,
+        ..Properties::USUAL
+    };
+
     fn validate(&self) -> Result<()> {
         self.rate.map_or(Ok(()), |rate| rate.validate().map(|_| ()))
+    }
+
+    fn set_up(&self) -> Option<SetUp> {
+        self.set_up
     }
 
     fn limit(&self) -> Option<i64> {

@@ -1,7 +1,8 @@
 //! A limiter for each key, created by its first request.
 
 use redisson_rate_limiter::{
-    Decision, Denied, Error, Granted, KeyedRateLimiter, PermitsInUse, Rate, RateType, TimeToLive,
+    AnyPolicy, Decision, Denied, Error, Granted, KeyedRateLimiter, PermitsInUse, Rate, RateType,
+    TimeToLive,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
@@ -238,4 +239,35 @@ pub async fn a_keep_alive_that_the_rate_does_not_name_is_left_as_it_is(fixture: 
     let config = own.config().await.unwrap().unwrap();
     assert_eq!(config.keep_alive_time(), Some(2 * HOUR));
     assert_eq!(own.available_permits().await.unwrap(), 3);
+}
+
+pub async fn a_rate_chosen_at_run_time_is_the_one_of_the_limiter_with_a_key_s_name(
+    fixture: Fixture,
+) {
+    let client = fixture.client("client").await;
+    let prefix = format!("{{{}}}:", fixture.name());
+    let rate = AnyPolicy::from(Rate::overall(3, HOUR));
+    let limiter = client.limiter(rate).unwrap().with_prefix(&*prefix);
+    assert_eq!(limiter.check("alice", 2).await.unwrap().remaining(), 1);
+    let alice = client.rate_limiter(&format!("{prefix}alice"));
+    assert_eq!(alice.available_permits().await.unwrap(), 1);
+    limiter.set_policy(Rate::overall(5, HOUR).into()).unwrap();
+    let decision = limiter.check("alice", 1).await.unwrap();
+    assert_eq!(decision.remaining(), 2);
+    let grant = decision.into_grant().unwrap();
+    assert_eq!(alice.refund(grant).await.unwrap(), 1);
+    let both = [limiter.charge("alice", 3), limiter.charge("bob", 5)].map(Result::unwrap);
+    assert!(client.check_all(both).await.unwrap().is_granted());
+    assert_eq!(alice.available_permits().await.unwrap(), 0);
+    assert!(!limiter.check("alice", 1).await.unwrap().is_granted());
+    let too_much = limiter.check("alice", 6).await;
+    assert!(matches!(
+        too_much,
+        Err(Error::ExceedsLimit { limit: 5, .. })
+    ));
+    let with_penalty = limiter.with_penalty(SECOND);
+    let Err(Error::InvalidArgument { argument, .. }) = with_penalty else {
+        panic!("{with_penalty:?}");
+    };
+    assert_eq!(argument, "time");
 }

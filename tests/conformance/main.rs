@@ -191,6 +191,7 @@ on_every_store! {
             a_decision_states_limit_remaining_retry_after_and_reset,
             the_limiter_of_a_key_is_an_rratelimiter_that_all_can_use,
             a_grant_can_be_refunded_at_the_limiter_of_its_key,
+            a_rate_chosen_at_run_time_is_the_one_of_the_limiter_with_a_key_s_name,
             a_limiter_that_nobody_set_up_before_has_what_an_earlier_one_left_cleared,
             a_changed_rate_is_every_keys_with_its_next_request_and_what_is_in_use_counts_on,
             a_changed_interval_gives_back_what_is_over_by_it,

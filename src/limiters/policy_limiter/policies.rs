@@ -18,7 +18,7 @@ pub(super) struct Policies<P> {
 #[derive(Clone)]
 pub(super) struct InForce<P> {
     pub(super) policy: P,
-    algorithm: Arc<AnyModel>,
+    algorithm: Arc<dyn AnyModel>,
     /// The same in a form that knows of the policy before, and until when that is needed.
     moved: Option<Moved<P>>,
 }
@@ -26,12 +26,12 @@ pub(super) struct InForce<P> {
 #[derive(Clone)]
 struct Moved<P> {
     policy: P,
-    algorithm: Arc<AnyModel>,
+    algorithm: Arc<dyn AnyModel>,
     until: Instant,
 }
 
 impl<P> InForce<P> {
-    pub(super) fn algorithm(&self) -> &Arc<AnyModel> {
+    pub(super) fn algorithm(&self) -> &Arc<dyn AnyModel> {
         match &self.moved {
             Some(moved) if Instant::now() < moved.until => &moved.algorithm,
             _ => &self.algorithm,

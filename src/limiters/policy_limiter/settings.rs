@@ -58,7 +58,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time that is not whole milliseconds of at least 1, and
     /// for [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate), whose limiters a lock would not hold up elsewhere.
     pub fn with_penalty(self, time: Duration) -> Result<Self> {
-        if self.policies.read(|it| it.algorithm().is_on_the_window()) {
+        if self.is_shared() {
             return Err(Error::InvalidArgument {
                 argument: "time",
                 reason: "a rate that others share has no penalty",

@@ -1,218 +1,156 @@
-//! One of the algorithms, so that one call holds several kinds.
+//! An algorithm as a trait object, so that one call holds several kinds.
 
 use std::any::Any;
+use std::fmt;
 
 use super::{Evaluation, Model, Properties, ShareOf, State, Unusable};
 use crate::failure_policy::LocalShare;
 use crate::permit::CallId;
-use crate::policies::shared_rate::SharedRate;
 use crate::policies::target_keys::TargetKeys;
 use crate::window::{At, SetUp};
 
-macro_rules! any_model {
-    ([] $($name:ident: $Policy:ident,)*) => {
-        $(use crate::policies::$Policy;)*
-
-        /// One of the algorithms, with its numbers.
-        #[derive(Debug, Clone)]
-        pub(crate) enum AnyModel {
-            $($Policy($Policy),)*
-            SharedRate(SharedRate),
-        }
-
-        $(impl From<$Policy> for AnyModel {
-            fn from(model: $Policy) -> Self {
-                Self::$Policy(model)
-            }
-        })*
-
-        impl AnyModel {
-            /// The name of its function in `lua/joint.lua`.
-            #[cfg(feature = "redis")]
-            pub(crate) fn name(&self) -> &'static str {
-                match self {
-                    $(Self::$Policy(_) => stringify!($name),)*
-                    Self::SharedRate(_) => "shared_rate",
-                }
-            }
-        }
-    };
-}
-policies!(any_model! {});
-
-impl From<SharedRate> for AnyModel {
-    fn from(model: SharedRate) -> Self {
-        Self::SharedRate(model)
-    }
-}
-
-/// `with!(any, |model| expression)`: the expression for the model, whatever its type.
-macro_rules! with {
-    ($any:expr, |$model:ident| $expression:expr) => {
-        policies!(with! { $any, |$model| $expression })
-    };
-    ([$any:expr, |$model:ident| $expression:expr] $($name:ident: $Policy:ident,)*) => {
-        match $any {
-            $(AnyModel::$Policy($model) => $expression,)*
-            AnyModel::SharedRate($model) => $expression,
-        }
-    };
+pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
+    /// The name of its function in `lua/joint.lua`.
+    #[cfg(feature = "redis")]
+    fn name(&self) -> &'static str;
+    fn properties(&self) -> &'static Properties;
+    fn set_up(&self) -> Option<SetUp>;
+    fn limit(&self) -> Option<i64>;
+    fn touches(&self, cost: u32) -> u32;
+    fn keys(&self, target: &str) -> Vec<String>;
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64>;
+    fn is_of(&self, state: &dyn State) -> bool;
+    fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>>;
+    fn prepare(
+        &self,
+        state: &mut dyn State,
+        at: At,
+        cost: i64,
+        most: &mut usize,
+    ) -> Result<bool, Unusable>;
+    fn share_of(&self, share: LocalShare) -> ShareOf;
+    fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
+    fn charge(&self, state: &mut dyn State, at: At, call_id: &CallId, cost: i64);
+    fn deny(&self, state: &mut dyn State, at: At);
+    fn keep(&self, state: &mut dyn State, at: At);
+    fn check(
+        &self,
+        state: &mut dyn State,
+        at: At,
+        call_id: &CallId,
+        cost: i64,
+    ) -> Result<Evaluation, Unusable>;
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>>;
+    #[cfg(feature = "redis")]
+    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation>;
 }
 
-impl AnyModel {
-    pub(crate) fn properties(&self) -> &'static Properties {
-        fn of<M: Model>(_: &M) -> &'static Properties {
-            &M::PROPERTIES
-        }
-        with!(self, |model| of(model))
+impl<M: Model> AnyModel for M {
+    #[cfg(feature = "redis")]
+    fn name(&self) -> &'static str {
+        M::NAME
     }
 
-    /// Whether its state is RRateLimiter's window, where a grant is found by its random bytes.
-    #[inline]
-    pub(crate) fn is_on_the_window(&self) -> bool {
-        matches!(self, Self::SharedRate(_))
+    fn properties(&self) -> &'static Properties {
+        &M::PROPERTIES
     }
 
-    pub(crate) fn set_up(&self) -> Option<SetUp> {
-        match self {
-            Self::SharedRate(rate) => rate.set_up(),
-            _ => None,
-        }
+    fn set_up(&self) -> Option<SetUp> {
+        Model::set_up(self)
     }
 
-    pub(crate) fn limit(&self) -> Option<i64> {
-        with!(self, |model| Model::limit(model))
+    fn limit(&self) -> Option<i64> {
+        Model::limit(self)
     }
 
-    pub(crate) fn touches(&self, cost: u32) -> u32 {
-        with!(self, |model| Model::touches(model, cost))
+    fn touches(&self, cost: u32) -> u32 {
+        Model::touches(self, cost)
     }
 
-    pub(crate) fn keys(&self, target: &str) -> Vec<String> {
-        with!(self, |model| Model::keys(model, target))
+    fn keys(&self, target: &str) -> Vec<String> {
+        Model::keys(self, target)
     }
 
     #[cfg(feature = "redis")]
-    pub(crate) fn numbers(&self) -> Vec<i64> {
-        with!(self, |model| Model::numbers(model))
+    fn numbers(&self) -> Vec<i64> {
+        Model::numbers(self)
     }
 
-    pub(crate) fn share_of(&self, share: LocalShare) -> ShareOf {
-        with!(self, |model| Model::share_of(model, share))
+    fn is_of(&self, state: &dyn State) -> bool {
+        let state: &dyn Any = state;
+        state.is::<M::State>()
     }
 
-    pub(crate) fn is_of(&self, state: &dyn State) -> bool {
-        with!(self, |model| state_of(model, state).is_ok())
+    fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>> {
+        let state: Box<dyn State> = Box::new(M::open(keys)?);
+        Some(state)
     }
 
-    pub(crate) fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>> {
-        fn open<M: Model>(_: &M, keys: &mut TargetKeys) -> Option<Box<dyn State>> {
-            Some(Box::new(M::open(keys)?))
-        }
-        with!(self, |model| open(model, keys))
-    }
-
-    pub(crate) fn prepare(
+    fn prepare(
         &self,
         state: &mut dyn State,
         at: At,
         cost: i64,
         most: &mut usize,
     ) -> Result<bool, Unusable> {
-        with!(self, |model| Model::prepare(
-            model,
-            state_mut_of(model, state)?,
-            at,
-            cost,
-            most
-        ))
+        let state: &mut dyn Any = state;
+        let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
+        Model::prepare(self, state, at, cost, most)
     }
 
-    pub(crate) fn evaluate(
-        &self,
-        state: &dyn State,
-        at: At,
-        cost: i64,
-    ) -> Result<Evaluation, Unusable> {
-        with!(self, |model| Model::evaluate(
-            model,
-            state_of(model, state)?,
-            at,
-            cost
-        ))
+    fn share_of(&self, share: LocalShare) -> ShareOf {
+        Model::share_of(self, share)
     }
 
-    pub(crate) fn charge(&self, state: &mut dyn State, at: At, call_id: &CallId, cost: i64) {
-        with!(
-            self,
-            |model| if let Ok(state) = state_mut_of(model, state) {
-                Model::charge(model, state, at, call_id, cost);
-            }
-        );
+    fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let state: &dyn Any = state;
+        let state = state.downcast_ref().ok_or(Unusable::OtherKind)?;
+        Model::evaluate(self, state, at, cost)
     }
 
-    pub(crate) fn deny(&self, state: &mut dyn State, at: At) {
-        with!(
-            self,
-            |model| if let Ok(state) = state_mut_of(model, state) {
-                Model::deny(model, state, at);
-            }
-        );
+    fn charge(&self, state: &mut dyn State, at: At, call_id: &CallId, cost: i64) {
+        let state: &mut dyn Any = state;
+        if let Some(state) = state.downcast_mut() {
+            Model::charge(self, state, at, call_id, cost);
+        }
     }
 
-    pub(crate) fn keep(&self, state: &mut dyn State, at: At) {
-        with!(
-            self,
-            |model| if let Ok(state) = state_mut_of(model, state) {
-                Model::keep(model, state, at);
-            }
-        );
+    fn deny(&self, state: &mut dyn State, at: At) {
+        let state: &mut dyn Any = state;
+        if let Some(state) = state.downcast_mut() {
+            Model::deny(self, state, at);
+        }
     }
 
-    #[inline]
-    pub(crate) fn check(
+    fn keep(&self, state: &mut dyn State, at: At) {
+        let state: &mut dyn Any = state;
+        if let Some(state) = state.downcast_mut() {
+            Model::keep(self, state, at);
+        }
+    }
+
+    fn check(
         &self,
         state: &mut dyn State,
         at: At,
         call_id: &CallId,
         cost: i64,
     ) -> Result<Evaluation, Unusable> {
-        with!(self, |model| Model::check(
-            model,
-            state_mut_of(model, state)?,
-            at,
-            call_id,
-            cost
-        ))
+        let state: &mut dyn Any = state;
+        let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
+        Model::check(self, state, at, call_id, cost)
     }
 
     #[cfg(feature = "redis")]
-    pub(crate) fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>> {
-        with!(self, |model| Some(Box::new(Model::state_from_reply(
-            model, at, numbers
-        )?)))
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>> {
+        let state: Box<dyn State> = Box::new(Model::state_from_reply(self, at, numbers)?);
+        Some(state)
     }
 
     #[cfg(feature = "redis")]
-    pub(crate) fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
-        with!(self, |model| Model::evaluate_reply(
-            model, at, numbers, cost
-        ))
+    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
+        Model::evaluate_reply(self, at, numbers, cost)
     }
-}
-
-/// The state, if it is one of this algorithm.
-#[inline]
-fn state_of<'a, M: Model>(_: &M, state: &'a dyn State) -> Result<&'a M::State, Unusable> {
-    let state: &dyn Any = state;
-    state.downcast_ref().ok_or(Unusable::OtherKind)
-}
-
-#[inline]
-fn state_mut_of<'a, M: Model>(
-    _: &M,
-    state: &'a mut dyn State,
-) -> Result<&'a mut M::State, Unusable> {
-    let state: &mut dyn Any = state;
-    state.downcast_mut().ok_or(Unusable::OtherKind)
 }

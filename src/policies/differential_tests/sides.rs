@@ -35,7 +35,7 @@ impl Sides {
     pub(in super::super) fn new<M: Compared>(policy: &M, key: &str, penalty: Option<i64>) -> Self {
         Self {
             target: Target {
-                model: Arc::new(policy.clone().into()),
+                model: Arc::new(policy.clone()),
                 key: key.into(),
                 penalty,
             },

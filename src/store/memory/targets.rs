@@ -86,7 +86,7 @@ impl Held {
         self.drop_others_expired(server);
         let model = target.model;
         let refuse = || Err(bad_state(target.key));
-        if model.is_on_the_window() {
+        if model.properties().is_on_the_window {
             self.window.is_gone(server); // drops what is expired
             if self.has_others_own_key() {
                 return refuse();
@@ -115,7 +115,7 @@ impl Held {
     }
 
     /// The state of a kind that was not used last, from the keys that were left before.
-    fn open_another(&mut self, model: &AnyModel) -> Option<Box<dyn State>> {
+    fn open_another(&mut self, model: &dyn AnyModel) -> Option<Box<dyn State>> {
         if self.other.is_none() && self.closed.is_none() {
             return model.open(&mut TargetKeys::default());
         }

@@ -103,7 +103,7 @@ pub(crate) fn script_and_args(
     deadline: Option<i64>,
 ) -> (&'static Script, Args) {
     match &call.limiters[..] {
-        [target] if !target.model.is_on_the_window() => {
+        [target] if !target.model.properties().is_on_the_window => {
             let model = &*target.model;
             let mut runs = runs(&call.costs);
             let (cost, count) = runs.next().unwrap_or_default();
@@ -124,7 +124,7 @@ pub(crate) fn script_and_args(
                 true => args.bytes(&call.call_id),
                 false => args.without_empty_end(),
             };
-            (script::of(model), args)
+            (script::of(model.name()), args)
         }
         _ => (&script::JOINT, joint_args(call, now, deadline)),
     }
@@ -145,7 +145,7 @@ pub(crate) fn joint_args(call: &Call, now: Option<i64>, deadline: Option<i64>) -
         ];
         args.bytes(target.model.name().as_bytes())
             .bytes(&doubles(numbers))
-            .bytes(&own_numbers(&target.model))
+            .bytes(&own_numbers(&*target.model))
     })
 }
 
@@ -155,7 +155,7 @@ fn runs(costs: &[u32]) -> impl Iterator<Item = (i64, i64)> {
     runs.map(|run| (run[0].into(), run.len() as i64))
 }
 
-fn own_numbers(model: &AnyModel) -> Doubles {
+fn own_numbers(model: &dyn AnyModel) -> Doubles {
     doubles(model.numbers().into_iter().map(Some))
 }
 

@@ -14,7 +14,6 @@ pub(crate) use self::args::Args;
 use super::connection::Connection;
 use super::failure::Failure;
 use super::retry::Limits;
-use crate::policies::algorithm::AnyModel;
 #[cfg(test)]
 use crate::window::{BOUNDS, Bounds};
 
@@ -48,20 +47,18 @@ scripts! {
 }
 
 macro_rules! script_of {
-    ([$model:ident] $($name:ident: $Policy:ident,)*) => {
-        match $model {
-            $(AnyModel::$Policy(_) => {
-                scripts! { SCRIPT = concat!("policies/", stringify!($name), ".lua"); }
-                &SCRIPT
-            })*
-            AnyModel::SharedRate(_) => &JOINT,
-        }
+    ([$algorithm:ident] $($name:ident: $Policy:ident,)*) => {
+        $(if $algorithm == stringify!($name) {
+            scripts! { SCRIPT = concat!("policies/", stringify!($name), ".lua"); }
+            return &SCRIPT;
+        })*
     };
 }
 
 /// The script that decides a list of requests by one algorithm; of RRateLimiter's the one that decides one request by several.
-pub(crate) fn of(model: &AnyModel) -> &'static Script {
-    policies!(script_of! { model })
+pub(crate) fn of(algorithm: &str) -> &'static Script {
+    policies!(script_of! { algorithm });
+    &JOINT
 }
 
 #[cfg(not(test))]

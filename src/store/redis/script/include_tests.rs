@@ -47,7 +47,7 @@ fn an_include_of_a_part_stands_for_that_part_alone() {
 }
 
 #[test]
-fn lines_that_stand_for_each_policy_are_repeated_in_the_order_of_the_scripts() {
+fn lines_for_each_policy_are_repeated_in_the_order_of_the_scripts() {
     let text = "one\n--! each policy NAME\nNAME = {\n  --! include policies/NAME.lua read\n}\n--! end\ntwo\n";
     let mut files = vec![("main", text)];
     let mut expected = "one\n".to_owned();
@@ -61,9 +61,13 @@ fn lines_that_stand_for_each_policy_are_repeated_in_the_order_of_the_scripts() {
 }
 
 #[test]
-fn lines_for_each_policy_without_an_end_are_an_error_and_errors_among_them_have_their_line() {
+fn lines_for_each_policy_without_an_end_are_an_error() {
     let unended = "lua/main:1: what is repeated for each policy has no end";
     assert_eq!(error(&[("main", "--! each policy NAME\nNAME\n")]), unended);
+}
+
+#[test]
+fn an_error_in_lines_for_each_policy_has_the_number_of_its_line() {
     let unknown = "one\n--! each policy NAME\n\n--! include NAME\n--! end\n";
     let first = names().find_map(|script| script.strip_prefix("policies/"));
     let first = first.unwrap().strip_suffix(".lua").unwrap();
