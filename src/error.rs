@@ -166,10 +166,6 @@ impl Error {
     }
 
     /// What the server said, or what happened to the connection.
-    #[cfg_attr(
-        not(any(feature = "redis", test)),
-        expect(dead_code, reason = "a store in memory is no server")
-    )]
     pub(crate) fn cause_text(&self) -> String {
         let source = match self {
             Self::StoreUnavailable { cause, .. } => return cause.to_string(),
@@ -193,10 +189,6 @@ impl Error {
     }
 
     /// The same error, of a call to this server.
-    #[cfg_attr(
-        not(any(feature = "redis", test)),
-        expect(dead_code, reason = "a store in memory is no server")
-    )]
     pub(crate) fn at(mut self, name: &Arc<str>) -> Self {
         if let Self::StoreUnavailable { server, .. } = &mut self {
             server.get_or_insert_with(|| Arc::clone(name));

@@ -182,6 +182,10 @@ impl Breaker {
         !self.is_healthy() && self.state.borrow().has_outage()
     }
 
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "a store in memory is no server")
+    )]
     pub(crate) fn health(&self) -> ServerHealth {
         let state = self.state.borrow();
         let (breaker, last_cause) = state.health();
