@@ -25,7 +25,6 @@ pub(crate) use targets::{TargetRequest, check_target, check_together};
 
 use crate::decision::{Decision, Denied, Granted};
 use crate::error::{Error, Result};
-use crate::failure_policy::FailurePolicy;
 use crate::grant::Origin;
 use crate::store::Store;
 use crate::store::breaker::{Patience, guarded};
@@ -44,14 +43,14 @@ enum Asked<T> {
 async fn over_store<T>(
     store: &dyn Store,
     key: &str,
-    policy: &FailurePolicy,
+    is_error: bool,
     call: impl Future<Output = Result<T>>,
 ) -> Result<Asked<T>> {
-    let patience = match policy.is_error() {
+    let patience = match is_error {
         true => Patience::ResponseTimeout,
         false => Patience::None,
     };
-    let breaker = match policy.is_error() && store.is_healthy() {
+    let breaker = match is_error && store.is_healthy() {
         true => None,
         false => store.breaker(key),
     };

@@ -169,18 +169,18 @@ impl GuardedQueue {
     ) -> Result<Decision> {
         let (policy, at_most) = (options.policy(), options.denial_age());
         self.local.store().note_use(policy);
-        let is_decided_anyway = !policy.is_error();
+        let is_error = policy.is_error();
         let call = self
             .queue
-            .check_remembering(permits, set_up, at_most, is_decided_anyway);
-        let asking = over_store(&*self.client_store, self.name(), policy, call);
+            .check_remembering(permits, set_up, at_most, !is_error);
+        let asking = over_store(&*self.client_store, self.name(), is_error, call);
         let asked = match self.must_read_settings(set_up, policy) {
-            true => Box::pin(self.while_reading_settings(policy, asking)).await,
+            true => Box::pin(self.while_reading_settings(asking)).await,
             false => asking.await,
         };
         match asked? {
             Asked::Answered(Checked { decision, .. }) => {
-                if !policy.is_error() {
+                if !is_error {
                     self.local.learn_limit(decision.limit());
                 }
                 Ok(decision)
@@ -252,15 +252,12 @@ impl GuardedQueue {
 
     /// Makes a request, and beside it reads the limiter's settings for the local limiter. The request takes no longer for
     /// it: what is not read by the time it ends is left to the next one.
-    async fn while_reading_settings<T>(
-        &self,
-        policy: &FailurePolicy,
-        request: impl Future<Output = T>,
-    ) -> T {
+    async fn while_reading_settings<T>(&self, request: impl Future<Output = T>) -> T {
         let started = self.local.start_reading();
         let reading = async {
             let call = self.store().config();
-            let read = over_store(&*self.client_store, self.name(), policy, call).await;
+            let is_error = false; // the policy is `Local`
+            let read = over_store(&*self.client_store, self.name(), is_error, call).await;
             // If it fails, the request finds out what is wrong.
             if let Ok(Asked::Answered(rate)) = read {
                 started.learn(rate);

@@ -38,7 +38,7 @@ pub(crate) async fn check_target(
     call: impl Future<Output = Result<Decision>>,
 ) -> Result<Decision> {
     let key = &request.target.key;
-    match over_store(store, key, &request.policy, call).await? {
+    match over_store(store, key, request.policy.is_error(), call).await? {
         Asked::Answered(decision) => Ok(decision),
         Asked::Unanswered(error) => {
             let mut decisions = without_store(local, slice::from_ref(request), error)?;
@@ -56,12 +56,7 @@ pub(crate) async fn check_together(
     call: &Arc<Call>,
     asking: impl Future<Output = Result<Vec<Decision>>> + Send + 'static,
 ) -> Result<Vec<Decision>> {
-    let fails = requests.iter().any(|it| it.policy.is_error());
-    let policy = if fails {
-        FailurePolicy::Error
-    } else {
-        FailurePolicy::Deny
-    };
+    let is_error = requests.iter().any(|it| it.policy.is_error());
     let key = requests.first().map_or("", |first| &first.target.key);
     requests.iter().for_each(|it| local.note_use(&it.policy));
     let asking = async {
@@ -71,7 +66,7 @@ pub(crate) async fn check_together(
             asking.await
         }
     };
-    let asking = over_store(store, key, &policy, asking);
+    let asking = over_store(store, key, is_error, asking);
     let answer = wherever_polled(store.call_deadline(), false, asking).await;
     let answer = answer.unwrap_or_else(|moved| asked(Err(moved.error(|| call.may_have_run()))));
     match answer? {

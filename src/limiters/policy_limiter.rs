@@ -122,10 +122,11 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     async fn ask(&self, key: &str, cost: u32) -> Result<Decision> {
-        if let Some(set_up) = self.policies.read(|it| it.algorithm().set_up()) {
+        let model = self.model();
+        if let Some(set_up) = model.set_up() {
             return self.check_shared(key, cost, Some(set_up)).await;
         }
-        let request = self.validated_request(key, cost)?;
+        let request = self.validated_request(model, key, cost)?;
         // Boxed, because the future of the failure policy has room for it several times.
         let asking = Box::pin(combining::check(&self.batcher, &request));
         let store = &*self.registry.store;
@@ -180,7 +181,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Errors
     /// Those of [`check`](Self::check) for invalid arguments.
     pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
-        let request = self.validated_request(key, cost)?;
+        let request = self.validated_request(self.model(), key, cost)?;
         Ok(Charge::new(Arc::clone(&self.registry.store), request))
     }
 
@@ -262,10 +263,19 @@ impl<P: Policy> PolicyLimiter<P> {
         Ok(target)
     }
 
+    /// The algorithm in force.
+    fn model(&self) -> Arc<dyn AnyModel> {
+        self.policies.read(|it| Arc::clone(it.algorithm()))
+    }
+
     /// The request to make, once it is found good.
-    fn validated_request(&self, key: &str, cost: u32) -> Result<TargetRequest> {
+    fn validated_request(
+        &self,
+        model: Arc<dyn AnyModel>,
+        key: &str,
+        cost: u32,
+    ) -> Result<TargetRequest> {
         let key = self.mapped_name(key);
-        let model = self.policies.read(|it| Arc::clone(it.algorithm()));
         self.validated(&*model, &key, cost)?;
         Ok(TargetRequest {
             target: Target {

@@ -40,7 +40,7 @@ impl GuardedQueue {
             .queue
             .wait(arrival, permits, until, set_up, fail_fast, while_away);
         if self.must_read_settings(settings, policy) {
-            return Box::pin(self.while_reading_settings(policy, waiting)).await;
+            return Box::pin(self.while_reading_settings(waiting)).await;
         }
         waiting.await
     }
