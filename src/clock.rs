@@ -179,7 +179,7 @@ mod tests {
     use crate::{MemoryStore, Rate, RedissonClient};
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_that_shows_no_possible_time_neither_panics_nor_grants_more_than_the_rate() {
+    async fn an_impossible_time_neither_panics_nor_grants_more_than_the_rate() {
         for shown in [i64::MIN, i64::MAX] {
             let builder = RedissonClient::builder().clock(Clock::from_fn(move || shown));
             let limiter = builder

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_begin_a_line_or_control_a_terminal_or_reorder_text_is_escaped() {
+    fn characters_that_break_lines_or_control_or_reorder_text_are_escaped() {
         let text = "a\r\nWARN b\u{1b}[2J\u{2028}\u{202e}c\u{85}\\n";
         let expected = r"a\r\nWARN b\u{1b}[2J\u{2028}\u{202e}c\u{85}\\n";
         assert_eq!(Escaped(text).to_string(), expected);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_permits_are_a_length_byte_the_random_bytes_and_a_little_endian_u32() {
+    fn a_member_is_a_length_byte_the_random_bytes_and_a_little_endian_u32() {
         let member = encode(&[7; 16], 3);
         let mut expected = vec![0x10];
         expected.extend([7; 16]);

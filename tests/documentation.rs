@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+#[path = "support/sources.rs"]
+mod sources;
 
 /// Names and files of the tests in a line: [`name`](../path/of/the_file.rs).
 fn tests_in(line: &str) -> Vec<(&str, &str)> {
@@ -40,21 +43,6 @@ fn each_fault_has_a_test_that_exists() {
         }
     }
     assert!(faults > 30, "{faults} faults");
-}
-
-/// The Markdown files of the repository, without those of build directories and of hidden ones.
-fn markdown_files(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.is_dir() {
-            if !name.starts_with('.') && name != "target" {
-                markdown_files(&path, files);
-            }
-        } else if name.ends_with(".md") {
-            files.push(path);
-        }
-    }
 }
 
 /// The lines of a Markdown text outside its code blocks.
@@ -101,8 +89,7 @@ fn links(line: &str) -> Vec<&str> {
 #[test]
 fn each_link_leads_to_a_file_and_a_heading_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    markdown_files(root, &mut files);
+    let files = sources::files(root, "md");
     let mut checked = 0;
     let mut broken = Vec::new();
     for file in &files {

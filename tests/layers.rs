@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+#[path = "support/sources.rs"]
+mod sources;
 
 /// The place of each module in the list of ARCHITECTURE.md. Modules in one line do not import each other.
 fn layers(architecture: &str) -> HashMap<String, usize> {
@@ -16,17 +19,6 @@ fn layers(architecture: &str) -> HashMap<String, usize> {
         }
     }
     layers
-}
-
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            rust_files(&path, files);
-        } else if path.extension().is_some_and(|it| it == "rs") {
-            files.push(path);
-        }
-    }
 }
 
 /// Modules of the crate that are compiled only for tests.
@@ -99,10 +91,8 @@ fn no_module_imports_from_a_layer_above_its_own() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let architecture = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
     let layers = layers(&architecture);
-    let (source, mut files) = (root.join("src"), Vec::new());
-    rust_files(&source, &mut files);
-    let mut wrong = Vec::new();
-    for file in files {
+    let (source, mut wrong) = (root.join("src"), Vec::new());
+    for file in sources::files(&source, "rs") {
         let path = file.strip_prefix(&source).expect("a file in src");
         let first = path.iter().next().expect("a name").to_string_lossy();
         let module = first.trim_end_matches(".rs");

@@ -15,20 +15,20 @@ async fn refusal_of(urls: &str) -> String {
 }
 
 #[tokio::test]
-async fn several_nodes_of_a_cluster_without_the_feature_cluster() {
+async fn several_nodes_of_a_cluster_need_the_feature_cluster() {
     let error = refusal_of("redis://127.0.0.1:7000,redis://127.0.0.1:7001").await;
     assert!(error.contains("feature `cluster`"), "{error}");
 }
 
 #[tokio::test]
-async fn one_node_of_a_cluster_without_the_feature_cluster() {
+async fn one_node_of_a_cluster_needs_the_feature_cluster() {
     let node = Server::start_with(&["--cluster-enabled", "yes"]);
     let error = refusal_of(&node.url()).await;
     assert!(error.contains("feature `cluster`"), "{error}");
 }
 
 #[tokio::test]
-async fn a_tls_url_without_the_feature_tls() {
+async fn a_tls_url_needs_the_feature_tls() {
     for url in [
         "rediss://localhost",
         "rediss-sentinel://localhost/orders",

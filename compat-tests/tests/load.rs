@@ -32,7 +32,7 @@ const TASKS: u32 = 12;
 const FEWER: u32 = 2;
 
 #[tokio::test]
-async fn no_window_exceeds_the_rate_and_the_permits_are_used_as_often_as_by_redisson_alone() {
+async fn no_window_exceeds_the_rate_and_permits_are_used_as_by_redisson_alone() {
     Both::each([Version::V3_17_0, Version::V4_7_0], async |both| {
         let [limiter, alone] = ["n", "alone"].map(|name| both.limiter(name));
         let interval = Duration::from_millis(INTERVAL as u64);

@@ -60,8 +60,7 @@ async fn each_client_sees_what_the_others_took_and_returned() {
 }
 
 #[tokio::test]
-async fn the_python_client_takes_permits_once_where_its_call_or_the_reply_or_a_part_of_it_is_lost()
-{
+async fn the_python_client_takes_permits_once_if_a_call_or_its_reply_is_lost() {
     let server = Server::start();
     let proxy = Proxy::to(server.port()).await;
     let mut python = python::Limiter::start(proxy.port(), "n");
@@ -89,7 +88,7 @@ async fn the_python_client_takes_permits_once_where_its_call_or_the_reply_or_a_p
 }
 
 #[tokio::test]
-async fn a_lost_attempt_of_the_python_client_that_arrives_after_a_refund_takes_nothing() {
+async fn an_attempt_of_the_python_client_after_its_refund_takes_nothing() {
     let server = Server::start();
     let proxy = Proxy::to(server.port()).await;
     let mut python = python::Limiter::start(proxy.port(), "n");

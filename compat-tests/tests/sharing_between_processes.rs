@@ -37,7 +37,7 @@ const SHARED: [(&str, bool); 7] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_backlogs_each_side_gets_a_quarter_and_together_they_use_nearly_what_one_alone_does() {
+async fn each_side_with_a_backlog_gets_a_quarter_and_few_permits_are_unused() {
     let mut running = JoinSet::new();
     for (name, all_have_backlogs) in SHARED {
         let scenario = SCENARIOS.iter().find(|it| it.name == name);

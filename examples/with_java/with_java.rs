@@ -143,7 +143,7 @@ fn summed(record: &[Entry]) -> Granted {
 }
 
 #[tokio::test]
-async fn both_services_are_granted_permits_and_no_window_holds_more_than_the_rate() {
+async fn both_services_are_granted_permits_and_no_window_exceeds_the_rate() {
     let granted = run().await.unwrap();
     assert!(granted.java > 0 && granted.rust > 0);
     assert_eq!(granted.fullest_window, PERMITS);

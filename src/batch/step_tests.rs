@@ -23,7 +23,7 @@ const TAKES: Duration = Duration::from_millis(100);
 const FOREVER: Duration = Duration::from_secs(3600);
 
 #[tokio::test(start_paused = true)]
-async fn those_that_arrive_while_a_call_is_in_flight_share_the_next_up_to_its_capacity() {
+async fn requests_that_arrive_during_a_call_share_the_next_up_to_its_capacity() {
     let requests = Requests::taking(TAKES);
     let mut asked = Vec::new();
     for cost in 1..=6 {
@@ -79,7 +79,7 @@ async fn a_request_alone_is_a_direct_call_again_after_all_others_are_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_direct_call_that_is_dropped_is_abandoned_and_goes_on_unless_it_was_never_polled() {
+async fn a_dropped_direct_call_goes_on_unless_it_was_never_polled() {
     let requests = Requests::taking(TAKES);
     for is_polled in [false, true] {
         let mut direct = Box::pin(requests.0.direct(&1).unwrap());
@@ -143,7 +143,7 @@ async fn a_call_is_abandoned_when_the_last_of_its_callers_leaves_and_not_before(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_granted_to_callers_that_left_is_unclaimed_and_the_others_have_theirs() {
+async fn only_grants_of_callers_that_left_are_unclaimed() {
     let requests = Requests::taking(TAKES);
     let mut asked = three_in_flight(&requests).await;
     drop_request(asked.remove(1)).await;
@@ -156,7 +156,7 @@ async fn what_was_granted_to_callers_that_left_is_unclaimed_and_the_others_have_
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_arrives_while_others_are_in_flight_or_pending_makes_no_call_of_its_own() {
+async fn a_request_behind_others_in_flight_or_pending_makes_no_call_of_its_own() {
     let requests = Requests::taking(TAKES);
     let batcher = &requests.0;
     let ask = |cost| Box::pin(async move { batcher.ask(&(), &cost).await });
@@ -268,7 +268,7 @@ async fn each_request_of_a_call_has_its_own_deadline_and_one_never_sent_says_so(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_some_of_its_callers_have_left_is_watched_once_until_its_last_deadline() {
+async fn a_call_that_callers_have_left_is_watched_once_until_its_last_deadline() {
     let requests = Requests::taking(TAKES);
     let mut asked = three_in_flight(&requests).await;
     let deadline = Instant::now() + TIMEOUT;

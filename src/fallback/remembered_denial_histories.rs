@@ -194,7 +194,7 @@ async fn take(first: usize, steps: Vec<Step>) {
 }
 
 #[test]
-fn a_client_denies_nothing_that_the_store_would_grant_whatever_it_did_before() {
+fn a_client_never_denies_what_the_store_would_grant() {
     let config = Config {
         cases: cases_of(STEPS) * 8,
         failure_persistence: None,

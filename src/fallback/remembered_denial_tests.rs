@@ -158,7 +158,7 @@ async fn a_waiter_asks_whatever_is_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_who_are_denied_cost_one_call_each_time_that_the_denial_is_too_old() {
+async fn denied_callers_cost_one_call_each_time_the_denial_is_too_old() {
     let remote = Remote::new();
     let (limiter, _) = denied(&remote, Rate::overall(1, 10 * MINUTE)).await;
     let mut callers = JoinSet::new();
@@ -300,7 +300,7 @@ async fn a_request_with_another_rate_than_the_answers_asks_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_without_an_answer_has_every_request_ask_until_its_time_is_over() {
+async fn after_an_unanswered_change_every_request_asks_until_its_time_is_over() {
     let remote = Remote::new();
     let (limiter, _) = denied(&remote, Rate::overall(1, 10 * MINUTE)).await;
     let raised = limiter
@@ -335,7 +335,7 @@ async fn a_change_without_an_answer_has_every_request_ask_until_its_time_is_over
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_is_not_refused_for_lack_of_what_comes_back_for_a_dropped_request() {
+async fn a_wait_is_not_refused_while_permits_of_a_dropped_request_come_back() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Error);
     let limiter = client
@@ -371,7 +371,7 @@ async fn a_wait_is_not_refused_while_this_client_gives_permits_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_is_not_remembered_beyond_a_life_that_a_rate_of_this_client_has_extended() {
+async fn a_denial_is_not_remembered_beyond_a_life_that_this_client_extended() {
     for is_joint in [false, true] {
         let remote = Remote::new();
         let client = remote.client(FailurePolicy::Error);
@@ -419,7 +419,7 @@ async fn a_time_to_live_without_an_answer_bounds_what_is_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_remembered_of_a_limiter_that_ends_at_a_time_of_the_servers_clock() {
+async fn nothing_is_remembered_of_a_limiter_that_ends_by_the_servers_clock() {
     let remote = Remote::new();
     let (limiter, _) = denied(&remote, Rate::overall(1, MINUTE)).await;
     let limiter = limiter.with_options(LimiterOptions::new().remember_denials(MINUTE));
@@ -438,7 +438,7 @@ async fn nothing_is_remembered_of_a_limiter_that_ends_at_a_time_of_the_servers_c
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_is_not_remembered_beyond_the_life_that_this_client_gave_the_limiter() {
+async fn a_denial_is_not_remembered_beyond_a_life_that_this_client_set() {
     let remote = Remote::new();
     let (limiter, _) = denied(&remote, Rate::overall(1, MINUTE)).await;
     assert!(limiter.expire(ms(50)).await.unwrap());

@@ -136,7 +136,7 @@ mod tests {
     use crate::store::memory::{MemoryClient, MemoryStore};
 
     #[test]
-    fn handles_of_one_name_share_a_queue_and_names_out_of_use_cost_no_memory_for_ever() {
+    fn handles_of_one_name_share_a_queue_and_unused_names_free_their_memory() {
         let store = MemoryClient::new(&MemoryStore::new(), Clock::server());
         let options = LimiterOptions::default();
         let registry = Registry::new(Arc::new(store), "client".to_owned(), None, options);

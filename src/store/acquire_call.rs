@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_learns_the_last_deadline_and_the_earliest_score_of_all_before_it() {
+    fn an_attempt_knows_the_last_deadline_and_earliest_score_of_those_before() {
         let call = AcquireCall::new(Requests::one(1));
         assert_eq!(call.note_attempt(attempt(20, 5)).unwrap(), None);
         assert_eq!(
@@ -226,7 +226,7 @@ mod tests {
 
     #[cfg(feature = "redis")]
     #[test]
-    fn an_attempt_that_came_late_may_have_run_by_a_copy_but_holds_up_none_behind_it() {
+    fn a_late_attempt_may_have_run_by_a_copy_but_holds_up_none_behind_it() {
         let call = AcquireCall::new(Requests::one(1));
         call.note_attempt(attempt(10, 3)).unwrap();
         call.note_attempt(attempt(90, 5)).unwrap();

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_is_healthy_again_once_each_of_its_breakers_has_closed_or_is_dropped() {
+    async fn a_client_is_healthy_once_each_of_its_breakers_is_closed_or_dropped() {
         let unhealthy = Arc::<Unhealthy>::default();
         let breaker = || {
             let name = "a server".to_owned();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_for_one_limiter_drop_all_others_that_expired_and_the_room_that_they_took() {
+    async fn requests_for_one_limiter_free_the_memory_of_expired_others() {
         let (store, client) = expired(20_000).await;
         let limiter = client.rate_limiter("other");
         limiter.set_rate(Rate::overall(1, SECOND)).await.unwrap();
@@ -317,8 +317,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_a_limiter_meets_others_on_it_however_often_it_was_gone_and_others_were_swept()
-    {
+    async fn a_handle_meets_others_on_its_limiter_however_often_that_was_swept() {
         let store = MemoryStore::new();
         let client = MemoryClient::new(&store, Clock::server());
         let rate = Rate::overall(1, Duration::from_secs(1)).validate().unwrap();

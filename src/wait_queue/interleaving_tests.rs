@@ -15,7 +15,7 @@ use ledger_store::LedgerStore;
 use scene::{Scene, participate};
 
 #[test]
-fn a_waiter_that_leaves_while_its_answer_is_delivered_keeps_nothing_and_the_others_are_served() {
+fn a_waiter_that_leaves_as_its_answer_is_delivered_keeps_nothing() {
     explore(|seed| {
         let scene = Scene::new(4);
         let polls = Some(1 + seed as u32 % 12);
@@ -73,7 +73,7 @@ fn what_one_that_leaves_was_granted_reaches_those_behind_it() {
 }
 
 #[test]
-fn of_two_waiters_the_first_is_served_first_whether_by_its_first_try_or_by_the_queue() {
+fn the_first_of_two_waiters_is_served_first_by_its_try_or_by_the_queue() {
     explore(|seed| {
         let scene = Scene::new(3);
         let has_arrived = AtomicBool::new(false);
@@ -118,7 +118,7 @@ fn of_two_waiters_the_first_is_served_first_whether_by_its_first_try_or_by_the_q
 }
 
 #[test]
-fn a_call_that_drivers_of_two_runtimes_make_is_granted_once_and_all_are_notified_of_its_answer() {
+fn a_call_by_drivers_of_two_runtimes_is_granted_once_and_notifies_all() {
     explore(|seed| {
         let scene = Scene::new(3);
         let polls = (!seed.is_multiple_of(3)).then_some(2 + seed as u32 % 14);
@@ -148,8 +148,7 @@ fn a_call_that_drivers_of_two_runtimes_make_is_granted_once_and_all_are_notified
 }
 
 #[test]
-fn where_a_runtime_shuts_down_its_calls_are_taken_over_or_given_back_and_its_waiters_wait_elsewhere()
- {
+fn calls_and_waiters_of_a_runtime_that_shuts_down_go_on_elsewhere() {
     explore(|seed| {
         let scene = Scene::new(3);
         run(
@@ -184,7 +183,7 @@ fn where_a_runtime_shuts_down_its_calls_are_taken_over_or_given_back_and_its_wai
 }
 
 #[test]
-fn a_call_that_a_lost_runtime_made_again_after_its_grant_had_come_back_keeps_nothing() {
+fn a_call_repeated_by_a_lost_runtime_after_its_refund_keeps_nothing() {
     explore(|seed| {
         let scene = Scene::new(2);
         let (others_wait, has_come_back) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -242,7 +241,7 @@ fn a_call_that_a_lost_runtime_made_again_after_its_grant_had_come_back_keeps_not
 }
 
 #[test]
-fn a_direct_call_dropped_while_others_are_enqueued_keeps_nothing_and_they_have_their_answers() {
+fn a_direct_call_dropped_before_queued_ones_keeps_nothing_of_theirs() {
     explore(|seed| {
         let scene = Scene::new(3);
         scene.store.free();

@@ -294,7 +294,7 @@ proptest! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_waiters_get_the_error_of_a_store_that_fails_and_the_next_one_asks_again() {
+async fn all_waiters_get_the_error_of_the_store_and_the_next_one_asks_again() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1, HOUR)).await;
     assert!(
@@ -383,7 +383,7 @@ async fn a_grant_that_was_handed_over_and_not_picked_up_goes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_polled_once_and_kept_fails_no_other_however_short_the_response_timeout() {
+async fn a_waiter_that_is_polled_once_and_kept_fails_no_other() {
     for millis in [12, 50, 100, 499, 500, 3_000] {
         let response_timeout = Duration::from_millis(millis);
         let store = SlowStore::with_response_timeout(response_timeout);
@@ -403,8 +403,7 @@ async fn a_waiter_that_is_polled_once_and_kept_fails_no_other_however_short_the_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_whose_keep_alive_is_about_its_interval_lives_while_somebody_waits_with_late_requests()
- {
+async fn a_limiter_with_a_short_keep_alive_lives_while_waiters_ask_late() {
     for interval in [400, 700, 1_000, 1_600] {
         for longer in [0, 3, 4, 50, 149, 151] {
             let [interval, keep_alive] = [interval, interval + longer].map(Duration::from_millis);

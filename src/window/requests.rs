@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_rounded_down_and_is_at_most_the_balance_and_at_least_nothing() {
+    fn a_share_is_rounded_down_and_is_between_nothing_and_the_balance() {
         let share = |permille, credit| Share { permille, credit };
         assert_eq!(share(500, 0).of(9), 4);
         assert_eq!(share(500, 500).of(9), 5);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_requests_of_a_grant_that_shrank_cover_what_it_holds_with_no_request_that_was_denied() {
+    fn the_requests_of_a_shrunk_grant_cover_it_without_denied_ones() {
         let lists = [
             &[(8, 1), (3, 1)][..],
             &[(3, 2), (2, 1)],

@@ -85,9 +85,7 @@ pub async fn a_timed_wait_is_refused_at_once_where_its_permits_come_later(fixtur
     waiter.abort();
 }
 
-pub async fn those_who_stay_in_front_count_for_the_estimate_and_those_who_give_up_before_do_not(
-    fixture: Fixture,
-) {
+pub async fn an_estimate_counts_those_in_front_but_not_those_who_give_up_first(fixture: Fixture) {
     let limiter = used_up(&fixture)
         .await
         .with_options(LimiterOptions::new().fail_fast(true));
@@ -143,9 +141,7 @@ pub async fn more_permits_than_the_rate_are_an_error_whatever_the_last_answer(fi
     waiter.abort();
 }
 
-pub async fn a_timed_wait_with_a_rate_of_its_own_is_not_refused_by_an_answer_under_another(
-    fixture: Fixture,
-) {
+pub async fn an_answer_under_another_rate_refuses_no_timed_wait_with_its_own(fixture: Fixture) {
     let _stopped = fixture.stop_time();
     let limiter = refusing(&fixture).await;
     let raised = limiter.clone().with_rate(Rate::overall(2, HOUR)).unwrap();
@@ -156,7 +152,7 @@ pub async fn a_timed_wait_with_a_rate_of_its_own_is_not_refused_by_an_answer_und
     assert!(!at_once(refused).await.unwrap());
 }
 
-pub async fn a_rate_that_requests_by_key_or_joint_decisions_set_counts_for_the_next_timed_wait(
+pub async fn a_rate_set_by_keyed_or_joint_requests_counts_for_the_next_timed_wait(
     fixture: Fixture,
 ) {
     let _stopped = fixture.stop_time();

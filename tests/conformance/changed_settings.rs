@@ -105,7 +105,7 @@ async fn a_leaky_bucket_with_another_unit_or_capacity_keeps_what_it_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_penalty_token_bucket_with_another_unit_or_capacity_keeps_what_was_taken() {
+async fn a_penalty_token_bucket_with_other_settings_keeps_what_was_taken() {
     let minute = PenaltyTokenBucket::new(1, MINUTE).with_capacity(3);
     let second = PenaltyTokenBucket::new(1, SECOND).with_capacity(1);
     for later in [
@@ -135,7 +135,7 @@ async fn the_counters_of_periods_live_for_a_window_that_became_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_lives_for_a_window_that_became_longer_also_where_the_request_is_denied() {
+async fn a_denied_request_too_extends_a_log_to_a_window_that_became_longer() {
     let versions = Versions::new();
     let earlier = versions.with(SlidingWindowLog::new(3, SECOND));
     let later = versions.with(SlidingWindowLog::new(3, MINUTE));
@@ -157,7 +157,7 @@ async fn a_bucket_lives_until_it_is_full_at_the_pace_of_who_is_denied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_with_shorter_settings_does_not_shorten_the_life_of_what_a_later_one_counts() {
+async fn shorter_settings_do_not_shorten_the_life_of_what_longer_ones_count() {
     let versions = Versions::new();
     let earlier = versions.with(SlidingWindowLog::new(5, SECOND));
     let later = versions.with(SlidingWindowLog::new(5, MINUTE));
@@ -168,7 +168,7 @@ async fn a_version_with_shorter_settings_does_not_shorten_the_life_of_what_a_lat
 }
 
 #[tokio::test(start_paused = true)]
-async fn counters_of_a_version_with_another_default_period_count_as_long_as_a_window_needs_them() {
+async fn counters_with_another_default_period_count_while_a_window_needs_them() {
     let versions = Versions::new();
     let earlier = versions.with(SlidingWindowCounter::new(10, MINUTE));
     let later = versions.with(SlidingWindowCounter::new(10, 10 * MINUTE));
@@ -205,7 +205,7 @@ async fn a_version_with_one_long_period_forgets_no_length_that_another_counts() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_keep_alive_does_not_shorten_the_life_of_what_a_version_without_one_counts() {
+async fn a_keep_alive_does_not_shorten_the_life_of_what_others_without_count() {
     let versions = Versions::new();
     let minute = versions.client().rate_limiter("k");
     let minute = minute.with_rate(Rate::overall(5, MINUTE)).unwrap();

@@ -8,7 +8,7 @@ fn is_closed<T>(result: &Result<T>) -> bool {
     matches!(result, Err(Error::Closed))
 }
 
-pub async fn a_closed_client_refuses_all_requests_by_whatever_handle_and_ends_all_waits(
+pub async fn a_closed_client_refuses_all_requests_of_all_handles_and_ends_all_waits(
     fixture: Fixture,
 ) {
     let client = fixture.client("closed").await;

@@ -4,9 +4,7 @@ use redisson_rate_limiter::{Decision, Denied, Error, Granted, Rate};
 
 use crate::fixture::{Fixture, SECOND, fields};
 
-pub async fn a_grant_states_its_permits_the_limit_what_remains_and_when_the_first_come_back(
-    fixture: Fixture,
-) {
+pub async fn a_grant_states_its_permits_limit_rest_and_when_the_first_come_back(fixture: Fixture) {
     let limiter = fixture.limiter().await;
     limiter
         .try_set_rate(Rate::overall(10, SECOND))
@@ -34,7 +32,7 @@ pub async fn a_grant_states_its_permits_the_limit_what_remains_and_when_the_firs
     }
 }
 
-pub async fn a_denial_states_the_limit_what_remains_and_that_when_the_oldest_is_back_is_time_to_ask(
+pub async fn a_denial_states_the_limit_the_rest_and_to_ask_when_the_oldest_is_back(
     fixture: Fixture,
 ) {
     let limiter = fixture.limiter().await;

@@ -76,7 +76,7 @@ macro_rules! on_every_store {
         }
 
         #[test]
-        fn on_a_cluster() {
+        fn every_behaviour_is_the_same_on_a_cluster() {
             let mut cluster = crate::every_store::Cluster::start();
             $($(cluster.run(stringify!($with_runtimes), &$of_runtimes::$with_runtimes);)*)*
             $($(

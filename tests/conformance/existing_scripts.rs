@@ -174,9 +174,7 @@ pub async fn the_script_of_a_quota_answers_as_it_is_described(fixture: Fixture) 
     }
 }
 
-pub async fn a_bucket_of_a_quota_lives_for_twice_the_time_to_fill_so_what_a_script_took_is_not_forgotten(
-    fixture: Fixture,
-) {
+pub async fn a_quota_bucket_lives_for_twice_the_time_to_fill_as_a_scripts_does(fixture: Fixture) {
     let mut shared = SharedKey::on(fixture).await;
     let limiter = shared
         .quota(QuotaBucket::new(2, HOUR).with_capacity(20))

@@ -166,7 +166,7 @@ pub async fn two_shares_of_one_name_are_refused_whatever_their_kinds(fixture: Fi
     assert!(limiter.try_acquire(5).await.unwrap());
 }
 
-pub async fn an_rratelimiter_finds_another_kinds_state_a_bad_one_and_not_a_sliding_window(
+pub async fn an_rratelimiter_finds_the_state_of_other_kinds_bad_but_not_of_windows(
     fixture: Fixture,
 ) {
     let client = fixture.client("client").await;

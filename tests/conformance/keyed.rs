@@ -17,9 +17,7 @@ async fn granted(limiter: &KeyedRateLimiter, key: &str, cost: u32) -> bool {
     limiter.check(key, cost).await.unwrap().is_granted()
 }
 
-pub async fn three_in_ten_seconds_are_granted_the_fourth_is_not_and_after_ten_seconds_it_is(
-    fixture: Fixture,
-) {
+pub async fn three_in_ten_seconds_are_granted_and_the_fourth_only_after_them(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, 10 * SECOND).keep_alive(HOUR)).await;
     for expected in [true, true, true, false] {
         assert_eq!(granted(&limiter, "testLock997", 1).await, expected);
@@ -77,18 +75,14 @@ pub async fn a_grant_can_be_refunded_at_the_limiter_of_its_key(fixture: Fixture)
     assert_eq!(own.available_permits().await.unwrap(), 3);
 }
 
-pub async fn a_limiter_that_nobody_set_up_before_has_what_an_earlier_one_left_cleared(
-    fixture: Fixture,
-) {
+pub async fn creating_a_limiter_clears_what_an_earlier_one_left(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
     assert!(granted(&limiter, "k", 3).await);
     assert!(limiter.limiter("k").delete().await.unwrap());
     assert!(granted(&limiter, "k", 3).await);
 }
 
-pub async fn a_changed_rate_is_every_keys_with_its_next_request_and_what_is_in_use_counts_on(
-    fixture: Fixture,
-) {
+pub async fn each_key_has_a_changed_rate_from_its_next_request_and_keeps_its_use(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
     assert!(granted(&limiter, "k", 3).await);
     limiter.set_rate(Rate::overall(5, HOUR)).unwrap();
@@ -205,9 +199,7 @@ pub async fn a_cost_of_0_or_above_the_rate_is_an_error_and_sets_nothing_up(fixtu
     assert!(!limiter.limiter("k").exists().await.unwrap());
 }
 
-pub async fn a_limiter_lives_an_interval_after_its_last_request_where_the_rate_says_nothing(
-    fixture: Fixture,
-) {
+pub async fn a_limiter_lives_an_interval_after_its_last_request_by_default(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
     assert!(granted(&limiter, "k", 1).await);
     let own = limiter.limiter("k");

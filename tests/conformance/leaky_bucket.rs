@@ -35,9 +35,7 @@ async fn waits<const N: usize>(
     waits
 }
 
-pub async fn what_goes_beyond_a_units_quantity_waits_its_batch_and_what_does_not_fit_is_denied(
-    fixture: Fixture,
-) {
+pub async fn cost_beyond_a_units_quantity_waits_and_what_does_not_fit_is_denied(fixture: Fixture) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
     let first = limiter.check(bucket, 1).await.unwrap();

@@ -56,9 +56,9 @@ on_every_store! {
             others_proceed_where_the_runtime_that_connected_is_idle,
             others_proceed_while_a_call_is_left_unpolled_on_an_idle_runtime,
             what_is_dropped_on_an_idle_runtime_is_given_back_unless_it_was_granted,
-            a_policy_decides_while_a_call_on_its_target_is_left_unpolled_on_an_idle_runtime,
+            a_policy_decides_while_another_call_on_its_target_is_left_unpolled,
             waiters_are_served_behind_one_that_is_left_unpolled_on_an_idle_runtime,
-            a_waiter_goes_on_when_another_runtime_polls_it_whether_its_first_one_is_idle_or_shut_down,
+            a_waiter_goes_on_where_another_runtime_polls_it,
             a_timeout_passes_on_the_runtime_that_polls,
             a_call_goes_on_when_another_runtime_polls_it,
             a_policys_call_ends_when_another_runtime_polls_it,
@@ -75,36 +75,36 @@ on_every_store! {
             where_as_many_wait_as_may_the_next_one_is_refused_at_once,
             who_leaves_makes_room_at_once_and_who_was_refused_took_none,
             a_timed_wait_is_refused_at_once_where_its_permits_come_later,
-            those_who_stay_in_front_count_for_the_estimate_and_those_who_give_up_before_do_not,
+            an_estimate_counts_those_in_front_but_not_those_who_give_up_first,
             more_permits_than_the_rate_are_an_error_whatever_the_last_answer,
-            a_timed_wait_with_a_rate_of_its_own_is_not_refused_by_an_answer_under_another,
-            a_rate_that_requests_by_key_or_joint_decisions_set_counts_for_the_next_timed_wait,
+            an_answer_under_another_rate_refuses_no_timed_wait_with_its_own,
+            a_rate_set_by_keyed_or_joint_requests_counts_for_the_next_timed_wait,
             the_interval_of_a_rate_that_was_replaced_does_not_count,
         }
         closing {
-            a_closed_client_refuses_all_requests_by_whatever_handle_and_ends_all_waits,
+            a_closed_client_refuses_all_requests_of_all_handles_and_ends_all_waits,
             a_client_is_healthy_while_its_servers_answer,
         }
         worked_example {
             the_worked_example_is_answered_to_the_permit_and_the_millisecond,
-            the_worked_example_is_the_same_for_three_workers_with_clients_of_their_own,
+            the_worked_example_holds_for_three_workers_with_their_own_clients,
         }
         decision {
-            a_grant_states_its_permits_the_limit_what_remains_and_when_the_first_come_back,
-            a_denial_states_the_limit_what_remains_and_that_when_the_oldest_is_back_is_time_to_ask,
+            a_grant_states_its_permits_limit_rest_and_when_the_first_come_back,
+            a_denial_states_the_limit_the_rest_and_to_ask_when_the_oldest_is_back,
             a_denial_takes_nothing,
             more_permits_than_the_rate_are_an_error_and_take_nothing,
             a_limiter_without_a_rate_is_an_error_for_all_that_needs_one,
             rates_up_to_2_to_the_53_count_exactly,
         }
         rate_window {
-            a_permit_is_back_an_interval_after_it_was_taken_and_not_a_millisecond_before,
+            a_permit_is_back_exactly_an_interval_after_it_was_taken,
             of_two_in_five_seconds_taken_at_0_4_and_5_05_the_next_is_denied,
             ten_in_five_seconds_are_ten_again_six_seconds_after_one_was_taken,
             with_no_timeout_five_are_granted_five_denied_and_again_a_second_later,
             in_each_of_three_rounds_ten_are_granted_and_ten_denied,
-            of_a_thousand_grants_to_eight_clients_no_second_holds_more_than_the_eighteen_it_may,
-            with_eight_clients_polling_each_tenth_grant_is_a_second_after_the_tenth_before,
+            no_second_holds_more_than_eighteen_of_a_thousand_grants_to_8_clients,
+            each_tenth_grant_to_eight_clients_is_a_second_after_the_tenth_before,
         }
         rate {
             the_config_is_what_was_set_and_set_rate_changes_it,
@@ -123,12 +123,12 @@ on_every_store! {
             updating_10_with_4_used_to_20_leaves_16,
             updating_10_with_3_used_to_5_leaves_2,
             updating_10_with_8_used_to_5_leaves_0_and_not_less,
-            below_a_rate_that_was_lowered_permits_come_free_once_less_than_it_is_in_use,
+            permits_come_free_once_less_than_a_lowered_rate_is_in_use,
             updating_after_the_window_has_passed_leaves_all_10,
             updating_with_reset_state_leaves_the_whole_new_rate,
             updating_to_another_type_clears_what_was_in_use,
             a_keep_alive_below_the_interval_is_an_error_and_changes_nothing,
-            a_keep_alive_below_the_interval_is_an_error_also_where_the_limiter_is_missing,
+            a_keep_alive_below_the_interval_is_an_error_for_a_missing_limiter_too,
             updating_to_a_shorter_interval_drops_what_it_makes_old,
             updating_to_a_longer_interval_keeps_what_is_in_use_for_longer,
             updating_per_client_keeps_what_this_client_uses_and_leaves_it_17,
@@ -166,18 +166,18 @@ on_every_store! {
             clients_without_an_id_of_their_own_get_different_ones,
         }
         time_to_live {
-            there_is_nothing_to_delete_before_the_rate_is_set_and_nothing_left_afterwards,
+            nothing_is_there_to_delete_before_the_rate_is_set_and_after_deleting,
             a_limiter_that_is_missing_has_no_life_to_set,
             a_limiter_lives_for_ever_until_expire_and_again_after_clear_expire,
             a_limiter_that_expires_at_a_time_that_has_passed_is_gone_at_once,
             a_time_to_live_of_zero_deletes_the_limiter,
-            a_time_to_live_of_zero_deletes_the_limiter_only_where_its_condition_holds,
-            a_time_before_1970_or_below_a_millisecond_is_an_error_and_changes_nothing,
+            a_time_to_live_of_zero_deletes_the_limiter_only_if_its_condition_holds,
+            times_before_1970_or_below_one_ms_are_errors_and_change_nothing,
             expire_if_set_and_if_not_set_ask_whether_there_is_a_time_to_live,
             expire_if_greater_and_if_less_compare_with_the_time_to_live,
             a_keep_alive_is_the_life_of_a_limiter_from_the_start,
             a_second_try_set_rate_does_not_renew_the_life,
-            a_limiter_that_expires_while_it_is_asked_leaves_nothing_to_the_next_one,
+            a_limiter_that_expires_during_a_request_leaves_nothing_to_the_next,
         }
         name {
             a_mapped_name_is_the_name_in_the_store,
@@ -186,20 +186,20 @@ on_every_store! {
             a_limiter_can_be_used_without_knowing_where_it_lives,
         }
         keyed {
-            three_in_ten_seconds_are_granted_the_fourth_is_not_and_after_ten_seconds_it_is,
+            three_in_ten_seconds_are_granted_and_the_fourth_only_after_them,
             each_key_has_the_whole_rate_for_itself,
             a_decision_states_limit_remaining_retry_after_and_reset,
             the_limiter_of_a_key_is_an_rratelimiter_that_all_can_use,
             a_grant_can_be_refunded_at_the_limiter_of_its_key,
             a_rate_chosen_at_run_time_is_the_one_of_the_limiter_with_a_key_s_name,
-            a_limiter_that_nobody_set_up_before_has_what_an_earlier_one_left_cleared,
-            a_changed_rate_is_every_keys_with_its_next_request_and_what_is_in_use_counts_on,
+            creating_a_limiter_clears_what_an_earlier_one_left,
+            each_key_has_a_changed_rate_from_its_next_request_and_keeps_its_use,
             a_changed_interval_gives_back_what_is_over_by_it,
             a_change_of_the_type_forgets_what_is_in_use,
             a_rate_that_cannot_be_is_refused_and_the_old_one_stays,
             a_key_may_have_a_rate_of_its_own,
             a_cost_of_0_or_above_the_rate_is_an_error_and_sets_nothing_up,
-            a_limiter_lives_an_interval_after_its_last_request_where_the_rate_says_nothing,
+            a_limiter_lives_an_interval_after_its_last_request_by_default,
             a_keep_alive_that_the_rate_does_not_name_is_left_as_it_is,
         }
         joint {
@@ -217,7 +217,7 @@ on_every_store! {
             all_rules_that_apply_grant_or_none_is_charged,
             a_request_that_no_rule_applies_to_is_granted,
             targets_together_are_one_target_and_no_two_of_them_meet,
-            a_request_costs_what_the_rule_says_and_its_rejection_knows_the_decision,
+            a_request_costs_what_its_rule_says_and_a_rejection_has_the_decision,
             rules_are_replaced_while_requests_come_in,
         }
         fixed_window {
@@ -262,7 +262,7 @@ on_every_store! {
             of_100_with_30_a_minute_one_leaves_99,
             of_10_a_minute_two_fives_are_granted_and_a_third_is_denied,
             the_time_of_a_tokens_fraction_goes_on_counting,
-            a_token_that_takes_no_whole_number_of_seconds_comes_in_at_the_exact_rate,
+            tokens_that_take_fractions_of_seconds_come_in_at_the_exact_rate,
             a_denied_request_is_granted_after_its_retry_time_and_not_before,
             a_bucket_is_never_fuller_than_its_capacity,
             a_clock_that_goes_back_takes_and_gives_nothing,
@@ -271,7 +271,7 @@ on_every_store! {
             a_quantity_above_the_capacity_is_an_error_and_takes_nothing,
         }
         leaky_bucket {
-            what_goes_beyond_a_units_quantity_waits_its_batch_and_what_does_not_fit_is_denied,
+            cost_beyond_a_units_quantity_waits_and_what_does_not_fit_is_denied,
             with_each_whole_unit_a_quantity_flows_out,
             in_the_long_run_the_pace_is_the_quantity_a_unit,
             a_targets_first_request_goes_on_at_once_and_the_next_waits_for_it,
@@ -290,9 +290,9 @@ on_every_store! {
             a_cost_above_its_capacity_is_an_error_that_locks_nobody_out,
             a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty,
             a_lock_that_a_peer_set_lets_go_when_its_time_is_over,
-            a_smaller_capacity_caps_at_once_and_the_new_unit_counts_from_the_last_inflow,
+            a_smaller_capacity_caps_at_once_and_a_new_unit_from_the_last_inflow,
             an_idle_bucket_expires_and_is_full_then,
-            a_bucket_smaller_than_a_units_quantity_is_not_full_before_the_unit_is_over,
+            a_bucket_smaller_than_a_units_quantity_is_full_only_after_the_unit,
         }
         penalty {
             a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back,
@@ -301,7 +301,7 @@ on_every_store! {
             a_denial_states_the_longer_of_the_penalty_and_its_own_time,
             without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_ignored,
             of_several_limiters_one_that_grants_locks_nobody_out,
-            of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_charged,
+            one_locked_limiter_of_several_denies_for_all_and_none_is_charged,
             a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused,
         }
         untrusted_keys {
@@ -313,16 +313,16 @@ on_every_store! {
         key_types {
             two_kinds_on_one_target_get_the_same_answers_on_every_store,
             two_shares_of_one_name_are_refused_whatever_their_kinds,
-            an_rratelimiter_finds_another_kinds_state_a_bad_one_and_not_a_sliding_window,
+            an_rratelimiter_finds_the_state_of_other_kinds_bad_but_not_of_windows,
             an_rratelimiters_state_is_none_for_the_others,
         }
         waiting {
             after_a_waiter_gave_up_the_next_call_is_decided_at_once,
-            a_waiter_whose_permits_are_there_is_served_when_the_one_before_it_gives_up,
-            a_waiter_whose_permits_are_there_is_served_when_all_before_it_leave_in_any_order,
-            behind_one_that_is_served_by_a_grant_handed_on_the_next_one_is_asked_for,
-            one_that_is_not_polled_for_long_neither_waits_longer_nor_holds_up_others,
-            permits_released_while_a_waiters_first_call_is_under_way_are_not_forgotten,
+            a_waiter_that_fits_is_served_when_the_one_before_it_gives_up,
+            a_waiter_that_fits_is_served_when_all_before_it_leave_in_any_order,
+            the_next_one_is_asked_for_after_a_grant_was_handed_on_to_the_head,
+            a_waiter_not_polled_for_long_neither_waits_longer_nor_holds_up_others,
+            permits_released_during_a_waiters_first_call_are_not_forgotten,
             grants_that_dropped_waiters_never_received_let_nobody_exceed_the_rate,
             a_queue_with_a_backlog_leaves_permits_to_another_client,
             a_timeout_ends_with_false_when_it_has_passed_and_not_before,
@@ -336,10 +336,10 @@ on_every_store! {
         }
         with_rate {
             every_form_of_request_creates_a_missing_limiter_that_does_not_expire,
-            every_form_of_request_gives_the_limiter_its_rate_and_leaves_what_is_in_use,
+            every_form_of_request_sets_the_rate_and_leaves_what_is_in_use,
             a_keep_alive_that_the_rate_does_not_set_stays_as_the_limiter_has_it,
             in_a_missing_limiter_nothing_is_in_use_and_only_requests_create_it,
-            a_rate_that_is_set_holds_until_the_next_request_of_a_handle_with_its_own,
+            a_rate_that_was_set_holds_until_a_handle_with_its_own_asks,
             a_rate_that_cannot_be_set_is_refused_with_the_handle,
             waiters_create_a_limiter_that_was_lost_in_the_meantime,
         }
@@ -353,7 +353,7 @@ on_every_store! {
             a_member_of_a_log_counts_1_whatever_it_holds,
             a_log_that_a_script_goes_on_using_lives_for_two_windows,
             the_script_of_a_quota_answers_as_it_is_described,
-            a_bucket_of_a_quota_lives_for_twice_the_time_to_fill_so_what_a_script_took_is_not_forgotten,
+            a_quota_bucket_lives_for_twice_the_time_to_fill_as_a_scripts_does,
             what_a_script_left_in_a_bucket_of_a_quota_is_left_here,
         }
         corrupt_keys {

@@ -169,9 +169,7 @@ pub async fn of_several_limiters_one_that_grants_locks_nobody_out(fixture: Fixtu
     assert!(wide.check(wide_key, 10 * ALL).await.unwrap().is_granted());
 }
 
-pub async fn of_several_limiters_one_that_is_locked_denies_for_all_and_none_is_charged(
-    fixture: Fixture,
-) {
+pub async fn one_locked_limiter_of_several_denies_for_all_and_none_is_charged(fixture: Fixture) {
     let client = fixture.client("client").await;
     let narrow = client
         .limiter(TokenBucket::per_second(1).with_capacity(ALL))

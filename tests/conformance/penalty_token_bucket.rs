@@ -119,9 +119,7 @@ pub async fn a_lock_that_a_peer_set_lets_go_when_its_time_is_over(fixture: Fixtu
     assert_eq!(fields(&decision), (true, 1, None, 5_000));
 }
 
-pub async fn a_smaller_capacity_caps_at_once_and_the_new_unit_counts_from_the_last_inflow(
-    fixture: Fixture,
-) {
+pub async fn a_smaller_capacity_caps_at_once_and_a_new_unit_from_the_last_inflow(fixture: Fixture) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
@@ -149,9 +147,7 @@ pub async fn an_idle_bucket_expires_and_is_full_then(fixture: Fixture) {
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
 }
 
-pub async fn a_bucket_smaller_than_a_units_quantity_is_not_full_before_the_unit_is_over(
-    fixture: Fixture,
-) {
+pub async fn a_bucket_smaller_than_a_units_quantity_is_full_only_after_the_unit(fixture: Fixture) {
     // Twice the time to fill by the quantity alone, 2 ms, has long passed.
     let limiter = limiter(
         &fixture,

@@ -54,9 +54,7 @@ pub async fn the_time_of_a_tokens_fraction_goes_on_counting(fixture: Fixture) {
     assert!(!limiter.check(bucket, 1).await.unwrap().is_granted());
 }
 
-pub async fn a_token_that_takes_no_whole_number_of_seconds_comes_in_at_the_exact_rate(
-    fixture: Fixture,
-) {
+pub async fn tokens_that_take_fractions_of_seconds_come_in_at_the_exact_rate(fixture: Fixture) {
     let limiter = a_minute(&fixture, 7, 7).await;
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 7).await.unwrap().is_granted());

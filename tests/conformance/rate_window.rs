@@ -6,9 +6,7 @@ use redisson_rate_limiter::Rate;
 
 use crate::fixture::{Fixture, SECOND, granted, ms};
 
-pub async fn a_permit_is_back_an_interval_after_it_was_taken_and_not_a_millisecond_before(
-    fixture: Fixture,
-) {
+pub async fn a_permit_is_back_exactly_an_interval_after_it_was_taken(fixture: Fixture) {
     let limiter = fixture.limiter().await;
     limiter
         .try_set_rate(Rate::overall(2, SECOND))
@@ -95,7 +93,7 @@ pub async fn in_each_of_three_rounds_ten_are_granted_and_ten_denied(fixture: Fix
     }
 }
 
-pub async fn of_a_thousand_grants_to_eight_clients_no_second_holds_more_than_the_eighteen_it_may(
+pub async fn no_second_holds_more_than_eighteen_of_a_thousand_grants_to_8_clients(
     fixture: Fixture,
 ) {
     let times = take_turns(&fixture, 18, 1_000).await;
@@ -104,7 +102,7 @@ pub async fn of_a_thousand_grants_to_eight_clients_no_second_holds_more_than_the
     }
 }
 
-pub async fn with_eight_clients_polling_each_tenth_grant_is_a_second_after_the_tenth_before(
+pub async fn each_tenth_grant_to_eight_clients_is_a_second_after_the_tenth_before(
     fixture: Fixture,
 ) {
     let times = take_turns(&fixture, 10, 200).await;

@@ -106,9 +106,7 @@ pub async fn targets_together_are_one_target_and_no_two_of_them_meet(fixture: Fi
     }
 }
 
-pub async fn a_request_costs_what_the_rule_says_and_its_rejection_knows_the_decision(
-    fixture: Fixture,
-) {
+pub async fn a_request_costs_what_its_rule_says_and_a_rejection_has_the_decision(fixture: Fixture) {
     let client = fixture.client("client").await;
     let bucket = client
         .limiter(TokenBucket::per_second(1).with_capacity(10))

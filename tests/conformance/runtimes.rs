@@ -159,9 +159,7 @@ pub fn what_is_dropped_on_an_idle_runtime_is_given_back_unless_it_was_granted(fi
     given_back.expect("what was not granted is left");
 }
 
-pub fn a_policy_decides_while_a_call_on_its_target_is_left_unpolled_on_an_idle_runtime(
-    fixture: Fixture,
-) {
+pub fn a_policy_decides_while_another_call_on_its_target_is_left_unpolled(fixture: Fixture) {
     let (_connected, limiter) = policy(&fixture);
     let key = fixture.name().to_owned();
     let idle = runtime();
@@ -194,9 +192,7 @@ pub fn waiters_are_served_behind_one_that_is_left_unpolled_on_an_idle_runtime(fi
     }
 }
 
-pub fn a_waiter_goes_on_when_another_runtime_polls_it_whether_its_first_one_is_idle_or_shut_down(
-    fixture: Fixture,
-) {
+pub fn a_waiter_goes_on_where_another_runtime_polls_it(fixture: Fixture) {
     for is_shut_down in [false, true] {
         for timeout in [None, Some(NEVER)] {
             let (first, limiter) = used_up(&fixture);

@@ -21,7 +21,7 @@ async fn life(limiter: &RateLimiter) -> TimeToLive {
     limiter.remain_time_to_live().await.unwrap()
 }
 
-pub async fn there_is_nothing_to_delete_before_the_rate_is_set_and_nothing_left_afterwards(
+pub async fn nothing_is_there_to_delete_before_the_rate_is_set_and_after_deleting(
     fixture: Fixture,
 ) {
     let limiter = fixture.limiter().await;
@@ -96,7 +96,7 @@ pub async fn a_time_to_live_of_zero_deletes_the_limiter(fixture: Fixture) {
     assert!(!limiter.exists().await.unwrap());
 }
 
-pub async fn a_time_to_live_of_zero_deletes_the_limiter_only_where_its_condition_holds(
+pub async fn a_time_to_live_of_zero_deletes_the_limiter_only_if_its_condition_holds(
     fixture: Fixture,
 ) {
     let limiter = ten(&fixture).await;
@@ -114,9 +114,7 @@ pub async fn a_time_to_live_of_zero_deletes_the_limiter_only_where_its_condition
     assert!(!limiter.exists().await.unwrap());
 }
 
-pub async fn a_time_before_1970_or_below_a_millisecond_is_an_error_and_changes_nothing(
-    fixture: Fixture,
-) {
+pub async fn times_before_1970_or_below_one_ms_are_errors_and_change_nothing(fixture: Fixture) {
     let limiter = ten(&fixture).await;
     let short = std::time::Duration::from_micros(1_500);
     let errors = [
@@ -201,9 +199,7 @@ pub async fn a_second_try_set_rate_does_not_renew_the_life(fixture: Fixture) {
     assert!(left > HOUR && left + since.elapsed() <= 2 * HOUR + since.elapsed());
 }
 
-pub async fn a_limiter_that_expires_while_it_is_asked_leaves_nothing_to_the_next_one(
-    fixture: Fixture,
-) {
+pub async fn a_limiter_that_expires_during_a_request_leaves_nothing_to_the_next(fixture: Fixture) {
     let limiter = fixture.limiter().await;
     let name = fixture.name();
     let keys = [

@@ -36,7 +36,7 @@ async fn a_limiter_with_a_keep_alive_of_a_second_is_gone_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_keep_alive_is_renewed_by_grants_denials_and_releases_and_not_by_reads() {
+async fn grants_denials_and_releases_but_no_reads_renew_a_keep_alive() {
     let limiter = with(Rate::overall(2, SECOND).keep_alive(ms(3_000))).await;
     sleep(ms(2_000)).await;
     assert_eq!(life(&limiter).await, TimeToLive::Remaining(ms(1_000)));
@@ -58,7 +58,7 @@ async fn a_keep_alive_is_renewed_by_grants_denials_and_releases_and_not_by_reads
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_that_expires_takes_with_it_what_was_acquired_before_and_after_expire() {
+async fn grants_from_before_and_after_expire_are_gone_when_the_limiter_expires() {
     for acquired_before in [true, false] {
         let limiter = with(Rate::overall(10, HOUR)).await;
         if acquired_before {
@@ -77,7 +77,7 @@ async fn a_limiter_that_expires_takes_with_it_what_was_acquired_before_and_after
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_hundred_waiters_never_use_more_than_the_rate_of_ten_thousand_in_ten_seconds() {
+async fn two_hundred_waiters_never_use_more_than_ten_thousand_in_ten_seconds() {
     let limiter = with(Rate::overall(10_000, ms(10_000))).await;
     let start = Instant::now();
     let mut waiters = JoinSet::new();
@@ -103,7 +103,7 @@ async fn two_hundred_waiters_never_use_more_than_the_rate_of_ten_thousand_in_ten
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_one_in_five_seconds_a_timeout_of_one_second_is_false_after_just_that() {
+async fn a_timeout_of_a_second_at_one_in_five_seconds_is_false_after_a_second() {
     let limiter = with(Rate::overall(1, ms(5_000))).await;
     assert!(limiter.try_acquire_timeout(1, SECOND).await.unwrap());
     for _ in 0..3 {

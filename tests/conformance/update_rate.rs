@@ -76,9 +76,7 @@ pub async fn updating_10_with_8_used_to_5_leaves_0_and_not_less(fixture: Fixture
     assert_eq!(granted(&limiter, 6).await, 5);
 }
 
-pub async fn below_a_rate_that_was_lowered_permits_come_free_once_less_than_it_is_in_use(
-    fixture: Fixture,
-) {
+pub async fn permits_come_free_once_less_than_a_lowered_rate_is_in_use(fixture: Fixture) {
     let limiter = ten(&fixture, 2).await;
     fixture.pass(ms(100));
     assert!(limiter.try_acquire(3).await.unwrap());
@@ -186,7 +184,7 @@ pub async fn a_keep_alive_below_the_interval_is_an_error_and_changes_nothing(fix
     assert_eq!(limiter.available_permits().await.unwrap(), 4);
 }
 
-pub async fn a_keep_alive_below_the_interval_is_an_error_also_where_the_limiter_is_missing(
+pub async fn a_keep_alive_below_the_interval_is_an_error_for_a_missing_limiter_too(
     fixture: Fixture,
 ) {
     let limiter = fixture.limiter().await;

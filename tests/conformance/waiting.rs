@@ -53,9 +53,7 @@ pub async fn after_a_waiter_gave_up_the_next_call_is_decided_at_once(fixture: Fi
     assert!(at_once(small).await.unwrap());
 }
 
-pub async fn a_waiter_whose_permits_are_there_is_served_when_the_one_before_it_gives_up(
-    fixture: Fixture,
-) {
+pub async fn a_waiter_that_fits_is_served_when_the_one_before_it_gives_up(fixture: Fixture) {
     let limiter = used(&fixture, Rate::overall(5, HOUR), 2).await;
     let _stopped = fixture.stop_time();
     let large = wait_for(&limiter, 5, ms(50));
@@ -68,9 +66,7 @@ pub async fn a_waiter_whose_permits_are_there_is_served_when_the_one_before_it_g
     assert!(at_once(small).await.unwrap().unwrap());
 }
 
-pub async fn a_waiter_whose_permits_are_there_is_served_when_all_before_it_leave_in_any_order(
-    fixture: Fixture,
-) {
+pub async fn a_waiter_that_fits_is_served_when_all_before_it_leave_in_any_order(fixture: Fixture) {
     let limiter = used(&fixture, Rate::overall(5, HOUR), 2).await;
     let _stopped = fixture.stop_time();
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
@@ -91,9 +87,7 @@ pub async fn a_waiter_whose_permits_are_there_is_served_when_all_before_it_leave
     }
 }
 
-pub async fn behind_one_that_is_served_by_a_grant_handed_on_the_next_one_is_asked_for(
-    fixture: Fixture,
-) {
+pub async fn the_next_one_is_asked_for_after_a_grant_was_handed_on_to_the_head(fixture: Fixture) {
     let limiter = used(&fixture, Rate::overall(5, SECOND), 5).await;
     let _stopped = fixture.stop_time();
     let mut parked = Box::pin(limiter.acquire(3));
@@ -118,7 +112,7 @@ pub async fn behind_one_that_is_served_by_a_grant_handed_on_the_next_one_is_aske
     at_once(behind).await.unwrap().unwrap();
 }
 
-pub async fn one_that_is_not_polled_for_long_neither_waits_longer_nor_holds_up_others(
+pub async fn a_waiter_not_polled_for_long_neither_waits_longer_nor_holds_up_others(
     fixture: Fixture,
 ) {
     let limiter = used(&fixture, Rate::overall(5, SECOND), 5).await;
@@ -132,9 +126,7 @@ pub async fn one_that_is_not_polled_for_long_neither_waits_longer_nor_holds_up_o
     other.unwrap();
 }
 
-pub async fn permits_released_while_a_waiters_first_call_is_under_way_are_not_forgotten(
-    fixture: Fixture,
-) {
+pub async fn permits_released_during_a_waiters_first_call_are_not_forgotten(fixture: Fixture) {
     let limiter = used(&fixture, Rate::overall(5, HOUR), 5).await;
     let _stopped = fixture.stop_time();
     for turns in 0..20 {

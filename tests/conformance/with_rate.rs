@@ -41,9 +41,7 @@ pub async fn every_form_of_request_creates_a_missing_limiter_that_does_not_expir
     }
 }
 
-pub async fn every_form_of_request_gives_the_limiter_its_rate_and_leaves_what_is_in_use(
-    fixture: Fixture,
-) {
+pub async fn every_form_of_request_sets_the_rate_and_leaves_what_is_in_use(fixture: Fixture) {
     let client = fixture.client("client").await;
     let other = fixture.client("other").await.rate_limiter(fixture.name());
     let rate = Rate::overall(5, HOUR);
@@ -90,9 +88,7 @@ pub async fn in_a_missing_limiter_nothing_is_in_use_and_only_requests_create_it(
     assert!(matches!(missing, Err(Error::NotInitialized { .. })));
 }
 
-pub async fn a_rate_that_is_set_holds_until_the_next_request_of_a_handle_with_its_own(
-    fixture: Fixture,
-) {
+pub async fn a_rate_that_was_set_holds_until_a_handle_with_its_own_asks(fixture: Fixture) {
     let (own, set) = (Rate::overall(5, HOUR), Rate::overall(9, HOUR));
     let limiter = with_rate(&fixture, own).await;
     assert!(limiter.try_set_rate(set).await.unwrap());

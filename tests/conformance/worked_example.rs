@@ -36,9 +36,7 @@ pub async fn the_worked_example_is_answered_to_the_permit_and_the_millisecond(fi
     assert_eq!(limiter.available_permits().await.unwrap(), 4);
 }
 
-pub async fn the_worked_example_is_the_same_for_three_workers_with_clients_of_their_own(
-    fixture: Fixture,
-) {
+pub async fn the_worked_example_holds_for_three_workers_with_their_own_clients(fixture: Fixture) {
     let anna = fixture.limiter_of("anna").await;
     let ben = fixture.limiter_of("ben").await;
     let carla = fixture.limiter_of("carla").await;

@@ -251,7 +251,7 @@ async fn a_slot_that_no_node_serves_for_a_while_costs_no_acquire() {
 }
 
 #[tokio::test]
-async fn an_acquire_that_is_redirected_to_a_node_without_a_connection_waits_for_one() {
+async fn an_acquire_redirected_to_a_node_without_a_connection_waits_for_one() {
     let cluster = Cluster::start();
     let mut nodes = nodes_of(&cluster).await;
     let client = patient_client(&url(&nodes)).await;

@@ -164,7 +164,7 @@ async fn full(url: &str, raw: &mut MultiplexedConnection) {
 
 /// A server that is full may close a connection before its words are read.
 #[tokio::test]
-async fn the_cause_is_what_a_server_last_said_while_it_closes_connections_without_a_word() {
+async fn the_cause_is_what_a_server_last_said_before_closing_connections() {
     const FULL: &str = "max number of clients reached";
     let server = Scripted::start(|_| Reply::Answer("$0\r\n\r\n".to_owned())).await;
     let client = impatient_client(&format!("redis://127.0.0.1:{}", server.port)).await;

@@ -63,7 +63,7 @@ async fn a_call_that_cannot_be_repeated_waits_for_a_slow_server() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_lost_with_its_connection_holds_up_no_later_one_on_its_key() {
+async fn a_call_lost_with_its_connection_holds_up_no_later_one_on_its_key() {
     let server = Server::start();
     let mut proxy = Proxy::to(server.port()).await;
     let client = patient_client(&proxy.url()).await;

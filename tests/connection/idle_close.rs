@@ -79,7 +79,7 @@ fn each_first_call_of_a_runtime_that_was_not_polled_meanwhile_succeeds() {
 /// Here the end of the session is data that must be read.
 #[cfg(feature = "tls")]
 #[test]
-fn each_first_call_by_tls_of_a_runtime_that_was_not_polled_meanwhile_succeeds() {
+fn each_first_call_by_tls_after_a_runtime_was_not_polled_succeeds() {
     let server = TlsServer::start("127.0.0.1", "no");
     let connecting = async { connect(&server.url(), server.trust()).await.unwrap() };
     each_first_call_succeeds(&server.server, connecting);

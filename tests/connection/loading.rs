@@ -55,8 +55,7 @@ async fn a_server_that_loads_its_data_costs_no_acquire() {
 }
 
 #[tokio::test]
-async fn on_a_server_that_was_emptied_a_limiter_has_no_rate_and_one_that_knows_its_rate_is_created_anew()
- {
+async fn on_an_emptied_server_only_a_limiter_with_a_rate_is_created_anew() {
     let server = Server::start();
     let client = patient_client(&server.url()).await;
     let limiter = client.rate_limiter("limiter");

@@ -12,7 +12,7 @@ const VALUE: &str = "{limiter}:value";
 const PERMITS: &str = "{limiter}:permits";
 
 #[tokio::test]
-async fn a_failover_forgets_the_grants_that_were_not_replicated_and_the_others_count_on() {
+async fn a_failover_forgets_only_the_grants_that_were_not_replicated() {
     let (first, second) = (Server::start(), Server::start());
     let proxy = Proxy::to(first.port()).await;
     let client = patient_client(&proxy.url()).await;

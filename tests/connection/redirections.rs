@@ -16,7 +16,7 @@ fn slots_at(port: u16) -> Reply {
 }
 
 #[tokio::test]
-async fn the_slots_are_read_again_after_a_redirection_so_that_later_calls_go_to_the_right_node() {
+async fn later_calls_go_to_the_right_node_after_a_redirection() {
     let target = Server::start();
     let to = target.port();
     let redirected = Arc::<AtomicU64>::default();

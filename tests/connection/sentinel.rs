@@ -59,7 +59,7 @@ async fn a_failover_by_hand_costs_no_acquire() {
 }
 
 #[tokio::test]
-async fn while_no_sentinel_answers_the_last_primary_is_used_also_over_new_connections() {
+async fn new_connections_too_use_the_last_primary_while_no_sentinel_answers() {
     let primary = Server::start();
     let sentinel = Sentinel::of(&primary).await;
     let load = Load::of_a_client(&sentinel.url()).await;

@@ -130,7 +130,7 @@ async fn all_that_outlast_the_failover_end_with_a_grant() {
 /// Calls that began before the client knew that its connection was lost are not counted: the previous primary may have
 /// got them. The events are those of this thread, so the client runs on it.
 #[tokio::test]
-async fn all_that_do_not_outlast_the_failover_learn_whether_they_may_have_been_executed() {
+async fn callers_that_do_not_outlast_the_failover_learn_if_they_may_have_run() {
     let events = Events::start();
     let failover = through_a_failover(ms(200), Some(&events)).await;
     let disconnected = failover.disconnected.unwrap();

@@ -7,7 +7,7 @@ use crate::fixture::{HOUR, client, kill, ms, one_of, policies, restart, until_by
 use crate::support::Server;
 
 #[tokio::test]
-async fn waiters_and_requests_create_a_limiter_that_knows_its_rate_anew_under_each_policy() {
+async fn waiters_and_requests_with_a_rate_create_a_limiter_under_each_policy() {
     for policy in policies().into_iter().chain([FailurePolicy::Error]) {
         let server = Server::start();
         let client = client(&server.url(), policy.clone()).await;
@@ -44,7 +44,7 @@ async fn waiters_and_requests_create_a_limiter_that_knows_its_rate_anew_under_ea
 }
 
 #[tokio::test]
-async fn the_local_share_of_a_limiter_that_knows_its_rate_needs_no_answer_of_redis() {
+async fn the_local_share_of_a_limiter_with_a_rate_needs_no_answer_of_redis() {
     let server = Server::start();
     let client = client(&server.url(), one_of(2)).await;
     let rate = Rate::overall(10, HOUR);

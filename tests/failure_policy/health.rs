@@ -30,7 +30,7 @@ async fn until_answered(client: &RedissonClient) {
 }
 
 #[tokio::test]
-async fn the_health_of_a_server_is_the_state_of_its_breaker_and_why_it_was_opened_last() {
+async fn the_health_of_a_server_is_its_breakers_state_and_why_it_opened_last() {
     let server = Server::start();
     let client = client(&server.url(), FailurePolicy::Deny).await;
     let limiter = limiter(&client, 1_000).await;
@@ -58,8 +58,7 @@ async fn the_health_of_a_server_is_the_state_of_its_breaker_and_why_it_was_opene
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_is_unavailable_to_a_ping_and_one_that_comes_back_needs_no_other_call()
- {
+async fn a_ping_finds_a_server_unavailable_and_then_back_without_another_call() {
     let server = Server::start();
     let builder = RedissonClient::builder().response_timeout(ms(300));
     let client = connect(&server.url(), builder).await;

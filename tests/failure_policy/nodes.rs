@@ -224,12 +224,12 @@ async fn while_one_is_away(leaves: fn(&mut Node), comes_back: fn(&mut Node)) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_the_keys_of_a_node_that_is_away_are_left_to_the_policy_and_not_after_it_is_back() {
+async fn the_policy_decides_only_keys_of_a_node_that_is_away_until_it_is_back() {
     while_one_is_away(|node| node.signal("STOP"), |node| node.signal("CONT")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_the_keys_of_a_node_that_is_killed_are_left_to_the_policy_and_not_after_its_restart() {
+async fn the_policy_decides_only_keys_of_a_killed_node_until_its_restart() {
     while_one_is_away(Node::kill, Node::restart).await;
 }
 

@@ -29,7 +29,7 @@ fn a_runtime_that_is_idle_holds_up_no_other_one() {
 }
 
 #[test]
-fn a_runtime_whose_first_call_comes_during_the_outage_leaves_it_to_the_policy() {
+fn the_policy_decides_the_first_call_of_a_runtime_during_an_outage() {
     let (first, second) = (runtime(), runtime());
     let server = Server::start();
     let client = first.block_on(client(&server.url(), FailurePolicy::Allow));
@@ -40,7 +40,7 @@ fn a_runtime_whose_first_call_comes_during_the_outage_leaves_it_to_the_policy() 
 }
 
 #[test]
-fn a_caller_that_asks_again_at_once_does_not_keep_its_runtime_from_connecting() {
+fn a_caller_that_asks_again_at_once_lets_its_runtime_connect() {
     for policy in policies() {
         let runtime = runtime();
         let server = Server::start();

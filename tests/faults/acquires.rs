@@ -18,7 +18,7 @@ const AMPLE: u64 = 1_000_000;
 const SET_ASIDE: u32 = 100_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_direct_calls() {
+async fn direct_calls_take_their_permits_once_or_not_at_all() {
     let form = Form {
         limiters: 4,
         callers: 1,
@@ -29,7 +29,7 @@ async fn by_direct_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_calls_for_many_callers() {
+async fn calls_for_many_callers_take_their_permits_once_or_not_at_all() {
     let form = Form {
         limiters: 1,
         callers: 12,
@@ -40,7 +40,7 @@ async fn by_calls_for_many_callers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_calls_that_are_granted_in_part() {
+async fn calls_granted_in_part_take_their_permits_once_or_not_at_all() {
     let form = Form {
         limiters: 1,
         callers: 10,
@@ -51,7 +51,7 @@ async fn by_calls_that_are_granted_in_part() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_waiting_callers_that_leave() {
+async fn waiting_callers_that_leave_keep_no_permits() {
     let form = Form {
         limiters: 1,
         callers: 10,
@@ -62,7 +62,7 @@ async fn by_waiting_callers_that_leave() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_calls_for_many_limiters() {
+async fn calls_for_many_limiters_take_their_permits_once_or_not_at_all() {
     let form = Form {
         limiters: 32,
         callers: 1,
@@ -123,7 +123,7 @@ async fn round_of(mut round: Round, form: Form) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_limiters_for_each_key() {
+async fn keyed_limiters_take_their_permits_once_or_not_at_all() {
     let server = Server::start();
     rounds("keyed", 130, Replays::Acquires, &server, keyed).await;
 }

@@ -18,13 +18,13 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const AMPLE: u32 = 20_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_every_policy() {
+async fn every_policy_charges_once_or_not_at_all() {
     let server = Server::start();
     rounds("policies", 80, Replays::LateDecisions, &server, policies).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_several_limiters_together() {
+async fn joint_decisions_charge_once_or_not_at_all() {
     let server = Server::start();
     rounds("joint", 90, Replays::LateDecisions, &server, joint).await;
 }

@@ -28,22 +28,22 @@ const BACKGROUND: Duration = Duration::from_secs(120);
 const LIMITERS: [(&str, u64); 3] = [(PATIENT, 1_000_000), ("plenty", 1_000_000), ("scarce", 40)];
 
 #[tokio::test]
-async fn two_processes() {
+async fn all_permits_of_two_processes_are_accounted_for() {
     processes(2, Way::Direct).await;
 }
 
 #[tokio::test]
-async fn three_processes() {
+async fn all_permits_of_three_processes_are_accounted_for() {
     processes(3, Way::Direct).await;
 }
 
 #[tokio::test]
-async fn two_processes_that_lose_answers() {
+async fn all_permits_are_accounted_for_when_two_processes_lose_answers() {
     processes(2, Way::Lossy).await;
 }
 
 #[tokio::test]
-async fn three_processes_that_lose_answers() {
+async fn all_permits_are_accounted_for_when_three_processes_lose_answers() {
     processes(3, Way::Lossy).await;
 }
 

@@ -79,7 +79,7 @@ impl Task {
 
 /// Where a child process starts. Does nothing where no other test has started it.
 #[test]
-fn child_process() {
+fn a_child_process_does_its_work() {
     if let Ok(task) = env::var(TASK) {
         run(&Task::from_text(&task).expect("a task"));
     }

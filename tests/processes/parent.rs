@@ -25,7 +25,11 @@ impl ChildProcess {
     /// Starts a child, and waits until it is connected.
     pub async fn start(task: &Task, random: &crate::seeded::Seeded) -> Self {
         let mut child = Command::new(env::current_exe().expect("this program"))
-            .args(["--exact", "child::child_process", "--nocapture"])
+            .args([
+                "--exact",
+                "child::a_child_process_does_its_work",
+                "--nocapture",
+            ])
             .env(child::TASK, task.to_text())
             .env("SEED", random.to_string().replace("SEED=", ""))
             .stdin(Stdio::piped())

@@ -17,12 +17,12 @@ const INTERVAL: Duration = Duration::from_millis(20);
 const RATE: u64 = 60;
 
 #[tokio::test]
-async fn two_processes() {
+async fn two_processes_exceed_the_rate_in_no_window() {
     processes(2).await;
 }
 
 #[tokio::test]
-async fn three_processes() {
+async fn three_processes_exceed_the_rate_in_no_window() {
     processes(3).await;
 }
 

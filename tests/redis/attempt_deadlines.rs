@@ -101,7 +101,7 @@ async fn an_attempt_that_arrives_after_the_call_was_decided_takes_nothing() {
 }
 
 #[tokio::test]
-async fn a_retry_that_arrives_when_its_grant_was_found_and_refunded_takes_nothing() {
+async fn a_retry_that_arrives_after_its_grant_was_refunded_takes_nothing() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, &fixture, 5).await;
@@ -122,7 +122,7 @@ async fn a_retry_that_arrives_when_its_grant_was_found_and_refunded_takes_nothin
 }
 
 #[tokio::test]
-async fn a_request_whose_grant_a_release_shrank_before_its_answer_came_is_granted() {
+async fn a_request_whose_grant_a_release_shrank_before_the_answer_is_granted() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, &fixture, 5).await;
@@ -143,7 +143,7 @@ async fn a_request_whose_grant_a_release_shrank_before_its_answer_came_is_grante
 }
 
 #[tokio::test]
-async fn the_requests_of_a_list_whose_grant_a_release_shrank_hold_all_that_it_still_holds() {
+async fn the_requests_of_a_list_hold_all_that_a_release_left_of_its_grant() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, &fixture, 20).await;

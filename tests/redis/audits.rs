@@ -84,7 +84,7 @@ async fn a_value_above_the_rate_is_the_rate() {
 }
 
 #[tokio::test]
-async fn a_value_above_the_rate_beside_live_grants_is_the_rate_and_those_grants_are_over() {
+async fn a_value_above_the_rate_becomes_the_rate_and_ends_live_grants() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(4).await.unwrap());
@@ -116,7 +116,7 @@ async fn a_negative_value_is_corrected_from_the_grants() {
 }
 
 #[tokio::test]
-async fn a_value_that_an_expired_limiter_left_behind_is_not_used_under_the_next_rate() {
+async fn a_value_left_by_an_expired_limiter_is_not_used_under_the_next_rate() {
     let mut fixture = Fixture::start().await;
     fixture.run(&["SET", VALUE, "2"]).await;
     fixture.run(&["SET", "{limiter}:value:client", "1"]).await;
@@ -164,7 +164,7 @@ async fn permits_lost_by_a_peers_retry_are_found_again_once_nothing_is_out() {
 }
 
 #[tokio::test]
-async fn what_a_peer_released_can_be_taken_and_is_not_there_again_when_its_window_has_passed() {
+async fn permits_a_peer_released_can_be_taken_and_do_not_come_back_again() {
     // Redisson's release raises the value and leaves the grants as they are.
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(10, SECOND)).await;
@@ -209,7 +209,7 @@ async fn what_a_peer_released_beyond_the_rate_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_peers_release_that_this_client_has_not_looked_for_yet_fills_no_window_above_the_rate() {
+async fn a_peers_release_not_yet_looked_for_fills_no_window_above_the_rate() {
     // 50 of 100 are 900 ms old when this client audits; right after that a peer releases them, and they are taken again.
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(100, SECOND)).await;
@@ -256,7 +256,7 @@ async fn a_member_with_8_random_bytes_shrinks_into_one_with_the_same_8() {
 }
 
 #[tokio::test]
-async fn malformed_members_count_nothing_while_live_and_go_when_their_window_has_passed() {
+async fn malformed_members_count_nothing_and_go_after_their_window() {
     let before_3_17: &[u8] = &[&8_u64.to_le_bytes()[..], &[9; 8], &3_u32.to_le_bytes()].concat();
     let before_3_16: &[u8] = &[&0.5_f32.to_le_bytes()[..], &3_u32.to_le_bytes()].concat();
     for malformed in [

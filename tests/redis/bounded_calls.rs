@@ -66,7 +66,7 @@ async fn the_dearest_request_of_a_log_adds_500_members_and_removes_1500() {
 }
 
 #[tokio::test]
-async fn members_of_a_log_that_have_expired_do_not_count_and_go_three_for_each_unit() {
+async fn expired_members_of_a_log_do_not_count_and_go_three_for_each_unit() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.by(SlidingWindowLog::new(10, SECOND)).await;
     add_members(&mut fixture, NAME, 0, 40).await;
@@ -136,7 +136,7 @@ async fn joint_charges(
 }
 
 #[tokio::test]
-async fn a_joint_decision_takes_a_call_for_each_page_of_the_grants_that_it_needs() {
+async fn a_joint_decision_takes_a_call_for_each_page_of_grants_that_it_needs() {
     const LIMITERS: usize = 32;
     let mut fixture = Fixture::start().await;
     let client = fixture.client().await;

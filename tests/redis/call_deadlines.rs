@@ -45,7 +45,7 @@ async fn held_up<T: std::fmt::Debug>(
 }
 
 #[tokio::test]
-async fn an_acquire_held_up_beyond_the_response_timeout_is_indeterminate_and_takes_nothing() {
+async fn an_acquire_held_up_too_long_is_indeterminate_and_takes_nothing() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, ms(150)).await;
@@ -61,7 +61,7 @@ async fn an_acquire_held_up_beyond_the_response_timeout_is_indeterminate_and_tak
 }
 
 #[tokio::test]
-async fn the_deadline_that_a_call_carries_lies_before_the_time_at_which_its_caller_gives_up() {
+async fn the_deadline_of_a_call_is_before_its_caller_gives_up() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, ms(150)).await;
@@ -80,7 +80,7 @@ async fn the_deadline_that_a_call_carries_lies_before_the_time_at_which_its_call
 }
 
 #[tokio::test]
-async fn a_wait_whose_call_is_held_up_beyond_the_response_timeout_takes_nothing_either() {
+async fn a_wait_whose_call_is_held_up_too_long_takes_nothing_either() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, ms(150)).await;
@@ -111,7 +111,7 @@ async fn a_server_whose_clock_is_moved_on_is_asked_again_and_not_taken_for_late(
 }
 
 #[tokio::test]
-async fn a_call_whose_copy_came_in_time_takes_nothing_more_where_it_comes_late_itself() {
+async fn a_late_call_whose_copy_came_in_time_takes_nothing_more() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, ms(10_000)).await;

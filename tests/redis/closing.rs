@@ -49,7 +49,7 @@ async fn closing_waits_until_what_a_dropped_request_was_granted_is_given_back() 
 }
 
 #[tokio::test]
-async fn closing_waits_for_what_waiters_in_a_call_and_some_of_several_dropped_requests_took() {
+async fn closing_waits_for_refunds_of_waiters_and_dropped_requests_in_a_call() {
     let (client, mut proxy, mut fixture) = behind_proxy().await;
     let limiter = client.rate_limiter(NAME);
     proxy.next("EVALSHA", Fate::Held); // a call of the first's own

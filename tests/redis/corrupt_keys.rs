@@ -18,7 +18,7 @@ async fn in_use(fixture: &mut Fixture) -> RateLimiter {
 }
 
 #[tokio::test]
-async fn a_field_of_the_hash_that_is_not_its_kind_of_number() {
+async fn a_field_of_the_hash_must_be_its_kind_of_number() {
     for (field, bad) in [
         ("rate", "many"),
         ("rate", ""),
@@ -47,7 +47,7 @@ async fn a_field_of_the_hash_that_is_not_its_kind_of_number() {
 }
 
 #[tokio::test]
-async fn a_rate_above_2_to_the_53() {
+async fn a_rate_above_2_to_the_53_is_bad_state() {
     for bad in [
         "9007199254740993",
         "9007199254740994",
@@ -64,7 +64,7 @@ async fn a_rate_above_2_to_the_53() {
 }
 
 #[tokio::test]
-async fn a_refund_with_a_field_that_is_no_number() {
+async fn a_refund_finds_a_field_that_is_no_number_bad() {
     let mut fixture = Fixture::start().await;
     let limiter = in_use(&mut fixture).await;
     let redisson_rate_limiter::Decision::Granted(redisson_rate_limiter::Granted { grant, .. }) =
@@ -79,7 +79,7 @@ async fn a_refund_with_a_field_that_is_no_number() {
 }
 
 #[tokio::test]
-async fn a_value_that_is_no_whole_number() {
+async fn a_value_must_be_a_whole_number() {
     for bad in ["many", "", "1.5", "1e17", "99999999999999999999", "nan"] {
         let mut fixture = Fixture::start().await;
         let limiter = in_use(&mut fixture).await;
@@ -106,7 +106,7 @@ async fn a_grant_scored_before_all_times_is_over() {
 }
 
 #[tokio::test]
-async fn a_value_key_that_is_no_string() {
+async fn a_value_key_must_be_a_string() {
     let mut fixture = Fixture::start().await;
     let limiter = in_use(&mut fixture).await;
     fixture.run(&["DEL", VALUE]).await;
@@ -117,7 +117,7 @@ async fn a_value_key_that_is_no_string() {
 }
 
 #[tokio::test]
-async fn a_permits_key_that_is_no_zset() {
+async fn a_permits_key_must_be_a_zset() {
     let mut fixture = Fixture::start().await;
     let limiter = in_use(&mut fixture).await;
     fixture.run(&["DEL", PERMITS]).await;
@@ -128,7 +128,7 @@ async fn a_permits_key_that_is_no_zset() {
 }
 
 #[tokio::test]
-async fn a_permits_key_that_is_no_zset_where_the_rate_changes_and_the_state_is_kept() {
+async fn a_permits_key_that_is_no_zset_is_refused_where_the_rate_changes() {
     let mut fixture = Fixture::start().await;
     let limiter = in_use(&mut fixture).await;
     fixture.run(&["DEL", PERMITS]).await;
@@ -147,7 +147,7 @@ async fn a_permits_key_that_is_no_zset_where_the_rate_changes_and_the_state_is_k
 }
 
 #[tokio::test]
-async fn a_limiters_name_that_is_no_hash() {
+async fn a_limiters_name_must_be_a_hash() {
     let mut fixture = Fixture::start().await;
     fixture.run(&["SET", NAME, "6"]).await;
     fixture.run(&["SET", VALUE, "6"]).await;

@@ -34,7 +34,7 @@ fn scripts_run(proxy: &Proxy) -> usize {
 }
 
 #[tokio::test]
-async fn an_acquire_whose_answer_was_lost_is_sent_again_and_granted_what_it_took() {
+async fn an_acquire_whose_answer_was_lost_is_granted_what_it_took_when_resent() {
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, &fixture, 5).await;
@@ -63,7 +63,7 @@ async fn an_acquire_whose_answer_was_lost_is_sent_again_and_granted_what_it_took
 }
 
 #[tokio::test]
-async fn an_acquire_whose_answer_was_lost_while_the_clock_moved_on_keeps_its_first_score() {
+async fn an_acquire_resent_while_the_clock_moved_on_keeps_its_first_score() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, &fixture, 5).await;
@@ -106,7 +106,7 @@ async fn a_denial_whose_answer_was_lost_is_a_denial_again() {
 }
 
 #[tokio::test]
-async fn a_combined_call_whose_answer_was_lost_gives_each_request_the_answer_it_had() {
+async fn a_resent_combined_call_gives_each_request_the_answer_it_had() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, &fixture, 20).await;
@@ -297,7 +297,7 @@ async fn a_list_that_the_connection_itself_sends_twice_takes_once() {
 }
 
 #[tokio::test]
-async fn a_shared_call_that_the_connection_itself_sends_twice_takes_once_for_each_limiter() {
+async fn a_shared_call_that_the_connection_repeats_takes_once_for_each_limiter() {
     let mut fixture = Fixture::start().await;
     let connection = Twice::to(&fixture).await;
     let client = connection.client();

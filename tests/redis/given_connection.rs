@@ -30,14 +30,14 @@ where
 }
 
 #[tokio::test]
-async fn a_multiplexed_connection() {
+async fn a_limiter_works_over_a_multiplexed_connection() {
     let mut fixture = Fixture::start().await;
     let connection = fixture.server.connection().await;
     works_over(connection, &mut fixture).await;
 }
 
 #[tokio::test]
-async fn a_connection_manager() {
+async fn a_limiter_works_over_a_connection_manager() {
     let mut fixture = Fixture::start().await;
     let client = redis::Client::open(fixture.server.url()).unwrap();
     let connection = ConnectionManager::new(client).await.unwrap();
@@ -45,7 +45,7 @@ async fn a_connection_manager() {
 }
 
 #[tokio::test]
-async fn a_connection_that_speaks_resp3() {
+async fn a_limiter_works_over_a_connection_that_speaks_resp3() {
     let mut fixture = Fixture::start().await;
     let client = redis::Client::open(format!("{}/?protocol=resp3", fixture.server.url())).unwrap();
     let connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -53,7 +53,7 @@ async fn a_connection_that_speaks_resp3() {
 }
 
 #[tokio::test]
-async fn a_url_that_asks_for_resp3_and_another_database() {
+async fn a_limiter_works_over_a_url_with_resp3_and_another_database() {
     let mut fixture = Fixture::start().await;
     let url = format!("{}/3?protocol=resp3", fixture.server.url());
     let client = patient(&url).await;

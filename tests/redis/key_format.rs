@@ -114,7 +114,7 @@ async fn a_partly_released_grant_keeps_its_score_and_its_random_bytes() {
 }
 
 #[tokio::test]
-async fn where_the_rate_is_lowered_below_what_is_in_use_the_value_is_below_zero_until_it_is_back() {
+async fn the_value_is_below_zero_while_more_than_a_lowered_rate_is_in_use() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     let Decision::Granted(Granted { grant, .. }) = limiter.check(8).await.unwrap() else {

@@ -78,7 +78,7 @@ async fn what_a_peer_released_leaves_the_oldest_grants_in_pages() {
 }
 
 #[tokio::test]
-async fn a_release_of_a_peer_before_the_audit_makes_no_more_available_than_the_rate() {
+async fn a_peers_release_before_the_audit_makes_available_at_most_the_rate() {
     let mut fixture = Fixture::start().await;
     fixture.prevent_audits().await;
     let limiter = limiter(&mut fixture, RATE as u32 - 100).await;

@@ -60,7 +60,7 @@ async fn an_error_without_a_server_names_it_and_the_cause_once() {
 }
 
 #[tokio::test]
-async fn a_request_that_waits_for_another_ones_call_until_its_time_is_up_names_the_server_too() {
+async fn a_request_that_timed_out_behind_another_call_names_the_server_too() {
     let server = Server::start();
     let address = format!("127.0.0.1:{}", server.port());
     let builder = RedissonClient::builder().response_timeout(ms(200));
@@ -84,7 +84,7 @@ async fn a_request_that_waits_for_another_ones_call_until_its_time_is_up_names_t
 }
 
 #[tokio::test]
-async fn connecting_to_a_server_that_takes_connections_and_does_not_answer_fails() {
+async fn connecting_to_a_server_that_accepts_and_does_not_answer_fails() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let builder = RedissonClient::builder().response_timeout(ms(300));
@@ -122,7 +122,7 @@ async fn connecting_asks_again_over_another_connection_where_no_answer_comes() {
 }
 
 #[tokio::test]
-async fn a_server_that_went_away_is_unavailable_to_every_call_within_the_response_timeout() {
+async fn every_call_finds_a_lost_server_unavailable_in_the_response_timeout() {
     let server = Server::start();
     let builder = RedissonClient::builder().response_timeout(ms(200));
     let builder = builder.wait_for_server(NEVER);

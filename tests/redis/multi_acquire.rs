@@ -87,7 +87,7 @@ fn keys_of(call: &Command) -> usize {
 }
 
 #[tokio::test]
-async fn few_acquires_go_one_by_one_and_the_rest_in_one_call_of_which_each_gets_its_own_answer() {
+async fn few_acquires_go_one_by_one_and_the_rest_share_a_call_with_own_answers() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
     let client = steady(&proxy.url(), fixture.builder()).await;
@@ -294,7 +294,7 @@ async fn a_shared_call_that_comes_late_takes_nothing() {
 }
 
 #[tokio::test]
-async fn a_connection_to_a_cluster_that_is_not_known_as_one_spreads_no_call_for_long() {
+async fn a_connection_to_an_unknown_cluster_spreads_no_call_for_long() {
     let cluster = Cluster::start();
     let connection = ClusterClientBuilder::new(cluster.urls())
         .build()
@@ -366,7 +366,7 @@ impl ConnectionLike for Sharded {
 }
 
 #[tokio::test]
-async fn behind_a_proxy_with_limiters_on_several_servers_each_is_asked_where_it_is() {
+async fn limiters_on_several_servers_behind_a_proxy_are_asked_where_they_are() {
     let (one, other) = (Server::start(), Server::start());
     let connection = Sharded([one.connection().await, other.connection().await]);
     let client = RedissonClient::builder().connection(connection).unwrap();

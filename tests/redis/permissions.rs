@@ -36,7 +36,7 @@ async fn assert_refused(fixture: &mut Fixture, limiter: &RateLimiter) {
 }
 
 #[tokio::test]
-async fn a_user_that_may_run_no_scripts() {
+async fn a_user_that_may_run_no_scripts_is_refused() {
     let mut fixture = Fixture::start().await;
     let limiter = as_user(&mut fixture, &["~*", "+@all", "-eval", "-evalsha"]).await;
     assert_refused(&mut fixture, &limiter).await;
@@ -49,7 +49,7 @@ async fn a_user_that_may_run_no_scripts() {
 }
 
 #[tokio::test]
-async fn a_user_without_eval_where_the_server_does_not_know_the_script() {
+async fn a_user_without_eval_is_refused_if_the_script_is_unknown() {
     let mut fixture = Fixture::start().await;
     let limiter = as_user(&mut fixture, &["~*", "+@all", "-eval"]).await;
     fixture.run(&["SCRIPT", "FLUSH"]).await;
@@ -57,14 +57,14 @@ async fn a_user_without_eval_where_the_server_does_not_know_the_script() {
 }
 
 #[tokio::test]
-async fn a_user_without_eval_where_the_server_knows_the_script() {
+async fn a_user_without_eval_is_served_if_the_script_is_known() {
     let mut fixture = Fixture::start().await;
     let limiter = as_user(&mut fixture, &["~*", "+@all", "-eval"]).await;
     assert!(limiter.try_acquire(6).await.unwrap());
 }
 
 #[tokio::test]
-async fn a_user_with_evalsha_but_without_zadd() {
+async fn a_user_with_evalsha_but_without_zadd_is_refused() {
     let mut fixture = Fixture::start().await;
     let limiter = as_user(&mut fixture, &["~*", "+@all", "-zadd"]).await;
     assert_refused(&mut fixture, &limiter).await;
@@ -72,14 +72,14 @@ async fn a_user_with_evalsha_but_without_zadd() {
 }
 
 #[tokio::test]
-async fn a_user_without_the_servers_time() {
+async fn a_user_without_the_servers_time_is_refused() {
     let mut fixture = Fixture::start().await;
     let limiter = as_user(&mut fixture, &["~*", "+@all", "-time"]).await;
     assert_refused(&mut fixture, &limiter).await;
 }
 
 #[tokio::test]
-async fn a_user_for_other_keys() {
+async fn a_user_for_other_keys_is_refused() {
     let mut fixture = Fixture::start().await;
     let limiter = as_user(&mut fixture, &["~orders:*", "~{orders:*", "+@all"]).await;
     let before = fixture.everything().await;
@@ -97,7 +97,7 @@ async fn a_user_that_may_not_ask_what_the_server_is_can_use_it() {
 }
 
 #[tokio::test]
-async fn a_permission_that_is_taken_away_while_connected_and_given_back() {
+async fn a_permission_taken_away_while_connected_is_missed_until_given_back() {
     let mut fixture = Fixture::start().await;
     let limiter = as_user(&mut fixture, &["~*", "+@all"]).await;
     assert!(limiter.try_acquire(1).await.unwrap());

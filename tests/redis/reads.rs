@@ -40,8 +40,7 @@ async fn available_permits_leaves_every_byte_and_every_time_to_live_as_it_was() 
 }
 
 #[tokio::test]
-async fn available_permits_starts_again_where_the_grants_that_it_has_read_change_between_two_pages()
-{
+async fn available_permits_starts_again_if_grants_change_between_two_pages() {
     const RATE: i64 = 10_000;
     let hour = HOUR.as_millis() as i64;
     for (remove, gone) in [

@@ -53,7 +53,7 @@ async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
 }
 
 #[tokio::test]
-async fn a_limiter_to_which_a_peer_gave_another_type_takes_a_second_round_trip_once() {
+async fn a_limiter_whose_type_a_peer_changed_takes_a_second_round_trip_once() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
     let client = steady(&proxy.url(), builder()).await;
@@ -187,7 +187,7 @@ async fn naming_a_limiter_sends_nothing() {
 }
 
 #[tokio::test]
-async fn a_client_learns_the_servers_clock_when_it_connects_and_does_not_ask_for_it_again() {
+async fn a_client_asks_for_the_servers_clock_only_when_it_connects() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
     let limiter = patient(&proxy.url()).await.rate_limiter(NAME);

@@ -31,7 +31,7 @@ async fn calls_work_again_once_the_server_is_back() {
 }
 
 #[tokio::test]
-async fn a_call_made_while_the_server_is_away_is_answered_when_it_is_back_in_time() {
+async fn a_call_during_an_absence_of_the_server_is_answered_if_it_ends_in_time() {
     let server = Server::start();
     let builder = RedissonClient::builder().response_timeout(ms(10_000));
     let client = builder.connect(&server.url()).await.unwrap();

@@ -72,7 +72,7 @@ async fn a_clock_that_is_passed_in_scores_with_what_it_shows_also_before_1970() 
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_grants_nothing_before_the_last_grants_are_an_interval_old() {
+async fn a_clock_set_back_grants_nothing_before_the_last_grants_have_expired() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(10, ms(1_000))).await;
     fixture.at(50_000);
@@ -87,7 +87,7 @@ async fn a_clock_that_is_set_back_grants_nothing_before_the_last_grants_are_an_i
 }
 
 #[tokio::test]
-async fn a_clock_that_is_moved_on_gives_back_all_at_once_and_no_more_than_the_rate() {
+async fn a_clock_moved_forward_gives_back_all_at_once_but_at_most_the_rate() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(10, ms(1_000))).await;
     assert!(limiter.try_acquire(10).await.unwrap());

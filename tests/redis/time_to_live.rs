@@ -28,7 +28,7 @@ macro_rules! with_life {
 }
 
 #[tokio::test]
-async fn with_a_keep_alive_all_three_keys_get_it_at_each_grant_denial_and_release() {
+async fn all_three_keys_get_the_keep_alive_at_each_grant_denial_and_release() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.limiter().await;
     let keep_alive = ms(7_000);

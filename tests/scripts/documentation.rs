@@ -5,7 +5,7 @@ use crate::include::{assemble, names, read};
 const README: &str = include_str!("../../lua/README.md");
 
 #[test]
-fn each_script_has_a_header_with_its_purpose_keys_arguments_reply_and_writes() {
+fn each_script_has_a_header_with_purpose_keys_arguments_reply_and_writes() {
     for name in names() {
         let text = read(name).unwrap_or_else(|| panic!("{name}"));
         let header: Vec<&str> = { text.lines() }

@@ -180,7 +180,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
-    fn decisions_in_memory(rounds in rounds()) {
+    fn batched_requests_in_memory_are_decided_as_if_each_came_alone(rounds in rounds()) {
         runtime(true).block_on(async {
             let (now, clock) = passed_clock();
             let client = RedissonClient::builder().clock(clock).in_memory(&MemoryStore::new());
@@ -191,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn waits_in_memory(permits in prop::collection::vec(1..=RATE as u32, 1..40), interval in 1..2_500_u64) {
+    fn batched_waiters_in_memory_are_served_as_if_each_came_alone(permits in prop::collection::vec(1..=RATE as u32, 1..40), interval in 1..2_500_u64) {
         runtime(true).block_on(async {
             let together = limiter(RATE as u64, ms(interval)).await;
             let together = wait_together(&together, &permits).await;
@@ -203,7 +203,7 @@ proptest! {
 }
 
 #[test]
-fn decisions_on_a_server() {
+fn batched_requests_on_a_server_are_decided_as_if_each_came_alone() {
     let server = Server::start();
     // However late the server is, no request is sent again.
     let runtime = runtime(true);

@@ -72,7 +72,7 @@ async fn one_that_did_not_read_its_grant_passes_its_permits_to_the_next_at_once(
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_did_not_read_its_grant_gives_back_where_the_next_asks_for_more() {
+async fn an_unread_grant_is_given_back_if_the_next_waiter_asks_for_more() {
     let limiter = limiter(3, SECOND).await;
     assert!(limiter.try_acquire(1).await.unwrap());
     advance(ms(500)).await;
@@ -159,7 +159,7 @@ async fn one_whose_call_is_under_way_gives_back_what_it_is_granted() {
 }
 
 #[tokio::test]
-async fn one_of_many_in_a_call_under_way_gives_back_its_part_and_the_others_keep_theirs() {
+async fn one_of_many_that_leaves_a_call_gives_back_its_part_alone() {
     let server = Server::start();
     let mut raw = server.connection().await;
     let mut proxy = Proxy::to(server.port()).await;
@@ -227,7 +227,7 @@ async fn a_waiter_gets_what_a_dropped_call_was_granted() {
 }
 
 #[tokio::test]
-async fn a_grant_that_was_delivered_and_not_received_is_scored_anew_for_the_next_waiter() {
+async fn a_delivered_but_unread_grant_is_scored_anew_for_the_next_waiter() {
     let server = Server::start();
     let mut raw = server.connection().await;
     let client = patient(&server.url()).await;

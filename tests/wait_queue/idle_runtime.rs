@@ -97,8 +97,7 @@ impl LeftInFlight {
 }
 
 #[test]
-fn what_a_waiter_was_granted_that_left_is_given_back_though_another_one_waits_for_the_same_call_on_an_idle_runtime()
- {
+fn a_waiters_grant_is_given_back_though_another_on_an_idle_runtime_waits() {
     let server = Server::start();
     let left = left_in_flight(&server, |limiter, permits| {
         Box::pin(async move { limiter.acquire(permits).await.map(|()| true) })
@@ -114,7 +113,7 @@ fn what_a_waiter_was_granted_that_left_is_given_back_though_another_one_waits_fo
 }
 
 #[test]
-fn what_waiters_were_granted_that_have_all_left_a_call_on_an_idle_runtime_is_given_back() {
+fn grants_of_waiters_that_all_left_an_idle_runtimes_call_are_given_back() {
     let server = Server::start();
     let mut left = left_in_flight(&server, |limiter, permits| {
         Box::pin(async move { limiter.acquire(permits).await.map(|()| true) })
@@ -124,8 +123,7 @@ fn what_waiters_were_granted_that_have_all_left_a_call_on_an_idle_runtime_is_giv
 }
 
 #[test]
-fn what_a_plain_request_was_granted_that_left_is_given_back_though_another_one_shares_its_call_on_an_idle_runtime()
- {
+fn a_plain_requests_grant_is_given_back_though_an_idle_runtime_shares_it() {
     let server = Server::start();
     let left = left_in_flight(&server, |limiter, permits| {
         Box::pin(async move { limiter.try_acquire(permits).await })

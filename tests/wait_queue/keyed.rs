@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use crate::in_memory::{SECOND, ms};
 
 #[tokio::test(start_paused = true)]
-async fn waiting_creates_the_limiter_and_goes_on_though_it_expires_before_permits_are_back() {
+async fn waiting_creates_the_limiter_and_goes_on_though_it_expires_meanwhile() {
     for interval in [ms(1), ms(200), SECOND] {
         let client = RedissonClient::in_memory();
         let limiter = client
@@ -52,7 +52,7 @@ async fn a_timed_wait_for_a_key_is_false_where_its_permits_come_back_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_whose_keep_alive_is_its_interval_lives_as_long_as_somebody_waits() {
+async fn a_limiter_whose_keep_alive_is_its_interval_lives_while_someone_waits() {
     for interval in [ms(200), SECOND, 5 * SECOND] {
         let limiter = RedissonClient::in_memory().rate_limiter("limiter");
         let rate = Rate::overall(1, interval).keep_alive(interval);

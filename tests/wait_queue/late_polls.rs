@@ -38,7 +38,7 @@ async fn plain_requests_are_answered_while_a_waiter_sleeps() {
 }
 
 #[tokio::test]
-async fn one_whose_call_to_the_server_is_under_way_does_not_hold_up_the_calls_of_others() {
+async fn a_waiter_whose_call_is_under_way_does_not_hold_up_the_calls_of_others() {
     let server = Server::start();
     let client = patient(&server.url()).await;
     let limiter = client.rate_limiter("limiter");

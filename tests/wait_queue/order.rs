@@ -47,7 +47,7 @@ impl Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_permit_a_window_goes_to_one_waiter_after_the_other_in_the_order_of_their_coming() {
+async fn one_permit_a_window_goes_to_waiters_in_the_order_of_their_arrival() {
     let limiter = limiter(1, ms(100)).await;
     let (log, mut tasks) = (Log::start(), JoinSet::new());
     for (place, who) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
@@ -60,7 +60,7 @@ async fn one_permit_a_window_goes_to_one_waiter_after_the_other_in_the_order_of_
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_of_the_same_instant_are_served_in_the_order_in_which_they_asked() {
+async fn waiters_of_the_same_instant_are_served_in_the_order_of_asking() {
     let limiter = limiter(2, ms(100)).await;
     let (log, mut tasks) = (Log::start(), JoinSet::new());
     for who in ["a", "b", "c", "d", "e", "f"] {
@@ -106,7 +106,7 @@ async fn a_large_request_at_the_head_is_not_starved_by_small_ones_behind_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_small_request_behind_a_large_one_is_served_in_the_same_instant_where_both_fit() {
+async fn a_small_request_behind_a_large_one_is_served_with_it_if_both_fit() {
     let limiter = limiter(10, SECOND).await;
     assert!(limiter.try_acquire(10).await.unwrap());
     let (log, mut tasks) = (Log::start(), JoinSet::new());

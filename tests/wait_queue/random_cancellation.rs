@@ -117,7 +117,7 @@ async fn in_one_window_exactly_what_was_granted_is_gone() {
 }
 
 #[tokio::test]
-async fn on_many_limiters_that_share_calls_exactly_what_was_granted_is_gone_from_each() {
+async fn limiters_that_share_calls_each_lose_exactly_what_was_granted() {
     let random = Seeded::new();
     let server = Server::start();
     let mut raw = server.connection().await;
@@ -159,12 +159,12 @@ async fn on_many_limiters_that_share_calls_exactly_what_was_granted_is_gone_from
 }
 
 #[tokio::test]
-async fn over_many_windows_the_invariant_holds_and_all_callers_that_keep_waiting_are_served() {
+async fn the_invariant_holds_and_all_who_keep_waiting_are_served() {
     over_many_windows(1, 200).await;
 }
 
 #[tokio::test]
-async fn over_many_windows_of_many_limiters_too() {
+async fn the_invariant_holds_on_many_limiters_and_all_who_wait_are_served() {
     over_many_windows(40, 20).await;
 }
 

@@ -96,7 +96,7 @@ async fn requests_that_no_call_carried_in_time_were_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_call_of_a_client_takes_one_response_timeout_however_late_it_learns_the_time() {
+async fn a_clients_first_call_takes_one_response_timeout_with_reading_the_time() {
     // After 600 ms it knows that no answer would come in what is left.
     for (tells_after, takes, is_sent) in [
         (0, TIMEOUT, true),
@@ -119,7 +119,7 @@ async fn the_first_call_of_a_client_takes_one_response_timeout_however_late_it_l
 }
 
 #[tokio::test]
-async fn the_first_call_to_a_server_that_stops_takes_at_most_one_response_timeout() {
+async fn the_first_call_to_a_stopped_server_takes_at_most_one_response_timeout() {
     let server = Server::start();
     let builder = RedissonClient::builder().response_timeout(3 * TIMEOUT);
     let builder = builder.wait_for_server(60 * SECOND);
@@ -206,7 +206,7 @@ async fn an_endless_response_timeout_is_one_for_any_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_behind_calls_that_stand_still_waits_for_no_more_than_one_response_timeout() {
+async fn a_waiter_behind_stalled_calls_waits_at_most_one_response_timeout() {
     let limiter = silent_client().rate_limiter("limiter");
     let mut waiters = JoinSet::new();
     for after in [

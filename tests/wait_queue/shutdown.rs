@@ -39,7 +39,7 @@ fn acquire_elsewhere(limiter: &RateLimiter) -> mpsc::Receiver<()> {
 }
 
 #[test]
-fn a_runtime_that_ends_while_its_driver_sleeps_does_not_hang_another_runtime() {
+fn a_runtime_that_ends_while_its_driver_sleeps_hangs_no_other_runtime() {
     let first = runtime();
     let limiter = used_up(&first);
     let mut waiting = wait(&limiter, 1);
@@ -53,7 +53,7 @@ fn a_runtime_that_ends_while_its_driver_sleeps_does_not_hang_another_runtime() {
 }
 
 #[test]
-fn a_runtime_that_ends_before_its_task_ran_at_all_does_not_hang_another_runtime() {
+fn a_runtime_that_ends_before_its_task_ran_hangs_no_other_runtime() {
     let first = runtime();
     let limiter = used_up(&first);
     let mut waiting = wait(&limiter, 1);

@@ -20,7 +20,7 @@ async fn behind(proxy: &Proxy, clock: Clock, rate: Rate) -> RateLimiter {
 }
 
 #[tokio::test]
-async fn one_that_asked_first_is_served_before_one_that_came_while_its_call_was_under_way() {
+async fn the_first_to_ask_is_served_before_one_that_came_during_its_call() {
     let server = Server::start();
     let mut proxy = Proxy::to(server.port()).await;
     let now = Arc::new(AtomicI64::new(0));

@@ -36,7 +36,7 @@ async fn each_of_many_waiters_has_its_own_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_turn_comes_in_time_is_granted_and_the_one_before_it_that_gave_up_took_nothing() {
+async fn a_waiter_is_granted_in_time_and_one_that_gave_up_before_took_nothing() {
     let limiter = limiter(2, SECOND).await;
     assert!(limiter.try_acquire(2).await.unwrap());
     let start = Instant::now();

@@ -8,7 +8,7 @@ use redisson_rate_limiter::Rate;
 const SECOND: i64 = 1000;
 
 #[tokio::test]
-async fn at_every_point_of_an_interleaved_sequence() {
+async fn both_clients_say_the_same_at_every_point_of_a_sequence() {
     Both::each(Version::ALL, async |mut both| {
         let limiter = both.limiter("n");
         let rate = |permits| Rate::overall(permits, Duration::from_secs(400));

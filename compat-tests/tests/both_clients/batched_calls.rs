@@ -27,7 +27,7 @@ async fn ask_together(limiter: &RateLimiter, requests: impl IntoIterator<Item = 
 }
 
 #[tokio::test]
-async fn before_between_and_after() {
+async fn redisson_works_before_between_and_after_batched_calls() {
     Both::each(Version::ALL, async |mut both| {
         let limiter = both.limiter("n");
         assert!(

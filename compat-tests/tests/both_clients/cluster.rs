@@ -25,7 +25,7 @@ const NAMES: [&str; 6] = [
 const UNUSABLE: [&str; 5] = ["a{b", "a}b", "{}", "x{}y", ""];
 
 #[tokio::test]
-async fn of_all_clients_and_of_each() {
+async fn a_cluster_serves_limiters_of_all_clients_and_of_each() {
     let cluster = Cluster::start();
     let urls = cluster.urls();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();

@@ -66,12 +66,12 @@ const TICK: i64 = 1000;
 const TTL_UNIT: i64 = 100_000;
 
 #[tokio::test]
-async fn on_4_7_0() {
+async fn random_steps_give_the_same_answers_as_redisson_4_7_0() {
     run(Version::V4_7_0, number_of_steps()).await;
 }
 
 #[tokio::test]
-async fn on_older_versions() {
+async fn random_steps_give_the_same_answers_as_older_versions() {
     for version in Version::ALL {
         if version != Version::V4_7_0 {
             run(version, number_of_steps() / 10).await;

@@ -34,7 +34,7 @@ async fn a_key_set_up_by_its_first_request_is_a_limiter_for_redisson() {
 }
 
 #[tokio::test]
-async fn a_key_that_redisson_set_up_is_taken_over_and_a_changed_rate_reaches_redisson() {
+async fn a_key_of_redisson_is_taken_over_and_a_changed_rate_reaches_redisson() {
     Both::each(Version::ALL, async |both| {
         let limiter = both.limiter("limit:k");
         assert!(
@@ -59,7 +59,7 @@ async fn a_key_that_redisson_set_up_is_taken_over_and_a_changed_rate_reaches_red
 }
 
 #[tokio::test]
-async fn what_a_joint_decision_takes_redisson_sees_and_what_it_does_not_take_neither() {
+async fn redisson_sees_exactly_what_a_joint_decision_takes() {
     Both::each(Version::ALL, async |both| {
         let limiter = both.limiter("application");
         assert!(

@@ -28,7 +28,7 @@ async fn client(server: &Server) -> (RedissonClient, Arc<AtomicI64>) {
 }
 
 #[tokio::test]
-async fn the_worked_example() {
+async fn the_worked_example_holds_on_the_applications_clock() {
     let server = Server::start();
     let (client, now) = client(&server).await;
     let limiter = client.rate_limiter("n");
@@ -69,7 +69,7 @@ async fn the_worked_example() {
 }
 
 #[tokio::test]
-async fn three_permits_in_ten_seconds() {
+async fn three_permits_in_ten_seconds_come_back_on_the_applications_clock() {
     const NAME: &str = "nft:turbo:limit:testLock997";
     let server = Server::start();
     let (client, now) = client(&server).await;

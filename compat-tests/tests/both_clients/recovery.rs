@@ -73,7 +73,7 @@ async fn works(both: &mut Both, limiter: &Pair) {
 
 /// Redisson sends an acquire that gets no answer again, and the server grants it twice, as one member.
 #[tokio::test]
-async fn after_redisson_repeated_an_acquire() {
+async fn a_limiter_recovers_after_redisson_repeated_an_acquire() {
     each(Version::ALL, async |both, limiter| {
         // The server knows the script: else the first sending would only say that it does not.
         assert!(limiter.try_acquire(Peer::Java, 1).await);
@@ -135,7 +135,7 @@ fn holds_two_sendings(list: String) -> bool {
 
 /// Redisson alone would have 13 of 10 when the window has passed.
 #[tokio::test]
-async fn after_redissons_release() {
+async fn a_limiter_recovers_after_redissons_release() {
     let versions = Version::ALL.into_iter().filter(|it| it.has_release());
     each(versions, async |both, limiter| {
         assert!(limiter.try_acquire(Peer::Java, 3).await);
@@ -149,7 +149,7 @@ async fn after_redissons_release() {
 }
 
 #[tokio::test]
-async fn after_the_permits_were_lost() {
+async fn a_limiter_recovers_after_the_permits_were_lost() {
     each(Version::ALL, async |both, limiter| {
         assert!(limiter.try_acquire(Peer::Java, 8).await);
         both.redis.del("{n}:permits").await.unwrap();
@@ -166,7 +166,7 @@ async fn after_the_permits_were_lost() {
 }
 
 #[tokio::test]
-async fn after_the_value_was_lost() {
+async fn a_limiter_recovers_after_the_value_was_lost() {
     each(Version::ALL, async |both, limiter| {
         assert!(limiter.try_acquire(Peer::Java, 8).await);
         both.redis.del("{n}:value").await.unwrap();
@@ -180,7 +180,7 @@ async fn after_the_value_was_lost() {
 }
 
 #[tokio::test]
-async fn after_the_value_was_raised_above_the_rate() {
+async fn a_limiter_recovers_after_the_value_was_raised_above_the_rate() {
     each(Version::ALL, async |both, limiter| {
         both.redis.set("{n}:value", 13).await.unwrap();
         assert!(limiter.try_acquire(Peer::Rust, 1).await);
@@ -191,7 +191,7 @@ async fn after_the_value_was_raised_above_the_rate() {
 
 /// A member of Redisson before 3.17, or of nobody: once it is over, each of Redisson's calls fails.
 #[tokio::test]
-async fn after_a_malformed_member() {
+async fn a_limiter_recovers_after_a_malformed_member() {
     each(Version::ALL, async |both, limiter| {
         assert!(limiter.try_acquire(Peer::Java, 2).await);
         both.redis
@@ -209,7 +209,7 @@ async fn after_a_malformed_member() {
 
 /// Redisson grants 0 permits, and never takes the members away by themselves.
 #[tokio::test]
-async fn after_zero_permits() {
+async fn a_limiter_recovers_after_an_acquire_of_zero_permits() {
     each(Version::ALL, async |both, limiter| {
         for _ in 0..3 {
             assert!(limiter.java.try_acquire(0).await.unwrap());
@@ -226,7 +226,7 @@ async fn after_zero_permits() {
 
 /// Redisson's availablePermits makes a value key that outlives the limiter.
 #[tokio::test]
-async fn after_an_earlier_limiter_left_its_value() {
+async fn a_limiter_recovers_after_an_earlier_one_left_its_value() {
     each(Version::ALL, async |both, limiter| {
         limiter
             .java
@@ -247,7 +247,7 @@ async fn after_an_earlier_limiter_left_its_value() {
 /// What comes back is granted only when less than the new rate is in use, also where a request that could never be
 /// granted came first.
 #[tokio::test]
-async fn after_the_rate_was_lowered_below_what_is_in_use() {
+async fn a_limiter_recovers_after_its_rate_was_lowered_below_what_is_in_use() {
     use redisson_rate_limiter::PermitsInUse::Keep;
 
     each(Version::ALL, async |both, limiter| {

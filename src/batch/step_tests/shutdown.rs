@@ -62,7 +62,7 @@ fn a_pending_request_was_not_sent_and_is_made_again_whatever_it_is() {
 }
 
 #[test]
-fn one_in_flight_that_cannot_be_repeated_is_not_made_again_and_learns_whether_it_may_have_run() {
+fn an_unrepeatable_request_in_flight_learns_whether_it_may_have_run() {
     for is_reachable in [false, true] {
         let requests = Requests::unrepeatable(FOREVER);
         requests.0.calls.is_reachable.send_replace(is_reachable);
@@ -79,8 +79,7 @@ fn one_in_flight_that_cannot_be_repeated_is_not_made_again_and_learns_whether_it
 }
 
 #[test]
-fn one_that_cannot_be_repeated_and_waits_for_an_idle_runtime_learns_at_its_deadline_whether_it_may_have_run()
- {
+fn an_unrepeatable_request_on_an_idle_runtime_learns_its_fate_in_time() {
     for is_reachable in [false, true] {
         let requests = Requests::unrepeatable(FOREVER);
         requests.0.calls.is_reachable.send_replace(is_reachable);

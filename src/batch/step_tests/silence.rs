@@ -18,7 +18,7 @@ async fn behind_silent_calls(requests: &Requests) -> [Asking; 3] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_not_answered_holds_up_the_next_for_so_long_and_those_after_it_not_at_all() {
+async fn an_unanswered_call_holds_up_the_next_for_a_time_and_no_later_ones() {
     let requests = Requests::taking(FOREVER);
     let [direct, silent, behind] = behind_silent_calls(&requests).await;
     sleep(LONGEST_HOLD_UP - A_MOMENT).await;
@@ -48,7 +48,7 @@ async fn a_call_that_holds_up_no_other_is_abandoned_when_its_caller_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_not_sent_holds_up_the_next_which_could_not_be_sent_either() {
+async fn an_unsent_call_holds_up_the_next_which_could_not_be_sent_either() {
     let requests = Requests::taking(FOREVER);
     requests.0.calls.is_reachable.send_replace(false);
     let _asked = behind_silent_calls(&requests).await;

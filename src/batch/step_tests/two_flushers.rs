@@ -30,7 +30,7 @@ async fn those_that_arrive_while_both_calls_are_in_flight_share_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_one_call_is_silent_the_other_flusher_goes_on_and_a_new_one_joins_it() {
+async fn while_one_call_is_silent_the_other_flusher_goes_on_and_one_joins_it() {
     let requests = Requests::taking(FOREVER);
     let mut silent = ask_large(&requests, 2).await;
     sleep(LONGEST_HOLD_UP / 2).await;
@@ -73,7 +73,7 @@ async fn where_both_calls_are_silent_two_others_are_in_flight() {
 }
 
 #[test]
-fn a_runtime_that_shuts_down_abandons_both_and_what_was_pending_is_made_again() {
+fn a_runtime_that_shuts_down_abandons_both_and_pending_calls_are_repeated() {
     let requests = Requests::taking(FOREVER);
     let mut made = shutdown::shut_down_with(&requests, [1, 2, 3, 4].map(|place| LARGE + place));
     assert_eq!(requests.made(), [large([1]), large([2]), large([3])]);

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::Refused;
 
 #[tokio::test(start_paused = true)]
-async fn half_open_one_call_goes_out_at_a_time_and_the_policy_decides_the_others_at_once() {
+async fn a_half_open_breaker_lets_one_call_out_and_the_policy_decides_the_rest() {
     for policy in [FailurePolicy::Deny, FailurePolicy::Allow, one_of(1)] {
         let remote = Remote::new();
         let client = remote.client(policy);
@@ -58,7 +58,7 @@ async fn a_probe_that_is_dropped_leaves_its_place_to_the_next_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_comes_at_once_when_redis_has_been_away_for_the_response_timeout() {
+async fn errors_come_at_once_after_redis_was_away_for_the_response_timeout() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Error);
     let limiter = with_rate(&client, 10).await;

@@ -284,7 +284,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: histories(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn through_outages_waiters_keep_their_order_and_nobody_grants_more_than_it_may(
+    fn waiters_keep_their_order_and_no_limit_is_exceeded_through_outages(
         policy in policies(),
         events in events(),
     ) {

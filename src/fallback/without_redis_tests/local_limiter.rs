@@ -5,7 +5,7 @@ use tokio::task::yield_now;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn all_clients_together_grant_no_more_than_the_rate_in_any_window_without_redis() {
+async fn clients_without_redis_grant_at_most_the_rate_in_any_window_together() {
     let remote = Remote::new();
     let clients = [(); 4].map(|()| remote.client(one_of(4)));
     let mut limiters = Vec::new();
@@ -44,8 +44,7 @@ async fn a_single_client_exceeds_the_rate_in_no_window_in_which_redis_goes_down(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_window_in_which_redis_goes_down_holds_the_rate_and_the_shares_of_the_clients_without_grants()
- {
+async fn a_window_with_an_outage_holds_the_rate_and_shares_of_unused_clients() {
     let remote = Remote::new();
     let clients = [(); 4].map(|()| remote.client(one_of(4)));
     let mut limiters = Vec::new();
@@ -85,7 +84,7 @@ async fn a_limiter_whose_rate_is_unknown_here_denies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_whose_rate_another_client_set_is_known_from_the_first_request() {
+async fn a_rate_that_another_client_set_is_known_from_the_first_request() {
     let remote = Remote::new();
     with_rate(&remote.client(FailurePolicy::Error), 100).await;
     let limiter = remote.client(one_of(4)).rate_limiter("limiter");
@@ -338,7 +337,7 @@ async fn the_shares_of_keys_take_no_memory_once_their_grants_have_expired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reading_the_rate_takes_nothing_of_the_time_of_the_request_that_needs_it() {
+async fn reading_the_rate_takes_no_time_from_the_request_that_needs_it() {
     let ms = Duration::from_millis;
     let remote = Remote::new();
     let rate = Rate::overall(10, 10 * SECOND);

@@ -4,7 +4,7 @@ use super::*;
 use crate::grant::Origin;
 
 #[tokio::test(start_paused = true)]
-async fn waiters_are_served_in_order_by_the_local_limiter_and_then_by_redis_again() {
+async fn the_local_limiter_and_then_redis_serve_waiters_in_order() {
     let remote = Remote::new();
     let client = remote.client(one_of(2));
     let limiter = with_rate(&client, 2).await;
@@ -67,7 +67,7 @@ async fn under_wait_a_plain_request_waits_for_redis_until_its_response_timeout()
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_in_flight_and_in_the_queue_are_decided_by_the_policy_when_the_breaker_opens() {
+async fn the_policy_decides_requests_in_flight_and_queued_as_the_breaker_opens() {
     for policy in [FailurePolicy::Allow, one_of(1)] {
         let remote = Remote::new();
         let client = remote.client(policy);
@@ -137,7 +137,7 @@ async fn waiters_keep_their_order_through_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_whose_call_is_not_answered_is_served_by_the_policy_after_the_response_timeout() {
+async fn the_policy_serves_a_waiter_after_an_unanswered_response_timeout() {
     for policy in [FailurePolicy::Allow, one_of(1)] {
         let remote = Remote::new();
         let client = remote.client(policy);
@@ -203,8 +203,7 @@ async fn taken_without_an_answer(policy: FailurePolicy) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_request_took_without_an_answer_goes_back_where_it_asks_again_or_the_policy_decides()
-{
+async fn permits_taken_without_an_answer_go_back_before_another_decision() {
     // The waiter is granted by its second call.
     assert_eq!(taken_without_an_answer(FailurePolicy::Deny).await, 1);
     for policy in [FailurePolicy::Allow, one_of(1)] {
@@ -217,8 +216,7 @@ async fn what_a_request_took_without_an_answer_goes_back_where_it_asks_again_or_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_for_a_waiter_with_another_policy_holds_up_those_with_a_substitute_for_half_a_second()
- {
+async fn waiters_with_a_substitute_wait_half_a_second_at_most_for_a_call() {
     for policy in [FailurePolicy::Allow, one_of(1)] {
         let remote = Remote::new();
         let client = remote.client(FailurePolicy::Error);
@@ -245,7 +243,7 @@ async fn a_call_for_a_waiter_with_another_policy_holds_up_those_with_a_substitut
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_would_fail_fast_is_served_in_place_of_redis_while_that_is_away() {
+async fn the_policy_serves_a_waiter_that_would_fail_fast_while_redis_is_away() {
     for policy in [FailurePolicy::Allow, one_of(1)] {
         let remote = Remote::new();
         let client = remote.client(policy.clone());
@@ -285,7 +283,7 @@ async fn once_redis_has_answered_after_an_outage_nobody_is_served_in_its_place()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_whose_request_is_lost_is_served_before_those_who_come_after_it_however_late() {
+async fn a_waiter_whose_request_is_lost_is_still_served_before_later_ones() {
     for late in [1, 450, 600, 2_000] {
         let remote = Remote::new();
         let client = remote.client(FailurePolicy::Deny);

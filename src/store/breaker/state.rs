@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_opens_at_once_without_a_connection_and_only_a_connection_half_opens_it() {
+    async fn it_opens_at_once_without_a_connection_and_half_opens_only_with_one() {
         let now = Instant::now();
         let mut state = State::default();
         assert_eq!(state.disconnected(now, cause()), Some(Change::Opened));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_pauses_between_probes_double_up_to_a_bound_and_are_shortened_at_random() {
+    async fn pauses_between_probes_double_up_to_a_bound_and_are_shortened_randomly() {
         let now = Instant::now();
         let mut state = after_failures(3, now);
         let mut at = now + FIRST_PAUSE;

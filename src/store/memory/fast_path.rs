@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_left_one_permit_is_denied_and_more_may_be_above_the_rate() {
+    fn without_permits_one_is_denied_and_more_may_be_above_the_rate() {
         let (fast_path, reserved) = fast_path(0);
         assert_eq!(fast_path.take(1, || NOW), Some(false));
         assert_eq!(fast_path.take(2, || NOW), None);
@@ -208,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_path_ends_with_its_ms_and_is_valid_for_a_thread_that_read_the_clock_before() {
+    fn the_fast_path_is_valid_in_its_ms_and_at_earlier_readings_of_the_clock() {
         let (fast_path, _) = fast_path(40);
         assert_eq!(fast_path.take(1, || NOW + 1), None);
         assert_eq!(fast_path.take(1, || NOW - 1), Some(true));
     }
 
     #[test]
-    fn more_permits_than_the_stripes_hold_are_reserved_in_part_and_never_denied() {
+    fn requests_above_what_the_stripes_hold_are_reserved_in_part_not_denied() {
         let (fast_path, reserved) = fast_path(i64::MAX);
         assert_eq!(reserved.permits(), MOST * STRIPES as u32);
         assert_eq!(fast_path.take(MOST - 1, || NOW), Some(true));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn however_often_the_fast_path_is_closed_meanwhile_each_permit_is_counted_once() {
+    fn each_permit_is_counted_once_however_often_the_fast_path_closes() {
         let fast_path = FastPath::default();
         let threads_at_work = AtomicUsize::new(3);
         let mut counted = 0;
@@ -257,7 +257,7 @@ mod tests {
 
     /// Under every interleaving that loom finds, with its atomic for a stripe and its mutex for the lock.
     #[test]
-    fn a_permit_that_is_taken_while_the_fast_path_closes_is_counted_then_or_not_taken() {
+    fn a_permit_is_counted_or_not_taken_while_the_fast_path_closes() {
         use loom::sync::atomic::AtomicU64;
         use loom::sync::{Arc, Mutex};
 

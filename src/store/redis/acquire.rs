@@ -352,8 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn each_attempt_has_twice_the_time_of_the_one_before_and_the_last_one_waits_as_long_as_the_call()
-     {
+    fn each_attempt_has_twice_the_time_before_it_and_the_last_what_is_left() {
         assert_eq!(
             times(250, 11, 3_000),
             [(250, 250), (500, 500), (1_000, 2_250)]

@@ -107,7 +107,7 @@ async fn granted_in_part(on_server: &mut OnServer, from: i64, score: i64) -> Acq
 }
 
 #[tokio::test]
-async fn what_an_attempt_was_granted_is_found_among_more_grants_than_one_call_reads() {
+async fn the_grant_of_an_attempt_is_found_among_more_than_one_call_reads() {
     for (step, last) in [(1, 2_600), (0, 0)] {
         let mut on_server = OnServer::start().await;
         let from = on_server.now().await - 5_000;
@@ -121,8 +121,7 @@ async fn what_an_attempt_was_granted_is_found_among_more_grants_than_one_call_re
 }
 
 #[tokio::test]
-async fn what_an_attempt_was_granted_is_found_on_a_server_whose_clock_is_behind_what_was_known_of_it()
- {
+async fn the_grant_of_an_attempt_is_found_on_a_server_whose_clock_is_behind() {
     let mut on_server = OnServer::start().await;
     on_server.limiter.acquire_permits(9_996).await;
     let call = AcquireCall::new(Requests::plain([3, 2].into_iter()));
@@ -182,7 +181,7 @@ impl RedisLimiter {
 }
 
 #[tokio::test]
-async fn what_a_call_took_is_given_back_once_and_not_before_its_attempts_have_passed() {
+async fn permits_of_a_call_are_given_back_once_after_all_attempts_have_passed() {
     let mut on_server = OnServer::start().await;
     let call = AcquireCall::new(Requests::plain([3, 2].into_iter()));
     on_server.acquire(&call).await.unwrap();
@@ -206,7 +205,7 @@ async fn what_somebody_else_has_claimed_is_not_given_back() {
 }
 
 #[tokio::test]
-async fn of_a_call_that_was_granted_twice_only_what_was_not_delivered_is_given_back() {
+async fn only_the_undelivered_grant_of_a_call_granted_twice_is_given_back() {
     for (offset, given_back, left) in [(0, 0, 9_997), (-1, 3, 10_000)] {
         let mut on_server = OnServer::start().await;
         let call = AcquireCall::new(Requests::one(3));
@@ -252,7 +251,7 @@ fn set_up(rate: i64, rate_type: RateType) -> Option<SetUp> {
 }
 
 #[tokio::test]
-async fn a_call_creates_its_limiter_changes_its_rate_and_resets_it_where_the_type_changes() {
+async fn a_call_creates_its_limiter_sets_its_rate_and_resets_it_for_a_new_type() {
     let mut on_server = OnServer::without_limiter().await;
     on_server.run(&["SET", "{l}:value", "77"]).await; // left by an earlier limiter
     let (overall, per_client) = (RateType::Overall, RateType::PerClient);
@@ -280,7 +279,7 @@ async fn a_call_creates_its_limiter_changes_its_rate_and_resets_it_where_the_typ
 }
 
 #[tokio::test]
-async fn a_denial_states_when_the_limiter_expires_before_it_is_worth_asking_again() {
+async fn a_denial_states_that_the_limiter_expires_before_permits_come_back() {
     for (permits, lives) in [(vec![5, 5], None), (vec![5, 6], Some(HOUR))] {
         let on_server = OnServer::without_limiter().await;
         let call = AcquireCall::new(Requests::plain(permits.into_iter()));
@@ -290,8 +289,7 @@ async fn a_denial_states_when_the_limiter_expires_before_it_is_worth_asking_agai
 }
 
 #[tokio::test]
-async fn an_acquire_that_a_shared_call_refused_did_nothing_so_that_its_next_attempt_need_not_wait()
-{
+async fn the_next_attempt_need_not_wait_after_a_shared_call_refused_an_acquire() {
     let on_server = OnServer::without_limiter().await;
     let limiter = &on_server.limiter;
     let call = Acquire::first(Requests::one(1));

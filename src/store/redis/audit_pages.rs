@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_at_the_front_that_are_gone_are_dropped_and_the_first_is_read_again() {
+    fn pages_gone_at_the_front_are_dropped_and_the_first_is_read_again() {
         for (place, first) in [(30, 10), (21, 10), (20, 20), (11, 20), (10, 30), (0, 30)] {
             let mut pages = pages();
             pages.note_place(place);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_given_back_is_waited_for_whether_its_task_ends_panics_or_never_runs() {
+    async fn each_refund_is_waited_for_if_its_task_ends_panics_or_never_runs() {
         let background = Background::default();
         background.given_back().await;
         background.spawn(std::future::pending()); // it gives nothing back

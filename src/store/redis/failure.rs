@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_can_no_longer_serve_this_client_is_left_for_another_connection() {
+    fn a_server_that_can_no_longer_serve_this_client_is_left() {
         for code in ["READONLY", "MASTERDOWN", "UNBLOCKED", "NOAUTH"] {
             let in_script = format!("Error running script: @user_script:1: -{code} for a reason");
             for error in [of_code(code, "for a reason"), of_code("ERR", &in_script)] {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_login_is_an_error_of_its_own_and_a_passing_failure_makes_the_store_unavailable() {
+    fn a_refused_login_is_its_own_error_and_a_passing_failure_unavailability() {
         let error = of_connecting(of_code("WRONGPASS", "invalid username-password pair"));
         assert!(matches!(error, Error::AuthenticationFailed { .. }));
         let error = of_connecting(of_code("BUSY", "Redis is busy running a script."));

@@ -256,7 +256,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn a_call_that_is_polled_by_another_runtime_is_not_left_behind_when_its_own_ends() {
+    fn a_call_that_another_runtime_polls_is_not_lost_when_its_own_ends() {
         for polls_of_the_flusher in [0, 10] {
             let (own, other) = (runtime(), runtime());
             let multi_acquires = multi_acquires();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_takes_no_more_limiters_and_no_longer_lists_than_the_server_decides_in_a_few_ms() {
+    fn limiters_and_lists_of_a_call_are_at_most_what_a_few_ms_decide() {
         let of_one_call = |runs: &[usize]| of_one_call(runs.iter().copied());
         assert_eq!(of_one_call(&[]), 0);
         assert_eq!(of_one_call(&[1; 100]), LARGEST_CALL);

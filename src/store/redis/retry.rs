@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_was_lost_is_asked_for_again_soon_however_many_were_lost_before() {
+    async fn a_lost_answer_is_asked_for_again_soon_however_many_were_lost_before() {
         let pauses = pauses_after(Failure::Lost(Some(failure::closed()))).await;
         assert_eq!(pauses, [10, 20, 40, 50, 50, 50, 50]);
     }

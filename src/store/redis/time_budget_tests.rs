@@ -203,7 +203,7 @@ fn refusals() -> Vec<RedisError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_only_ever_refused_ends_with_the_cause_and_not_as_one_that_may_have_run() {
+async fn a_call_that_was_only_ever_refused_ends_with_the_cause() {
     for refusal in refusals() {
         for round_trip in [0, 1, 5, 20, 60, 100, 140] {
             let server = Distant::new(round_trip, Some(refusal.clone()));
@@ -254,7 +254,7 @@ async fn an_acquire_succeeds_where_one_round_trip_fits_in_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_succeeds_where_the_round_trip_has_grown_to_two_thirds_of_its_time() {
+async fn an_acquire_succeeds_if_the_round_trip_grew_to_two_thirds_of_its_time() {
     for round_trip in [100, 240, 260, 330, 350, 490, 510, 600, 660] {
         let server = Distant::new(1, None);
         let limiter = server.limiter(1_000);
@@ -269,8 +269,7 @@ async fn an_acquire_succeeds_where_the_round_trip_has_grown_to_two_thirds_of_its
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_one_that_fails_acquires_succeed_where_the_round_trip_has_grown_to_nearly_their_time()
-{
+async fn acquires_succeed_after_one_fails_as_the_round_trip_nears_their_time() {
     for round_trip in [760, 800, 900, 960] {
         let server = Distant::new(1, None);
         let limiter = server.limiter(1_000);
@@ -285,7 +284,7 @@ async fn after_one_that_fails_acquires_succeed_where_the_round_trip_has_grown_to
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_that_is_lost_with_its_connection_is_decided_in_a_third_of_its_time() {
+async fn an_acquire_lost_with_its_connection_is_decided_in_a_third_of_its_time() {
     for (response_timeout, round_trip) in [(300, 1), (300, 20), (1_000, 1), (1_000, 40), (3_000, 5)]
     {
         let server = Distant::new(round_trip, None);

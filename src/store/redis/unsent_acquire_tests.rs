@@ -26,7 +26,7 @@ async fn store_on(server: &Server) -> RedisStore {
 }
 
 #[tokio::test]
-async fn acquires_that_wait_for_a_connection_are_not_among_those_that_may_have_run() {
+async fn acquires_that_wait_for_a_connection_have_certainly_not_run() {
     let server = Server::start();
     let store = store_on(&server).await;
     drop(server);

@@ -195,7 +195,7 @@ fn of_the_first_20_s_each_gets_a_quarter_whatever_the_order_of_calls() {
 
 /// Redisson's threads wake up at a tick of 100 ms, when the oldest permits are back, and take all there is.
 #[test]
-fn beside_one_that_takes_all_every_100_ms_it_gets_a_quarter_and_leaves_one() {
+fn it_gets_and_leaves_a_quarter_beside_one_that_takes_all_every_100_ms() {
     for phase in 0..100 {
         let mut limiter = Limiter::new(10);
         let mut processes = [process(phase + 1, 0)];

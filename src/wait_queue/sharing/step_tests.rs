@@ -136,7 +136,7 @@ fn probes_are_five_intervals_apart_at_least_and_five_seconds_at_most() {
 }
 
 #[test]
-fn the_first_probes_are_an_interval_apart_or_half_of_one_after_a_smaller_one_than_planned() {
+fn the_first_probes_are_an_interval_apart_or_half_of_one_after_a_smaller() {
     assert_pauses(
         false,
         &[

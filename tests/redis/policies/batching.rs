@@ -68,7 +68,7 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
 }
 
 #[tokio::test]
-async fn requests_that_come_while_a_call_is_under_way_share_the_next_in_their_order() {
+async fn requests_that_come_during_a_call_share_the_next_in_their_order() {
     let fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = limiter(&proxy, &fixture, 10).await;

@@ -41,7 +41,7 @@ async fn other_mixes_of_tags_are_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn a_prefix_that_spreads_the_state_over_several_slots_is_refused_and_no_key_does() {
+async fn prefixes_but_no_keys_that_spread_state_over_slots_are_refused() {
     let cluster = Cluster::start();
     let url = cluster.nodes()[0].url();
     let client = patient(&url).await;

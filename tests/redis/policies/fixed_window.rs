@@ -73,7 +73,7 @@ async fn an_aligned_window_lives_until_the_unit_is_over() {
 }
 
 #[tokio::test]
-async fn after_a_change_a_sibling_key_has_the_windows_length_so_that_it_is_moved_once() {
+async fn a_changed_window_is_moved_once_and_a_sibling_key_has_its_length() {
     let mut fixture = Fixture::start().await;
     let limiters = [
         fixture.by(FixedWindow::new(5, HOUR)).await,

@@ -70,7 +70,7 @@ async fn a_keyed_limiters_keys_are_redissons_of_prefix_and_key() {
 }
 
 #[tokio::test]
-async fn with_a_mapper_that_makes_a_hash_tag_what_could_be_mistaken_is_marked_too() {
+async fn ambiguous_names_are_marked_too_if_a_mapper_makes_a_hash_tag() {
     let fixture = Fixture::start().await;
     let builder = fixture
         .builder()

@@ -187,7 +187,7 @@ async fn what_a_peer_left_is_taken_over() {
 }
 
 #[tokio::test]
-async fn tokens_that_are_gone_while_the_start_is_there_are_as_many_as_there_can_be() {
+async fn lost_tokens_beside_a_start_are_as_many_as_there_can_be() {
     let mut fixture = Fixture::start().await;
     let limiter = three_a_second(&fixture).await;
     assert!(granted(&limiter, 10).await);

@@ -190,7 +190,7 @@ async fn a_timestamp_far_ahead_does_not_keep_the_key_for_ever() {
 }
 
 #[tokio::test]
-async fn a_field_that_is_no_number_or_a_key_that_is_no_hash_is_refused_and_stays() {
+async fn fields_that_are_no_numbers_and_keys_that_are_no_hashes_are_refused() {
     for (field, bad) in [
         ("remain", "many"),
         ("remain", ""),

@@ -91,7 +91,7 @@ async fn a_changed_rate_is_written_in_the_round_trip_of_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_limiter_of_redisson_with_another_rate_is_brought_up_to_date_and_keeps_its_keep_alive() {
+async fn a_limiter_of_redisson_gets_the_new_rate_and_keeps_its_keep_alive() {
     let mut fixture = Fixture::start().await;
     fixture
         .run(&[
@@ -135,7 +135,7 @@ async fn a_limiter_of_redisson_with_another_rate_is_brought_up_to_date_and_keeps
 }
 
 #[tokio::test]
-async fn a_keyed_request_whose_answer_was_lost_is_sent_again_and_granted_what_it_took() {
+async fn a_keyed_request_whose_answer_was_lost_is_granted_what_it_took() {
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
     let client = reconnecting_behind(&proxy, &fixture).await;

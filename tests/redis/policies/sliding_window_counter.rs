@@ -48,7 +48,7 @@ async fn a_counter_is_named_by_its_periods_last_millisecond_after_the_start() {
 }
 
 #[tokio::test]
-async fn start_and_counters_live_for_two_windows_from_the_first_request_of_a_period() {
+async fn start_and_counters_live_for_two_windows_from_a_periods_first_request() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.by(policy()).await;
     let first = keys::time(&mut fixture.raw).await;

@@ -17,8 +17,7 @@ async fn logged(fixture: &mut Fixture) -> Vec<(Vec<u8>, i64)> {
 }
 
 #[tokio::test]
-async fn a_unit_of_cost_is_a_member_of_the_calls_16_random_bytes_and_its_number_scored_with_its_time()
- {
+async fn a_unit_of_cost_is_a_member_with_the_call_id_and_its_number() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.by(SlidingWindowLog::new(10, HOUR)).await;
     assert!(passed(&limiter, 3).await);
@@ -87,7 +86,7 @@ async fn a_peers_log_is_taken_over_each_id_counting_1() {
 }
 
 #[tokio::test]
-async fn the_retry_time_of_a_log_fuller_than_the_limit_follows_from_what_may_stay() {
+async fn the_retry_time_of_an_overfull_log_follows_from_what_may_stay() {
     let mut fixture = Fixture::start().await;
     for at in 1..=50 {
         add(&mut fixture, &at.to_string(), at.to_string().as_bytes()).await;

@@ -56,7 +56,7 @@ async fn the_timestamp_moves_by_the_time_that_the_tokens_took() {
 }
 
 #[tokio::test]
-async fn what_a_token_takes_beyond_whole_milliseconds_stands_in_a_field_of_its_own() {
+async fn fractions_of_milliseconds_that_a_token_takes_have_their_own_field() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture
         .by(TokenBucket::per_second(3).with_capacity(300))

@@ -7,7 +7,7 @@ use super::*;
 use crate::{Clock, Decision, Grant, Granted, MemoryStore, Rate, RateLimiter, RedissonClient};
 
 #[test]
-fn who_reads_the_clock_early_and_gets_the_lock_late_is_decided_at_the_time_of_the_one_before() {
+fn a_request_that_read_the_clock_early_has_the_time_of_the_one_before() {
     let limiter = Limiter::new();
     let times = [1_000, 999, 1_001].map(|read| limiter.held().time(read));
     assert_eq!(times, [1_000, 1_000, 1_001]);
@@ -40,7 +40,7 @@ async fn granted(limiter: &RateLimiter, permits: u32) -> Grant {
 }
 
 #[tokio::test(start_paused = true)]
-async fn grants_of_one_ms_that_nobody_can_refund_share_an_entry_and_come_back_at_their_time() {
+async fn grants_of_one_ms_without_refunds_share_an_entry_and_return_in_time() {
     let second = Duration::from_secs(1);
     let (limiter, held) = limiter(Rate::overall(1_000, second)).await;
     for _ in 0..2 {
@@ -60,7 +60,7 @@ async fn grants_of_one_ms_that_nobody_can_refund_share_an_entry_and_come_back_at
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_fast_path_opens_only_if_such_requests_follow_each_other_within_a_ms() {
+async fn the_fast_path_opens_only_if_such_requests_follow_within_a_ms() {
     let (limiter, held) = limiter(Rate::overall(1_000, Duration::from_secs(1))).await;
     let is_reserved = || lock(&held.held).reserved.is_some();
     for _ in 0..5 {
@@ -111,7 +111,7 @@ async fn what_is_taken_in_one_ms_fits_its_entries_however_much_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_above_the_rate_opens_no_fast_path_and_is_an_error_even_if_no_permits_are_left() {
+async fn a_request_above_the_rate_is_an_error_and_opens_no_fast_path() {
     let (limiter, _) = limiter(Rate::overall(8, Duration::from_secs(1))).await;
     let is_above = |answer| matches!(answer, Err(Error::ExceedsLimit { limit: 8, .. }));
     assert!(is_above(limiter.try_acquire(9).await));
@@ -162,7 +162,7 @@ async fn a_clients_own_permits_are_not_reserved_for_others() {
 
 /// With one permit each, so that they are more grants than a call sums.
 #[tokio::test(start_paused = true)]
-async fn a_rate_for_each_client_that_one_client_lowers_holds_for_what_the_others_have_in_use() {
+async fn a_lowered_rate_per_client_holds_for_what_the_others_have_in_use() {
     let store = MemoryStore::new();
     let [one, other] = [(); 2].map(|()| {
         let client = RedissonClient::builder().in_memory(&store);

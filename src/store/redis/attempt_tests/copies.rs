@@ -39,7 +39,7 @@ impl OnServer {
 }
 
 #[tokio::test]
-async fn a_copy_of_a_call_finds_what_the_first_one_took_whatever_is_free_by_then() {
+async fn a_copy_of_a_call_finds_what_the_first_took_whatever_is_free_by_then() {
     for (requests, free_at_first, taken, free_then) in [
         (&[3, 2][..], 4, 3, 10_000),
         (&[3, 2], 4, 3, 1),
@@ -86,7 +86,7 @@ async fn a_copy_of_a_call_finds_what_the_first_one_took_whatever_is_free_by_then
 }
 
 #[tokio::test]
-async fn a_copy_of_a_call_finds_what_the_first_one_took_where_its_rate_was_lowered_below_that() {
+async fn a_copy_of_a_call_finds_what_the_first_took_even_above_a_lowered_rate() {
     let mut on_server = OnServer::start().await;
     let call = Acquire::first(Requests::one(3));
     let deadline = on_server.now().await + 10_000;
@@ -107,7 +107,7 @@ async fn a_copy_of_a_call_finds_what_the_first_one_took_where_its_rate_was_lower
 }
 
 #[tokio::test]
-async fn what_is_kept_of_a_list_that_was_granted_in_part_expires_with_its_deadline() {
+async fn the_record_of_a_list_granted_in_part_expires_with_its_deadline() {
     let mut on_server = OnServer::start().await;
     on_server.limiter.acquire_permits(9_996).await;
     for (id, permits, taken) in [(1, &[3, 2][..], 3), (2, &[1], 1)] {
@@ -168,7 +168,7 @@ async fn no_permit_is_lost_if_two_grants_of_a_call_shrink_to_the_same_size() {
 }
 
 #[tokio::test]
-async fn no_permit_is_lost_however_many_grants_of_an_id_of_any_length_shrink_to_the_same_size() {
+async fn no_permit_is_lost_if_grants_of_one_id_shrink_to_the_same_size() {
     const GRANTS: i64 = 300;
     const RATE: i64 = 10_000;
     for length in [8, 16, 255] {

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentinel_url_names_the_sentinels_the_primary_the_database_and_the_login() {
+    fn a_sentinel_url_names_the_sentinels_primary_database_and_login() {
         let set = sentinels("redis-sentinel://user:p%40ss@h1:1,h2,[::1]:3/orders/7");
         assert_eq!(
             set.sentinels,

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_leaves_a_retired_connection_if_it_may_be_repeated_and_else_waits_there() {
+    async fn only_a_repeatable_call_leaves_a_retired_connection() {
         let minute = Duration::from_secs(60);
         for (repeat, ends) in [(Repeat::Safe, first_check()), (Repeat::Never, minute)] {
             let (open, _server) = open(sink()).await;

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_slow_from_the_start_may_take_twice_as_long_at_once() {
+    fn a_connection_slow_from_the_start_may_take_twice_as_long_at_once() {
         let ms = Duration::from_millis;
         let round_trip = RoundTrip::default();
         round_trip.learn_anew(ms(1));
@@ -162,8 +162,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_answered_in_its_time_is_not_sent_unless_it_has_all_the_time_of_a_call()
-    {
+    async fn a_call_without_time_for_its_answer_is_not_sent_unless_it_has_all() {
         let ms = Duration::from_millis;
         let fits = |smoothed, left| {
             let round_trip = RoundTrip::default();

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_step_may_take_long_while_something_arrives_and_ends_when_nothing_does() {
+    async fn a_step_may_take_long_while_bytes_arrive_and_ends_when_none_do() {
         assert_eq!(reads_after(&[400, 400, 400]).await, (true, ms(1_200)));
         assert_eq!(reads_after(&[600]).await, (false, ms(500)));
         assert_eq!(reads_after(&[400, 700]).await, (false, ms(1_000)));

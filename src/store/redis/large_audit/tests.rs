@@ -86,7 +86,7 @@ struct Clients {
 }
 
 #[tokio::test]
-async fn a_release_with_expired_grants_before_those_that_it_shrinks_ends_an_audit() {
+async fn a_release_that_shrinks_grants_behind_expired_ones_ends_an_audit() {
     let server = Server::start();
     let mut clients = Clients::of(server.connection().await, 100).await;
     let permits = |permits, grants| std::iter::repeat_n(Other::Acquire(permits), grants);

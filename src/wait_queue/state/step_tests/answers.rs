@@ -14,7 +14,7 @@ fn a_denied_waiter_stays_behind_one_that_joined_before_it_meanwhile() {
 }
 
 #[test]
-fn an_answer_that_comes_twice_is_one_grant_and_one_with_another_score_is_given_back() {
+fn a_repeated_answer_is_one_grant_and_one_with_another_score_goes_back() {
     let mut queue = Queue::new();
     let _waiting = queue.join(1, 4, None);
     let call = queue.call();
@@ -88,7 +88,7 @@ fn one_above_the_rate_fails_and_those_behind_it_are_served() {
 }
 
 #[test]
-fn an_answer_that_states_what_an_earlier_attempt_was_granted_puts_nothing_off() {
+fn an_answer_about_an_earlier_attempts_grant_puts_nothing_off() {
     let mut queue = Queue::new();
     let _granted = queue.join(1, 1, None);
     let _denied = queue.join(2, 1, None);
@@ -106,7 +106,7 @@ fn an_answer_that_states_what_an_earlier_attempt_was_granted_puts_nothing_off() 
 }
 
 #[test]
-fn a_call_takes_so_much_less_as_its_waiters_were_held_up_by_one_that_failed() {
+fn a_call_has_as_much_less_time_as_a_failed_one_held_up_its_waiters() {
     let ms = Duration::from_millis;
     let mut queue = Queue::new();
     let start = queue.now;

@@ -26,7 +26,7 @@ fn no_more_are_admitted_than_may_wait_and_one_that_leaves_makes_room() {
 }
 
 #[test]
-fn the_wait_is_until_the_first_are_back_and_an_interval_for_each_time_the_rate_is_used_up() {
+fn the_wait_is_until_the_first_are_back_and_an_interval_per_used_up_rate() {
     let mut queue = Queue::new();
     assert_eq!(wait(&queue, 1, None), None);
     let _waiter = queue.join(1, 4, None);
@@ -46,7 +46,7 @@ fn the_wait_is_until_the_first_are_back_and_an_interval_for_each_time_the_rate_i
 }
 
 #[test]
-fn permits_that_may_have_come_free_leave_no_estimate_nor_does_the_answer_to_a_call_sent_before() {
+fn permits_that_came_free_and_answers_sent_for_before_leave_no_estimate() {
     let mut queue = Queue::new();
     let _waiter = queue.join(1, 4, None);
     let call = queue.call();
@@ -80,7 +80,7 @@ fn an_answer_that_does_not_say_exactly_what_is_left_says_nothing() {
 }
 
 #[test]
-fn waiters_whose_permits_an_answer_may_count_already_are_not_counted_again() {
+fn waiters_whose_permits_an_answer_may_count_are_not_counted_again() {
     let mut queue = Queue::new();
     let _first = queue.join(1, RATE as u32, None);
     let call = queue.call();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_denial_puts_the_next_call_off_unless_permits_came_free_since_it_was_asked_for() {
+fn a_denial_puts_the_next_call_off_unless_permits_came_free_meanwhile() {
     for comes_free in [false, true] {
         let mut queue = Queue::new();
         assert!(queue.state.start_first_try(1, queue.now));
@@ -29,7 +29,7 @@ fn a_denial_that_is_read_late_puts_nothing_off() {
 }
 
 #[test]
-fn a_first_try_that_makes_no_progress_holds_up_the_queue_no_longer_than_a_call() {
+fn a_first_try_without_progress_holds_up_the_queue_no_longer_than_a_call() {
     let mut queue = Queue::new();
     assert!(queue.state.start_first_try(1, queue.now));
     let _waiting = queue.join(2, 1, None);
@@ -54,7 +54,7 @@ fn a_first_try_that_nobody_polls_does_not_cost_a_waiter_its_time() {
 }
 
 #[test]
-fn a_denial_of_another_waiter_or_of_one_that_joins_behind_puts_nothing_off() {
+fn denials_of_other_waiters_and_of_ones_that_join_behind_put_nothing_off() {
     let mut queue = Queue::new();
     let denied = queue.denied(Duration::ZERO);
     let _waiting = queue.join(2, 1, denied); // it had no first try of its own
@@ -102,7 +102,7 @@ fn a_first_try_that_takes_long_is_no_reason_for_another_one() {
 }
 
 #[test]
-fn who_comes_late_behind_a_first_try_waits_until_it_has_joined_or_could_have() {
+fn a_latecomer_waits_until_the_first_try_has_joined_or_could_have() {
     // In an outage nobody makes a first try.
     for (joins, may_try) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut queue = Queue::new();
@@ -136,7 +136,7 @@ fn who_comes_late_behind_a_first_try_waits_until_it_has_joined_or_could_have() {
 }
 
 #[test]
-fn who_makes_a_first_try_learns_after_the_step_that_it_no_longer_holds_up_the_queue() {
+fn a_first_try_learns_after_its_step_that_it_no_longer_holds_up_the_queue() {
     let mut queue = Queue::new();
     assert!(queue.state.start_first_try(1, queue.now));
     let (sender, _waits) = oneshot::channel();
@@ -189,8 +189,7 @@ fn a_first_try_that_nobody_polls_any_more_takes_no_time_from_later_calls() {
 }
 
 #[test]
-fn a_first_try_that_nobody_polls_leaves_half_of_a_calls_time_to_who_waits_behind_it_however_late_that_one_asks()
- {
+fn an_unpolled_first_try_leaves_half_of_a_calls_time_to_any_behind_it() {
     let ms = Duration::from_millis;
     for late in [0, 10_000] {
         let mut queue = Queue::new();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_waiter_that_joins_again_while_its_call_is_in_flight_leaves_that_call_once() {
+fn a_waiter_that_joins_again_during_its_call_leaves_that_call_once() {
     let mut queue = Queue::new();
     let moved = queue.join(1, 1, None);
     let mut stays = queue.join(2, 1, None);
@@ -47,7 +47,7 @@ fn waiters_that_left_take_no_more_room_than_those_who_stay() {
 }
 
 #[test]
-fn what_was_granted_for_one_that_left_is_handed_on_in_order_and_what_else_is_there_is_asked_for() {
+fn a_grant_of_one_that_left_is_handed_on_in_order_and_the_rest_asked_for() {
     let mut queue = Queue::new();
     let left = queue.join(1, 3, None);
     let _stays = queue.join(2, 1, None);
@@ -66,7 +66,7 @@ fn what_was_granted_for_one_that_left_is_handed_on_in_order_and_what_else_is_the
 }
 
 #[test]
-fn a_grant_that_is_too_small_for_the_head_is_given_back_and_not_handed_on_past_it() {
+fn a_grant_too_small_for_the_head_is_given_back_and_not_handed_past_it() {
     let mut queue = Queue::new();
     let left = queue.join(1, 3, None);
     let _stays = queue.join(2, 1, None);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_call_carries_no_more_waiters_than_its_capacity_and_no_more_permits_than_a_member_holds() {
+fn a_call_carries_at_most_its_capacity_and_the_permits_of_one_member() {
     let mut queue = Queue::new();
     let count = CAPACITY as u64 + 1;
     let _waiters: Vec<_> = (0..count).map(|it| queue.join(it, 1, None)).collect();
@@ -80,7 +80,7 @@ fn permits_that_come_free_while_a_call_is_in_flight_are_asked_for_at_once() {
 }
 
 #[test]
-fn after_a_denial_the_head_is_asked_for_where_it_fits_and_put_off_where_it_does_not() {
+fn after_a_denial_the_head_is_asked_for_if_it_fits_and_else_put_off() {
     for (next_permits, is_asked_for) in [(1, true), (2, true), (3, false)] {
         let mut queue = Queue::new();
         let denied = queue.join(1, 5, None);
@@ -96,7 +96,7 @@ fn after_a_denial_the_head_is_asked_for_where_it_fits_and_put_off_where_it_does_
 }
 
 #[test]
-fn one_that_joins_behind_others_has_nothing_asked_for_again_and_permits_that_come_free_have() {
+fn nothing_is_asked_for_again_as_one_joins_but_it_is_as_permits_come_free() {
     let mut queue = Queue::new();
     let _denied = queue.join(1, 1, None);
     let call = queue.call();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn another_runtimes_driver_takes_a_call_over_once_in_a_while_and_not_before() {
+fn another_runtimes_driver_takes_a_call_over_only_once_in_a_while() {
     let mut queue = Queue::new();
     let _waiting = queue.join(1, 1, None);
     let _elsewhere = queue.join_on(1, 2, 1, None);
@@ -39,7 +39,7 @@ fn a_call_whose_runtime_shuts_down_is_abandoned_where_there_is_no_other() {
 }
 
 #[test]
-fn a_call_that_several_drivers_made_is_reclaimed_once_at_the_first_outcome() {
+fn a_call_of_several_drivers_is_reclaimed_once_at_the_first_outcome() {
     for (available, is_lost) in [
         (Some(0), false),
         (Some(1), true),
@@ -132,7 +132,7 @@ fn a_driver_is_notified_when_the_head_changes_and_when_it_may_ask() {
 }
 
 #[test]
-fn a_call_that_some_have_left_is_withdrawn_once_no_driver_can_be_at_it_any_more() {
+fn a_call_that_some_have_left_is_withdrawn_once_no_driver_can_be_at_it() {
     let mut queue = Queue::new();
     let left = queue.join(1, 2, None);
     let mut stays = queue.join(2, 1, None);
@@ -172,7 +172,7 @@ fn a_call_that_nobody_has_left_is_not_withdrawn() {
 }
 
 #[test]
-fn who_takes_a_call_over_has_the_rest_of_its_time_and_loses_none_by_being_late() {
+fn a_driver_that_takes_a_call_over_has_all_the_rest_of_its_time() {
     let ms = Duration::from_millis;
     let mut queue = Queue::new();
     queue.state = State::over(ms(300));
