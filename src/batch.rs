@@ -3,7 +3,8 @@
 //! A request that finds no other on its key makes its own call, a *direct call*, at no extra cost. Requests that arrive
 //! while a call is in flight are enqueued. A task, the flusher, sends all that are pending as the next call, in the
 //! order of arrival. So a key with many requests costs few calls. For some kinds of request there are two flushers, see
-//! [`Calls::calls_at_once`].
+//! [`Calls::calls_at_once`]. Callers that were answered together ask again together: after a shared call the flusher lets
+//! them run before it looks for pending requests, so the first of them makes no direct call.
 //!
 //! **Silence.** A call that was sent and is not answered for a while holds up no other: its answer may be lost, and only
 //! its own. The next call is made beside it, and no later request depends on what becomes of it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
@@ -35,6 +36,14 @@ struct Batch<C: Calls> {
     expired: usize,
 }
 
+/// How a flusher's call ended.
+enum Ended {
+    /// The flusher takes no more requests.
+    Silent,
+    /// `is_followed` says whether requests are pending.
+    Answered { is_followed: bool },
+}
+
 impl<C: Calls> Flusher<C> {
     /// The caller has added it to its flight.
     pub(super) fn spawn(runtime: &Handle, batcher: Arc<Batcher<C>>, flight_key: FlightKey<C>) {
@@ -50,10 +59,14 @@ impl<C: Calls> Flusher<C> {
     async fn flush(mut self) {
         while let Some(mut batch) = self.next_batch() {
             let result = self.run(&mut batch).await;
-            let is_silent = self.end_call();
+            let is_shared = batch.entries.len() > 1;
+            let ended = self.end_call();
             self.deliver(batch, result);
-            if is_silent {
-                break;
+            match ended {
+                Ended::Silent => break,
+                // Its callers ask again, if they do, before the pending requests are taken.
+                Ended::Answered { is_followed } if is_followed || is_shared => yield_now().await,
+                Ended::Answered { .. } => {}
             }
         }
         self.is_done = true;
@@ -163,12 +176,20 @@ impl<C: Calls> Flusher<C> {
         }
     }
 
-    /// Removes the call from those in flight, and returns whether it was silent.
-    fn end_call(&mut self) -> bool {
-        let take = |flight: &mut Flight<C>| flight.take_in_flight(self.in_flight?);
-        let ended = self.batcher.change(&self.flight_key, take).flatten();
-        self.in_flight = None;
-        ended.is_some_and(|ended| ended.is_silent)
+    /// Removes the call from those in flight.
+    fn end_call(&mut self) -> Ended {
+        let in_flight = self.in_flight.take();
+        let ended = self.batcher.change(&self.flight_key, |flight| {
+            let ended = flight.take_in_flight(in_flight?)?;
+            let is_followed = !flight.pending.is_empty();
+            Some(match ended.is_silent {
+                true => Ended::Silent,
+                false => Ended::Answered { is_followed },
+            })
+        });
+        ended
+            .flatten()
+            .unwrap_or(Ended::Answered { is_followed: false })
     }
 
     fn deliver(&self, mut batch: Batch<C>, result: Result<Answers<C>>) {

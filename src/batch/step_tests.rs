@@ -53,6 +53,47 @@ async fn those_that_arrive_before_the_flusher_has_run_start_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn callers_that_are_answered_together_share_their_next_call() {
+    let requests = Requests::taking(TAKES);
+    let asked = [1, 2, 3].map(|cost| {
+        let batcher = Arc::clone(&requests.0);
+        tokio::spawn(async move {
+            for _ in 0..3 {
+                batcher.ask(&(), &cost).await.unwrap();
+            }
+        })
+    });
+    for asked in asked {
+        asked.await.unwrap();
+    }
+    let all = || vec![1, 2, 3];
+    assert_eq!(requests.made(), [vec![1], vec![2, 3], all(), all()]);
+    // Nobody shares with the next, who makes its call itself.
+    run_until_stalled().await;
+    assert!(requests.0.flights().is_empty());
+    requests.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_callers_share_calls_after_one_round() {
+    let requests = Requests::taking(TAKES);
+    let asked = [1, 2].map(|cost| {
+        let batcher = Arc::clone(&requests.0);
+        tokio::spawn(async move {
+            for _ in 0..4 {
+                batcher.ask(&(), &cost).await.unwrap();
+            }
+        })
+    });
+    for asked in asked {
+        asked.await.unwrap();
+    }
+    let both = || vec![1, 2];
+    assert_eq!(requests.made(), [vec![1], vec![2], both(), both(), both()]);
+    requests.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_costs_of_one_call_fit_what_holds_them() {
     let requests = Requests::taking(TAKES);
     let mut asked = Vec::new();
