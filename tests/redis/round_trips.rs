@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate};
 
 use crate::clients::{builder, patient, steady};
-use crate::fixture::{Fixture, HOUR, NAME, SECOND};
+use crate::fixture::{Fixture, HOUR, NAME};
 use crate::proxy::Proxy;
 
 #[tokio::test]
