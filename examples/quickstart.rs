@@ -53,7 +53,7 @@ impl Timeline {
                 ..
             }) => {
                 self.show(who, permits, "granted", remaining, limit);
-                println!("{:>9}  the next come back in {} ms", "", reset.as_millis());
+                println!("{:>9}  all are back in {} ms", "", reset.as_millis());
             }
             Decision::Denied(Denied {
                 retry_after,

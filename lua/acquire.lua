@@ -28,17 +28,19 @@
 --         2  available permits before the list: at least enough for all of it, or exact. With the rate it determines which
 --            requests were granted
 --         3  ms until the oldest live grant expires, the interval if there was none
---         4  rate; may be left out, with all that follows, if it is ARGV[3]
---         5  ms by which the newest grant is ahead of now
---         6  how many live grants were summed; -1 if they are too many, so that an audit is due; -2 if expired grants
+--         4  interval in ms
+--         5  if a request was denied, ms until what was in use before the list is back, at most the interval. Else the
+--            interval; may then be left out, with all that follows
+--         6  rate; may be left out, with all that follows, if it is ARGV[3]
+--         7  ms by which the newest grant is ahead of now
+--         8  how many live grants were summed; -1 if they are too many, so that an audit is due; -2 if expired grants
 --            remain, however many were summed, so that more permits may be available than 2 says; -3 if both
---         7  1 if an earlier attempt was granted: then 2 is what its grant holds and 8 its score; else 0
---         8  score of the grant made
---         9  the permits that `newer` asks for, without this call's own; -1 without that option
---         10 if a request was denied and more than half of the limiter's keep alive will have passed 3 ms after the
+--         9  1 if an earlier attempt was granted: then 2 is what its grant holds and 10 its score; else 0
+--         10 score of the grant made
+--         11 the permits that `newer` asks for, without this call's own; -1 without that option
+--         12 if a request was denied and more than half of the limiter's keep alive will have passed 3 ms after the
 --            time in 3: ms until the limiter expires, unless it is called again. Call after half of them. Else -1
---         11 interval in ms
---         Fields that would say nothing are left out: the reply has the first 3, 4, 6 or 11. After the deadline it has
+--         Fields that would say nothing are left out: the reply has the first 4, 5, 6, 8 or 12. After the deadline it has
 --         only 1. If nothing was decided: 1, a number, and a word that says what the number is:
 --         'type'   the limiter's type, which is not that of the given keys
 --         'early'  ms until the deadline of the earlier attempts has passed

@@ -27,6 +27,7 @@ pub(crate) use of_answer::{check_fits, decision, decision_alone, is_granted};
 /// assert!(decision.is_granted());
 /// assert_eq!((decision.remaining(), decision.limit()), (2, 5));
 /// assert_eq!((decision.reset(), decision.retry_after()), (Duration::from_secs(1), None));
+/// assert_eq!(decision.window(), Duration::from_secs(1));
 ///
 /// let Decision::Denied(denied) = limiter.check(3).await? else { panic!() };
 /// assert_eq!(denied.retry_after, Duration::from_secs(1));
@@ -47,7 +48,7 @@ pub(crate) use of_answer::{check_fits, decision, decision_alone, is_granted};
 ///
 /// It is not `#[non_exhaustive]`: a request is granted or denied, so a `match` needs no wildcard arm. What a decision
 /// contains may grow: [`Granted`] and [`Denied`] are `#[non_exhaustive]`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a request that was denied must not go on"]
 pub enum Decision {
     /// The permits were taken.
@@ -84,12 +85,23 @@ impl Decision {
         matches!(self, Self::Granted(_))
     }
 
-    /// The permits of one interval; for a policy, its limit or capacity.
+    /// The most that a target has: the permits of a rate, the limit of a window, the capacity of a bucket. 0 if unknown,
+    /// because a [`FailurePolicy`](crate::FailurePolicy) decided.
     #[must_use]
     pub fn limit(&self) -> u64 {
         match self {
             Self::Granted(granted) => granted.limit,
             Self::Denied(denied) => denied.limit,
+        }
+    }
+
+    /// The time in which the whole [limit](Self::limit) comes back, once all of it is taken: see [`Quota`](crate::Quota).
+    /// Zero if unknown.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        match self {
+            Self::Granted(granted) => granted.window,
+            Self::Denied(denied) => denied.window,
         }
     }
 
@@ -102,7 +114,14 @@ impl Decision {
         }
     }
 
-    /// The time until the first of the permits in use comes back; for a policy, until all its permits are available.
+    /// The time until the whole [limit](Self::limit) is available again, if nothing more is taken. While a
+    /// [penalty](crate::PolicyLimiter::with_penalty) locks the target out, the time until it ends. Otherwise at most the
+    /// [window](Self::window), unless more than the limit is in use, because that was lowered.
+    ///
+    /// It has this meaning for each algorithm. The header field `X-RateLimit-Reset` and the reply of redis-cell's
+    /// `CL.THROTTLE` have it too. In the field `RateLimit` of the IETF's draft, `t` is the time until more is available,
+    /// which may be sooner, and `Retry-After` is not to be before it: there, `t` is the shorter one of this and
+    /// [`retry_after`](Self::retry_after).
     #[must_use]
     pub fn reset(&self) -> Duration {
         match self {
@@ -141,8 +160,8 @@ impl Decision {
     /// # use redisson_rate_limiter::*;
     /// # use std::time::Duration;
     /// # fn main() -> Result<()> {
-    /// let granted = Decision::from(Granted::new(1).with_limit(5).with_remaining(2).with_reset(Duration::from_secs(7)));
-    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_limit(5));
+    /// let granted = Decision::from(Granted::new(1).with_quota(Quota::new(5, Duration::from_secs(9))).with_remaining(2).with_reset(Duration::from_secs(7)));
+    /// let denied = Decision::from(Denied::new(Duration::from_secs(3)).with_quota(Quota::new(5, Duration::from_secs(9))));
     /// assert_eq!(granted.into_grant().map(|grant| grant.permits()), Some(1));
     /// assert_eq!(denied.into_grant(), None);
     /// # Ok(()) }
@@ -208,17 +227,22 @@ impl fmt::Display for Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quota::Quota;
 
     #[test]
     fn a_decision_prints_what_is_left_and_when_to_come_back() {
-        let granted = Granted::new(3).with_limit(5).with_remaining(2);
+        let granted = Granted::new(3)
+            .with_quota(Quota::new(5, Duration::from_secs(9)))
+            .with_remaining(2);
         assert_eq!(Decision::from(granted).to_string(), "granted: 2 of 5 left");
         let slow = Granted::new(1).with_delay(Duration::from_millis(100));
         assert_eq!(
             Decision::from(slow).to_string(),
             "granted: 0 of 0 left, goes on after 100ms"
         );
-        let denied = Denied::new(Duration::from_secs(1)).with_limit(5).into();
+        let denied = Denied::new(Duration::from_secs(1))
+            .with_quota(Quota::new(5, Duration::from_secs(9)))
+            .into();
         let denied = Decision::by_failure_policy(denied, Origin::Nowhere);
         assert_eq!(
             denied.to_string(),

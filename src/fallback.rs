@@ -26,6 +26,7 @@ pub(crate) use targets::{TargetRequest, check_target, check_together};
 use crate::decision::{Decision, Denied, Granted};
 use crate::error::{Error, Result};
 use crate::grant::Origin;
+use crate::quota::Quota;
 use crate::store::Store;
 use crate::store::breaker::{Patience, guarded};
 
@@ -76,14 +77,14 @@ fn asked<T>(result: Result<T>) -> Result<Asked<T>> {
     }
 }
 
-/// A denial when nothing else is known. `limit` is 0 if unknown.
-fn denied(limit: u64) -> Decision {
-    let denied = Denied::new(RETRY_AFTER).with_limit(limit);
+/// A denial when nothing else is known.
+fn denied(quota: Quota) -> Decision {
+    let denied = Denied::new(RETRY_AFTER).with_quota(quota);
     Decision::from(denied).by_failure_policy(Origin::Nowhere)
 }
 
 /// A grant that takes nothing.
-fn allowed(cost: u32, limit: u64) -> Decision {
-    let granted = Granted::new(cost).with_limit(limit);
+fn allowed(cost: u32, quota: Quota) -> Decision {
+    let granted = Granted::new(cost).with_quota(quota);
     Decision::from(granted).by_failure_policy(Origin::Nowhere)
 }

@@ -1,5 +1,8 @@
 //! Permits that were taken.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
 use crate::permit::CallId;
 
 /// Permits that were taken. [`refund`](crate::RateLimiter::refund) gives them back if a limiter with a [`Rate`](crate::Rate)
@@ -19,13 +22,31 @@ use crate::permit::CallId;
 /// assert_eq!(limiter.available_permits().await?, 5);
 /// # Ok(()) }
 /// ```
-#[derive(Debug, PartialEq, Eq)]
+///
+/// A clone is the same grant: the first refund of it, or of one of its clones, is the only one, and the others give back 0.
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+/// limiter.set_rate(Rate::overall(5, Duration::from_secs(60))).await?;
+/// let grant = limiter.check(3).await?.into_grant().expect("granted");
+/// assert_eq!(limiter.refund(grant.clone()).await?, 3);
+/// assert_eq!(limiter.refund(grant).await?, 0);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
 pub struct Grant {
     /// When it was made, in ms of the clock that scored it.
     pub(crate) score: i64,
     pub(crate) call_id: CallId,
     pub(crate) permits: u32,
     pub(crate) origin: Origin,
+    /// Whether it was given back: what clones share, made with the first clone. The grants of one call share a member of
+    /// the sorted set, so the store cannot tell a second refund of one from a refund of another.
+    is_refunded: OnceLock<Arc<AtomicBool>>,
 }
 
 /// Where a grant was made.
@@ -39,13 +60,27 @@ pub(crate) enum Origin {
 }
 
 impl Grant {
-    /// A grant by a limiter that does not know single grants: a refund does not find it.
-    pub(crate) fn forgotten(permits: u32) -> Self {
+    /// A grant by the store.
+    pub(crate) fn new(score: i64, call_id: CallId, permits: u32) -> Self {
         Self {
-            score: i64::MIN,
-            call_id: CallId::default(),
+            score,
+            call_id,
             permits,
             origin: Origin::Store,
+            is_refunded: OnceLock::new(),
+        }
+    }
+
+    /// A grant by a limiter that does not know single grants: a refund does not find it.
+    pub(crate) fn forgotten(permits: u32) -> Self {
+        Self::new(i64::MIN, CallId::default(), permits)
+    }
+
+    /// A grant that takes nothing.
+    pub(crate) fn of_nothing(permits: u32) -> Self {
+        Self {
+            origin: Origin::Nowhere,
+            ..Self::forgotten(permits)
         }
     }
 
@@ -54,4 +89,29 @@ impl Grant {
     pub fn permits(&self) -> u32 {
         self.permits
     }
+
+    /// Whether none of its clones was given back. From here on it counts as given back.
+    pub(crate) fn begin_refund(&self) -> bool {
+        let is_refunded = self.is_refunded.get();
+        is_refunded.is_none_or(|it| !it.swap(true, Ordering::Relaxed))
+    }
 }
+
+impl Clone for Grant {
+    fn clone(&self) -> Self {
+        let is_refunded = self.is_refunded.get_or_init(Arc::default);
+        Self {
+            is_refunded: Arc::clone(is_refunded).into(),
+            ..*self
+        }
+    }
+}
+
+impl PartialEq for Grant {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |it: &Self| (it.score, it.call_id, it.permits, it.origin);
+        parts(self) == parts(other)
+    }
+}
+
+impl Eq for Grant {}

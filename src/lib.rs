@@ -52,6 +52,7 @@ mod keys;
 mod limiter_options;
 mod lock;
 mod permit;
+mod quota;
 mod rate;
 mod same_runtime;
 #[cfg(feature = "serde")]
@@ -88,6 +89,7 @@ pub use limiters::{
     RateLimiter, Rule, Rules, Verdict,
 };
 pub use policies::{AnyPolicy, Policy};
+pub use quota::Quota;
 pub use rate::{Rate, RateType};
 pub use store::memory::MemoryStore;
 #[cfg(feature = "redis")]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::quota::Quota;
 
 /// The largest rate: up to here Redis's Lua counts exactly.
 pub(crate) const LARGEST_RATE: u64 = 1 << 53;
@@ -178,6 +179,12 @@ impl Rate {
     #[must_use]
     pub fn interval(&self) -> Duration {
         self.interval
+    }
+
+    /// The permits of one interval, and its length.
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        Quota::new(self.permits, self.interval)
     }
 
     /// The time without a request after which the limiter expires; `None` if it does not.

@@ -63,7 +63,6 @@ use plain::Plain;
 use remembered::Heard;
 pub(crate) use remembered::Sending;
 pub(crate) use state::Effect;
-pub(crate) use state::IntervalOf;
 use state::{Availability, Published, State, Waiter, Waits};
 use waiter::PlaceInQueue;
 
@@ -178,7 +177,7 @@ impl WaitQueue {
         permits: u32,
         until: Option<Instant>,
         set_up: Option<ReadSetUp>,
-        fail_fast: Option<&IntervalOf<'_>>,
+        fail_fast: bool,
         while_away: WhileAway,
     ) -> Result<Option<Origin>> {
         let request = Waits {
@@ -186,7 +185,7 @@ impl WaitQueue {
             set_up: set_up.as_ref().and_then(|read| read()),
             until,
         };
-        if self.is_hopeless(&request, fail_fast) {
+        if fail_fast && self.is_hopeless(&request) {
             return Ok(None);
         }
         let started = Instant::now();
@@ -198,7 +197,7 @@ impl WaitQueue {
                 Tried::Unanswered => {}
                 Tried::Late(asking) => late = Some(asking),
                 Tried::Denied(known) => {
-                    if self.is_hopeless(&request, fail_fast) {
+                    if fail_fast && self.is_hopeless(&request) {
                         return Ok(None);
                     }
                     denied = Some(known);

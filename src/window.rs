@@ -27,8 +27,10 @@ mod requests;
 mod retry;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::grant::Grant;
+use crate::quota::Quota;
 use crate::rate::RateType;
 use pool::{Reconciled, Removal};
 
@@ -66,6 +68,13 @@ pub(crate) struct Settings {
     pub(crate) interval: i64,
     pub(crate) rate_type: RateType,
     pub(crate) keep_alive: i64,
+}
+
+impl Settings {
+    pub(crate) fn quota(self) -> Quota {
+        let interval = Duration::from_millis(self.interval.unsigned_abs());
+        Quota::new(self.rate.unsigned_abs(), interval)
+    }
 }
 
 /// What the keys of one limiter hold.

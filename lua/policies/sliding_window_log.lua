@@ -4,7 +4,7 @@
 -- numbers 1  limit
 --         2  window in ms
 -- Returns 4  how many members count
---         5  score of the newest; now if all requests were granted and none is ahead of now
+--         5  score of the newest; now if there is none
 --         6  how many are ahead of now
 --         7… for each run with a denied request: the last member that has to expire before the request fits, as the number
 --            of members newer than it, and its score; left out if that member is one of this call's own
@@ -28,14 +28,13 @@ local limit, window = unpack_numbers('<dd', numbers)
 local horizon = format('%d', now - window) -- members with at most this score have expired
 
 local used = call('zcount', log, '(' .. horizon, '+inf')
-local newest, last_score, ahead = now, nil, 0
+local last_score, ahead = nil, 0
 if used > 0 then
   last_score = ceil(tonumber(call('zrevrange', log, '0', '0', 'withscores')[2]))
   if last_score >= LARGEST then
     return redis.error_reply('BADSTATE a score of the log is not a time')
   end
   if last_score > now then
-    newest = last_score
     ahead = call('zcount', log, '(' .. format('%d', now), '+inf')
   end
 end
@@ -45,9 +44,6 @@ local room = limit - used
 --! include shared/grant_runs.lua
 
 --! part state
-if denied_cost and last_score then
-  newest = last_score
-end
 -- Counted from the newest, the first member that has to expire.
 local last_to_go, next_denied = '', 1
 while denied_cost do
@@ -62,7 +58,7 @@ while denied_cost do
   denied_taken = more_denied and more_denied[next_denied + 1]
   next_denied = next_denied + 2
 end
-local state = pack('<dddddd', server_now, now, 0, used, newest, ahead) .. last_to_go
+local state = pack('<dddddd', server_now, now, 0, used, last_score or now, ahead) .. last_to_go
 --! end
 
 --! part write

@@ -145,8 +145,8 @@ def wait_to_return(attempts, server_now):
 def denied(numbers):
     """What this decision says to a denied request."""
     latest = float("inf")
-    if len(numbers) > 9 and numbers[9] >= 0:
-        latest = numbers[9] / 2  # only a call keeps the limiter alive
+    if len(numbers) > 11 and numbers[11] >= 0:
+        latest = numbers[11] / 2  # only a call keeps the limiter alive
     return Denied(min(max(numbers[2] + 3, 1), latest), latest)
 
 
@@ -157,10 +157,10 @@ def ask_after(wait):
 
 def sum_after(audited_rate, numbers):
     """For how many ms after this decision no call asks for the sum of the grants; None if this one did not."""
-    was_found = len(numbers) > 6 and numbers[6] == 1
-    if was_found or len(numbers) == 3 or numbers[3] == audited_rate:
+    was_found = len(numbers) > 8 and numbers[8] == 1
+    if was_found or len(numbers) < 6 or numbers[5] == audited_rate:
         return None
-    summed = numbers[5] if len(numbers) > 5 else 0
+    summed = numbers[7] if len(numbers) > 7 else 0
     return 5000 if summed in (-1, -3) else max(summed, 1)
 
 
@@ -170,7 +170,7 @@ class RateLimiter:
         self.keys, audit = keys_of(name, client_id or str(uuid.uuid4()))
         self.refund_keys = self.keys + [audit]
         self.type, self.rate, self.sum_at = 0, "", 0.0
-        self.granted_at, self.interval = float("-inf"), 0  # in s and ms; the interval is learnt when a request waits
+        self.granted_at, self.interval = float("-inf"), 0  # in s and ms
 
     def try_set_rate(self, rate, interval, type=0, keep_alive=0):
         return bool(self.redis.script("try_set_rate.lua", self.keys, [rate, interval, type, keep_alive]))
@@ -178,20 +178,20 @@ class RateLimiter:
     def audited_rate(self):
         return self.rate if time.monotonic() < self.sum_at else ""
 
-    def check(self, permits=1, waits=False):
+    def check(self, permits=1):
         """Takes the permits if they are available: a Grant or a Denied. Takes them once, however often it is sent."""
         call_id, end = os.urandom(16), time.monotonic() + CALL_TIMEOUT
         member = bytes([16]) + call_id + struct.pack("<I", permits)
         attempts = []  # deadline and earliest score of each attempt that may have run
         try:
-            rate, numbers = self.attempt_until_decided(member, permits, waits, attempts, end)
+            rate, numbers = self.attempt_until_decided(member, permits, attempts, end)
         except (OSError, ServerError):
             if attempts:
                 self.reclaim(member, attempts)
             raise
         return self.decision(call_id, permits, rate, numbers)
 
-    def attempt_until_decided(self, member, permits, waits, attempts, end):
+    def attempt_until_decided(self, member, permits, attempts, end):
         search_from, too_long = None, 0
         while True:
             try:
@@ -203,12 +203,8 @@ class RateLimiter:
             rate = self.audited_rate()
             attempt = (now + int(length * 1000), now - CLOCK_STEP)
             args = [attempt[0], member, rate, permits, "", "1" if self.type else ""]
-            if attempts or waits:
-                args.append(0)
-            if waits:
-                args += ["newer", now]  # only for the interval in the reply
             if attempts:
-                args += ["retry", *retry_after(attempts, search_from)]
+                args += [0, "retry", *retry_after(attempts, search_from)]
             search_from = None
             keys = self.keys[:1] + self.keys[1 + self.type :: 2]
             attempts.append(attempt)
@@ -260,11 +256,10 @@ class RateLimiter:
     def decision(self, call_id, permits, audited_rate, numbers):
         pause = sum_after(audited_rate, numbers)
         if pause is not None:
-            self.rate, self.sum_at = numbers[3], time.monotonic() + pause / 1000
-        rate = numbers[3] if len(numbers) > 3 else audited_rate
-        if len(numbers) > 10:
-            self.interval = numbers[10]
-        available, was_found = numbers[1], len(numbers) > 6 and numbers[6] == 1
+            self.rate, self.sum_at = numbers[5], time.monotonic() + pause / 1000
+        rate = numbers[5] if len(numbers) > 5 else audited_rate
+        self.interval = numbers[3]
+        available, was_found = numbers[1], len(numbers) > 8 and numbers[8] == 1
         if was_found and available > 0:
             permits = min(permits, available)  # a release may have taken some of them
         elif permits > rate:
@@ -272,12 +267,12 @@ class RateLimiter:
         elif available < permits:
             return denied(numbers)
         self.granted_at = time.monotonic()
-        return Grant(call_id, numbers[7] if len(numbers) > 7 else numbers[0], permits)
+        return Grant(call_id, numbers[9] if len(numbers) > 9 else numbers[0], permits)
 
     def acquire(self, permits=1, timeout=float("inf")):
         """Waits until the permits are available: a Grant, or None after so many seconds."""
         end = time.monotonic() + timeout
-        while isinstance(decision := self.check(permits, waits=True), Denied):
+        while isinstance(decision := self.check(permits), Denied):
             wait = ask_after(decision.wait)
             if wait == decision.wait:
                 # A client that was granted permits in the last interval lets the others ask first.

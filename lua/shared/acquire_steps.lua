@@ -160,8 +160,9 @@ if not is_common then
     end
     if taken then
       rate, interval = window.integer(fields[1]) or 0, window.integer(fields[2]) or 0
-      return pack('<ddddddddddd', server_now, tonumber(taken), window.until_first(permits_key, now, interval), rate, 0, 0,
-        1, math.floor(tonumber(score)), -1, -1, interval)
+      local first_back = window.until_first(permits_key, now, interval)
+      return pack('<dddddddddddd', server_now, tonumber(taken), first_back, interval, interval, rate, 0, 0, 1,
+        math.floor(tonumber(score)), -1, -1)
     end
   end
   if retry then
@@ -224,17 +225,17 @@ if share and available <= SHARED then
   local thousandths = available * ARGV[share + 1] + ARGV[share + 2]
   allowed = math.max(math.min(available, (thousandths - thousandths % 1000) / 1000), 0)
 end
-local reset = oldest and interval - now + oldest or interval
+local reset = oldest and interval - now + oldest or interval -- until the first grant expires
 if allowed < total and not limiter then
   -- A copy of this call may have been granted all of it, and left too little. Where all fits, ZADD finds its grant.
   local score = call('zscore', permits_key, member)
   if score then
-    return pack('<ddddddddddd', server_now, total, math.min(reset, interval), rate, 0, 0, 1, math.floor(tonumber(score)),
-      -1, -1, interval)
+    return pack('<dddddddddddd', server_now, total, math.min(reset, interval), interval, interval, rate, 0, 0, 1,
+      math.floor(tonumber(score)), -1, -1)
   end
 end
 if not any_fits then
-  return pack('<dddd', server_now, 0, interval, rate)
+  return pack('<dddddd', server_now, 0, interval, interval, interval, rate)
 end
 
 local newer = -1
@@ -275,6 +276,14 @@ if allowed < total then
   end
 end
 
+-- Until what is in use now is back: grants that are ahead of now count as made now.
+local newest, all_back = nil, interval
+if oldest and (check or taken < total) then
+  newest = call('zrange', permits_key, '-1', '-1', 'withscores')[2]
+  if newest and taken < total then
+    all_back = math.max(math.min(math.ceil(interval - now + newest), interval), 0)
+  end
+end
 if limiter then
   if limiter.changes_settings then
     window.store_settings(limiter, value_key, permits_key, other_value_key, other_permits_key)
@@ -290,8 +299,8 @@ if taken > 0 then
   if call('zadd', permits_key, 'nx', score, member) == 0 then
     -- The same call ran before: a proxy or a driver sent it twice.
     score = call('zscore', permits_key, member)
-    return pack('<ddddddddddd', server_now, taken, math.min(reset, interval), rate, 0, 0, 1, math.floor(tonumber(score)),
-      -1, -1, interval)
+    return pack('<dddddddddddd', server_now, taken, math.min(reset, interval), interval, interval, rate, 0, 0, 1,
+      math.floor(tonumber(score)), -1, -1)
   end
 end
 
@@ -341,12 +350,16 @@ if taken == total or expires_in / 2 >= reset + 3 then
 end
 
 local has_details = newer >= 0 or expires_in >= 0
-if not (limiter or check or has_details) then
-  return pack('<ddd', server_now, available, reset)
+local is_short = not (limiter or check or has_details)
+if is_short and taken == total then
+  return pack('<dddd', server_now, available, reset, interval)
 end
-local newest = check and call('zrange', permits_key, '-1', '-1', 'withscores')[2]
-local ahead = newest and math.min(math.max(math.ceil(newest - now), 0), LARGEST) or 0
+local reply = pack('<ddddd', server_now, available, reset, interval, all_back)
+if is_short then
+  return reply
+end
+local ahead = newest and check and math.min(math.max(math.ceil(newest - now), 0), LARGEST) or 0
 if not has_details then
-  return pack('<dddddd', server_now, available, reset, rate, ahead, summed)
+  return reply .. pack('<ddd', rate, ahead, summed)
 end
-return pack('<ddddddddddd', server_now, available, reset, rate, ahead, summed, 0, now, newer, expires_in, interval)
+return reply .. pack('<ddddddd', rate, ahead, summed, 0, now, newer, expires_in)

@@ -70,31 +70,33 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
   end
 
   local available, taken = limiter.available, 0
-  local reset = limiter.oldest and limiter.interval - now + limiter.oldest or limiter.interval
+  local first_back = limiter.oldest and limiter.interval - now + limiter.oldest or limiter.interval
 
-  -- The excess is taken out of the oldest grants, so another one may be the oldest afterwards.
   local function take_excess()
-    if limiter.excess == 0 then
-      return
+    if limiter.excess > 0 then
+      window.take_from_oldest(limiter, limiter.expired, limiter.excess)
     end
-    window.take_from_oldest(limiter, limiter.expired, limiter.excess)
-    limiter.excess = 0
-    local oldest = redis.call('zrangebyscore', limiter.permits_key, '(' .. digits(limiter.horizon), '+inf',
-      'withscores', 'limit', 0, 1)[2]
-    reset = oldest and limiter.interval - now + math.floor(tonumber(oldest)) or limiter.interval
+  end
+
+  -- Ms until no permit is in use, if none is taken.
+  local function until_all()
+    local newest = limiter.oldest and redis.call('zrange', limiter.permits_key, '-1', '-1', 'withscores')[2]
+    return newest and math.max(math.min(math.ceil(limiter.interval - now + newest), limiter.interval), 0) or 0
   end
 
   return {
     limit = limiter.rate,
+    interval = limiter.interval,
+    until_all = until_all,
     must_write = limiter.changes_settings and not limiter.is_reset, -- its keep alive may become longer
     check = function(cost)
       local remaining = available - taken
       if cost <= remaining then
-        return true, remaining - cost, math.max(reset, 1), math.max(reset, 0)
+        return true, remaining, math.max(first_back, 1)
       end
       -- A copy of this call may have been granted, and left too little.
       local is_copy = redis.call('zscore', limiter.permits_key, window.pack(call_id, cost))
-      return is_copy and not limiter.is_reset, math.max(remaining, 0), math.max(reset, 1), math.max(reset, 0)
+      return is_copy and not limiter.is_reset, math.max(remaining, 0), math.max(first_back, 1)
     end,
     charge = function(cost)
       take_excess()

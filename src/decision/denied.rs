@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Decision, DecisionSource};
+use crate::quota::Quota;
 
 /// A request that was denied. A limiter of your own creates one with [`new`](Self::new).
 ///
@@ -10,21 +11,24 @@ use super::{Decision, DecisionSource};
 /// # use redisson_rate_limiter::*;
 /// # use std::time::Duration;
 /// # fn main() -> Result<()> {
-/// let denied = Decision::from(Denied::new(Duration::from_secs(60)).with_limit(100).with_remaining(3));
+/// let minute = Duration::from_secs(60);
+/// let denied = Decision::from(Denied::new(minute).with_quota(Quota::new(100, minute)).with_remaining(3));
 /// assert_eq!(denied.to_string(), "denied: 3 of 100 left, retry after 60s");
 /// # Ok(()) }
 /// ```
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denied {
     /// The time after which a retry is worthwhile: when the first of the permits in use is back. A large request may
     /// need several retries.
     pub retry_after: Duration,
-    /// The permits of one interval.
+    /// The most that a target has: see [`Quota::limit`](crate::Quota::limit).
     pub limit: u64,
+    /// The time in which the whole limit comes back: see [`Quota::window`](crate::Quota::window).
+    pub window: Duration,
     /// The permits left.
     pub remaining: u64,
-    /// The time until the first of the permits in use is back; for a policy, until all its permits are available.
+    /// The time until the whole limit is available again, if nothing more is taken: see [`Decision::reset`].
     pub reset: Duration,
     /// Who decided.
     pub source: DecisionSource,
@@ -47,24 +51,32 @@ impl Denied {
         Self {
             retry_after,
             limit: 0,
+            window: Duration::ZERO,
             remaining: 0,
             reset: retry_after,
             source: DecisionSource::Store,
         }
     }
 
-    /// Sets the limit: the permits of one interval.
+    /// Sets the limit, and the window in which all of it comes back.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
     /// # use std::time::Duration;
     /// # fn main() -> Result<()> {
-    /// assert_eq!(Denied::new(Duration::ZERO).with_limit(5).limit, 5);
+    /// let minute = Duration::from_secs(60);
+    /// let decision = Denied::new(Duration::ZERO).with_quota(Quota::new(5, minute));
+    /// assert_eq!((decision.limit, decision.window), (5, minute));
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn with_limit(self, limit: u64) -> Self {
-        Self { limit, ..self }
+    pub fn with_quota(self, quota: Quota) -> Self {
+        let Quota { limit, window } = quota;
+        Self {
+            limit,
+            window,
+            ..self
+        }
     }
 
     /// Sets how many permits are left.
@@ -81,8 +93,7 @@ impl Denied {
         Self { remaining, ..self }
     }
 
-    /// Sets [`reset`](Self::reset): the time until the first of the permits in use is back; for a policy, until all its
-    /// permits are available.
+    /// Sets [`reset`](Self::reset): the time until the whole limit is available again.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

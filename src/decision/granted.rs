@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use super::{Decision, DecisionSource};
 use crate::grant::Grant;
+use crate::quota::Quota;
 
 /// A request that was granted.
 ///
 /// A limiter of your own creates one with [`new`](Self::new):
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, Denied, Granted, Limiter, Result};
+/// use redisson_rate_limiter::{Decision, Denied, Granted, Limiter, Quota, Result};
 /// use std::time::Duration;
 ///
 /// #[derive(Debug)]
@@ -23,7 +24,8 @@ use crate::grant::Grant;
 ///         if is_weekend() {
 ///             return Ok(Denied::new(Duration::from_secs(3600)).into());
 ///         }
-///         Ok(Granted::new(cost).with_limit(1_000).with_remaining(999).into())
+///         let quota = Quota::new(1_000, Duration::from_secs(60));
+///         Ok(Granted::new(cost).with_quota(quota).with_remaining(999).into())
 ///     }
 /// }
 ///
@@ -33,17 +35,19 @@ use crate::grant::Grant;
 /// assert_eq!(decision.retry_after(), Some(Duration::from_secs(3600)));
 /// # Ok(()) }
 /// ```
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Granted {
     /// What was taken; [`refund`](crate::RateLimiter::refund) gives it back.
     pub grant: Grant,
-    /// The permits of one interval.
+    /// The most that a target has: see [`Quota::limit`](crate::Quota::limit).
     pub limit: u64,
+    /// The time in which the whole limit comes back: see [`Quota::window`](crate::Quota::window).
+    pub window: Duration,
     /// The permits left after this grant. A lower bound if hundreds of a [`RateLimiter`](crate::RateLimiter)'s grants
     /// have expired at once: a call counts only the expired grants that it needs.
     pub remaining: u64,
-    /// The time until the first of the permits in use is back; for a policy, until all its permits are available.
+    /// The time until the whole limit is available again, if nothing more is taken: see [`Decision::reset`].
     pub reset: Duration,
     /// How long the request has to wait before it proceeds: zero, except from a [`LeakyBucket`](crate::LeakyBucket).
     pub delay: Duration,
@@ -67,6 +71,7 @@ impl Granted {
         Self {
             grant: Grant::forgotten(cost),
             limit: 0,
+            window: Duration::ZERO,
             remaining: 0,
             reset: Duration::ZERO,
             delay: Duration::ZERO,
@@ -74,17 +79,25 @@ impl Granted {
         }
     }
 
-    /// Sets the limit: the permits of one interval.
+    /// Sets the limit, and the window in which all of it comes back.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
     /// # fn main() -> Result<()> {
-    /// assert_eq!(Granted::new(1).with_limit(5).limit, 5);
+    /// let minute = Duration::from_secs(60);
+    /// let decision = Granted::new(1).with_quota(Quota::new(5, minute));
+    /// assert_eq!((decision.limit, decision.window), (5, minute));
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn with_limit(self, limit: u64) -> Self {
-        Self { limit, ..self }
+    pub fn with_quota(self, quota: Quota) -> Self {
+        let Quota { limit, window } = quota;
+        Self {
+            limit,
+            window,
+            ..self
+        }
     }
 
     /// Sets how many permits are left.
@@ -100,8 +113,7 @@ impl Granted {
         Self { remaining, ..self }
     }
 
-    /// Sets [`reset`](Self::reset): the time until the first of the permits in use is back; for a policy, until all its
-    /// permits are available.
+    /// Sets [`reset`](Self::reset): the time until the whole limit is available again.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Decision, DecisionSource, Denied, Granted};
 use crate::error::{Error, Result};
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
 use crate::permit::CallId;
 use crate::window::{Answer, Requests};
 
@@ -61,20 +61,17 @@ pub(crate) fn decision(
         check_fits(name, permits, answer.rate)?;
     }
     let limit = answer.rate as u64;
+    let window = answer.interval();
     let remaining = left.max(0) as u64;
-    let reset = answer.reset();
     Ok(if is_granted {
-        let grant = Grant {
-            score: answer.score,
-            call_id: id,
-            permits,
-            origin: Origin::Store,
-        };
+        let grant = Grant::new(answer.score, id, permits);
         Decision::Granted(Granted {
             grant,
             limit,
+            window,
             remaining,
-            reset,
+            // The last to come back are these.
+            reset: window,
             delay: Duration::ZERO,
             source: DecisionSource::Store,
         })
@@ -82,8 +79,14 @@ pub(crate) fn decision(
         Decision::Denied(Denied {
             retry_after: answer.retry_after(),
             limit,
+            window,
             remaining,
-            reset,
+            // What the call granted to a request before this one comes back last.
+            reset: if left < answer.available {
+                window
+            } else {
+                answer.until_all()
+            },
             source: DecisionSource::Store,
         })
     })

@@ -19,6 +19,7 @@ use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
 use crate::limiter_options::LimiterOptions;
+use crate::quota::Quota;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
 use crate::wait_queue::{Checked, Effect, Sending, WaitQueue};
@@ -187,14 +188,14 @@ impl GuardedQueue {
             }
             Asked::Unanswered(error) => {
                 self.check_fits(permits, set_up)?;
-                let limit = self.settings(set_up).map_or(0, |it| it.rate.unsigned_abs());
+                let quota = { self.settings(set_up) }.map_or_else(Quota::default, Settings::quota);
                 match policy {
                     FailurePolicy::Error | FailurePolicy::Wait => Err(error),
-                    FailurePolicy::Deny => Ok(denied(limit)),
-                    FailurePolicy::Allow => Ok(allowed(permits, limit)),
+                    FailurePolicy::Deny => Ok(denied(quota)),
+                    FailurePolicy::Allow => Ok(allowed(permits, quota)),
                     FailurePolicy::Local(share) => match self.share(*share, set_up) {
                         Some(share) => self.local.check(permits, share),
-                        None => Ok(denied(limit)),
+                        None => Ok(denied(quota)),
                     },
                 }
             }
@@ -227,8 +228,11 @@ impl GuardedQueue {
         self.queue.setting_up(set_up, deadline)
     }
 
-    /// Gives a grant back where it was made.
+    /// Gives a grant back where it was made, unless one of its clones was given back.
     pub(crate) async fn refund(&self, grant: &Grant) -> Result<u32> {
+        if !grant.begin_refund() {
+            return Ok(0);
+        }
         match grant.origin {
             Origin::Store => self.store().refund(grant).await,
             Origin::Local => self.local.refund(grant).await,

@@ -150,11 +150,6 @@ impl LocalLimiter {
         self.known().settings
     }
 
-    /// The same, unless this client saw them long ago, or may have changed them since.
-    pub(super) fn recent_settings(&self) -> Option<Settings> {
-        self.settings().filter(|_| !self.is_stale())
-    }
-
     /// Counts permits that the store granted toward the share of the limiter with these settings, or else of the known
     /// ones. What goes back to the store counts too.
     pub(super) fn note_granted(&self, permits: u32, set_up: Option<SetUp>) {
@@ -187,12 +182,12 @@ impl LocalLimiter {
         } = &*self.keys;
         let memory = self.store.memory();
         let Some(decided) = memory.acquire_now(name, client_id, permits, Some(share)) else {
-            return Ok(denied(share.settings.rate.unsigned_abs())); // nobody waits there
+            return Ok(denied(share.settings.quota())); // nobody waits there
         };
         let (id, answer) = decided?;
         match decision_alone(name, id, permits, &answer) {
             Ok(decision) => Ok(decision.by_failure_policy(Origin::Local)),
-            Err(Error::ExceedsLimit { limit, .. }) => Ok(denied(limit)),
+            Err(Error::ExceedsLimit { .. }) => Ok(denied(share.settings.quota())),
             Err(error) => Err(error),
         }
     }

@@ -9,7 +9,7 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::without_redis_tests::{RESPONSE_TIMEOUT, Remote};
 use crate::{
-    Decision, Denied, Error, FailurePolicy, Granted, LimiterOptions, PermitsInUse, Rate,
+    Decision, Denied, Error, FailurePolicy, Granted, LimiterOptions, PermitsInUse, Quota, Rate,
     RateLimiter, RedissonClient,
 };
 
@@ -51,7 +51,7 @@ async fn a_denial_is_repeated_without_a_call_with_its_times_counted_down() {
     let left = retry_after - ms(30);
     assert_eq!(
         limiter.check(2).await.unwrap(),
-        Decision::from(Denied::new(left).with_limit(5))
+        Decision::from(Denied::new(left).with_quota(Quota::new(5, MINUTE)))
     );
     assert!(!limiter.try_acquire(5).await.unwrap());
     assert!(

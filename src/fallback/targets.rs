@@ -17,6 +17,7 @@ use crate::grant::Origin;
 use crate::policies::algorithm::ShareOf;
 use crate::policies::call::{Call, Target};
 use crate::policies::shared_rate::SharedRate;
+use crate::quota::Quota;
 use crate::same_runtime::wherever_polled;
 use crate::store::Store;
 
@@ -138,7 +139,7 @@ fn without_store(
             },
         }
     }
-    let deny_all = || Ok(requests.iter().map(|it| denied(it.limit())).collect());
+    let deny_all = || Ok(requests.iter().map(|it| denied(it.quota())).collect());
     if is_denied {
         return deny_all();
     }
@@ -163,12 +164,12 @@ fn without_store(
             let decision = decision.divided_by(share.factor);
             Some(decision.by_failure_policy(Origin::Local))
         }
-        _ if are_granted => Some(allowed(request.cost, request.limit())),
+        _ if are_granted => Some(allowed(request.cost, request.quota())),
         _ => {
-            let limit = request.limit();
+            let quota = request.quota();
             let denied = Denied::new(Duration::ZERO)
-                .with_limit(limit)
-                .with_remaining(limit);
+                .with_quota(quota)
+                .with_remaining(quota.limit);
             Some(Decision::from(denied).by_failure_policy(Origin::Nowhere))
         }
     });
@@ -191,9 +192,9 @@ impl TargetRequest {
         }
     }
 
-    /// 0 if unknown.
-    fn limit(&self) -> u64 {
-        self.target.model.limit().map_or(0, i64::unsigned_abs)
+    /// Zeros if unknown.
+    fn quota(&self) -> Quota {
+        self.target.model.quota()
     }
 }
 

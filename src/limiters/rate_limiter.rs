@@ -137,8 +137,7 @@ impl RateLimiter {
     /// processes may take permits in the meantime, so that the wait gets longer. It is computed from the store's last answer
     /// to a waiter, or, in Redis, to any request. It is `None` if that answer is older than 1.003 s or does not say exactly
     /// how many permits were left, if a change by this client may have invalidated it, and if this handle or a waiter in
-    /// front has another [rate of its own](Self::with_rate). The interval counts as zero unless the answer contains it or
-    /// this client has set or read it in the last 10 s.
+    /// front has another [rate of its own](Self::with_rate).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

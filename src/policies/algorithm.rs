@@ -14,6 +14,7 @@ use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::failure_policy::LocalShare;
 use crate::permit::CallId;
+use crate::quota::Quota;
 use crate::window::{At, SetUp};
 pub(crate) use any_model::AnyModel;
 
@@ -42,9 +43,30 @@ pub(crate) use any_model::AnyModel;
 ///     policy.model("client").is_ok()
 /// }
 /// ```
-pub trait Policy: Sealed {}
+pub trait Policy: Sealed {
+    /// How much a target has, and in which time all of it comes back.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+    /// assert_eq!(SlidingWindowLog::new(100, minute).quota(), Quota::new(100, minute));
+    /// assert_eq!(TokenBucket::per_second(10).with_capacity(50).quota(), Quota::new(50, 5 * second));
+    /// // 100 that flow out, and 100 that wait.
+    /// assert_eq!(LeakyBucket::new(100, minute).quota(), Quota::new(200, 2 * minute));
+    /// # Ok(()) }
+    /// ```
+    fn quota(&self) -> Quota;
+}
 
-impl<M: Model> Policy for M {}
+impl<M: Model> Policy for M {
+    fn quota(&self) -> Quota {
+        let limit = self.limit().map_or(0, i64::unsigned_abs);
+        let window = self.window().map_or(0, i64::unsigned_abs);
+        Quota::new(limit, Duration::from_millis(window))
+    }
+}
 
 /// What a limiter needs to know about its policy. Cannot be named outside the crate.
 pub trait Sealed: fmt::Debug + Clone + Send + Sync + 'static {
@@ -94,6 +116,9 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
 
     /// The largest cost that can be granted; `None` if it depends on the state.
     fn limit(&self) -> Option<i64>;
+
+    /// The ms in which all of that comes back; `None` if it depends on the state.
+    fn window(&self) -> Option<i64>;
 
     /// How many members or counters, beside a few, a call touches for a request of this cost. At most [`MOST_TOUCHED`] for
     /// each cost up to the [largest](Properties::largest_cost).
@@ -253,11 +278,13 @@ pub(crate) struct Evaluation {
     pub(crate) granted: bool,
     /// The most that a target has.
     pub(crate) limit: i64,
+    /// The time in which all of it comes back.
+    pub(crate) window: i64,
     /// What it has left, after the request if that is granted.
     pub(crate) remaining: i64,
     /// When a denied request is worth another try.
     pub(crate) retry_after: i64,
-    /// Until everything is back.
+    /// Until everything is back, if nothing else is taken.
     pub(crate) reset: i64,
     /// How long a granted request has to wait.
     pub(crate) delay: i64,
@@ -268,6 +295,7 @@ impl Evaluation {
     #[inline]
     pub(super) fn of_tokens(
         limit: i64,
+        window: i64,
         tokens: i64,
         cost: i64,
         until_there_are: impl Fn(i64) -> i64,
@@ -276,6 +304,7 @@ impl Evaluation {
         Self {
             granted,
             limit,
+            window,
             remaining: if granted {
                 tokens - cost
             } else {

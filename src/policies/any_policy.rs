@@ -7,6 +7,7 @@ use super::algorithm::{Algorithm, Internal, Model, Policy, Sealed};
 use super::example::Example;
 use super::shared_rate::SharedRate;
 use crate::error::{Error, Result};
+use crate::quota::Quota;
 use crate::rate::Rate;
 
 macro_rules! any_policy {
@@ -119,7 +120,14 @@ macro_rules! any_policy {
             }
         }
 
-        impl Policy for AnyPolicy {}
+        impl Policy for AnyPolicy {
+            fn quota(&self) -> Quota {
+                match self {
+                    $(Self::$Policy(policy) => policy.quota(),)*
+                    Self::SharedRate(rate) => rate.quota(),
+                }
+            }
+        }
 
         impl Sealed for AnyPolicy {
             fn after(&self, before: &Self, _: Internal) -> Result<(Self, Duration)> {

@@ -97,6 +97,12 @@ impl Flow {
         (time + open.start - now).max(0)
     }
 
+    /// Milliseconds in which so much flows.
+    #[inline]
+    pub(super) fn time_for(&self, count: i64) -> i64 {
+        div_ceil(count, self.quantity.max(1)).saturating_mul(self.unit)
+    }
+
     /// Milliseconds until the next unit begins.
     #[inline(always)]
     pub(super) fn until_next(&self, open: &Open, now: i64) -> i64 {

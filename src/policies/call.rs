@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::decision::{Decision, DecisionSource, Denied, Granted};
 use crate::error::{Error, Result};
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
 use crate::keys::{check_name, share_a_slot, sibling};
 use crate::permit::{CallId, new_call_id};
 use crate::window::{At, BOUNDS, Timed};
@@ -57,6 +57,7 @@ pub(crate) struct Answers {
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
     pub(crate) limit: i64,
+    pub(crate) window: i64,
     pub(crate) remaining: i64,
     pub(crate) retry_after: i64,
     pub(crate) reset: i64,
@@ -65,9 +66,10 @@ pub(crate) struct Answer {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Charged only if all limiters of the call grant it.
     Granted,
     Denied,
+    /// This limiter would grant it, but another one of the call does not: it is not charged.
+    Spared,
     /// Denied by a lock: an earlier denial has a penalty.
     LockedOut,
     /// The cost is more than the limit.
@@ -111,22 +113,7 @@ impl Answers {
     /// Each limiter's decision on a call's only request.
     pub(crate) fn decisions(&self, call: &Call) -> Result<Vec<Decision>> {
         let decisions = (0..call.limiters.len()).map(|limiter| self.answer_to(call, 0, limiter));
-        let mut decisions: Vec<_> = decisions.collect::<Result<_>>()?;
-        if !decisions.iter().all(Decision::is_granted) {
-            for decision in &mut decisions {
-                if let Decision::Granted(granted) = decision {
-                    // It had enough, and was not charged.
-                    *decision = Decision::Denied(Denied {
-                        retry_after: Duration::ZERO,
-                        limit: granted.limit,
-                        remaining: granted.remaining + u64::from(granted.grant.permits),
-                        reset: granted.reset,
-                        source: granted.source,
-                    });
-                }
-            }
-        }
-        Ok(decisions)
+        decisions.collect()
     }
 
     fn answer_to(&self, call: &Call, place: usize, limiter: usize) -> Result<Decision> {
@@ -139,12 +126,7 @@ impl Answers {
             });
         };
         let grant = if target.model.properties().is_on_the_window {
-            Grant {
-                score: self.score,
-                call_id: call.call_id,
-                permits: cost,
-                origin: Origin::Store,
-            }
+            Grant::new(self.score, call.call_id, cost)
         } else {
             Grant::forgotten(cost)
         };
@@ -158,22 +140,27 @@ impl Answer {
     pub(crate) fn decision(&self, key: &str, grant: Grant) -> Result<Decision> {
         let (limit, remaining) = (self.limit.unsigned_abs(), self.remaining.unsigned_abs());
         let (retry_after, reset) = (millis(self.retry_after), millis(self.reset));
+        let window = millis(self.window);
         match self.outcome {
             Outcome::Granted => Ok(Decision::Granted(Granted {
                 grant,
                 limit,
+                window,
                 remaining,
                 reset,
                 delay: millis(self.delay),
                 source: DecisionSource::Store,
             })),
-            Outcome::Denied | Outcome::LockedOut => Ok(Decision::Denied(Denied {
-                retry_after,
-                limit,
-                remaining,
-                reset,
-                source: DecisionSource::Store,
-            })),
+            Outcome::Denied | Outcome::Spared | Outcome::LockedOut => {
+                Ok(Decision::Denied(Denied {
+                    retry_after,
+                    limit,
+                    window,
+                    remaining,
+                    reset,
+                    source: DecisionSource::Store,
+                }))
+            }
             Outcome::Never => Err(Error::ExceedsLimit {
                 name: key.to_owned(),
                 requested: grant.permits,
@@ -235,6 +222,7 @@ impl TargetRef<'_> {
         let mut answer = Answer {
             outcome: Outcome::Never,
             limit: evaluation.limit,
+            window: evaluation.window,
             remaining: 0,
             retry_after: 0,
             reset: 0,
@@ -246,13 +234,14 @@ impl TargetRef<'_> {
         } else if cost <= evaluation.limit {
             let penalty = self.penalty.unwrap_or(0);
             answer.remaining = evaluation.remaining;
+            answer.reset = evaluation.reset;
             if evaluation.granted {
                 answer.outcome = Outcome::Granted;
-                (answer.reset, answer.delay) = (evaluation.reset, evaluation.delay);
+                answer.delay = evaluation.delay;
             } else {
                 answer.outcome = Outcome::Denied;
                 answer.retry_after = evaluation.retry_after.max(penalty).max(1);
-                answer.reset = evaluation.reset.max(penalty);
+                answer.reset = answer.reset.max(penalty);
             }
         }
         answer
@@ -304,9 +293,11 @@ pub(super) fn check_jointly(
             let answer = limiter.evaluate(at, i64::from(cost));
             answers.push(answer.map_err(|unusable| (place, unusable))?);
         }
-        let all = answers[first..]
-            .iter()
-            .all(|a| a.outcome == Outcome::Granted);
+        let all = spare_unless_all_grant(&mut answers[first..], |place, cost| {
+            let Opened { target, state, .. } = &opened[place];
+            let evaluation = target.model.evaluate(&**state, at, cost);
+            evaluation.map_err(|unusable| (place, unusable))
+        })?;
         for ((limiter, answer), &cost) in opened.iter_mut().zip(&answers[first..]).zip(costs) {
             let model = limiter.target.model;
             if all {
@@ -320,6 +311,31 @@ pub(super) fn check_jointly(
         }
     }
     Ok(Answers { score, answers })
+}
+
+/// Whether all limiters grant a request. If not, those that would are not charged, and answer for the state as it is;
+/// `evaluate` returns what a request gets from one of them.
+pub(super) fn spare_unless_all_grant<E>(
+    answers: &mut [Answer],
+    evaluate: impl Fn(usize, i64) -> Result<Evaluation, E>,
+) -> Result<bool, E> {
+    let is_granted = |answer: &Answer| answer.outcome == Outcome::Granted;
+    if answers.iter().all(is_granted) {
+        return Ok(true);
+    }
+    for (place, answer) in answers.iter_mut().enumerate() {
+        if is_granted(answer) {
+            let untouched = evaluate(place, answer.limit + 1)?; // which takes nothing
+            *answer = Answer {
+                outcome: Outcome::Spared,
+                remaining: untouched.remaining,
+                reset: untouched.reset,
+                delay: 0,
+                ..*answer
+            };
+        }
+    }
+    Ok(false)
 }
 
 /// Updates the states until the requests can be checked, in as many steps as the scripts take calls.

@@ -62,6 +62,13 @@ impl Refill {
         }
     }
 
+    /// The time in which an empty bucket fills.
+    #[inline]
+    pub(super) fn time_to_fill(&self) -> i64 {
+        let tokens = self.capacity.saturating_mul(self.period);
+        div_ceil(tokens, self.rate.max(1))
+    }
+
     /// The time at which there are so many tokens.
     #[inline(always)]
     pub(super) fn time_of(&self, wanted: i64, tokens: &Tokens) -> i64 {

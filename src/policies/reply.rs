@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use super::algorithm::{AnyModel, State};
-use super::call::{Answers, Call, Opened, check_requests};
+use super::call::{Answers, Call, Opened, check_requests, spare_unless_all_grant};
 use super::target_keys::TargetKeys;
 use crate::window::{At, Timed};
 
@@ -36,20 +36,23 @@ pub(crate) fn answers(call: &Call, replies: &[TargetReply]) -> Option<Answers> {
         };
         return answers_to_list(call, reply);
     }
+    let evaluate = |limiter: usize, cost| {
+        let (model, reply) = (&*call.limiters[limiter].model, &replies[limiter]);
+        match &reply.state[..] {
+            [] => model.evaluate(&*untouched(model)?, reply.at(), cost).ok(),
+            state => model.evaluate_reply(reply.at(), state, cost),
+        }
+    };
     let each = call.limiters.iter().zip(&call.costs).zip(replies);
-    let answers = each.map(|((target, &cost), reply)| {
-        let (model, cost) = (&*target.model, i64::from(cost));
-        let evaluation = match &reply.state[..] {
-            [] => model.evaluate(&*untouched(model)?, reply.at(), cost).ok()?,
-            state => model.evaluate_reply(reply.at(), state, cost)?,
-        };
-        Some(
-            target
-                .by_ref()
-                .answer(reply.locked_for(), &evaluation, cost),
-        )
+    let answers = each.enumerate().map(|(limiter, ((target, &cost), reply))| {
+        let cost = i64::from(cost);
+        let evaluation = evaluate(limiter, cost)?;
+        let target = target.by_ref();
+        Some(target.answer(reply.locked_for(), &evaluation, cost))
     });
-    let answers: Vec<_> = answers.collect::<Option<_>>()?;
+    let mut answers: Vec<_> = answers.collect::<Option<_>>()?;
+    let evaluate = |limiter, cost| evaluate(limiter, cost).ok_or(());
+    spare_unless_all_grant(&mut answers, evaluate).ok()?;
     (answers.len() == call.costs.len()).then_some(Answers { score, answers })
 }
 
@@ -150,7 +153,7 @@ mod tests {
             let answers = answers(&call, &[reply]).unwrap().answers;
             let requests = answers.iter().map(|answer| match answer.outcome {
                 Outcome::Granted => json!({ "granted": true, "wait": answer.delay }),
-                Outcome::Denied | Outcome::LockedOut => {
+                Outcome::Denied | Outcome::Spared | Outcome::LockedOut => {
                     json!({ "granted": false, "wait": answer.retry_after })
                 }
                 Outcome::Never => "error".into(),

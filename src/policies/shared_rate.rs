@@ -104,6 +104,10 @@ impl Model for SharedRate {
         self.set_up.map(|set_up| set_up.settings.rate)
     }
 
+    fn window(&self) -> Option<i64> {
+        self.set_up.map(|set_up| set_up.settings.interval)
+    }
+
     fn keys(&self, target: &str) -> Vec<String> {
         let keys = Keys::new(target, &self.client_id);
         keys.in_order().map(str::to_owned).to_vec()
@@ -150,16 +154,23 @@ impl Model for SharedRate {
     }
 
     #[cfg(feature = "redis")]
-    fn evaluate_reply(&self, _at: At, numbers: &[i64], _cost: i64) -> Option<Evaluation> {
-        let &[limit, fits, remaining, retry_after, reset] = numbers else {
+    fn evaluate_reply(&self, _at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
+        let &[limit, fits, available, retry_after, reset, window] = numbers else {
             return None;
         };
+        let granted = fits == 1 && cost <= limit;
         Some(Evaluation {
-            granted: fits == 1,
+            granted,
             limit,
-            remaining,
+            window,
+            // A copy of a call that was granted finds less than it fits.
+            remaining: if granted && cost <= available {
+                available - cost
+            } else {
+                available
+            },
             retry_after,
-            reset,
+            reset: if granted { window } else { reset },
             delay: 0,
         })
     }
@@ -181,13 +192,19 @@ impl Model for SharedRate {
         Ok(Evaluation {
             granted,
             limit: found.rate,
+            window: found.interval,
             remaining: if granted {
                 found.available - cost
             } else {
                 found.available.max(0)
             },
-            retry_after: found.reset.max(1),
-            reset: found.reset.max(0),
+            retry_after: found.until_first.max(1),
+            // What it takes is the last to come back.
+            reset: if granted {
+                found.interval
+            } else {
+                found.until_all
+            },
             delay: 0,
         })
     }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::remembered::Heard;
 use super::state::{Arrived, State, Waits};
-use super::{IntervalOf, Queue, WaitQueue};
+use super::{Queue, WaitQueue};
 use crate::error::{Error, Result};
 use crate::window::SetUp;
 
@@ -43,34 +43,29 @@ impl WaitQueue {
         self.queue.state.lock().admitted()
     }
 
-    /// The least time that a request waits, if known. `interval` returns the interval of a rate.
-    pub(crate) fn shortest_wait(
-        &self,
-        permits: u32,
-        set_up: Option<SetUp>,
-        interval: &IntervalOf<'_>,
-    ) -> Option<Duration> {
+    /// The least time that a request waits, if known.
+    pub(crate) fn shortest_wait(&self, permits: u32, set_up: Option<SetUp>) -> Option<Duration> {
         let request = Waits {
             permits,
             set_up,
             until: None,
         };
-        self.least_wait(&request, interval)
+        self.least_wait(&request)
     }
 
     /// Whether a request certainly waits beyond its end.
-    pub(super) fn is_hopeless(&self, request: &Waits, interval: Option<&IntervalOf<'_>>) -> bool {
-        let (Some(until), Some(interval)) = (request.until, interval) else {
+    pub(super) fn is_hopeless(&self, request: &Waits) -> bool {
+        let Some(until) = request.until else {
             return false;
         };
-        self.least_wait(request, interval)
+        self.least_wait(request)
             .is_some_and(|wait| wait > until.saturating_duration_since(Instant::now()))
     }
 
-    fn least_wait(&self, request: &Waits, interval: &IntervalOf<'_>) -> Option<Duration> {
+    fn least_wait(&self, request: &Waits) -> Option<Duration> {
         let changes = self.store().changes();
         let state = self.queue.state.lock();
-        state.shortest_wait(request, changes, Instant::now(), interval)
+        state.shortest_wait(request, changes, Instant::now())
     }
 }
 

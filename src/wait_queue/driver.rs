@@ -12,7 +12,7 @@ use super::Queue;
 use super::state::{Answered, Next, Rest, State};
 use crate::batch::longest_hold_up;
 use crate::error::Result;
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
 use crate::store::AcquireCall;
 
 pub(super) struct Driver {
@@ -118,12 +118,7 @@ impl Driver {
                     permits,
                     is_reclaimed,
                 } = rest;
-                let grant = Grant {
-                    score: answer.score,
-                    call_id: call.id,
-                    permits,
-                    origin: Origin::Store,
-                };
+                let grant = Grant::new(answer.score, call.id, permits);
                 ((permits > 0).then_some(grant), is_reclaimed)
             }
             Err(error) => {

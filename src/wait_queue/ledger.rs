@@ -47,19 +47,18 @@ impl Ledger {
         let free = self.free(now);
         if let Some(member) = self.members.iter().find(|it| it.id == call.id) {
             let granted = i64::from(member.granted);
-            let mut answer = Answer::new(member.score, RATE, granted, self.window);
+            let mut answer = Answer::new(member.score, RATE, granted, self.window, self.window);
             answer.found = true;
             return answer;
         }
         let oldest = self.members.iter().map(|it| it.score).min();
-        let reset = oldest.map_or(self.window, |oldest| self.window - (now - oldest));
+        let until_first = oldest.map_or(self.window, |oldest| self.window - (now - oldest));
         let newer = call.newer_than.map(|score| {
             let newer = self.members.iter().filter(|it| it.score > score);
             newer.map(|it| i64::from(it.in_use)).sum()
         });
-        let mut answer = Answer::new(now, RATE, free, reset);
+        let mut answer = Answer::new(now, RATE, free, until_first, self.window);
         answer.newer = newer;
-        answer.interval = newer.map(|_| self.window);
         let granted = call.requests.taken(&answer) as u32;
         if granted > 0 {
             self.add(call.id, now, granted, false);

@@ -11,7 +11,6 @@ use super::state::Deniable;
 use crate::batch::{Answers, Calls};
 use crate::decision::{Decision, decision};
 use crate::error::{Error, Result};
-use crate::grant::Grant;
 use crate::store::AcquireCall;
 use crate::window::{Answer, Requests, SetUp};
 
@@ -198,9 +197,9 @@ impl Calls for Plain {
             }
             checked.decision.into_grant()
         });
-        let grant = grants.reduce(|sum, grant| Grant {
-            permits: sum.permits + grant.permits,
-            ..sum
+        let grant = grants.reduce(|mut sum, grant| {
+            sum.permits += grant.permits;
+            sum
         });
         if let Some(grant) = grant {
             self.queue.give_back(grant);

@@ -111,8 +111,7 @@ pub(super) struct Seen {
     pub(super) sent_at: Instant,
     pub(super) score: i64,
     pub(super) rate: i64,
-    /// Present if `newer` is.
-    pub(super) interval: Option<Duration>,
+    pub(super) interval: Duration,
     /// Permits that the call left.
     pub(super) left: i64,
     /// Permits that it took.
@@ -259,8 +258,7 @@ impl Sharing {
         } else {
             // If less came back than it was to leave, the next probe is sent when other permits come back.
             let parts = if held < self.probe { 2 } else { 1 };
-            let interval = seen.interval.unwrap_or_default();
-            interval.min(LONGEST_PROBE_PAUSE) / parts
+            seen.interval.min(LONGEST_PROBE_PAUSE) / parts
         };
         self.probe_at = Some(seen.sent_at + pause);
         self.has_probed |= held >= largest.min(LARGEST_FAST_PROBE);
@@ -284,7 +282,7 @@ impl Sharing {
     }
 
     /// By how much the process asks later than permits come back: the more it was granted recently, the longer.
-    pub(super) fn delay(&mut self, interval: Option<Duration>) -> Duration {
+    pub(super) fn delay(&mut self, interval: Duration) -> Duration {
         if self.others == Others::Unseen {
             return Duration::ZERO;
         }
@@ -335,7 +333,7 @@ impl Seen {
 
     /// The shortest time between two probes: each splits what comes back together, which costs one call per window.
     fn probe_interval(&self) -> Duration {
-        (5 * self.interval.unwrap_or_default()).min(LONGEST_PROBE_PAUSE)
+        (5 * self.interval).min(LONGEST_PROBE_PAUSE)
     }
 }
 
@@ -348,7 +346,6 @@ fn all_but(permits: i64) -> Share {
 }
 
 /// How long permits are left to others.
-fn hold(interval: Option<Duration>) -> Duration {
-    let interval = interval.unwrap_or_default();
+fn hold(interval: Duration) -> Duration {
     (interval / HOLDS_PER_INTERVAL).clamp(SHORTEST_HOLD, LONGEST_HOLD)
 }

@@ -247,7 +247,7 @@ proptest! {
                     sleep(Duration::from_millis(after)).await;
                     // Callers that never give up end when nothing is left for them.
                     let patience = Duration::from_millis(patience.unwrap_or(5_000));
-                    let granted = timeout(patience, queue.wait(queue.take_place(), permits, None, None, None, WhileAway::Fail)).await;
+                    let granted = timeout(patience, queue.wait(queue.take_place(), permits, None, None, false, WhileAway::Fail)).await;
                     match granted {
                         Ok(granted) => i64::from(permits) * i64::from(granted.unwrap().is_some()),
                         Err(_given_up) => 0,
@@ -278,10 +278,10 @@ proptest! {
                 asking.spawn(async move {
                     sleep(Duration::from_millis(after)).await;
                     match patience {
-                        None => assert!(queue.wait(queue.take_place(), permits, None, None, None, WhileAway::Fail).await.unwrap().is_some()),
+                        None => assert!(queue.wait(queue.take_place(), permits, None, None, false, WhileAway::Fail).await.unwrap().is_some()),
                         Some(patience) => {
                             let until = Instant::now() + Duration::from_millis(patience);
-                            queue.wait(queue.take_place(), permits, Some(until), None, None, WhileAway::Fail).await.unwrap();
+                            queue.wait(queue.take_place(), permits, Some(until), None, false, WhileAway::Fail).await.unwrap();
                         }
                     }
                 });
@@ -299,7 +299,7 @@ async fn all_waiters_get_the_error_of_the_store_and_the_next_one_asks_again() {
     let queue = store.queue(Rate::overall(1, HOUR)).await;
     assert!(
         queue
-            .wait(queue.take_place(), 1, None, None, None, WhileAway::Fail)
+            .wait(queue.take_place(), 1, None, None, false, WhileAway::Fail)
             .await
             .unwrap()
             .is_some()
@@ -309,7 +309,7 @@ async fn all_waiters_get_the_error_of_the_store_and_the_next_one_asks_again() {
         let queue = Arc::clone(&queue);
         waiting.spawn(async move {
             queue
-                .wait(queue.take_place(), 1, None, None, None, WhileAway::Fail)
+                .wait(queue.take_place(), 1, None, None, false, WhileAway::Fail)
                 .await
         });
     }
@@ -328,14 +328,14 @@ async fn a_queue_without_waiters_is_dropped() {
     let queue = store.queue(Rate::overall(1, HOUR)).await;
     assert!(
         queue
-            .wait(queue.take_place(), 1, None, None, None, WhileAway::Fail)
+            .wait(queue.take_place(), 1, None, None, false, WhileAway::Fail)
             .await
             .unwrap()
             .is_some()
     );
     let waited = timeout(
         Duration::from_millis(100),
-        queue.wait(queue.take_place(), 1, None, None, None, WhileAway::Fail),
+        queue.wait(queue.take_place(), 1, None, None, false, WhileAway::Fail),
     )
     .await;
     assert!(waited.is_err(), "there is no permit for an hour");
@@ -389,12 +389,12 @@ async fn a_waiter_that_is_polled_once_and_kept_fails_no_other() {
         let store = SlowStore::with_response_timeout(response_timeout);
         let queue = store.queue(Rate::overall(2, HOUR)).await;
         let mut kept =
-            Box::pin(queue.wait(queue.take_place(), 1, None, None, None, WhileAway::Fail));
+            Box::pin(queue.wait(queue.take_place(), 1, None, None, false, WhileAway::Fail));
         let once = poll_fn(|context| Poll::Ready(kept.as_mut().poll(context).is_pending()));
         assert!(once.await);
         let start = Instant::now();
         let waited = queue
-            .wait(queue.take_place(), 1, None, None, None, WhileAway::Fail)
+            .wait(queue.take_place(), 1, None, None, false, WhileAway::Fail)
             .await;
         assert!(waited.unwrap().is_some(), "{millis}");
         assert!(start.elapsed() <= response_timeout, "{millis}");
@@ -410,7 +410,7 @@ async fn a_limiter_with_a_short_keep_alive_lives_while_waiters_ask_late() {
             let store = SlowStore::new();
             let rate = Rate::overall(1, interval).keep_alive(keep_alive);
             let queue = store.queue(rate).await;
-            let wait = || queue.wait(queue.take_place(), 1, None, None, None, WhileAway::Fail);
+            let wait = || queue.wait(queue.take_place(), 1, None, None, false, WhileAway::Fail);
             assert!(wait().await.unwrap().is_some());
             // From the denial on, each request is late.
             let late = async {

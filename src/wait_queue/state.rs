@@ -39,7 +39,6 @@ use in_flight::{HeldUp, InFlight, ResponseTimeout};
 pub(crate) use last_answer::Effect;
 pub(super) use last_answer::{Deniable, LastAnswer, Sent};
 pub(super) use leaving::{Left, Watched};
-pub(crate) use observed::IntervalOf;
 pub(super) use observed::Observed;
 use outage::Away;
 pub(super) use outbox::Outbox;

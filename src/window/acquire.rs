@@ -82,8 +82,8 @@ impl Window {
         open.pool.grants.get_mut()?.add(at.now, &call.id, permits);
         *open.pool.value.get_mut()? -= i64::from(permits);
         open.renew_for(call.set_up, at.server);
-        let reset = interval - at.now + oldest;
-        Some(Answer::new(at.now, rate, available, reset))
+        let until_first = interval - at.now + oldest;
+        Some(Answer::new(at.now, rate, available, until_first, interval))
     }
 
     fn acquire_in_full(
@@ -98,7 +98,8 @@ impl Window {
             let change = SetUp::change(call.set_up, self.settings.get())?;
             if let Change::Settings(new) | Change::Afresh(new) = change {
                 if !call.requests.any_fits(new.rate) {
-                    return Ok(Answer::new(at.now, new.rate, 0, new.interval));
+                    let interval = new.interval;
+                    return Ok(Answer::new(at.now, new.rate, 0, interval, interval));
                 }
                 sets_rate = true;
                 self.apply(&change, at, client);
@@ -112,7 +113,7 @@ impl Window {
             ..
         } = open.settings;
         if !call.requests.any_fits(rate) {
-            return Ok(Answer::new(at.now, rate, 0, interval));
+            return Ok(Answer::new(at.now, rate, 0, interval, interval));
         }
 
         let wanted = call.requests.wanted(rate);
@@ -126,16 +127,16 @@ impl Window {
             open.remove_expired(&reconciled, call.set_up, at.server);
             sets_rate = false;
         };
-        let reset = reconciled
+        let until_first = reconciled
             .oldest
             .map_or(interval, |oldest| interval - at.now + oldest);
         let newer = call.newer_than.map(|score| open.pool.grants().newer(score));
         let answer = Answer {
             newer,
-            interval: newer.map(|_| interval),
-            ..Answer::new(at.now, rate, reconciled.available, reset)
+            ..Answer::new(at.now, rate, reconciled.available, until_first, interval)
         };
         let taken = call.requests.taken(&answer);
+        let newest = { reconciled.oldest }.and_then(|_| open.pool.grants().newest());
 
         if reconciled.excess > 0 {
             open.pool.change_grants(|grants| {
@@ -155,9 +156,11 @@ impl Window {
             open.renew_for(call.set_up, at.server);
         }
 
-        let newest = check.then(|| open.pool.grants().newest()).flatten();
         let answer = Answer {
-            ahead: newest.map_or(0, |score| (score - at.now).max(0)),
+            ahead: match newest {
+                Some(score) if check => (score - at.now).max(0),
+                _ => 0,
+            },
             counted: if reconciled.rest > 0 {
                 0
             } else {
@@ -165,6 +168,12 @@ impl Window {
             },
             audit_due: reconciled.audit_due,
             has_more: reconciled.rest > 0,
+            until_all: match newest {
+                Some(score) if taken < call.requests.total() => {
+                    (interval - at.now + score).clamp(0, interval)
+                }
+                _ => interval,
+            },
             ..answer
         };
         if keep_alive > 0 && taken < call.requests.total() {

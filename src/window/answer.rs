@@ -11,8 +11,12 @@ pub(crate) struct Answer {
     /// The permits available before the list; below zero if more than the rate is in use. What the grant holds if it
     /// was `found`. If `has_more`, at least as many as the list takes.
     pub(crate) available: i64,
+    pub(crate) interval: i64,
     /// Milliseconds until the first of the earlier live grants expires; the interval if there is none.
-    pub(super) reset: i64,
+    pub(super) until_first: i64,
+    /// If a request was denied, the ms until all that was in use before the list is back: at most the interval. Else the
+    /// interval.
+    pub(crate) until_all: i64,
     /// By how many ms the newest grant is ahead of the call's time; 0 if unknown.
     pub(crate) ahead: i64,
     /// How many grants were summed.
@@ -25,8 +29,6 @@ pub(crate) struct Answer {
     pub(crate) found: bool,
     /// The permits of earlier grants with a higher score than requested, among the newest 100.
     pub(crate) newer: Option<i64>,
-    /// The interval in ms, present with `newer`.
-    pub(crate) interval: Option<i64>,
     /// After a denial, the ms until the limiter expires, if more than half of them would have passed when permits are
     /// back. Another call renews it.
     pub(crate) lives: Option<i64>,
@@ -36,19 +38,27 @@ pub(crate) struct Answer {
 const SLACK: i64 = 3;
 
 impl Answer {
-    pub(crate) fn new(score: i64, rate: i64, available: i64, reset: i64) -> Self {
+    /// The answer to a list of which all are granted: nothing is in use after an interval.
+    pub(crate) fn new(
+        score: i64,
+        rate: i64,
+        available: i64,
+        until_first: i64,
+        interval: i64,
+    ) -> Self {
         Self {
             score,
             rate,
             available,
-            reset,
+            interval,
+            until_first,
+            until_all: interval,
             ahead: 0,
             counted: 0,
             audit_due: false,
             has_more: false,
             found: false,
             newer: None,
-            interval: None,
             lives: None,
         }
     }
@@ -61,24 +71,33 @@ impl Answer {
 
     /// Until the first of the permits in use are back, or the limiter expires.
     pub(crate) fn lasts(&self) -> Duration {
-        let reset = self.reset();
-        self.lives.map_or(reset, |lives| reset.min(millis(lives)))
+        let first = self.until_first();
+        self.lives.map_or(first, |lives| first.min(millis(lives)))
     }
 
     /// Until the first of the permits in use are back.
-    pub(crate) fn reset(&self) -> Duration {
-        millis(self.reset)
+    pub(crate) fn until_first(&self) -> Duration {
+        millis(self.until_first)
+    }
+
+    /// Until all that was in use before the list is back, if a request was denied.
+    pub(crate) fn until_all(&self) -> Duration {
+        millis(self.until_all)
+    }
+
+    pub(crate) fn interval(&self) -> Duration {
+        millis(self.interval)
     }
 
     /// When a denied request finds more permits than now.
     pub(crate) fn retry_after(&self) -> Duration {
-        millis(self.reset.max(1))
+        millis(self.until_first.max(1))
     }
 
     /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms, but after half of the time that
     /// the limiter lives, so that it lives on however late the call is.
     pub(crate) fn wait(&self) -> Duration {
-        let wait = millis(self.reset.saturating_add(SLACK).max(1));
+        let wait = millis(self.until_first.saturating_add(SLACK).max(1));
         match self.lives {
             Some(lives) => wait.min(millis(lives) / 2),
             None => wait,
@@ -88,7 +107,7 @@ impl Answer {
     /// Sets `lives` if a limiter with this keep alive must be called before permits are back.
     #[inline]
     pub(super) fn with_life(self, keep_alive: i64) -> Self {
-        let until_back = self.reset.saturating_add(SLACK);
+        let until_back = self.until_first.saturating_add(SLACK);
         let is_short = keep_alive > 0 && keep_alive < until_back.saturating_mul(2);
         Self {
             lives: is_short.then_some(keep_alive),
@@ -107,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_slack_of_a_queue_is_no_part_of_what_callers_see() {
-        let answer = Answer::new(0, 10, 0, 40);
+        let answer = Answer::new(0, 10, 0, 40, 1_000);
         assert_eq!(answer.retry_after(), Duration::from_millis(40));
         assert_eq!(answer.wait(), Duration::from_millis(43));
     }
@@ -115,7 +134,7 @@ mod tests {
     #[test]
     fn a_queue_asks_again_before_more_than_half_of_the_keep_alive_has_passed() {
         let waits = |keep_alive| {
-            let answer = Answer::new(0, 10, 0, 997).with_life(keep_alive);
+            let answer = Answer::new(0, 10, 0, 997, 1_000).with_life(keep_alive);
             (answer.wait().as_millis(), answer.lives)
         };
         assert_eq!(waits(0), (1_000, None));

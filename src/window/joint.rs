@@ -20,8 +20,11 @@ pub(crate) struct SetUp {
 pub(crate) struct Found {
     pub(crate) rate: i64,
     pub(crate) available: i64,
+    pub(crate) interval: i64,
     /// Milliseconds until the first live grant expires; the interval if there is none.
-    pub(crate) reset: i64,
+    pub(crate) until_first: i64,
+    /// Milliseconds until no permit is in use: at most the interval.
+    pub(crate) until_all: i64,
 }
 
 /// How the limiter must change before a request.
@@ -105,7 +108,9 @@ impl Window {
                 return Ok(Found {
                     rate: settings.rate,
                     available: settings.rate,
-                    reset: settings.interval,
+                    interval: settings.interval,
+                    until_first: settings.interval,
+                    until_all: 0,
                 });
             }
         };
@@ -121,9 +126,14 @@ impl Window {
         Ok(Found {
             rate: settings.rate,
             available: reconciled.available,
-            reset: reconciled
+            interval,
+            until_first: reconciled
                 .oldest
                 .map_or(interval, |oldest| interval - at.now + oldest),
+            until_all: reconciled
+                .oldest
+                .and(pool.grants().newest())
+                .map_or(0, |newest| (interval - at.now + newest).clamp(0, interval)),
         })
     }
 

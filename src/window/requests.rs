@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn answer(available: i64) -> Answer {
-        Answer::new(0, 10, available, 0)
+        Answer::new(0, 10, available, 0, 0)
     }
 
     fn found(held: i64) -> Answer {

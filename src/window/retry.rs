@@ -60,12 +60,12 @@ impl Window {
             let expired = grants.expired(at.now - interval);
             grants.score_at(expired)
         });
-        let reset = oldest.map_or(interval, |oldest| {
+        let until_first = oldest.map_or(interval, |oldest| {
             (interval - at.now + oldest).min(interval)
         });
         Answer {
             found: true,
-            ..Answer::new(found.score, settings.rate, permits, reset)
+            ..Answer::new(found.score, settings.rate, permits, until_first, interval)
         }
     }
 

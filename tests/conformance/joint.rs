@@ -173,9 +173,9 @@ pub async fn an_rratelimiter_in_it_slides_as_always(fixture: Fixture) {
     };
     assert_eq!(ask(1).await, (true, 4, None, 1_000));
     fixture.pass(ms(100));
-    assert_eq!(ask(2).await, (true, 2, None, 900));
+    assert_eq!(ask(2).await, (true, 2, None, 1_000));
     fixture.pass(ms(100));
-    assert_eq!(ask(3).await, (false, 2, Some(800), 800));
+    assert_eq!(ask(3).await, (false, 2, Some(800), 900));
     fixture.pass(ms(900));
     assert_eq!(ask(1).await, (true, 4, None, 1_000));
     assert_eq!(limiter.available_permits().await.unwrap(), 4);

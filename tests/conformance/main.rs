@@ -34,6 +34,7 @@ mod rate;
 mod rate_window;
 mod refund;
 mod release;
+mod reset;
 mod rules;
 mod runtimes;
 mod sliding_window_counter;
@@ -90,12 +91,23 @@ on_every_store! {
             the_worked_example_holds_for_three_workers_with_their_own_clients,
         }
         decision {
-            a_grant_states_its_permits_limit_rest_and_when_the_first_come_back,
+            a_grant_states_its_permits_the_limit_and_what_remains,
             a_denial_states_the_limit_the_rest_and_to_ask_when_the_oldest_is_back,
             a_denial_takes_nothing,
             more_permits_than_the_rate_are_an_error_and_take_nothing,
             a_limiter_without_a_rate_is_an_error_for_all_that_needs_one,
             rates_up_to_2_to_the_53_count_exactly,
+        }
+        reset {
+            a_rate_limiter_is_reset_when_its_newest_permits_are_back,
+            grants_that_a_clock_ahead_scored_count_as_made_now,
+            a_rate_limiter_of_a_client_has_its_clients_reset,
+            a_keys_limiter_is_reset_as_any_other_and_states_the_rate_it_got,
+            each_policy_has_its_whole_limit_again_after_the_reset_and_not_before,
+            the_first_request_of_each_policy_is_reset_within_the_window,
+            what_a_lowered_limit_leaves_in_use_may_take_longer_than_its_window,
+            a_fixed_window_is_reset_when_it_ends,
+            a_limiter_that_another_one_spared_is_reset_as_if_it_had_not_been_asked,
         }
         rate_window {
             a_permit_is_back_exactly_an_interval_after_it_was_taken,
@@ -155,6 +167,7 @@ on_every_store! {
             a_refund_does_not_lift_the_permits_above_a_rate_that_was_lowered,
             a_grant_can_be_refunded_through_another_handle_and_another_client,
             of_many_grants_of_the_same_millisecond_each_is_found_by_itself,
+            of_a_grant_and_its_clones_one_is_given_back,
         }
         per_client {
             asking_for_20_of_1_is_an_error_and_1_is_granted_afterwards,

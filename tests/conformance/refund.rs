@@ -2,6 +2,8 @@
 
 use redisson_rate_limiter::{Decision, Grant, Granted, PermitsInUse, Rate, RateLimiter};
 
+use tokio::task::JoinSet;
+
 use crate::fixture::{Fixture, SECOND, granted, ms};
 
 async fn ten(fixture: &Fixture) -> RateLimiter {
@@ -141,5 +143,30 @@ pub async fn of_many_grants_of_the_same_millisecond_each_is_found_by_itself(fixt
         assert_eq!(limiter.refund(grant).await.unwrap(), permits);
         available += u64::from(permits);
         assert_eq!(limiter.available_permits().await.unwrap(), available);
+    }
+}
+
+pub async fn of_a_grant_and_its_clones_one_is_given_back(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    // On a server, those that ask together share a call, and a member.
+    let mut asking = JoinSet::new();
+    for _ in 0..5 {
+        let limiter = limiter.clone();
+        asking.spawn(async move { limiter.check(2).await.unwrap() });
+    }
+    let decisions = asking.join_all().await;
+    assert_eq!(limiter.available_permits().await.unwrap(), 0);
+    let mut left = 0;
+    for decision in decisions {
+        let clones = [decision.clone(), decision.clone(), decision];
+        assert_eq!(clones[0], clones[2]);
+        let mut given_back = Vec::new();
+        for clone in clones {
+            let grant = clone.into_grant().unwrap();
+            given_back.push(limiter.refund(grant).await.unwrap());
+        }
+        left += 2;
+        assert_eq!(given_back, [2, 0, 0]);
+        assert_eq!(limiter.available_permits().await.unwrap(), left);
     }
 }

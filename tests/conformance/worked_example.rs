@@ -19,11 +19,11 @@ pub async fn the_worked_example_is_answered_to_the_permit_and_the_millisecond(fi
 
     fixture.at(1_100);
     let decision = limiter.check(2).await.unwrap();
-    assert_eq!(fields(&decision), (true, 2, None, 900));
+    assert_eq!(fields(&decision), (true, 2, None, 1000));
 
     fixture.at(1_200);
     let decision = limiter.check(3).await.unwrap();
-    assert_eq!(fields(&decision), (false, 2, Some(800), 800));
+    assert_eq!(fields(&decision), (false, 2, Some(800), 900));
     let Decision::Denied(Denied { retry_after, .. }) = decision else {
         panic!("it was granted");
     };
@@ -48,8 +48,8 @@ pub async fn the_worked_example_holds_for_three_workers_with_their_own_clients(f
     assert!(ben.try_acquire(2).await.unwrap());
     fixture.at(1_200);
     let decision = carla.check(3).await.unwrap();
-    assert_eq!(fields(&decision), (false, 2, Some(800), 800));
+    assert_eq!(fields(&decision), (false, 2, Some(800), 900));
     fixture.at(2_000);
     let decision = carla.check(3).await.unwrap();
-    assert_eq!(fields(&decision), (true, 0, None, 100));
+    assert_eq!(fields(&decision), (true, 0, None, 1000));
 }

@@ -61,19 +61,18 @@ impl Model {
         let left = RATE - self.0.iter().map(|(_, permits)| permits).sum::<i64>();
         if asked <= left {
             self.0.push((now, asked));
-            let reset = self.0[0].0 + INTERVAL - now;
             let remaining = left - asked;
             return Outcome::Granted {
                 permits,
                 remaining,
-                reset,
+                reset: INTERVAL,
             };
         }
-        let reset = self.0[0].0 + INTERVAL - now;
+        let back = |place: usize| self.0[place].0 + INTERVAL - now;
         Outcome::Denied {
-            retry_after: reset.max(1),
+            retry_after: back(0).max(1),
             remaining: left,
-            reset,
+            reset: back(self.0.len() - 1),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::{Grant, Origin};
 use crate::limiter_options::LimiterOptions;
-use crate::wait_queue::{IntervalOf, ReadSetUp, Substitute, Substituted, WhileAway};
+use crate::wait_queue::{ReadSetUp, Substitute, Substituted, WhileAway};
 use crate::window::SetUp;
 
 impl GuardedQueue {
@@ -32,10 +32,8 @@ impl GuardedQueue {
             self.check_fits(permits, settings)?;
         }
         let while_away = self.while_away(policy, set_up.clone());
-        let interval = |rate| self.interval_of(rate);
         // What the store said last does not bind the policy.
-        let fails_fast = options.fails_fast() && !is_decided_by_policy;
-        let fail_fast: Option<&IntervalOf<'_>> = fails_fast.then_some(&interval);
+        let fail_fast = options.fails_fast() && !is_decided_by_policy;
         let waiting = self
             .queue
             .wait(arrival, permits, until, set_up, fail_fast, while_away);
@@ -66,15 +64,7 @@ impl GuardedQueue {
 
     /// The least time that a request for this many permits waits, if known.
     pub(crate) fn estimated_wait(&self, permits: u32, set_up: Option<SetUp>) -> Option<Duration> {
-        self.queue
-            .shortest_wait(permits, set_up, &|rate| self.interval_of(rate))
-    }
-
-    /// The limiter's interval, if this client has set or read it lately, and the limiter still has this rate.
-    fn interval_of(&self, rate: u64) -> Option<Duration> {
-        let settings = self.local.recent_settings()?;
-        let is_of_rate = settings.rate.unsigned_abs() == rate;
-        is_of_rate.then(|| Duration::from_millis(settings.interval.unsigned_abs()))
+        self.queue.shortest_wait(permits, set_up)
     }
 }
 
@@ -103,10 +93,7 @@ impl InPlace {
 impl Substitute for InPlace {
     fn ask(&self, permits: u32) -> Substituted {
         let Some(share) = self.share else {
-            return Substituted::Granted(Grant {
-                origin: Origin::Nowhere,
-                ..Grant::forgotten(permits)
-            });
+            return Substituted::Granted(Grant::of_nothing(permits));
         };
         let Some(share) = self.share_of(share, permits) else {
             return Substituted::Never;

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::RESPONSE_TIMEOUT;
 use crate::clock::Clock;
 use crate::error::{Error, Refusal, Refused, Result};
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::permit::CallId;
 use crate::policies::call::{Answers, Call};
@@ -217,12 +217,7 @@ impl LimiterStore for RemoteLimiter {
         let asking = async {
             call.note_attempt(ATTEMPT)?;
             let answer = self.memory.acquire(call, deadline).await?;
-            let grant = Grant {
-                score: answer.score,
-                call_id: call.id,
-                permits: call.requests.taken(&answer) as u32,
-                origin: Origin::Store,
-            };
+            let grant = Grant::new(answer.score, call.id, call.requests.taken(&answer) as u32);
             self.remote.taken.lock().unwrap().insert(call.id, grant);
             Ok(answer)
         };

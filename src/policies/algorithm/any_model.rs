@@ -3,10 +3,11 @@
 use std::any::Any;
 use std::fmt;
 
-use super::{Evaluation, Model, Properties, ShareOf, State, Unusable};
+use super::{Evaluation, Model, Policy, Properties, ShareOf, State, Unusable};
 use crate::failure_policy::LocalShare;
 use crate::permit::CallId;
 use crate::policies::target_keys::TargetKeys;
+use crate::quota::Quota;
 use crate::window::{At, SetUp};
 
 pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
@@ -16,6 +17,7 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn properties(&self) -> &'static Properties;
     fn set_up(&self) -> Option<SetUp>;
     fn limit(&self) -> Option<i64>;
+    fn quota(&self) -> Quota;
     fn touches(&self, cost: u32) -> u32;
     fn keys(&self, target: &str) -> Vec<String>;
     #[cfg(feature = "redis")]
@@ -63,6 +65,10 @@ impl<M: Model> AnyModel for M {
 
     fn limit(&self) -> Option<i64> {
         Model::limit(self)
+    }
+
+    fn quota(&self) -> Quota {
+        Policy::quota(self)
     }
 
     fn touches(&self, cost: u32) -> u32 {

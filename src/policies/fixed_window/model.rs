@@ -134,6 +134,10 @@ impl Model for FixedWindow {
         Some(i64::from(self.limit))
     }
 
+    fn window(&self) -> Option<i64> {
+        Some(self.window_millis())
+    }
+
     fn keys(&self, target: &str) -> Vec<String> {
         let mut keys = vec![target.to_owned()];
         if self.length_before > 0 {
@@ -195,9 +199,14 @@ impl Model for FixedWindow {
         Ok(Evaluation {
             granted,
             limit,
+            window: self.window_millis(),
             remaining: if granted { remaining - cost } else { remaining }.max(0),
             retry_after: open.left,
-            reset: open.left,
+            reset: if granted || open.count > 0 {
+                open.left
+            } else {
+                0
+            },
             delay: 0,
         })
     }

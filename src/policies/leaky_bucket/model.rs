@@ -79,6 +79,10 @@ impl Model for LeakyBucket {
         Some(self.largest_cost())
     }
 
+    fn window(&self) -> Option<i64> {
+        Some(self.flow().time_for(self.largest_cost()))
+    }
+
     fn keys(&self, target: &str) -> Vec<String> {
         vec![target.to_owned(), sibling(target, "-st")]
     }
@@ -119,6 +123,7 @@ impl Model for LeakyBucket {
             Evaluation {
                 granted: false,
                 limit,
+                window: self.flow().time_for(limit),
                 remaining: (limit - open.used).max(0),
                 retry_after: self.flow().until(filled - limit, &open, at.now),
                 reset: self.flow().until(open.used, &open, at.now),
@@ -128,6 +133,7 @@ impl Model for LeakyBucket {
             Evaluation {
                 granted: true,
                 limit,
+                window: self.flow().time_for(limit),
                 remaining: limit - filled,
                 retry_after: 0,
                 reset: self.flow().until(filled, &open, at.now),

@@ -81,6 +81,10 @@ impl Model for PenaltyTokenBucket {
         Some(i64::from(self.capacity))
     }
 
+    fn window(&self) -> Option<i64> {
+        Some(self.flow().time_for(i64::from(self.capacity)))
+    }
+
     fn keys(&self, target: &str) -> Vec<String> {
         vec![target.to_owned(), sibling(target, "-st")]
     }
@@ -116,9 +120,15 @@ impl Model for PenaltyTokenBucket {
         let open = self.open(state, at.now);
         let limit = i64::from(self.capacity);
         let tokens = limit - open.used;
-        Ok(Evaluation::of_tokens(limit, tokens, cost, |wanted| {
-            self.flow().until(wanted - tokens, &open, at.now)
-        }))
+        let window = self.flow().time_for(limit);
+        let until_there_are = |wanted| self.flow().until(wanted - tokens, &open, at.now);
+        Ok(Evaluation::of_tokens(
+            limit,
+            window,
+            tokens,
+            cost,
+            until_there_are,
+        ))
     }
 
     #[inline]

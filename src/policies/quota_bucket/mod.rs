@@ -44,7 +44,7 @@ use super::example::{Example, fitting};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QuotaBucket {
     capacity: u32,
-    quota: u32,
+    quantity: u32,
     period: Duration,
 }
 
@@ -60,7 +60,7 @@ impl QuotaBucket {
     /// let minute = Duration::from_secs(60);
     /// let policy = QuotaBucket::new(100, minute);
     /// assert_eq!(policy.capacity(), 100);
-    /// assert_eq!(policy.quota(), 100);
+    /// assert_eq!(policy.quantity(), 100);
     /// assert_eq!(policy.period(), minute);
     /// # Ok(()) }
     /// ```
@@ -68,7 +68,7 @@ impl QuotaBucket {
     pub fn new(quota: u32, period: Duration) -> Self {
         Self {
             capacity: quota,
-            quota,
+            quantity: quota,
             period,
         }
     }
@@ -99,10 +99,10 @@ impl Example for QuotaBucket {
 }
 
 numbers! {
-    QuotaBucket, "quota bucket: {quota} per {period:?}, up to {capacity}";
+    QuotaBucket, "quota bucket: {quantity} per {period:?}, up to {capacity}";
     new {
         /// How many tokens come in each period.
-        quota: u32 = quota,
+        quantity: u32 = quota,
         /// A period's length.
         period: Duration = period_ms,
     }

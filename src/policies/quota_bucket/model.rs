@@ -6,7 +6,7 @@
 use super::QuotaBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, div_ceil};
+use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable};
 use crate::policies::refill::{Refill, Tokens};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
@@ -34,7 +34,7 @@ impl QuotaBucket {
     fn refill(&self) -> Refill {
         Refill {
             capacity: i64::from(self.capacity),
-            rate: i64::from(self.quota),
+            rate: i64::from(self.quantity),
             period: self.period_seconds(),
         }
     }
@@ -49,6 +49,12 @@ impl QuotaBucket {
         self.refill().refilled(stored, now.div_euclid(1000))
     }
 
+    /// Milliseconds in which an empty bucket fills.
+    #[inline]
+    fn time_to_fill(&self) -> i64 {
+        self.refill().time_to_fill().saturating_mul(1000)
+    }
+
     /// Milliseconds until there are so many tokens.
     #[inline]
     fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
@@ -59,7 +65,7 @@ impl QuotaBucket {
     fn fields(&self, tokens: Tokens) -> Fields {
         Fields {
             capacity: i64::from(self.capacity),
-            quota: i64::from(self.quota),
+            quota: i64::from(self.quantity),
             period: self.period_seconds(),
             tokens,
         }
@@ -67,12 +73,8 @@ impl QuotaBucket {
 
     #[inline]
     fn write(&self, state: &mut Bucket, at: At, tokens: Tokens) {
-        let product = i64::from(self.capacity) * self.period_seconds();
-        let seconds_to_fill = div_ceil(product, i64::from(self.quota));
-        let end = state.life(
-            self.full_at(&tokens, at),
-            at.server + 2 * seconds_to_fill * 1000,
-        );
+        let twice = at.server + 2 * self.time_to_fill();
+        let end = state.life(self.full_at(&tokens, at), twice);
         state.set(self.fields(tokens));
         state.expire_at(end);
     }
@@ -90,7 +92,7 @@ impl Model for QuotaBucket {
     type State = Bucket;
 
     fn validate(&self) -> Result<()> {
-        at_least_one(self.quota, "quota")?;
+        at_least_one(self.quantity, "quota")?;
         at_least_one(self.capacity, "capacity")?;
         let refuse = |reason| {
             Err(Error::InvalidArgument {
@@ -102,7 +104,7 @@ impl Model for QuotaBucket {
         if period % 1000 != 0 {
             return refuse("must be a whole number of seconds");
         }
-        let until_full = i128::from(self.capacity) * i128::from(period) / i128::from(self.quota);
+        let until_full = i128::from(self.capacity) * i128::from(period) / i128::from(self.quantity);
         let product = i128::from(self.capacity) * i128::from(period / 1000);
         if until_full > i128::from(LONGEST) || product > i128::from(LONGEST) {
             return refuse("must be shorter: its product with the capacity is above 2^52");
@@ -112,6 +114,10 @@ impl Model for QuotaBucket {
 
     fn limit(&self) -> Option<i64> {
         Some(i64::from(self.capacity))
+    }
+
+    fn window(&self) -> Option<i64> {
+        Some(self.time_to_fill())
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
@@ -126,7 +132,7 @@ impl Model for QuotaBucket {
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.capacity),
-            i64::from(self.quota),
+            i64::from(self.quantity),
             self.period_seconds(),
         ]
     }
@@ -149,9 +155,15 @@ impl Model for QuotaBucket {
     fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let tokens = self.refilled(state, at.now);
         let limit = i64::from(self.capacity);
-        Ok(Evaluation::of_tokens(limit, tokens.left, cost, |wanted| {
-            self.until_there_are(wanted, &tokens, at.now)
-        }))
+        let window = self.time_to_fill();
+        let until_there_are = |wanted| self.until_there_are(wanted, &tokens, at.now);
+        Ok(Evaluation::of_tokens(
+            limit,
+            window,
+            tokens.left,
+            cost,
+            until_there_are,
+        ))
     }
 
     #[inline]

@@ -92,6 +92,13 @@ impl Open {
         self.start + (current_then - 1) * self.period + 1 - self.now
     }
 
+    /// The same, if that is the newest period with a count. The very first moment, which is in the first period besides the
+    /// whole of it, does not count, so that this is no longer than the window.
+    #[inline]
+    fn until_reset(&self, newest: i64) -> i64 {
+        self.until_out(newest) - i64::from(self.now == self.start)
+    }
+
     #[inline]
     fn evaluate(&self, state: &Periods, cost: i64) -> Evaluation {
         let limit = self.limit;
@@ -110,9 +117,10 @@ impl Open {
             return Evaluation {
                 granted: true,
                 limit,
+                window: self.window,
                 remaining: remaining - cost,
                 retry_after: 0,
-                reset: self.until_out(newest),
+                reset: self.until_reset(newest),
                 delay: 0,
             };
         }
@@ -121,13 +129,14 @@ impl Open {
             left -= i128::from(*count);
             i128::from(limit - cost) >= left
         });
-        let newest = newest.unwrap_or(self.current);
+        let last = fits_without.map(|(last, _)| last).or(newest);
         Evaluation {
             granted: false,
             limit,
+            window: self.window,
             remaining,
-            retry_after: self.until_out(fits_without.map_or(newest, |(last, _)| last)),
-            reset: self.until_out(newest),
+            retry_after: self.until_out(last.unwrap_or(self.current)),
+            reset: newest.map_or(0, |newest| self.until_reset(newest)),
             delay: 0,
         }
     }
@@ -255,6 +264,10 @@ impl Model for SlidingWindowCounter {
 
     fn limit(&self) -> Option<i64> {
         Some(i64::from(self.limit))
+    }
+
+    fn window(&self) -> Option<i64> {
+        Some(self.millis().0)
     }
 
     fn touches(&self, _cost: u32) -> u32 {

@@ -134,6 +134,10 @@ impl Model for SlidingWindowLog {
         Some(i64::from(self.limit))
     }
 
+    fn window(&self) -> Option<i64> {
+        Some(self.window_millis())
+    }
+
     fn touches(&self, cost: u32) -> u32 {
         cost.saturating_mul(1 + REMOVED)
     }
@@ -208,6 +212,7 @@ impl Model for SlidingWindowLog {
             return Ok(Evaluation {
                 granted: true,
                 limit,
+                window: self.window_millis(),
                 remaining: remaining - cost,
                 retry_after: 0,
                 reset: until_over(newest.unwrap_or(at.now).max(at.now)),
@@ -223,9 +228,10 @@ impl Model for SlidingWindowLog {
         Ok(Evaluation {
             granted: false,
             limit,
+            window: self.window_millis(),
             remaining: remaining.max(0),
             retry_after: until_over(last_to_go.map_or(at.now, |entry| entry.score)),
-            reset: until_over(newest.unwrap_or(at.now)),
+            reset: newest.map_or(0, until_over),
             delay: 0,
         })
     }

@@ -53,6 +53,10 @@ impl Model for TokenBucket {
         Some(i64::from(self.capacity))
     }
 
+    fn window(&self) -> Option<i64> {
+        Some(self.refill().time_to_fill())
+    }
+
     fn keys(&self, target: &str) -> Vec<String> {
         vec![target.to_owned()]
     }
@@ -84,9 +88,15 @@ impl Model for TokenBucket {
     fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let tokens = self.refilled(state, at.now);
         let limit = i64::from(self.capacity);
-        Ok(Evaluation::of_tokens(limit, tokens.left, cost, |wanted| {
-            self.until_there_are(wanted, &tokens, at.now)
-        }))
+        let window = self.refill().time_to_fill();
+        let until_there_are = |wanted| self.until_there_are(wanted, &tokens, at.now);
+        Ok(Evaluation::of_tokens(
+            limit,
+            window,
+            tokens.left,
+            cost,
+            until_there_are,
+        ))
     }
 
     #[inline]

@@ -43,7 +43,7 @@ fn bad_state<T>(name: &str) -> Result<T> {
     })
 }
 
-type Numbers = SmallVec<[i64; 11]>;
+type Numbers = SmallVec<[i64; 12]>;
 type Word = SmallVec<[u8; 8]>;
 
 /// The doubles at the front, and the word behind them.
@@ -90,30 +90,37 @@ impl AcquireAnswer {
         if let Some(answer) = undecided(&numbers, &word) {
             return Ok(answer);
         }
-        let [server_millis, available, reset, ref more @ ..] = numbers[..] else {
+        let [
+            server_millis,
+            available,
+            until_first,
+            interval,
+            ref more @ ..,
+        ] = numbers[..]
+        else {
             return bad_state(name);
         };
-        let Some(rate) = more.first().copied().or(audited_rate) else {
+        let Some(rate) = more.get(1).copied().or(audited_rate) else {
             return bad_state(name);
         };
-        if !word.is_empty() || rate < 0 {
+        if !word.is_empty() || rate < 0 || interval < 0 {
             return bad_state(name);
         }
         let score = passed.unwrap_or(server_millis);
-        let mut answer = Answer::new(score, rate, available, reset);
+        let mut answer = Answer::new(score, rate, available, until_first, interval);
+        answer.until_all = more.first().copied().unwrap_or(interval);
         match *more {
-            [] | [_] => {}
-            [_, ahead, counted] => {
+            [] | [_] | [_, _] => {}
+            [_, _, ahead, counted] => {
                 answer.ahead = ahead.max(0);
                 note_counted(&mut answer, counted);
             }
-            [_, ahead, counted, found, score, newer, lives, interval] => {
+            [_, _, ahead, counted, found, score, newer, lives] => {
                 answer.ahead = ahead.max(0);
                 note_counted(&mut answer, counted);
                 answer.found = found == 1;
                 answer.score = score;
                 answer.newer = (newer >= 0).then_some(newer);
-                answer.interval = answer.newer.map(|_| interval);
                 answer.lives = (lives >= 0).then_some(lives);
             }
             _ => return bad_state(name),
@@ -244,8 +251,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_doubles_and_any_word_are_read_without_a_panic(
-            doubles in prop::collection::vec(any::<f64>(), 0..12),
-            small in prop::collection::vec(-20_i32..20, 0..12),
+            doubles in prop::collection::vec(any::<f64>(), 0..13),
+            small in prop::collection::vec(-20_i32..20, 0..13),
             word in prop_oneof![Just(""), Just("early"), Just("more"), Just("type"), Just("done"), Just("x")],
             permits in 1_u32..30,
             wild in any::<bool>(),
@@ -254,7 +261,7 @@ mod tests {
             let value = answer(&doubles, word);
             let _ = AcquireAnswer::read_reclaim("limiter", value.clone());
             if let Some(Meaning::Decided(answer)) = meaning(value) {
-                let _ = (answer.wait(), answer.reset(), answer.retry_after());
+                let _ = (answer.wait(), answer.until_first(), answer.until_all());
                 let _ = decision_alone("limiter", [0; 16], permits, &answer);
             }
         }

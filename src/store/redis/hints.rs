@@ -54,7 +54,7 @@ mod tests {
 
     fn hint(rate: i64) -> Hint {
         let audit = Audit::default();
-        audit.note(None, &Answer::new(0, rate, 0, 0));
+        audit.note(None, &Answer::new(0, rate, 0, 0, 0));
         Hint {
             audit,
             rate_type: RateType::PerClient,

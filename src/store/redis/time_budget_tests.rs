@@ -11,7 +11,7 @@ use super::connection::Given;
 use super::limiter::RedisLimiter;
 use super::*;
 use crate::FixedWindow;
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
 use crate::rate::{Rate, RateType};
 use crate::store::AcquireCall;
 use crate::window::Requests;
@@ -120,10 +120,13 @@ impl Server {
             }
         }
         if let Some((_, score)) = found {
-            return reply(&[now, 1, 1_000, 10, 0, 0, 1, *score, -1, -1, 1_000], "");
+            return reply(
+                &[now, 1, 1_000, 1_000, 1_000, 10, 0, 0, 1, *score, -1, -1],
+                "",
+            );
         }
         grants.push((member.to_vec(), now));
-        reply(&[now, 10, 1_000, 10, 0, 0], "")
+        reply(&[now, 10, 1_000, 1_000, 1_000, 10, 0, 0], "")
     }
 }
 
@@ -166,12 +169,7 @@ async fn learn_the_time(limiter: &RedisLimiter) {
 
 /// What each kind of call ends with, and how long it takes.
 async fn outcomes(limiter: &Arc<RedisLimiter>) -> Vec<(&'static str, Error, Duration)> {
-    let grant = Grant {
-        score: 0,
-        call_id: [0; 16],
-        permits: 1,
-        origin: Origin::Store,
-    };
+    let grant = Grant::new(0, [0; 16], 1);
     let rate = Rate::overall(5, ms(1_000)).validate().unwrap();
     let mut outcomes = Vec::new();
     macro_rules! note {

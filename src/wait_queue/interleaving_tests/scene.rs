@@ -40,7 +40,7 @@ impl Scene {
             let granted = tokio::select! {
                 biased;
                 () = after(polls) => false,
-                granted = scene.queue.wait(scene.queue.take_place(), permits, None, None, None, WhileAway::Fail) => granted.unwrap().is_some(),
+                granted = scene.queue.wait(scene.queue.take_place(), permits, None, None, false, WhileAway::Fail) => granted.unwrap().is_some(),
             };
             scene.hold(permits * u32::from(granted))
         })

@@ -9,7 +9,7 @@ fn seen(score: i64, taken: i64, left: i64, newer: Option<i64>, own: u64) -> Seen
         sent_at: Instant::now(),
         score,
         rate: 10,
-        interval: Some(INTERVAL),
+        interval: INTERVAL,
         left,
         taken,
         newer,

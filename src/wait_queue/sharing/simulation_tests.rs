@@ -72,12 +72,12 @@ impl Limiter {
             std::iter::repeat_n(process.permits, 2 * self.rate as usize),
             ask.share,
         );
-        let taken = requests.taken(&Answer::new(now, self.rate, available, 0));
+        let taken = requests.taken(&Answer::new(now, self.rate, available, 0, 0));
         let newer = ask.newer_than.map(|score| self.newer_than(score));
         self.take(now, taken);
         process.own += taken as u64;
         let left = available - taken;
-        let interval = Some(Duration::from_micros(INTERVAL as u64));
+        let interval = Duration::from_micros(INTERVAL as u64);
         let hold = process.sharing.note(Seen {
             sent_at,
             score: now,

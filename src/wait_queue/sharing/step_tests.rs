@@ -11,7 +11,7 @@ fn only_what_others_may_take_now_is_left_to_them() {
         sent_at: now,
         score: 1,
         rate: 10,
-        interval: Some(Duration::from_secs(1)),
+        interval: Duration::from_secs(1),
         left,
         taken,
         newer: Some(0),
@@ -104,7 +104,7 @@ fn what_others_take_or_decline_pays_for_what_is_owed() {
             sent_at: now,
             score: 2,
             rate: 10,
-            interval: Some(Duration::from_secs(1)),
+            interval: Duration::from_secs(1),
             left: 0,
             taken: 2,
             newer: Some(others_took + 3),
@@ -162,7 +162,7 @@ fn assert_pauses(has_probed: bool, pauses: &[(u64, i64, i64, i64, u128)]) {
             sent_at: now,
             score: 2,
             rate,
-            interval: Some(Duration::from_millis(interval)),
+            interval: Duration::from_millis(interval),
             left: 0,
             taken: 1,
             newer: Some(0),
@@ -176,7 +176,7 @@ fn assert_pauses(has_probed: bool, pauses: &[(u64, i64, i64, i64, u128)]) {
 
 #[test]
 fn the_more_a_process_was_granted_compared_with_others_the_later_it_asks() {
-    let interval = Some(Duration::from_secs(1));
+    let interval = Duration::from_secs(1);
     let delay = |others, own_of_late, others_of_late| {
         let mut sharing = Sharing {
             others,
@@ -221,7 +221,7 @@ proptest! {
                 sent_at,
                 score: i as i64,
                 rate,
-                interval: Some(Duration::from_secs(1)),
+                interval: Duration::from_secs(1),
                 left,
                 taken,
                 newer: ask.newer_than.map(|_| others),

@@ -113,9 +113,7 @@ impl State {
         }
         let taken = i64::from(taken);
         let left = (answer.available - taken).max(0);
-        let interval = answer
-            .interval
-            .map(|ms| Duration::from_millis(ms.unsigned_abs()));
+        let interval = answer.interval();
         let hold = self.sharing.note(Seen {
             sent_at,
             score: answer.score,

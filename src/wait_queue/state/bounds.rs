@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{IntervalOf, State, Waiter};
+use super::{State, Waiter};
 use crate::window::SetUp;
 
 impl State {
@@ -55,7 +55,6 @@ impl State {
         request: &Waits,
         changes: u64,
         now: Instant,
-        interval: &IntervalOf<'_>,
     ) -> Option<Duration> {
         let Waits {
             permits,
@@ -84,7 +83,7 @@ impl State {
             }
         }
         sum = ahead(&self.waiters, until, exceeds).fold(sum, u64::saturating_add);
-        observed.shortest_wait(sum, now, interval)
+        observed.shortest_wait(sum, now)
     }
 }
 

@@ -8,11 +8,8 @@ use tokio::time::Instant;
 
 use super::super::LONGEST_WAIT;
 use super::last_answer::{Deniable, Sent};
-use crate::decision::{Decision, Denied};
+use crate::decision::{Decision, DecisionSource, Denied};
 use crate::window::{Answer, Requests, SetUp};
-
-/// The interval of a rate of this many permits, if known.
-pub(crate) type IntervalOf<'a> = dyn Fn(u64) -> Option<Duration> + Send + Sync + 'a;
 
 /// The store counts whole milliseconds, so what it says may end this much earlier.
 const TICK: Duration = Duration::from_millis(1);
@@ -24,12 +21,14 @@ pub(in crate::wait_queue) struct Observed {
     pub(super) received_at: Instant,
     pub(super) left: u64,
     pub(super) rate: u64,
-    pub(super) reset: Duration,
-    /// For how long it holds: until `reset`, unless the limiter expires before.
+    pub(super) until_first: Duration,
+    /// Until all permits are back, if no more are taken.
+    pub(super) until_all: Duration,
+    /// For how long it holds: until the first are back, unless the limiter expires before.
     pub(super) lasts: Duration,
     /// [`LimiterStore::changes`](crate::store::LimiterStore::changes) when the call was sent.
     pub(super) changes: u64,
-    pub(super) interval: Option<Duration>,
+    pub(super) interval: Duration,
     /// The settings that the call gave the limiter.
     pub(super) set_up: Option<SetUp>,
 }
@@ -45,18 +44,22 @@ impl Observed {
         if !answer.is_exact() || !requests.any_fits(answer.rate) {
             return None;
         }
-        let left = (answer.available - requests.taken(answer)).max(0);
-        let interval = answer.interval;
-        let interval = interval.or(set_up.map(|set_up| set_up.settings.interval));
+        let taken = requests.taken(answer);
+        let left = (answer.available - taken).max(0);
         Some(Self {
             sent_at: sent.at,
             received_at: Instant::now(),
             left: left.unsigned_abs(),
             rate: answer.rate.unsigned_abs(),
-            reset: answer.reset(),
+            until_first: answer.until_first(),
+            until_all: if taken > 0 {
+                answer.interval()
+            } else {
+                answer.until_all()
+            },
             lasts: answer.lasts(),
             changes: sent.changes,
-            interval: interval.map(|ms| Duration::from_millis(ms.unsigned_abs())),
+            interval: answer.interval(),
             set_up,
         })
     }
@@ -107,9 +110,14 @@ impl Observed {
         }
         // Counted from when the answer was received.
         let age = now.saturating_duration_since(self.received_at);
-        let left = self.reset.saturating_sub(age);
-        let denied = Denied::new(left).with_limit(self.rate);
-        Some(denied.with_remaining(self.left).into())
+        Some(Decision::Denied(Denied {
+            retry_after: self.until_first.saturating_sub(age),
+            limit: self.rate,
+            window: self.interval,
+            remaining: self.left,
+            reset: self.until_all.saturating_sub(age),
+            source: DecisionSource::Store,
+        }))
     }
 
     /// The longest time for which it may have been out of date.
@@ -118,27 +126,20 @@ impl Observed {
     }
 
     /// The shortest time in which this many permits can be granted, unless others give permits back or raise the rate.
-    /// `None` if the answer is too old for a waiter to rely on, or the limiter may expire before. `interval` returns the
-    /// interval of a limiter with this rate, if otherwise known.
-    pub(super) fn shortest_wait(
-        &self,
-        permits: u64,
-        now: Instant,
-        interval: &IntervalOf<'_>,
-    ) -> Option<Duration> {
+    /// `None` if the answer is too old for a waiter to rely on, or the limiter may expire before.
+    pub(super) fn shortest_wait(&self, permits: u64, now: Instant) -> Option<Duration> {
         let age = self.age(now);
-        if age > LONGEST_WAIT || self.lasts < self.reset {
+        if age > LONGEST_WAIT || self.lasts < self.until_first {
             return None;
         }
         let Some(beyond) = permits.checked_sub(self.left + 1) else {
             return Some(Duration::ZERO);
         };
-        let first_back = self.reset.saturating_sub(age);
+        let first_back = self.until_first.saturating_sub(age);
         // All permits may come back at once, and then again after each interval.
         let windows = beyond.checked_div(self.rate).unwrap_or(0);
-        let interval = self.interval.or_else(|| interval(self.rate));
-        let more = interval
-            .unwrap_or(Duration::ZERO)
+        let more = self
+            .interval
             .saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX));
         Some(first_back.saturating_add(more))
     }

@@ -23,9 +23,9 @@ pub(in crate::wait_queue) struct Published {
     words: [AtomicU64; WORDS],
 }
 
-/// Sent at, received at, permits left, rate, reset, how long it holds, changes. A rate of 0 is that of no answer: there is
-/// no such limiter.
-const WORDS: usize = 7;
+/// Sent at, received at, permits left, rate, until the first and all are back, interval, how long it holds, changes. A rate
+/// of 0 is that of no answer: there is no such limiter.
+const WORDS: usize = 9;
 
 impl Default for Published {
     fn default() -> Self {
@@ -66,7 +66,9 @@ impl Published {
                 self.nanos(observed.received_at),
                 observed.left,
                 observed.rate,
-                nanos_of(observed.reset),
+                nanos_of(observed.until_first),
+                nanos_of(observed.until_all),
+                nanos_of(observed.interval),
                 nanos_of(observed.lasts),
                 observed.changes,
             ]
@@ -87,8 +89,17 @@ impl Published {
             return None;
         }
         let mut read = self.words.iter().map(|word| word.load(Ordering::Relaxed));
-        let [sent_at, received_at, left, rate, reset, lasts, changes] =
-            std::array::from_fn(|_| read.next().unwrap_or(0));
+        let [
+            sent_at,
+            received_at,
+            left,
+            rate,
+            until_first,
+            until_all,
+            interval,
+            lasts,
+            changes,
+        ] = std::array::from_fn(|_| read.next().unwrap_or(0));
         fence(Ordering::Acquire);
         if self.version.load(Ordering::Relaxed) != version || rate == 0 {
             return None;
@@ -98,10 +109,11 @@ impl Published {
             received_at: self.start + Duration::from_nanos(received_at),
             left,
             rate,
-            reset: Duration::from_nanos(reset),
+            until_first: Duration::from_nanos(until_first),
+            until_all: Duration::from_nanos(until_all),
             lasts: Duration::from_nanos(lasts),
             changes,
-            interval: None,
+            interval: Duration::from_nanos(interval),
             set_up: None,
         })
     }
@@ -129,10 +141,11 @@ mod tests {
             received_at: start + Duration::from_nanos(number),
             left: number,
             rate: number,
-            reset: Duration::from_nanos(number),
+            until_first: Duration::from_nanos(number),
+            until_all: Duration::from_nanos(number),
             lasts: Duration::from_nanos(number),
             changes: number,
-            interval: None,
+            interval: Duration::from_nanos(number),
             set_up: None,
         }
     }
@@ -150,7 +163,9 @@ mod tests {
                             continue;
                         };
                         let whole = observed(published.start, read.rate);
-                        assert_eq!((read.left, read.reset), (whole.left, whole.reset));
+                        assert_eq!((read.left, read.interval), (whole.left, whole.interval));
+                        assert_eq!(read.until_first, whole.until_first);
+                        assert_eq!(read.until_all, whole.until_all);
                         assert_eq!((read.lasts, read.changes), (whole.lasts, whole.changes));
                         assert_eq!(read.sent_at, whole.sent_at);
                         assert_eq!(read.received_at, whole.received_at);

@@ -108,7 +108,7 @@ impl Queue {
     }
 
     fn answer(&mut self, call: &Arc<AcquireCall>, score: i64, available: i64) -> Rest {
-        let answer = &Answer::new(score, RATE, available, 60_000);
+        let answer = &Answer::new(score, RATE, available, 60_000, 60_000);
         if let Some(sent) = &self.sent {
             let observed = Observed::by_answer(answer, &call.requests, call.set_up, sent);
             self.state.note(observed, call.set_up, sent);

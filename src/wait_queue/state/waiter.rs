@@ -11,7 +11,7 @@ use super::super::ReadSetUp;
 use super::super::outage::{Substitute, WhileAway};
 use super::outbox::Outbox;
 use crate::error::Result;
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
 use crate::store::AcquireCall;
 use crate::window::Answer;
 
@@ -106,12 +106,7 @@ impl Waiter {
             outbox.remove(self);
             return permits;
         }
-        let grant = Grant {
-            score: answer.score,
-            call_id: call.id,
-            permits,
-            origin: Origin::Store,
-        };
+        let grant = Grant::new(answer.score, call.id, permits);
         outbox.answer(self, Ok(grant));
         0
     }

@@ -3,7 +3,7 @@
 use redis::AsyncCommands;
 
 use super::*;
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
 use crate::store::redis::acquire_args::{acquire_args, call_key};
 
 impl OnServer {
@@ -149,12 +149,7 @@ async fn no_permit_is_lost_if_two_grants_of_a_call_shrink_to_the_same_size() {
         let copy = on_server.deliver(&call, None, deadline).await;
         assert!(!copy.found);
 
-        let grant = Grant {
-            score: copy.score,
-            call_id: call.id,
-            permits: refunded,
-            origin: Origin::Store,
-        };
+        let grant = Grant::new(copy.score, call.id, refunded);
         let returned = limiter.refund_audited(&grant, None).await;
         assert_eq!(returned.unwrap(), refunded);
         if released > 0 {

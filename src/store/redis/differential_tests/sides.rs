@@ -12,7 +12,7 @@ use super::keyspace::as_set;
 use super::steps::{Corrupt, NEVER, Request, Step};
 use super::{CLIENTS, TTL_UNIT};
 use crate::error::{Error, Result};
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::rate::{Rate, RateType};
 use crate::store::redis::RedisStore;
@@ -122,9 +122,9 @@ impl Sides {
                 let Some(last) = self.grants.len().checked_sub(which + 1) else {
                     return;
                 };
-                let grant = Grant {
-                    permits: *permits,
-                    ..self.grants[last]
+                let grant = {
+                    let it = &self.grants[last];
+                    Grant::new(it.score, it.call_id, *permits)
                 };
                 let redis = limiter.refund_audited(&grant, *audited_rate).await;
                 let model = self.model.refund(at, client, &grant, *audited_rate);
@@ -293,12 +293,8 @@ impl Sides {
         if let Some(Ok(answer)) = model {
             let taken = call.requests.taken(&answer);
             if taken > 0 {
-                self.grants.push(Grant {
-                    score: answer.score,
-                    call_id: call.id,
-                    permits: taken as u32,
-                    origin: Origin::Store,
-                });
+                self.grants
+                    .push(Grant::new(answer.score, call.id, taken as u32));
             }
         }
         self.last_call = Some(call);

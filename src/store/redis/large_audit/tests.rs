@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 
 use super::*;
 use crate::clock::Clock;
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
 use crate::permit;
 use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::ValidRate;
@@ -190,9 +190,9 @@ impl Clients {
             }
             Other::Refund(which, permits) => {
                 if let Some(place) = self.grants.len().checked_sub(which + 1) {
-                    let grant = Grant {
-                        permits,
-                        ..self.grants[place]
+                    let grant = {
+                        let it = &self.grants[place];
+                        Grant::new(it.score, it.call_id, permits)
                     };
                     self.limiter.refund(&grant).await.unwrap();
                 }
@@ -225,12 +225,7 @@ impl Clients {
         let deadline = self.limiter.call_deadline();
         let answer = self.limiter.acquire(&call, deadline).await.unwrap();
         if call.requests.taken(&answer) > 0 {
-            self.grants.push(Grant {
-                score: answer.score,
-                call_id: call.id,
-                permits,
-                origin: Origin::Store,
-            });
+            self.grants.push(Grant::new(answer.score, call.id, permits));
         }
     }
 

@@ -5,13 +5,12 @@ use super::*;
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn wait(queue: &Queue, permits: u32, until: Option<Instant>) -> Option<Duration> {
-    let interval = |rate| (rate == RATE as u64).then_some(MINUTE);
     let request = Waits {
         permits,
         set_up: None,
         until,
     };
-    queue.state.shortest_wait(&request, 0, queue.now, &interval)
+    queue.state.shortest_wait(&request, 0, queue.now)
 }
 
 #[test]
@@ -62,7 +61,7 @@ fn permits_that_came_free_and_answers_sent_for_before_leave_no_estimate() {
 
 #[test]
 fn an_answer_that_does_not_say_exactly_what_is_left_says_nothing() {
-    let exact = Answer::new(0, RATE, 0, 60_000);
+    let exact = Answer::new(0, RATE, 0, 60_000, 60_000);
     let mut inexact = [exact; 3];
     inexact[0].has_more = true;
     inexact[1].audit_due = true;
@@ -90,7 +89,7 @@ fn waiters_whose_permits_an_answer_may_count_are_not_counted_again() {
     let call = queue.call();
     // The first one's call is under way; a plain request is answered meanwhile.
     let sent = queue.state.last_answer.sent(queue.now, 0);
-    let answer = Answer::new(0, RATE, 0, 60_000);
+    let answer = Answer::new(0, RATE, 0, 60_000, 60_000);
     let observed = Observed::by_answer(&answer, &Requests::one(1), None, &sent);
     let received_later = observed.map(|it| it.received_at(queue.now + Duration::from_millis(1)));
     queue.state.last_answer.note(received_later, None, &sent);
@@ -113,7 +112,7 @@ fn while_a_waiter_has_left_a_call_in_flight_nothing_is_known() {
     assert_eq!(wait(&queue, 1, None), None);
     // What a plain request finds taken may be taken for the first one.
     let sent = queue.state.last_answer.sent(queue.now, 0);
-    let answer = Answer::new(0, RATE, 0, 60_000);
+    let answer = Answer::new(0, RATE, 0, 60_000, 60_000);
     let observed = Observed::by_answer(&answer, &Requests::one(1), None, &sent);
     queue.state.note(observed, None, &sent);
     assert_eq!(wait(&queue, 1, None), None);

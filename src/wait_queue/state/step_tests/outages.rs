@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::super::outage::{Substitute, Substituted, WhileAway};
 use super::*;
-use crate::grant::Origin;
 
 /// Grants all that it may: nothing if that is 0.
 #[derive(Default)]
@@ -19,10 +18,7 @@ impl Substitute for Grants {
         if !self.may_grant(permits) {
             return Substituted::Never;
         }
-        Substituted::Granted(Grant {
-            origin: Origin::Nowhere,
-            ..Grant::forgotten(permits)
-        })
+        Substituted::Granted(Grant::of_nothing(permits))
     }
 
     fn may_grant(&self, permits: u32) -> bool {

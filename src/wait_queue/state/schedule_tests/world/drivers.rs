@@ -1,7 +1,6 @@
 //! What drivers do, and what the store does with their calls.
 
 use super::*;
-use crate::grant::Origin;
 
 impl World {
     pub(super) fn run_driver(&mut self, choice: u16) {
@@ -76,12 +75,8 @@ impl World {
                     name: "limiter",
                 });
                 if permits > 0 {
-                    self.refunds.push(Grant {
-                        score: answer.score,
-                        call_id: call.id,
-                        permits,
-                        origin: Origin::Store,
-                    });
+                    self.refunds
+                        .push(Grant::new(answer.score, call.id, permits));
                 }
                 if is_reclaimed {
                     self.reclaims.push(Arc::clone(call));

@@ -1,7 +1,6 @@
 //! Waiters: they arrive, try, join, are polled, move to another runtime and leave.
 
 use super::*;
-use crate::grant::Origin;
 
 impl World {
     pub(super) fn arrive(&mut self, choice: u16) {
@@ -80,12 +79,7 @@ impl World {
             sequence, permits, ..
         } = self.waiters[waiter];
         if call.requests.taken(&answer) > 0 {
-            self.waiters[waiter].place = Place::Holding(Grant {
-                score: answer.score,
-                call_id: call.id,
-                permits,
-                origin: Origin::Store,
-            });
+            self.waiters[waiter].place = Place::Holding(Grant::new(answer.score, call.id, permits));
         } else {
             let left = answer.available.unsigned_abs();
             let denied = Availability::new(left, sent_at, answer.wait());
@@ -177,12 +171,8 @@ impl World {
     pub(super) fn refund_taken(&mut self, call: &AcquireCall, answer: &Answer) {
         let permits = call.requests.taken(answer) as u32;
         if permits > 0 {
-            self.refunds.push(Grant {
-                score: answer.score,
-                call_id: call.id,
-                permits,
-                origin: Origin::Store,
-            });
+            self.refunds
+                .push(Grant::new(answer.score, call.id, permits));
         }
     }
 
