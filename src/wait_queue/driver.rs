@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Queue;
@@ -101,7 +102,7 @@ impl Driver {
         let calling = self.queue.guarded(all_stay, calling);
         let result = self.answer_to(calling).await;
         self.call = None;
-        let (unclaimed, is_reclaimed) = match result {
+        let (unclaimed, is_reclaimed, gathers) = match result {
             Ok((answer, heard)) => {
                 let answered = Answered {
                     call: &call,
@@ -110,21 +111,21 @@ impl Driver {
                     own: self.queue.own(),
                     name: self.queue.name(),
                 };
-                let rest = self.queue.step(|state| {
+                let (rest, gathers) = self.queue.step(|state| {
                     heard.note(state);
-                    state.answered(&answered)
+                    (state.answered(&answered), state.gathers)
                 });
                 let Rest {
                     permits,
                     is_reclaimed,
                 } = rest;
                 let grant = Grant::new(answer.score, call.id, permits);
-                ((permits > 0).then_some(grant), is_reclaimed)
+                ((permits > 0).then_some(grant), is_reclaimed, gathers)
             }
             Err(error) => {
                 let now = Instant::now();
                 let failed = |state: &mut State| state.failed(&call, &error, now);
-                (None, self.queue.step(failed))
+                (None, self.queue.step(failed), false)
             }
         };
         // If the call is reclaimed as well, that finds what another attempt takes later, and a grant goes back once.
@@ -133,6 +134,9 @@ impl Driver {
         }
         if is_reclaimed {
             self.queue.reclaim(call);
+        }
+        if gathers {
+            yield_now().await; // its callers ask again, if they do, before the next step
         }
     }
 }

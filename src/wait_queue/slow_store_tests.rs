@@ -323,6 +323,26 @@ async fn all_waiters_get_the_error_of_the_store_and_the_next_one_asks_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn waiters_that_are_served_together_share_their_next_call() {
+    let store = SlowStore::new();
+    let queue = store.queue(Rate::overall(100, HOUR)).await;
+    let mut asking = JoinSet::new();
+    for _ in 0..3 {
+        let queue = Arc::clone(&queue);
+        asking.spawn(async move {
+            for _ in 0..4 {
+                let place = queue.take_place();
+                let waiting = queue.wait(place, 1, None, None, false, WhileAway::Fail);
+                assert!(waiting.await.unwrap().is_some());
+            }
+        });
+    }
+    asking.join_all().await;
+    // The first one's own, three for all, and one for the two that came behind it.
+    assert_eq!(store.calls.load(Ordering::Relaxed), 5);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_queue_without_waiters_is_dropped() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1, HOUR)).await;

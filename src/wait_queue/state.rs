@@ -63,6 +63,8 @@ pub(super) struct State {
     away: Away,
     response_timeout: ResponseTimeout,
     first_try: Option<FirstTry>,
+    /// Whether a driver lets the callers that a call has served together ask again, and then takes its next step.
+    pub(super) gathers: bool,
     /// How often permits may have come free.
     freed: u64,
     drivers: SmallVec<[Slot; 1]>,
@@ -203,6 +205,7 @@ impl State {
         is_refused: bool,
     ) -> Next {
         self.note_refused(runtime, is_refused);
+        self.gathers = false;
         if let Some(in_flight) = &mut self.in_flight {
             if now < in_flight.take_over_at {
                 return Next::Sleep(in_flight.take_over_at);

@@ -50,6 +50,7 @@ impl State {
         };
         self.held_up = None;
         self.end_outage();
+        self.gathers = in_flight.waiters.len() > 1;
         let mut spare = 0;
         let mut denied = Vec::new();
         let mut waiters = in_flight.waiters.into_iter();

@@ -1,5 +1,6 @@
 //! A waiter that finds the queue empty first makes a request of its own. In the meantime the queue makes no call, so
-//! that nobody overtakes this waiter, unless its first try makes no progress.
+//! that nobody overtakes this waiter, unless its first try makes no progress. Callers that were served together ask again
+//! together: they join the queue, whose driver is about to make a call for them all.
 //!
 //! If that is not answered for long, and another waiter has joined, the first one joins the queue at its place. It keeps
 //! its request, whose late answer serves it while it is the first in the queue. So nobody makes a first try before another
@@ -33,8 +34,10 @@ impl State {
     pub(in crate::wait_queue) fn start_first_try(&mut self, sequence: u64, now: Instant) -> bool {
         self.remove_gone_head();
         let longest = self.response_timeout.longest_hold_up(Duration::ZERO);
-        let is_first =
-            self.waiters.is_empty() && self.in_flight.is_none() && self.first_try.is_none();
+        let is_first = self.waiters.is_empty()
+            && self.in_flight.is_none()
+            && self.first_try.is_none()
+            && !self.gathers;
         if is_first {
             self.first_try = Some(FirstTry {
                 sequence,

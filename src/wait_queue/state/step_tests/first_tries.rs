@@ -102,6 +102,21 @@ fn a_first_try_that_takes_long_is_no_reason_for_another_one() {
 }
 
 #[test]
+fn nobody_makes_a_first_try_between_a_shared_call_and_the_next_step() {
+    for (carried, is_first) in [(1, true), (2, false)] {
+        let mut queue = Queue::new();
+        let _served: Vec<_> = (1..=carried).map(|it| queue.join(it, 1, None)).collect();
+        let call = queue.call();
+        queue.answer(&call, 1, 9);
+        assert_eq!(queue.state.start_first_try(3, queue.now), is_first);
+        if !is_first {
+            assert!(matches!(queue.next_on(0), Next::Stop));
+            assert!(queue.state.start_first_try(3, queue.now));
+        }
+    }
+}
+
+#[test]
 fn a_latecomer_waits_until_the_first_try_has_joined_or_could_have() {
     // In an outage nobody makes a first try.
     for (joins, may_try) in [(false, false), (false, true), (true, false), (true, true)] {
