@@ -1,3 +1,4 @@
+#![cfg_attr(all(doc, not(doctest)), doc = include_str!("guide/links.txt"))]
 #![cfg_attr(
     any(feature = "redis", not(doctest)),
     doc = include_str!("../README.md")
@@ -58,6 +59,9 @@ mod same_runtime;
 #[cfg(feature = "serde")]
 mod serialization;
 
+#[cfg(all(doc, any(feature = "redis", not(doctest))))]
+pub mod guide;
+
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -104,11 +108,3 @@ macro_rules! exports {
     };
 }
 policies!(exports! {});
-
-// So that their examples are tested.
-#[cfg(all(doctest, feature = "redis"))]
-#[doc = include_str!("../docs/connections.md")]
-#[doc = include_str!("../docs/failure-policy.md")]
-#[doc = include_str!("../docs/operation.md")]
-#[doc = include_str!("../docs/which-limiter.md")]
-struct Pages;

@@ -1,29 +1,28 @@
-//! What the documentation names exists: the test of each fault in docs/faults.md, and the target of each link.
+//! What the documentation names exists: the test of each fault in docs/faults.md, and the target of each link, in the
+//! repository and in the documentation of the crate.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::env;
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
 #[path = "support/sources.rs"]
 mod sources;
 
-/// Names and files of the tests in a line: [`name`](../path/of/the_file.rs).
-fn tests_in(line: &str) -> Vec<(&str, &str)> {
-    let mut tests = Vec::new();
-    for part in line.split("[`").skip(1) {
-        let Some((name, rest)) = part.split_once("`](../") else {
-            continue;
-        };
-        if let Some((file, _)) = rest.split_once(')').filter(|it| it.0.ends_with(".rs")) {
-            tests.push((name, file));
-        }
-    }
-    tests
+/// The tests that a row of a table names in its third column.
+fn tests_in(row: &str) -> impl Iterator<Item = &str> {
+    let tests = row.split(" | ").nth(2).unwrap_or_default();
+    tests.split('`').filter(|name| name.contains('_'))
 }
 
 #[test]
 fn each_fault_has_a_test_that_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = sources::files(root, "rs").into_iter();
+    let sources: String = { sources }
+        .map(|file| fs::read_to_string(file).expect("a source file"))
+        .collect();
     let text = fs::read_to_string(root.join("docs/faults.md")).expect("docs/faults.md");
     let mut faults = 0;
     let lines: Vec<_> = text.lines().collect();
@@ -32,14 +31,12 @@ fn each_fault_has_a_test_that_exists() {
             .get(place + 1)
             .is_some_and(|next| next.starts_with("|--"));
         let is_fault = line.starts_with("| ") && !is_heading && line.matches(" | ").count() >= 3;
-        let tests = tests_in(line);
-        assert!(!is_fault || !tests.is_empty(), "no test: {line}");
-        faults += usize::from(is_fault);
-        for (name, file) in tests {
-            let source = fs::read_to_string(root.join(file));
-            let source = source.unwrap_or_else(|error| panic!("{file}: {error}"));
-            let is_there = source.contains(&format!("fn {name}("));
-            assert!(is_there, "{file} has no test {name}");
+        if is_fault {
+            assert!(tests_in(line).next().is_some(), "no test: {line}");
+            faults += 1;
+            for name in tests_in(line) {
+                assert!(sources.contains(&format!("fn {name}(")), "no test {name}");
+            }
         }
     }
     assert!(faults > 30, "{faults} faults");
@@ -86,6 +83,19 @@ fn links(line: &str) -> Vec<&str> {
     links
 }
 
+/// Where docs.rs shows the crate, and where it shows the files of the package.
+const PUBLISHED: &str = "https://docs.rs/redisson-rate-limiter/latest/redisson_rate_limiter/guide/";
+const PACKAGED: &str = "https://docs.rs/crate/redisson-rate-limiter/latest/source/";
+
+/// The file of this repository that docs.rs shows there.
+fn published_page(address: &str) -> Option<String> {
+    if let Some(module) = address.strip_prefix(PUBLISHED) {
+        let module = module.strip_suffix("/index.html")?;
+        return Some(format!("docs/{}.md", module.replace('_', "-")));
+    }
+    address.strip_prefix(PACKAGED).map(str::to_owned)
+}
+
 #[test]
 fn each_link_leads_to_a_file_and_a_heading_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -95,14 +105,16 @@ fn each_link_leads_to_a_file_and_a_heading_that_exist() {
     for file in &files {
         let text = fs::read_to_string(file).expect("a text");
         for link in prose(&text).flat_map(links) {
-            if link.contains("://") {
-                continue;
-            }
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let folder = file.parent().expect("a folder");
-            let target = match path {
-                "" => file.clone(),
-                path => folder.join(path),
+            let target = if path.is_empty() {
+                file.clone()
+            } else if let Some(page) = published_page(path) {
+                root.join(page)
+            } else if path.contains("://") {
+                continue;
+            } else {
+                folder.join(path)
             };
             let is_there = target.exists()
                 && (anchor.is_empty()
@@ -115,4 +127,79 @@ fn each_link_leads_to_a_file_and_a_heading_that_exist() {
     }
     assert_eq!(broken, Vec::<String>::new());
     assert!(checked > 50, "{checked} links");
+}
+
+/// The definitions of links and pictures of a page, `[label]: target`.
+fn definitions(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = prose(text).filter_map(|line| line.strip_prefix('['));
+    lines.filter_map(|line| line.split_once("]: "))
+}
+
+/// Where a page of docs/ is in the documentation of the crate.
+fn module(page: &str) -> String {
+    let (file, anchor) = page.split_once(".md").unwrap_or((page, ""));
+    format!("crate::guide::{}{anchor}", file.replace('-', "_"))
+}
+
+/// A picture as an address: it may stand between `<` and `>`.
+fn data(picture: &str) -> String {
+    let mut address = String::from("data:image/svg+xml,");
+    for byte in picture.bytes() {
+        if byte.is_ascii_alphanumeric() || b" -.,:;=/()".contains(&byte) {
+            address.push(char::from(byte));
+        } else {
+            let _ = write!(address, "%{byte:02X}");
+        }
+    }
+    address
+}
+
+#[test]
+fn the_guide_has_the_links_and_pictures_of_all_pages() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut links, mut pictures) = (BTreeSet::new(), BTreeSet::new());
+    let docs = root.join("docs");
+    let guide = fs::read_to_string(root.join("src/guide.rs")).expect("src/guide.rs");
+    for file in sources::files(&docs, "md") {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        assert!(guide.contains(&format!("\"{name}\"")), "{name}");
+        let text = fs::read_to_string(&file).expect("a page");
+        let labels: HashSet<&str> = definitions(&text).map(|(label, _)| label).collect();
+        let joined = text.replace('\n', " ");
+        for used in joined.split("][").skip(1) {
+            let label = used.split(']').next().unwrap_or_default();
+            let is_file = label.contains(".md") || label.ends_with(".svg");
+            assert!(
+                !is_file || labels.contains(label),
+                "{name}: no definition of {label}"
+            );
+        }
+        assert!(
+            !joined.contains("](../"),
+            "{name}: the guide has no such file"
+        );
+        for (label, target) in definitions(&text) {
+            if target.ends_with(".svg") {
+                let picture = fs::read_to_string(docs.join(target)).expect("a picture");
+                pictures.insert(format!("[{label}]: <{}>\n", data(&picture)));
+            } else if !target.contains("://") {
+                links.insert(format!("[{label}]: {}\n", module(target)));
+            }
+        }
+    }
+    let readme = fs::read_to_string(root.join("README.md")).expect("README.md");
+    for (label, address) in definitions(&readme) {
+        if address.starts_with(PUBLISHED) {
+            links.insert(format!("[{label}]: {}\n", module(label)));
+        }
+    }
+    for (name, lines) in [("links", links), ("pictures", pictures)] {
+        let file = root.join(format!("src/guide/{name}.txt"));
+        let expected: String = lines.into_iter().collect();
+        if env::var_os("RECORD_GUIDE").is_some() {
+            fs::write(&file, &expected).expect("a file, written");
+        }
+        let recorded = fs::read_to_string(&file).unwrap_or_default();
+        assert!(recorded == expected, "RECORD_GUIDE=1 writes {name}.txt");
+    }
 }

@@ -75,9 +75,9 @@ async fn sentinels_that_share_the_servers_password_get_that() {
 }
 
 #[tokio::test]
-async fn the_readmes_acl_rule_for_sentinels_is_enough_and_needed() {
-    let readme = include_str!("../../README.md").lines();
-    let mut rules = readme.filter_map(|line| line.strip_prefix("redis-cli ACL SETUSER watcher "));
+async fn the_documented_acl_rule_for_sentinels_is_enough_and_needed() {
+    let page = include_str!("../../docs/connections.md").lines();
+    let mut rules = page.filter_map(|line| line.strip_prefix("redis-cli ACL SETUSER watcher "));
     let rule = rules.next().unwrap().replace('\'', "");
     let primary = Server::start_with(&["--requirepass", "servers"]);
     let config =

@@ -1,4 +1,4 @@
-//! The ACL rule in the README: each operation works under it, and each permission of it is needed.
+//! The ACL rule in docs/connections.md: each operation works under it, and each permission of it is needed.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,11 +16,11 @@ use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, ms};
 use crate::keys;
 
-const README: &str = include_str!("../../README.md");
+const PAGE: &str = include_str!("../../docs/connections.md");
 
-/// The arguments of the README's `ACL SETUSER` commands, in their order.
+/// The arguments of the page's `ACL SETUSER` commands, in their order.
 fn rules() -> Vec<Vec<String>> {
-    let text = README.replace("\\\n", " ");
+    let text = PAGE.replace("\\\n", " ");
     let commands = text
         .lines()
         .filter_map(|line| line.strip_prefix("redis-cli ACL SETUSER "));
@@ -258,7 +258,7 @@ async fn without_one_of_its_permissions_operations_are_denied_and_no_other_way()
             needless.insert(permission);
         }
     }
-    // The README says what these are for: all but the first two for audits of large limiters in the background.
+    // The page says what these are for: all but the first two for audits of large limiters in the background.
     let others = [
         "info", "role", "lindex", "lrange", "lset", "ltrim", "rpush", "rpushx", "zrank",
     ];

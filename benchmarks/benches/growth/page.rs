@@ -95,7 +95,7 @@ A limiter stores each grant of the last interval as a member of a sorted set. A 
 crate adds one for each call, which may serve many requests. While a script runs, the server runs nothing else. So the
 longest call of an operation is what other users of the server notice.
 
-![The longest call by the number of grants](growth.svg)
+![The longest call by the number of grants][growth.svg]
 
 The table shows the longest call of each operation in ms of the server's time, and in parentheses the number of calls if the
 operation took more than one. Each grant holds one permit. \"–\" marks operations that Redisson does not have: its callers
@@ -130,6 +130,8 @@ Audits: {clients} clients of this crate make their first calls on a limiter with
 
 Redis 7.0, Redisson 4.7.0. The median of three runs in turns; one run with a million grants. `cargo bench -p benchmarks --bench growth`
 writes this page.
+
+[growth.svg]: growth.svg
 ",
         clients = audits.clients,
         grants = thousands(u64::from(audits.grants)),

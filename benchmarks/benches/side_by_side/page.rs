@@ -27,7 +27,7 @@ pub fn write(
          This page compares this crate with Redisson and with other rate limiters, all measured in one run on one server. \
          It is written by\n\n\
          ```sh\ncargo bench -p benchmarks --bench side_by_side\n```\n\n\
-         ![Decisions per second](benchmarks.svg)\n\n## Goals\n\n| goal | met | measured |\n|---|---|---|\n",
+         ![Decisions per second][benchmarks.svg]\n\n## Goals\n\n| goal | met | measured |\n|---|---|---|\n",
     );
     for goal in results.goals() {
         let met = if goal.is_met { "yes" } else { "**no**" };
@@ -52,6 +52,7 @@ pub fn write(
         line(&mut page, &[what, which]);
     }
     page += &how(plan, elapsed);
+    page += "\n[benchmarks.svg]: benchmarks.svg\n";
     page
 }
 
