@@ -281,17 +281,19 @@ impl Limiter {
     }
 
     /// Has that many threads acquire `permits` again and again for so long. How many permits they were granted in each
-    /// second of it.
+    /// second of it, as soon as it is over or they were granted `enough`.
     pub async fn backlog(
         &self,
         threads: u32,
         permits: u32,
         duration: Duration,
+        enough: Option<u64>,
     ) -> Result<Vec<u64>> {
         let args = [
             threads.to_string(),
             permits.to_string(),
             duration.as_millis().to_string(),
+            enough.map_or(i64::MAX.to_string(), |it| it.to_string()),
         ];
         let per_second = self.request("backlog", args).await?;
         Ok(per_second.iter().map(|permits| parse(permits)).collect())

@@ -11,9 +11,14 @@
 //! that needs little costs little. If they took nothing, each of their callers may want more than was left: the process
 //! leaves twice as many before it counts them as gone. After some such holds it considers itself alone, and leaves nothing.
 //!
-//! A process that owes nothing asks sooner, and for more of the permits, the less it was granted recently. So three
+//! If others never took fewer than three permits between two calls, each of their callers may want three. Then one or two
+//! permits are nothing to leave: nobody declined them, and the process goes on owing until three are there at once.
+//! Otherwise a debt to large requests would be paid with permits that are no use to them.
+//!
+//! A process that knows of others asks sooner, and for more of the permits, the less it was granted recently. So three
 //! processes get a third each, although none of them owes the two others anything. Asking sooner is what counts: the
-//! process that is behind finds what the others have not taken yet.
+//! process that is behind finds what the others have not taken yet. One that was granted nothing asks before those that
+//! consider themselves alone.
 //!
 //! **Probing.** A starved process takes nothing and is not noticed. So a process that is alone leaves a few permits now
 //! and then, rarely enough to lose no more than a percent of the rate. At the start, until a probe of one permit and
@@ -60,6 +65,10 @@ const LARGEST_FAST_PROBE: i64 = 8;
 /// the difference in travel time between the calls of two processes.
 const LONGEST_DELAY: Duration = Duration::from_millis(12);
 
+/// A process that was granted nothing recently asks so much sooner than one that considers itself alone, and then 1 ms after
+/// permits are back.
+const HEAD_START: Duration = Duration::from_millis(2);
+
 /// At most this part of the delay is random, so that two processes with equal parts take turns.
 const RANDOM_PART_OF_DELAY: u32 = 16;
 
@@ -73,6 +82,9 @@ pub(super) struct Sharing {
     others_of_late: f64,
     /// The most permits that it leaves at a time.
     appetite: i64,
+    /// The fewest permits that others took between two calls, at most half of the rate; 0 before they took some. Fewer may be
+    /// no use to them.
+    least: i64,
     /// How many permits the next probe leaves.
     probe: i64,
     probe_at: Option<Instant>,
@@ -162,8 +174,10 @@ impl Sharing {
 
     /// What to ask for besides others: no more than they leave while this process owes them.
     fn leave(&self) -> Share {
-        if self.owed > 0 || self.appetite * 2 < self.found {
-            return all_but(self.appetite.min(self.owed.max(self.found / 2)).max(1));
+        let least = self.least.max(1);
+        if self.owed >= least || self.appetite * 2 < self.found {
+            let permits = self.appetite.min(self.owed.max(self.found / 2));
+            return all_but(permits.max(least));
         }
         Share {
             permille: (1000.0 - YIELD * self.own_part_of_late()) as i64,
@@ -177,7 +191,12 @@ impl Sharing {
         let others_took = self.others_took(&seen);
         self.last = Some((seen.score, seen.own));
         if others_took > 0 {
+            let least = match self.others {
+                Others::Unseen => others_took,
+                Others::Seen { .. } => self.least.min(others_took),
+            };
             self.others = Others::SEEN;
+            self.least = least.min(seen.largest_probe());
             self.appetite = self.appetite.max(1);
         }
         self.owed -= others_took;
@@ -188,9 +207,13 @@ impl Sharing {
             self.others_of_late /= 2.0;
         }
         match self.held.take() {
-            // What they declined may be taken.
+            // What they declined may be taken; too few for them they did not decline.
             Some(held) => {
-                let declined = (held - others_took).max(0);
+                let declined = if held < self.least {
+                    0
+                } else {
+                    (held - others_took).max(0)
+                };
                 self.owed += seen.taken - declined.min(seen.taken) - declined;
                 self.end_hold(held, others_took, &seen);
             }
@@ -219,6 +242,9 @@ impl Sharing {
                 idle_holds,
                 declined,
             } if others_took == 0 => {
+                if held < self.least {
+                    return;
+                }
                 *declined += held;
                 // They may want more at a time. What comes back one by one counts together.
                 if *declined < self.appetite.min(largest) {
@@ -229,6 +255,7 @@ impl Sharing {
                 self.appetite = (2 * self.appetite).clamp(1, largest);
                 if *idle_holds >= IDLE_HOLDS {
                     self.others = Others::Unseen;
+                    self.least = 0;
                     self.owed = 0;
                     self.others_of_late = 0.0;
                     self.probe = self.appetite;
@@ -281,13 +308,15 @@ impl Sharing {
         (newer - own_before_call).max(0)
     }
 
-    /// By how much the process asks later than permits come back: the more it was granted recently, the longer.
-    pub(super) fn delay(&mut self, interval: Duration) -> Duration {
+    /// When to ask, where a process that is alone asks after `wait`: the sooner, the less this one was granted recently.
+    pub(super) fn ask_after(&mut self, wait: Duration, interval: Duration) -> Duration {
         if self.others == Others::Unseen {
-            return Duration::ZERO;
+            return wait;
         }
         let longest = LONGEST_DELAY.min(hold(interval));
-        longest.mul_f64(self.own_part_of_late()) + self.random_up_to(longest / RANDOM_PART_OF_DELAY)
+        let delay = longest.mul_f64(self.own_part_of_late());
+        let soonest = wait - HEAD_START.min(wait / 2);
+        soonest + delay + self.random_up_to(longest / RANDOM_PART_OF_DELAY)
     }
 
     /// This process's part of the permits taken recently.

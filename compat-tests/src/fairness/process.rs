@@ -1,8 +1,9 @@
 //! A process of this crate whose tasks always wait: each acquires again as soon as it has been granted.
 //!
 //! Its program calls [`run`] if its first argument is [`ARGUMENT`]. It prints a line when it is connected, and starts
-//! when it reads one with its time in milliseconds. Then it prints how many permits it was granted in each second. The
-//! end of its stdin ends it at once.
+//! when it reads one with its time in milliseconds, and how many permits are enough. When the time is over, or its tasks
+//! were granted so many, it prints how many that were in each second. The tasks go on until the time is over. The end of its
+//! stdin ends it at once.
 
 use std::{
     env,
@@ -21,7 +22,7 @@ use redisson_rate_limiter::RedissonClient;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
-    sync::mpsc,
+    sync::{Notify, mpsc},
     task::JoinSet,
     time::{Instant, timeout_at},
 };
@@ -30,6 +31,7 @@ use tokio::{
 pub const ARGUMENT: &str = "waiting-process";
 
 const READY: &str = "ready";
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The process as the one who started it sees it. Dropping it kills it.
 pub(super) struct Process {
@@ -67,9 +69,11 @@ impl Process {
         process
     }
 
-    /// Lets the tasks acquire for so long; how many permits they were granted in each second of it.
-    pub(super) async fn backlog(&mut self, duration: Duration) -> Vec<u64> {
-        let request = format!("{}\n", duration.as_millis());
+    /// Lets the tasks acquire for so long; how many permits they were granted in each second of it, as soon as it is over or
+    /// they were granted `enough`.
+    pub(super) async fn backlog(&mut self, duration: Duration, enough: Option<u64>) -> Vec<u64> {
+        let enough = enough.unwrap_or(u64::MAX);
+        let request = format!("{} {enough}\n", duration.as_millis());
         let sent = self.requests.write_all(request.as_bytes()).await;
         sent.expect("the process has ended; see its stderr");
         let answer = self.line().await;
@@ -95,20 +99,27 @@ pub async fn run() {
     let (url, name) = (next(), next());
     let tasks: u32 = next().parse().expect("how many tasks");
     let permits: u32 = next().parse().expect("how many permits");
-    let client = RedissonClient::connect(&url).await.expect("a server");
+    // A busy machine is no reason for a call to fail.
+    let builder = RedissonClient::builder().response_timeout(MINUTE);
+    let client = builder.connect(&url).await.expect("a server");
     let limiter = client.rate_limiter(&name);
     limiter.config().await.expect("an answer");
 
     let mut requests = requests();
     say(READY);
-    while let Some(millis) = requests.recv().await {
+    while let Some(request) = requests.recv().await {
         let start = Instant::now();
-        let duration = Duration::from_millis(millis.parse().expect("milliseconds"));
+        let mut numbers = request.split(' ').map(|it| it.parse().expect("a number"));
+        let mut next = || numbers.next().expect("two numbers");
+        let (duration, enough) = (Duration::from_millis(next()), next());
         let seconds = duration.as_millis().div_ceil(1000);
         let per_second: Arc<[AtomicU64]> = (0..seconds).map(|_| AtomicU64::new(0)).collect();
+        let all: Arc<AtomicU64> = Arc::default();
+        let is_enough: Arc<Notify> = Arc::default();
         let mut waiting = JoinSet::new();
         for _ in 0..tasks {
             let (limiter, per_second) = (limiter.clone(), Arc::clone(&per_second));
+            let (all, is_enough) = (Arc::clone(&all), Arc::clone(&is_enough));
             waiting.spawn(async move {
                 while let Ok(granted) = timeout_at(start + duration, limiter.acquire(permits)).await
                 {
@@ -117,10 +128,17 @@ pub async fn run() {
                     if let Some(count) = per_second.get(second) {
                         count.fetch_add(permits.into(), Ordering::Relaxed);
                     }
+                    let before = all.fetch_add(permits.into(), Ordering::Relaxed);
+                    if before.saturating_add(permits.into()) >= enough {
+                        is_enough.notify_one();
+                    }
                 }
             });
         }
-        waiting.join_all().await;
+        tokio::select! {
+            () = is_enough.notified() => waiting.detach_all(),
+            () = async { while waiting.join_next().await.is_some() {} } => {}
+        }
         let per_second = per_second.iter().map(|it| it.load(Ordering::Relaxed));
         let per_second: Vec<String> = per_second.map(|it| it.to_string()).collect();
         say(&per_second.join(" "));

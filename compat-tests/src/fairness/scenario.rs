@@ -87,6 +87,8 @@ pub struct Scenario {
     pub interval: Duration,
     /// How long they wait.
     pub duration: Duration,
+    /// How many permits are enough for a side: it is told what it was granted by then, and goes on until each has enough.
+    pub enough: Option<u64>,
     pub sides: &'static [Side],
 }
 
@@ -97,6 +99,7 @@ impl Scenario {
             permits: 10,
             interval: SECOND,
             duration: Duration::from_secs(20),
+            enough: None,
             sides,
         }
     }
@@ -188,10 +191,10 @@ impl Scenario {
 
         let mut redis = server.connection().await;
         let calls_before = script_calls(&mut redis).await;
-        let duration = self.duration;
+        let (duration, enough) = (self.duration, self.enough);
         let mut waiting = JoinSet::new();
         for (place, mut side) in started {
-            waiting.spawn(async move { (place, side.wait(duration).await, side) });
+            waiting.spawn(async move { (place, side.wait(duration, enough).await, side) });
         }
         let mut all = waiting.join_all().await;
         let calls = script_calls(&mut redis).await - calls_before;
@@ -229,7 +232,7 @@ impl Started {
         Self { side, running }
     }
 
-    async fn wait(&mut self, duration: Duration) -> Vec<u64> {
+    async fn wait(&mut self, duration: Duration, enough: Option<u64>) -> Vec<u64> {
         let permits = self.side.permits();
         match (&mut self.running, self.side) {
             (
@@ -242,13 +245,13 @@ impl Started {
                 let idle = Duration::from_secs(duration.as_secs() / 2);
                 sleep(idle).await;
                 let mut per_second = vec![0; idle.as_secs() as usize];
-                per_second.extend(process.backlog(duration - idle).await);
+                per_second.extend(process.backlog(duration - idle, enough).await);
                 per_second
             }
-            (Running::Rust(process), _) => process.backlog(duration).await,
+            (Running::Rust(process), _) => process.backlog(duration, enough).await,
             (Running::Java(client), Side::Java { threads }) => {
                 let limiter = client.limiter(NAME);
-                let granted = limiter.backlog(threads, permits, duration).await;
+                let granted = limiter.backlog(threads, permits, duration, enough).await;
                 granted.expect("a backlog of Redisson's")
             }
             (Running::Java(_), Side::Rust { .. }) => unreachable!("started as its side says"),

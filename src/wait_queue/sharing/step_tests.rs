@@ -68,14 +68,20 @@ fn what_is_left_depends_on_what_is_owed_and_on_what_others_want() {
         permille: 700,
         credit: 999,
     };
-    for (owed, appetite, share) in [
-        (0, 10, by_its_part),
-        (0, 2, all_but(2)),
-        (3, 10, all_but(5)),
-        (8, 10, all_but(8)),
-        (3, 2, all_but(2)),
+    for (least, owed, appetite, share) in [
+        (0, 0, 10, by_its_part),
+        (1, 0, 10, by_its_part),
+        (1, 0, 2, all_but(2)),
+        (1, 3, 10, all_but(5)),
+        (1, 8, 10, all_but(8)),
+        (1, 3, 2, all_but(2)),
+        // A debt that is less than others ever took waits until it is as much.
+        (4, 3, 10, by_its_part),
+        (4, 4, 4, all_but(4)),
+        (4, 4, 2, all_but(4)),
     ] {
         let sharing = Sharing {
+            least,
             owed,
             appetite,
             found: 10,
@@ -83,19 +89,55 @@ fn what_is_left_depends_on_what_is_owed_and_on_what_others_want() {
             others_of_late: 5.0,
             ..Sharing::default()
         };
-        assert_eq!(sharing.leave(), share, "{owed} {appetite}");
+        assert_eq!(sharing.leave(), share, "{least} {owed} {appetite}");
+    }
+}
+
+#[test]
+fn the_least_that_others_took_is_noted_and_is_half_of_the_rate_at_most() {
+    let mut sharing = Sharing::with_random(1);
+    for (score, others_took, least) in [
+        (1, 0, 0),
+        (2, 7, 5),
+        (3, 4, 4),
+        (4, 6, 4),
+        (5, 0, 4),
+        (6, 3, 3),
+    ] {
+        sharing.note(Seen {
+            sent_at: Instant::now(),
+            score,
+            rate: 10,
+            interval: Duration::from_secs(1),
+            left: 0,
+            taken: 0,
+            newer: Some(others_took),
+            own: 0,
+            denied: Some(1),
+        });
+        assert_eq!(sharing.least, least, "{others_took}");
     }
 }
 
 #[test]
 fn what_others_take_or_decline_pays_for_what_is_owed() {
     let now = Instant::now();
-    for (others_took, owed) in [(0, 2), (1, 2), (2, 2), (3, 3), (4, 4)] {
+    for (least, others_took, owed) in [
+        (1, 0, 2),
+        (1, 1, 2),
+        (1, 2, 2),
+        (1, 3, 3),
+        (1, 4, 4),
+        (4, 0, 2),
+        // Four permits are no use to callers that want five.
+        (5, 0, 8),
+    ] {
         let mut sharing = Sharing {
             others: Others::SEEN,
             held: Some(4),
             owed: 6,
-            appetite: 1,
+            appetite: least,
+            least,
             last: Some((1, 10)),
             ..Sharing::default()
         };
@@ -111,8 +153,8 @@ fn what_others_take_or_decline_pays_for_what_is_owed() {
             own: 15,
             denied: Some(1),
         });
-        assert_eq!(sharing.owed, owed, "{others_took}");
-        let idle_holds = u32::from(others_took == 0);
+        assert_eq!(sharing.owed, owed, "{least} {others_took}");
+        let idle_holds = u32::from(others_took == 0 && least <= 4);
         let declined = 0;
         let seen = Others::Seen {
             idle_holds,
@@ -177,7 +219,8 @@ fn assert_pauses(has_probed: bool, pauses: &[(u64, i64, i64, i64, u128)]) {
 #[test]
 fn the_more_a_process_was_granted_compared_with_others_the_later_it_asks() {
     let interval = Duration::from_secs(1);
-    let delay = |others, own_of_late, others_of_late| {
+    let wait = Duration::from_millis(50);
+    let ask_after = |others, own_of_late, others_of_late| {
         let mut sharing = Sharing {
             others,
             own_of_late,
@@ -185,20 +228,27 @@ fn the_more_a_process_was_granted_compared_with_others_the_later_it_asks() {
             random: 1,
             ..Sharing::default()
         };
-        sharing.delay(interval)
+        sharing.ask_after(wait, interval)
     };
     let random = LONGEST_DELAY / RANDOM_PART_OF_DELAY;
-    for (own, others, longest) in [
+    for (own, others, delay) in [
         (0.0, 10.0, 0),
         (5.0, 15.0, 3),
         (10.0, 10.0, 6),
         (10.0, 0.0, 12),
     ] {
-        assert_eq!(delay(Others::Unseen, own, others), Duration::ZERO);
-        let delay = delay(Others::SEEN, own, others);
-        let longest = Duration::from_millis(longest);
-        assert!(delay >= longest && delay <= longest + random, "{delay:?}");
+        assert_eq!(ask_after(Others::Unseen, own, others), wait);
+        let ask_after = ask_after(Others::SEEN, own, others);
+        let soonest = wait - HEAD_START + Duration::from_millis(delay);
+        assert!((soonest..=soonest + random).contains(&ask_after));
     }
+    // However short the wait is, no call follows at once.
+    let mut behind = Sharing {
+        others: Others::SEEN,
+        random: 1,
+        ..Sharing::default()
+    };
+    assert!(behind.ask_after(HEAD_START, interval) >= HEAD_START / 2);
 }
 
 proptest! {

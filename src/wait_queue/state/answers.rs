@@ -136,7 +136,7 @@ impl State {
                 ask_at: until,
             },
             None => {
-                let wait = answer.wait() + self.sharing.delay(interval);
+                let wait = self.sharing.ask_after(answer.wait(), interval);
                 Availability::new(left.unsigned_abs(), sent_at, wait)
             }
         })

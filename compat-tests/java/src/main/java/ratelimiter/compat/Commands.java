@@ -29,12 +29,13 @@ final class Commands {
                 return List.of();
             case "id": // CLIENT
                 return List.of(client(args[0]).getId());
-            case "backlog": // CLIENT NAME threads permits durationMs
+            case "backlog": // CLIENT NAME threads permits durationMs enough
                 return Backlog.run(
                         client(args[0]).getRateLimiter(args[1]),
                         Integer.parseInt(args[2]),
                         Long.parseLong(args[3]),
-                        Duration.ofMillis(Long.parseLong(args[4])));
+                        Duration.ofMillis(Long.parseLong(args[4])),
+                        Long.parseLong(args[5]));
             case "load": // CLIENT NAME threads permits durationMs try|wait
                 return Load.run(
                         client(args[0]).getRateLimiter(args[1]),
