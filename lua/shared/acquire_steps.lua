@@ -7,6 +7,7 @@
 --         `server_now`, `now`; `call`, `pack`; `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`,
 --         `SHARED`, `NEWEST`, `always_removed`, `to_remove`
 -- Sets    nothing: it ends with the reply
+-- Changes `to_remove`, less each expired grant that the call removes; `member`, to that of the grant if it is a part
 
 local first_run, last_run, call_key, taken_before = 1, 0, nil, nil
 -- The place of each option's word in ARGV.
@@ -99,10 +100,8 @@ if is_common and oldest and oldest <= now - interval then
   end
   for i = 1, expired do
     local grant = expired_grants[i]
-    if #grant == 5 + (string.byte(grant) or 0) then
-      local a, b, c, d = string.byte(grant, -4, -1)
-      available = available + a + b * 256 + c * 65536 + d * 16777216
-    end
+    --! include shared/held.lua
+    available = available + held
   end
   if available > rate then
     available = rate -- a peer's release raised the value and left its grant, which has expired now
@@ -127,10 +126,8 @@ if is_common and check and oldest then
     local grants, in_use = call('zrange', permits_key, string.format('%d', expired), last), 0
     for i = 1, summed do
       local grant = grants[i]
-      if #grant == 5 + (string.byte(grant) or 0) then
-        local a, b, c, d = string.byte(grant, -4, -1)
-        in_use = in_use + a + b * 256 + c * 65536 + d * 16777216
-      end
+      --! include shared/held.lua
+      in_use = in_use + held
     end
     is_common = available + in_use == rate
   end
@@ -245,10 +242,8 @@ if newer_than then
     local grants = call('zrevrangebyscore', permits_key, '+inf', '(' .. ARGV[newer_than + 1], 'limit', '0', NEWEST)
     for i = 1, #grants do
       local grant = grants[i]
-      if #grant == 5 + (string.byte(grant) or 0) then
-        local a, b, c, d = string.byte(grant, -4, -1)
-        newer = newer + a + b * 256 + c * 65536 + d * 16777216
-      end
+      --! include shared/held.lua
+      newer = newer + held
     end
   end
 end

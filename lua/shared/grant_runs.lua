@@ -4,6 +4,7 @@
 -- Uses    `limit` and `room`, which the algorithm has read; `cost`, `times` and `more_runs`, the requests; `penalty`;
 --         `call`, `unpack_numbers`, `format`, `floor`, `max`, `min`
 -- Sets    `taken`, `denied_cost`, `denied_taken`, `more_denied`, which shared/policy.lua explains; `next_run`
+-- Changes `cost` and `times`, to those of the run that it decided last
 local taken, denied_cost, denied_taken, more_denied, next_run = 0, nil, nil, nil, 1
 repeat
   if cost <= limit then

@@ -1,10 +1,10 @@
--- What a call does at most, and what is left of that in this call. `Bounds` in src/window/bounds.rs has the bounds from
--- ALWAYS_SUMMED to MOST_READ too.
+-- What a call does at most, and how much of that is left for the rest of the call. `Bounds` in src/window/bounds.rs has the
+-- bounds from ALWAYS_SUMMED to MOST_READ too.
 --
 -- Uses    nothing
 -- Sets    `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `ALWAYS_REMOVED_JOINTLY`, `MOST_READ`, `SHARED`,
---         `NEWEST`; `always_removed` and `to_remove`, which others change: joint.lua to what its limiters share, and each
---         removal what is left
+--         `NEWEST`, which are constants; `always_removed` and `to_remove`, which joint.lua sets to what its limiters share.
+--         The headers of the files that use `to_remove` say how they change it
 
 local LARGEST = 9007199254740992 -- 2^53, up to which a Lua number is an exact integer
 local ALWAYS_SUMMED = 32 -- up to this many live grants are summed in any call that finds expired ones
@@ -13,6 +13,6 @@ local ALWAYS_REMOVED = 64 -- expired grants that any call removes, more than it 
 local ALWAYS_REMOVED_JOINTLY = 16 -- the same of each limiter of a joint decision
 local MOST_READ = 500 -- expired grants that a call removes where a request needs their permits, and grants that it reads
 local always_removed = ALWAYS_REMOVED -- expired grants that this call removes of a limiter in any case
-local to_remove = MOST_READ -- expired grants that this call may still remove, over all its limiters
+local to_remove = MOST_READ -- grants that this call may still remove, or read if it is a peek, over all its limiters
 local SHARED = 1099511627776 -- 2^40: a share of more permits than this is all of them
 local NEWEST = '100' -- of the newest grants, how many are summed for the option `newer`

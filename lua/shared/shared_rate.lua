@@ -12,6 +12,7 @@
 --
 -- Uses    `load_window`, `digits`, `ALWAYS_SUMMED`, `always_removed`, `to_remove`; `pack`, `unpack_numbers`; `peeks`, `resets`
 -- Sets    `open_shared_rate`, which joint.lua calls for each such limiter; `window`, `NUMBERS`
+-- Changes `to_remove`, for as long as it brings a limiter up to date
 
 local window
 local NUMBERS = 40 -- bytes of the five numbers

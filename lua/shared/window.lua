@@ -11,6 +11,7 @@
 --
 -- Uses    `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`, `always_removed`, `to_remove`
 -- Sets    `load_window`, which returns the functions below as a table
+-- Changes `to_remove`, less each expired grant that is read to be removed, and each grant that a peek reads
 local function load_window()
   -- `given` in ms where the caller passed a time, else the server's clock in ms since the epoch.
   local function time_of(given)
@@ -27,18 +28,15 @@ local function load_window()
     return string.format('%d', number)
   end
 
-  -- The member of a grant: a length byte, that many random bytes, the permits as a little-endian u32.
+  -- The member of a grant.
   local function pack(random, permits)
     return struct.pack('<Bc0I', #random, random, permits)
   end
 
-  -- The permits of `member`; nil where it is malformed.
-  local function permits_of(member)
-    if #member ~= 5 + (string.byte(member) or 0) then
-      return nil
-    end
-    local a, b, c, d = string.byte(member, -4, -1)
-    return a + b * 256 + c * 65536 + d * 16777216
+  -- The permits of `grant`; 0 where it is malformed.
+  local function permits_of(grant)
+    --! include shared/held.lua
+    return held
   end
 
   -- The integer in `text`; nil where it is not in the form that Redis writes. tonumber alone accepts forms that INCRBY
@@ -54,7 +52,7 @@ local function load_window()
   local function sum(members)
     local total = 0
     for _, member in ipairs(members) do
-      total = total + (permits_of(member) or 0)
+      total = total + permits_of(member)
     end
     return total
   end
@@ -87,7 +85,7 @@ local function load_window()
       end
     end
     local member = low < last and redis.call('zrange', key, digits(low), digits(low))[1]
-    if member and string.sub(member, 1, #prefix) == prefix and permits_of(member) then
+    if member and string.sub(member, 1, #prefix) == prefix and permits_of(member) > 0 then
       return member
     end
   end
@@ -103,7 +101,7 @@ local function load_window()
     local prefix = string.sub(member, 1, -5)
     local page = redis.call('zrangebyscore', key, digits(from), digits(to), 'withscores', 'limit', '0', MOST_READ)
     for i = 1, #page, 2 do
-      if string.sub(page[i], 1, #prefix) == prefix and permits_of(page[i]) then
+      if string.sub(page[i], 1, #prefix) == prefix and permits_of(page[i]) > 0 then
         return page[i], page[i + 1]
       end
     end
@@ -384,7 +382,7 @@ local function load_window()
       local page = redis.call('zrange', key, digits(from), digits(from + some - 1)) -- a score costs more than its member
       for i = 1, #page do
         local member = page[i]
-        local held = permits_of(member) or 0
+        local held = permits_of(member)
         if held == 0 then
           table.insert(without, member)
         elseif permits > 0 then

@@ -16,15 +16,16 @@ const KEYWORDS: [&str; 21] = [
     "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
 ];
 
-/// The names that a text uses without setting them, and those that it leaves set.
+/// The names that a text uses without setting them, those that it leaves set, and those of the first that it changes.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Names {
     uses: BTreeSet<String>,
     sets: BTreeSet<String>,
+    changes: BTreeSet<String>,
 }
 
 #[test]
-fn each_include_states_the_names_that_it_uses_and_those_that_it_sets() {
+fn each_include_states_the_names_that_it_uses_sets_and_changes() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua/shared");
     for entry in fs::read_dir(folder).unwrap() {
         let name = format!("shared/{}", entry.unwrap().file_name().display());
@@ -33,24 +34,23 @@ fn each_include_states_the_names_that_it_uses_and_those_that_it_sets() {
     }
 }
 
-/// The names in backticks behind `-- Uses` and `-- Sets` in the header.
+/// The names in backticks behind `-- Uses`, `-- Sets` and `-- Changes` in the header.
 fn stated(text: &str) -> Names {
     let mut names = Names::default();
-    let mut list = None;
+    let mut label = "";
     for line in text.lines().take_while(|line| line.starts_with("--")) {
-        let (label, rest) = line.split_at(line.len().min("-- Uses    ".len()));
-        list = match label {
-            "-- Uses    " => Some(false),
-            "-- Sets    " => Some(true),
-            "--         " => list,
-            _ => None,
-        };
-        let quoted = rest.split('`').skip(1).step_by(2).map(str::to_owned);
-        match list {
-            Some(false) => names.uses.extend(quoted),
-            Some(true) => names.sets.extend(quoted),
-            None => {}
+        let (first, rest) = line.split_at(line.len().min("-- Changes ".len()));
+        if first.trim_end() != "--" || rest.is_empty() {
+            label = first.trim_end();
         }
+        let list = match label {
+            "-- Uses" => &mut names.uses,
+            "-- Sets" => &mut names.sets,
+            "-- Changes" => &mut names.changes,
+            _ => continue,
+        };
+        let quoted = rest.split('`').skip(1).step_by(2);
+        list.extend(quoted.map(str::to_owned));
     }
     names
 }
@@ -59,7 +59,7 @@ fn stated(text: &str) -> Names {
 fn found(text: &str) -> Names {
     let tokens = tokens(text);
     let at = |place: usize| tokens.get(place).map_or("", String::as_str);
-    let mut uses = BTreeSet::new();
+    let (mut uses, mut changes) = (BTreeSet::new(), BTreeSet::new());
     // The names that each open block has set, from the outermost on.
     let mut blocks = vec![BTreeSet::new()];
     let mut repeated = BTreeSet::new(); // of the block before an `until`, which sees them
@@ -98,6 +98,11 @@ fn found(text: &str) -> Names {
         let is_set = visible.any(|names| names.contains(token));
         if is_name && !is_field && !is_entry && !is_set {
             uses.insert(token.to_owned());
+            // The first name behind those that commas separate.
+            let behind = place + 2 * names_from(&tokens, place).count() - 1;
+            if at(behind) == "=" {
+                changes.insert(token.to_owned());
+            }
         }
     }
     assert_eq!(blocks.len(), 1, "all blocks have ended");
@@ -106,7 +111,11 @@ fn found(text: &str) -> Names {
         blocks.clear(); // nothing follows
     }
     let sets = blocks.pop().unwrap_or_default();
-    Names { uses, sets }
+    Names {
+        uses,
+        sets,
+        changes,
+    }
 }
 
 /// The names from there on that commas separate.

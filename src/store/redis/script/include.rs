@@ -39,6 +39,7 @@ const FILES: &[(&str, &str)] = policies!(files! {
     "shared/acquire_steps.lua"
     "shared/finite.lua"
     "shared/grant_runs.lua"
+    "shared/held.lua"
     "shared/life.lua"
     "shared/limits.lua"
     "shared/lock.lua"
