@@ -56,8 +56,11 @@ impl State {
         let mut waiters = in_flight.waiters.into_iter();
         for (run, granted) in call.requests.served(answer) {
             for (place, waiter) in (0..run.count).zip(&mut waiters) {
-                if place < granted {
-                    spare += waiter.grant(call, answer, &mut self.outbox);
+                if place < granted && waiter.is_gone() {
+                    spare += waiter.permits;
+                    self.outbox.remove(waiter);
+                } else if place < granted {
+                    waiter.grant(call, answer, &mut self.outbox);
                 } else if let Err(error) = check_fits(answered.name, run.permits, answer.rate) {
                     self.outbox.answer(waiter, Err(error));
                 } else {
@@ -146,6 +149,7 @@ impl State {
     fn hand_off(&mut self, spare: u32, call: &AcquireCall, answer: &Answer) -> u32 {
         let mut used = 0;
         loop {
+            // A waiter leaves in one step of the state, so that the head stays until it has its grant.
             self.remove_gone_head();
             let Some(head) = self.waiters.pop_front() else {
                 return used;
@@ -154,8 +158,8 @@ impl State {
                 self.waiters.push_front(head);
                 return used;
             }
-            let permits = head.permits;
-            used += permits - head.grant(call, answer, &mut self.outbox);
+            used += head.permits;
+            head.grant(call, answer, &mut self.outbox);
         }
     }
 

@@ -99,15 +99,9 @@ impl Waiter {
         self.answer.is_closed()
     }
 
-    /// Gives the waiter its part of a call's grant; returns the permits if it has left.
-    pub(super) fn grant(self, call: &AcquireCall, answer: &Answer, outbox: &mut Outbox) -> u32 {
-        let permits = self.permits;
-        if self.is_gone() {
-            outbox.remove(self);
-            return permits;
-        }
-        let grant = Grant::new(answer.score, call.id, permits);
+    /// Gives the waiter its part of a call's grant.
+    pub(super) fn grant(self, call: &AcquireCall, answer: &Answer, outbox: &mut Outbox) {
+        let grant = Grant::new(answer.score, call.id, self.permits);
         outbox.answer(self, Ok(grant));
-        0
     }
 }

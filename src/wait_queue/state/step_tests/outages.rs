@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::super::outage::{Substitute, Substituted, WhileAway};
 use super::*;
+use crate::store::acquire_call::Attempt;
 
 /// Grants all that it may: nothing if that is 0.
 #[derive(Default)]
@@ -72,6 +73,35 @@ fn a_substitute_serves_no_waiter_whose_own_runtime_can_call_the_store() {
         queue.next_refused(0, true);
         assert!(refused.try_recv().is_ok());
         assert_eq!(other.try_recv().is_ok(), is_other_refused);
+    }
+}
+
+#[test]
+fn a_failed_call_that_may_have_run_is_reclaimed_if_its_waiters_stay() {
+    for stays in [false, true] {
+        for may_have_run in [false, true] {
+            let mut queue = Queue::new();
+            let (answer, mut waiting) = oneshot::channel();
+            let while_away = if stays {
+                WhileAway::Stay
+            } else {
+                WhileAway::Fail
+            };
+            let waiter = Waiter::new(1, None, 1, answer).while_away(while_away);
+            let runtime = queue.runtimes[0].handle().id();
+            queue.state.join(waiter, runtime, None);
+            let call = queue.call();
+            if may_have_run {
+                let attempt = Attempt {
+                    deadline: 2,
+                    from: 1,
+                };
+                call.note_attempt(attempt).unwrap();
+            }
+            // One that fails may hold the permit: it is told that nobody knows.
+            assert_eq!(queue.fail(&call), stays && may_have_run);
+            assert_eq!(waiting.try_recv().is_err(), stays);
+        }
     }
 }
 
