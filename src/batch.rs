@@ -58,7 +58,7 @@ pub(crate) fn longest_hold_up(time: Duration) -> Duration {
 }
 
 /// Each request's answer, in order.
-pub(crate) type Answers<C> = SmallVec<[Result<<C as Calls>::Answer>; 1]>;
+pub(crate) type CallAnswers<C> = SmallVec<[Result<<C as Calls>::Answer>; 1]>;
 
 /// A kind of request, and how a call for several of them is made.
 pub(crate) trait Calls: Sized + Send + Sync + 'static {
@@ -104,7 +104,7 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
         &self,
         call: Self::Call,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static;
+    ) -> impl Future<Output = Result<CallAnswers<Self>>> + Send + 'static;
 
     /// Whether the call may have been executed, or may still be.
     fn may_have_run(call: &Self::Call) -> bool;

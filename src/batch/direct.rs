@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Answers, Batcher, Calls, FlightKey, unanswered};
+use super::{Batcher, CallAnswers, Calls, FlightKey, unanswered};
 use crate::error::{Error, Result};
 use crate::same_runtime::Home;
 
@@ -29,7 +29,7 @@ pub(crate) struct DirectCall<C: Calls> {
     is_spawned: bool,
 }
 
-type Running<C> = Pin<Box<dyn Future<Output = Result<Answers<C>>> + Send>>;
+type Running<C> = Pin<Box<dyn Future<Output = Result<CallAnswers<C>>> + Send>>;
 
 impl<C: Calls> DirectCall<C> {
     /// The caller has marked the flight.

@@ -9,7 +9,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Answers, BatchCall, Batcher, Calls, Entry, Flight, FlightKey, longest_hold_up, unanswered,
+    BatchCall, Batcher, CallAnswers, Calls, Entry, Flight, FlightKey, longest_hold_up, unanswered,
 };
 use crate::error::{Error, Result};
 
@@ -109,7 +109,7 @@ impl<C: Calls> Flusher<C> {
     }
 
     /// The call's answer; in the meantime requests whose time is up are answered.
-    async fn run(&mut self, batch: &mut Batch<C>) -> Result<Answers<C>> {
+    async fn run(&mut self, batch: &mut Batch<C>) -> Result<CallAnswers<C>> {
         let running = self.batcher.calls.run(batch.call.clone(), batch.deadline);
         let mut running = pin!(running);
         let now = Instant::now();
@@ -192,7 +192,7 @@ impl<C: Calls> Flusher<C> {
             .unwrap_or(Ended::Answered { is_followed: false })
     }
 
-    fn deliver(&self, mut batch: Batch<C>, result: Result<Answers<C>>) {
+    fn deliver(&self, mut batch: Batch<C>, result: Result<CallAnswers<C>>) {
         let mut unclaimed = Vec::new();
         match result {
             Ok(answers) => {

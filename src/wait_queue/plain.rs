@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Queue;
 use super::remembered::Heard;
 use super::state::Deniable;
-use crate::batch::{Answers, Calls};
+use crate::batch::{CallAnswers, Calls};
 use crate::decision::{Decision, decision};
 use crate::error::{Error, Result};
 use crate::store::AcquireCall;
@@ -131,7 +131,7 @@ impl Calls for Plain {
         &self,
         call: PlainCall,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static {
+    ) -> impl Future<Output = Result<CallAnswers<Self>>> + Send + 'static {
         let queue = Arc::clone(&self.queue);
         async move {
             let PlainCall {
@@ -209,7 +209,7 @@ impl Calls for Plain {
 
 impl Queue {
     /// The decisions on `count` requests, if the last answer denies all of them.
-    fn denials(&self, request: &Deniable, count: usize) -> Option<Answers<Plain>> {
+    fn denials(&self, request: &Deniable, count: usize) -> Option<CallAnswers<Plain>> {
         let changes = self.store.changes();
         let state = self.state.lock();
         let now = Instant::now();
@@ -222,10 +222,10 @@ impl Queue {
 }
 
 /// The decision on each request, in order.
-fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> Answers<Plain> {
+fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> CallAnswers<Plain> {
     let wait = answer.wait();
     let mut left = answer.available;
-    let mut decisions = Answers::<Plain>::new();
+    let mut decisions = CallAnswers::<Plain>::new();
     for (run, granted) in call.requests.served(answer) {
         for place in 0..run.count {
             let is_granted = place < granted;

@@ -6,7 +6,7 @@
 use super::{Answer, At, NotInitialized, Open, Removal, Requests, SetUp, Settings, Window};
 use crate::permit::CallId;
 use crate::rate::RateType;
-use crate::window::joint::Change;
+use crate::window::joint::SettingsChange;
 
 /// A list of requests, as one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Window {
             && call.newer_than.is_none()
             && matches!(
                 SetUp::change(call.set_up, Some(&settings)),
-                Ok(Change::None)
+                Ok(SettingsChange::None)
             );
         let available = *self.overall.value.get()?;
         let oldest = self.overall.grants().score_at(0)?;
@@ -96,7 +96,7 @@ impl Window {
         if call.set_up.is_some() {
             stored_rate = self.settings.get().map(|settings| settings.rate);
             let change = SetUp::change(call.set_up, self.settings.get())?;
-            if let Change::Settings(new) | Change::Afresh(new) = change {
+            if let SettingsChange::Settings(new) | SettingsChange::Afresh(new) = change {
                 if !call.requests.any_fits(new.rate) {
                     let interval = new.interval;
                     return Ok(Answer::new(at.now, new.rate, 0, interval, interval));

@@ -28,7 +28,7 @@ pub(crate) struct Found {
 }
 
 /// How the limiter must change before a request.
-pub(super) enum Change {
+pub(super) enum SettingsChange {
     None,
     /// It gets these settings and keeps what is in use.
     Settings(Settings),
@@ -57,16 +57,16 @@ impl SetUp {
     pub(super) fn change(
         set_up: Option<Self>,
         stored: Option<&Settings>,
-    ) -> Result<Change, NotInitialized> {
+    ) -> Result<SettingsChange, NotInitialized> {
         let Some(Self {
             mut settings,
             keep_alive_counts,
         }) = set_up
         else {
-            return stored.map(|_| Change::None).ok_or(NotInitialized);
+            return stored.map(|_| SettingsChange::None).ok_or(NotInitialized);
         };
         let Some(stored) = stored else {
-            return Ok(Change::Afresh(settings));
+            return Ok(SettingsChange::Afresh(settings));
         };
         let required = if keep_alive_counts {
             settings.keep_alive
@@ -79,11 +79,11 @@ impl SetUp {
             (_, before) => required.max(before).max(settings.interval),
         };
         Ok(if stored.rate_type != settings.rate_type {
-            Change::Afresh(settings)
+            SettingsChange::Afresh(settings)
         } else if *stored == settings {
-            Change::None
+            SettingsChange::None
         } else {
-            Change::Settings(settings)
+            SettingsChange::Settings(settings)
         })
     }
 }
@@ -99,12 +99,14 @@ impl Window {
         let stored = self.settings.get();
         let stored = stored.copied();
         let (settings, rate) = match SetUp::change(set_up, stored.as_ref())? {
-            Change::None => {
+            SettingsChange::None => {
                 let settings = stored.ok_or(NotInitialized)?;
                 (settings, settings.rate)
             }
-            Change::Settings(settings) => (settings, stored.map_or(settings.rate, |it| it.rate)),
-            Change::Afresh(settings) => {
+            SettingsChange::Settings(settings) => {
+                (settings, stored.map_or(settings.rate, |it| it.rate))
+            }
+            SettingsChange::Afresh(settings) => {
                 return Ok(Found {
                     rate: settings.rate,
                     available: settings.rate,
@@ -150,9 +152,9 @@ impl Window {
         self.drop_expired(client, at.server);
         let change = SetUp::change(set_up, self.settings.get())?;
         let settings = match change {
-            Change::None => *self.settings.get().ok_or(NotInitialized)?,
-            Change::Settings(settings) => settings,
-            Change::Afresh(_) => return Ok(false),
+            SettingsChange::None => *self.settings.get().ok_or(NotInitialized)?,
+            SettingsChange::Settings(settings) => settings,
+            SettingsChange::Afresh(_) => return Ok(false),
         };
         let pool = match settings.rate_type {
             RateType::Overall => Some(&self.overall),
@@ -236,16 +238,16 @@ impl Window {
     /// Has the limiter live as long as these settings need where a request takes nothing.
     pub(crate) fn keep(&mut self, at: At, client: &str, set_up: Option<SetUp>) {
         let change = SetUp::change(set_up, self.settings.get());
-        if matches!(change, Ok(Change::Settings(_))) {
+        if matches!(change, Ok(SettingsChange::Settings(_))) {
             self.take(at, client, set_up, &CallId::default(), 0);
         }
     }
 
     /// Gives the limiter its new settings.
-    pub(super) fn apply(&mut self, change: &Change, at: At, client: &str) {
+    pub(super) fn apply(&mut self, change: &SettingsChange, at: At, client: &str) {
         match *change {
-            Change::None => {}
-            Change::Settings(settings) => {
+            SettingsChange::None => {}
+            SettingsChange::Settings(settings) => {
                 let rate_before = self.settings.get().map(|settings| settings.rate);
                 self.store(at, settings);
                 let rate = rate_before.unwrap_or(settings.rate);
@@ -256,7 +258,7 @@ impl Window {
                     open.pool.value.set(value);
                 }
             }
-            Change::Afresh(settings) => {
+            SettingsChange::Afresh(settings) => {
                 self.store(at, settings);
                 self.overall = Pool::default();
                 self.clients.remove(client);

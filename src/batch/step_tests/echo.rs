@@ -65,7 +65,7 @@ impl<const IS_REPEATABLE: bool> Calls for Echo<IS_REPEATABLE> {
         &self,
         call: Arc<EchoCall>,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static {
+    ) -> impl Future<Output = Result<CallAnswers<Self>>> + Send + 'static {
         let takes = *self.takes.lock().unwrap();
         let mut is_reachable = self.is_reachable.subscribe();
         async move {

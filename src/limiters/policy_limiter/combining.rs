@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::batch::{Answers, Batcher, Calls};
+use crate::batch::{Batcher, CallAnswers, Calls};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::fallback::TargetRequest;
@@ -70,7 +70,7 @@ impl Calls for TargetCalls {
         &self,
         call: Arc<Call>,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Answers<Self>>> + Send + 'static {
+    ) -> impl Future<Output = Result<CallAnswers<Self>>> + Send + 'static {
         let store = Arc::clone(&self.store);
         async move {
             let answers = store.check(&call, deadline).await?;

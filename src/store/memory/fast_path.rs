@@ -44,12 +44,12 @@ impl Reserved {
 
 /// A stripe's word, decoded: the permits left in it at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Left {
+struct PermitsLeft {
     millis: i64,
     permits: u32,
 }
 
-impl Left {
+impl PermitsLeft {
     fn to_word(self) -> u64 {
         (self.millis as u64) << PERMITS_BITS | u64::from(self.permits)
     }
@@ -84,7 +84,7 @@ impl Left {
 /// The word after permits were taken; `None` if they cannot be.
 #[inline]
 fn taken(word: u64, now: i64, permits: u32) -> Option<u64> {
-    Some(Left::at(now, word)?.without(permits)?.to_word())
+    Some(PermitsLeft::at(now, word)?.without(permits)?.to_word())
 }
 
 /// On its own cache line.
@@ -103,7 +103,7 @@ impl Stripe {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
         {
             Ok(_) => Some(true),
-            Err(word) => Left::at(now, word)?.denies(permits).then_some(false),
+            Err(word) => PermitsLeft::at(now, word)?.denies(permits).then_some(false),
         }
     }
 }
@@ -125,7 +125,7 @@ impl FastPath {
 
     /// Opens the fast path, which is closed. Under the lock.
     pub(super) fn open(&self, reserved: Reserved) {
-        let left = Left {
+        let left = PermitsLeft {
             millis: reserved.millis,
             permits: reserved.each,
         };
@@ -140,8 +140,8 @@ impl FastPath {
     /// Closes the fast path and returns how many permits were taken. Under the lock.
     pub(super) fn close(&self, reserved: Reserved) -> u32 {
         let stripes = self.0.get().into_iter().flat_map(|stripes| stripes.iter());
-        let left =
-            stripes.filter_map(|stripe| Left::from_word(stripe.0.swap(NOTHING, Ordering::Relaxed)));
+        let left = stripes
+            .filter_map(|stripe| PermitsLeft::from_word(stripe.0.swap(NOTHING, Ordering::Relaxed)));
         reserved.permits() - left.map(|left| left.permits).sum::<u32>()
     }
 }
@@ -261,12 +261,12 @@ mod tests {
         use loom::sync::atomic::AtomicU64;
         use loom::sync::{Arc, Mutex};
 
-        const RESERVED: Left = Left {
+        const RESERVED: PermitsLeft = PermitsLeft {
             millis: NOW,
             permits: 3,
         };
         let close = |stripe: &AtomicU64| {
-            let left = Left::from_word(stripe.swap(NOTHING, Ordering::Relaxed));
+            let left = PermitsLeft::from_word(stripe.swap(NOTHING, Ordering::Relaxed));
             left.map_or(0, |left| RESERVED.permits - left.permits)
         };
         loom::model(move || {

@@ -21,7 +21,7 @@ use super::acquire_args::{acquire_args, call_key, reclaim_args};
 use super::connection::Pace;
 use super::failure::Failure;
 use super::limiter::RedisLimiter;
-use super::multi_acquire::{Entered, Sent};
+use super::multi_acquire::{AcquireReply, SharedReply};
 use super::retry::{Limits, Repeat};
 use crate::error::{Error, Result};
 use crate::rate::RateType;
@@ -92,7 +92,7 @@ impl RedisLimiter {
                 Err(failure) => {
                     // Another runtime may have made an attempt in the meantime.
                     attempts.sent_before |= acquire.may_have_run();
-                    attempts.after::<Sent>(Err(failure)).await?;
+                    attempts.after::<AcquireReply>(Err(failure)).await?;
                     continue;
                 }
             };
@@ -120,8 +120,8 @@ impl RedisLimiter {
                 let calls = &store.multi_acquires;
                 let entered = calls.acquire(&counted, keys, rate_type, &call, ends, deadline);
                 match entered.await {
-                    Some(Entered::Answered(result)) => Some(result),
-                    Some(Entered::Refused) => {
+                    Some(SharedReply::Answered(result)) => Some(result),
+                    Some(SharedReply::Refused) => {
                         acquire.forget_attempt(attempt);
                         continue;
                     }
@@ -149,7 +149,7 @@ impl RedisLimiter {
             if !has_run {
                 acquire.forget_attempt(attempt);
             }
-            let Some(Sent { answer, now }) = attempts.after(result).await? else {
+            let Some(AcquireReply { answer, now }) = attempts.after(result).await? else {
                 continue;
             };
             let answer = AcquireAnswer::read(name, answer, now, audited_rate)?;
@@ -208,14 +208,14 @@ impl RedisLimiter {
         args: &script::Args,
         now: Option<i64>,
         ends: Instant,
-    ) -> Result<Sent, Failure> {
+    ) -> Result<AcquireReply, Failure> {
         let of_call = call_key(&self.keys, call);
         let sets_up = call.set_up.is_some();
         let keys = self.keys.of_acquire(rate_type, sets_up, of_call.as_deref());
         let limits = Limits::new(ends, Repeat::Safe).at_once();
         let sending = script::ACQUIRE.run(&self.store.connection, &keys, args, limits);
         let answer = sending.await?;
-        Ok(Sent { answer, now })
+        Ok(AcquireReply { answer, now })
     }
 
     /// Gives back what a call took and was not delivered, once no attempt of it can still arrive, unless its meaning is

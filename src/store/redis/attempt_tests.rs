@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::acquire::CLOCK_STEP;
 use super::acquire_answer::{AcquireAnswer, Meaning};
 use super::limiter::RedisLimiter;
-use super::multi_acquire::Entered;
+use super::multi_acquire::SharedReply;
 use super::retry::Limits;
 use super::*;
 use crate::permit;
@@ -304,5 +304,5 @@ async fn the_next_attempt_need_not_wait_after_a_shared_call_refused_an_acquire()
         deadline,
         1 << 52,
     );
-    assert!(matches!(asked.await, Some(Entered::Refused)));
+    assert!(matches!(asked.await, Some(SharedReply::Refused)));
 }

@@ -42,13 +42,13 @@ struct Page {
 
 /// What another script took out of one grant.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Change {
+pub(super) struct GrantChange {
     at: Position,
     permits: i64,
     is_gone: bool,
 }
 
-impl Change {
+impl GrantChange {
     /// Reads what `note_change` in `lua/shared/window.lua` wrote.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let mut words = bytes.splitn(4, |&byte| byte == b' ');
@@ -113,7 +113,7 @@ impl AuditPages {
 
     /// Notes what another script took out of a grant. `false` if it is the last grant that was read: the audit cannot
     /// tell where to read on.
-    pub(super) fn change(&mut self, change: &Change) -> bool {
+    pub(super) fn change(&mut self, change: &GrantChange) -> bool {
         let pages = &mut self.pages;
         let place = pages.partition_point(|page| page.last.is_before(&change.at));
         let Some(page) = self.pages.get_mut(place) else {
@@ -167,9 +167,9 @@ mod tests {
         pages
     }
 
-    fn change(score: i64, member: &str, is_gone: bool) -> Change {
+    fn change(score: i64, member: &str, is_gone: bool) -> GrantChange {
         let is_gone = u8::from(is_gone);
-        Change::read(format!("{score} 3 {is_gone} {member}").as_bytes()).unwrap()
+        GrantChange::read(format!("{score} 3 {is_gone} {member}").as_bytes()).unwrap()
     }
 
     fn sums(pages: &AuditPages) -> Vec<(i64, i64)> {
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn what_is_no_change_is_refused() {
         for bytes in ["", "1 2 1", "x 2 1 m", "1 x 1 m", "nan 2 1 m"] {
-            assert_eq!(Change::read(bytes.as_bytes()), None, "{bytes}");
+            assert_eq!(GrantChange::read(bytes.as_bytes()), None, "{bytes}");
         }
     }
 }

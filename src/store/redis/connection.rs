@@ -45,7 +45,7 @@ use cluster::Cluster;
 pub use credentials::Credentials;
 pub(crate) use credentials::Provider;
 pub(crate) use given::Given;
-use link::{Link, Patience, Request};
+use link::{Link, Request, WaitUntil};
 use per_runtime::PerRuntime;
 use resolver::Resolver;
 pub(super) use round_trip::Pace;
@@ -137,7 +137,7 @@ impl Single {
             asking: false,
         };
         let link = self.link()?;
-        link.send(request, limits, Patience::UntilRefused).await
+        link.send(request, limits, WaitUntil::Refused).await
     }
 }
 
@@ -256,7 +256,7 @@ impl Connection {
         match &self.route {
             Route::Server(server) => {
                 let link = server.link()?;
-                link.ready(deadline, Patience::UntilDeadline).await
+                link.ready(deadline, WaitUntil::Deadline).await
             }
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.ready(key, deadline).await,
@@ -344,7 +344,7 @@ impl Connection {
             command,
             asking: false,
         };
-        let answer = link.send(request, limits, Patience::UntilDeadline).await;
+        let answer = link.send(request, limits, WaitUntil::Deadline).await;
         #[cfg(feature = "cluster")]
         if let (Route::Cluster(cluster), Err(_)) = (&self.route, &answer) {
             cluster.node_failed();
@@ -361,7 +361,7 @@ impl Connection {
                     command,
                     asking: false,
                 };
-                link.send(request, limits, Patience::UntilDeadline).await
+                link.send(request, limits, WaitUntil::Deadline).await
             }
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.send(command, limits).await,

@@ -19,7 +19,7 @@ use std::time::Duration;
 use redis::{Value, from_redis_value};
 use tokio::time::sleep;
 
-use super::audit_pages::{AuditPages, Change, Position};
+use super::audit_pages::{AuditPages, GrantChange, Position};
 use super::retry::{Limits, Repeat};
 use super::{RedisStore, RedisStoreInner};
 use crate::escaped::Escaped;
@@ -134,7 +134,7 @@ impl LargeAudit {
 
     fn note_changes(&mut self, changes: &[Vec<u8>]) -> Option<()> {
         for change in changes {
-            if !self.pages.change(&Change::read(change)?) {
+            if !self.pages.change(&GrantChange::read(change)?) {
                 return None;
             }
         }

@@ -34,7 +34,7 @@ use crate::keys::Keys;
 use crate::rate::RateType;
 use crate::store::redis::script::Args;
 use crate::window::Acquire;
-use batch::{Batch, Entry};
+use batch::{PendingAcquire, RuntimeAcquires};
 use sender::Sender;
 
 /// The next acquires share a call once this many are in flight.
@@ -47,14 +47,14 @@ const LARGEST_CALL: usize = 32;
 const LARGEST_LISTS: usize = 1_000;
 
 /// What came back, and the time that was sent along.
-pub(super) struct Sent {
+pub(super) struct AcquireReply {
     pub(super) answer: Value,
     pub(super) now: Option<i64>,
 }
 
 /// The outcome of an acquire in a shared call.
-pub(super) enum Entered {
-    Answered(Result<Sent, Failure>),
+pub(super) enum SharedReply {
+    Answered(Result<AcquireReply, Failure>),
     /// The call, or its part for this limiter, was refused and did nothing: it must be sent again alone.
     Refused,
 }
@@ -62,12 +62,12 @@ pub(super) enum Entered {
 /// The shared calls of one client.
 pub(super) struct MultiAcquires {
     sender: Arc<Sender>,
-    batches: PerRuntime<Batch>,
+    batches: PerRuntime<RuntimeAcquires>,
 }
 
 /// Counts an acquire as in flight until it is dropped.
 pub(super) struct CountedAcquire {
-    batch: Arc<Batch>,
+    batch: Arc<RuntimeAcquires>,
     is_one_of_many: bool,
 }
 
@@ -103,7 +103,7 @@ impl MultiAcquires {
 
     /// Counts an acquire of the current runtime.
     pub(super) fn enter(&self) -> Result<CountedAcquire, Failure> {
-        let batch = self.batches.current(Batch::default)?;
+        let batch = self.batches.current(RuntimeAcquires::default)?;
         let in_flight = batch.in_flight.fetch_add(1, Ordering::Relaxed);
         Ok(CountedAcquire {
             batch,
@@ -122,7 +122,7 @@ impl MultiAcquires {
         call: &Acquire,
         deadline: Instant,
         server_deadline: i64,
-    ) -> Option<Entered> {
+    ) -> Option<SharedReply> {
         let mut words = Args::new();
         let of_call = call_key(keys, call);
         let sets_up = call.set_up.is_some();
@@ -131,7 +131,7 @@ impl MultiAcquires {
             words = words.bytes(key.as_bytes());
         }
         let (answer, receiver) = oneshot::channel();
-        let entry = Entry {
+        let entry = PendingAcquire {
             rate_type,
             words: call_args(words, call),
             keys: keys.len(),
@@ -156,7 +156,7 @@ impl MultiAcquires {
 /// The task that sends the pending batch. If it is dropped before, the acquires are sent alone.
 struct MultiAcquireFlusher {
     sender: Arc<Sender>,
-    batch: Arc<Batch>,
+    batch: Arc<RuntimeAcquires>,
     has_taken: bool,
 }
 
@@ -236,7 +236,10 @@ mod tests {
         ))
     }
 
-    async fn acquire(multi_acquires: &Arc<MultiAcquires>, timeout: Duration) -> Option<Entered> {
+    async fn acquire(
+        multi_acquires: &Arc<MultiAcquires>,
+        timeout: Duration,
+    ) -> Option<SharedReply> {
         let call = Acquire::first(Requests::one(1));
         let keys = Keys::new("limiter", "client");
         let deadline = Instant::now() + timeout;
@@ -286,7 +289,7 @@ mod tests {
         let answer = other.block_on(acquire(&multi_acquires, Duration::from_millis(1)));
         assert!(matches!(
             answer,
-            None | Some(Entered::Answered(Err(Failure::Lost(None))))
+            None | Some(SharedReply::Answered(Err(Failure::Lost(None))))
         ));
     }
 
@@ -297,7 +300,7 @@ mod tests {
         let answer = runtime.block_on(acquire(&multi_acquires, Duration::from_millis(1)));
         assert!(matches!(
             answer,
-            None | Some(Entered::Answered(Err(Failure::Lost(None))))
+            None | Some(SharedReply::Answered(Err(Failure::Lost(None))))
         ));
     }
 

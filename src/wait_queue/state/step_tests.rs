@@ -32,7 +32,7 @@ struct Queue {
     runtimes: [Runtime; 2],
 }
 
-type Answers = Receiver<Result<Grant>>;
+type AnswerReceiver = Receiver<Result<Grant>>;
 
 impl Queue {
     fn new() -> Self {
@@ -44,7 +44,12 @@ impl Queue {
         }
     }
 
-    fn join(&mut self, sequence: u64, permits: u32, denied: Option<Availability>) -> Answers {
+    fn join(
+        &mut self,
+        sequence: u64,
+        permits: u32,
+        denied: Option<Availability>,
+    ) -> AnswerReceiver {
         self.join_on(0, sequence, permits, denied)
     }
 
@@ -54,7 +59,7 @@ impl Queue {
         sequence: u64,
         permits: u32,
         denied: Option<Availability>,
-    ) -> Answers {
+    ) -> AnswerReceiver {
         let (answer, receiver) = oneshot::channel();
         let waiter = Waiter::new(permits, None, sequence, answer);
         let runtime = self.runtimes[runtime].handle().id();

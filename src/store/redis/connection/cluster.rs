@@ -12,7 +12,7 @@ use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value, cmd};
 use tokio::time::{Instant, sleep};
 
 use super::address::{Endpoint, Server};
-use super::link::{Link, Patience, Request};
+use super::link::{Link, Request, WaitUntil};
 use super::per_runtime::PerRuntime;
 use super::resolver::Resolver;
 use super::round_trip::Pace;
@@ -64,7 +64,7 @@ impl Cluster {
         let nodes = self.0.nodes.current(Nodes::default)?;
         let node = self.node_for(&nodes, Some(slots::slot_of_key(key.as_bytes())))?;
         let link = self.0.link(&nodes, &node);
-        let ready = link.ready(deadline, Patience::UntilRefused).await;
+        let ready = link.ready(deadline, WaitUntil::Refused).await;
         if ready.is_err() {
             self.refresh_soon(&nodes);
         }
@@ -87,7 +87,7 @@ impl Cluster {
         for _ in 0..REDIRECTIONS {
             let link = self.0.link(&nodes, &node);
             let request = Request { command, asking };
-            let failure = match link.send(request, limits, Patience::UntilRefused).await {
+            let failure = match link.send(request, limits, WaitUntil::Refused).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
@@ -192,7 +192,7 @@ impl Cluster {
                 command: &slots,
                 asking: false,
             };
-            let answer = link.send(request, limits, Patience::UntilRefused).await;
+            let answer = link.send(request, limits, WaitUntil::Refused).await;
             let read =
                 answer.and_then(|answer| SlotMap::read(answer, &node).map_err(Failure::Refused));
             match read {

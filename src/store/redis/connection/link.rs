@@ -56,11 +56,11 @@ enum State {
 
 /// How long to wait for a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum WaitUntil {
     /// Until the deadline, whatever fails before.
-    UntilDeadline,
+    Deadline,
     /// Until an attempt to connect fails because the server refuses it or does not exist.
-    UntilRefused,
+    Refused,
 }
 
 impl Drop for Link {
@@ -108,13 +108,9 @@ impl Link {
     }
 
     /// Waits until a command can be sent.
-    pub(super) async fn ready(
-        &self,
-        deadline: Instant,
-        patience: Patience,
-    ) -> Result<Pace, Failure> {
+    pub(super) async fn ready(&self, deadline: Instant, until: WaitUntil) -> Result<Pace, Failure> {
         if self.usable().is_none() {
-            self.connected(deadline, patience).await?;
+            self.connected(deadline, until).await?;
         }
         Ok(self.pace())
     }
@@ -125,17 +121,17 @@ impl Link {
         &self,
         request: Request<'_>,
         limits: Limits,
-        patience: Patience,
+        until: WaitUntil,
     ) -> Result<Value, Failure> {
         let mut open = match self.usable() {
             Some(open) => open,
-            None => self.replaced(limits, patience).await?,
+            None => self.replaced(limits, until).await?,
         };
         if open.has_unread() {
             yield_now().await; // the runtime polls its sockets
             yield_now().await; // what arrived is read
             if open.is_retired() {
-                open = self.replaced(limits, patience).await?;
+                open = self.replaced(limits, until).await?;
             }
         }
         let round_trip = &self.round_trip;
@@ -156,26 +152,24 @@ impl Link {
     }
 
     /// Waits for another connection if the command may do so.
-    async fn replaced(&self, limits: Limits, patience: Patience) -> Result<Arc<Open>, Failure> {
+    async fn replaced(&self, limits: Limits, until: WaitUntil) -> Result<Arc<Open>, Failure> {
         if !limits.waits_to_connect {
             return Err(Failure::NotSent(closed()));
         }
-        self.connected(limits.deadline, patience).await
+        self.connected(limits.deadline, until).await
     }
 
     /// Waits for a connection, as long as what is sent over it can be answered by the deadline.
     pub(super) async fn connected(
         &self,
         deadline: Instant,
-        patience: Patience,
+        until: WaitUntil,
     ) -> Result<Arc<Open>, Failure> {
         let mut state = self.state.clone();
         let round_trip = &self.round_trip;
         let usable = state.wait_for(|state| match state {
             State::Open(open) => open.is_usable(round_trip),
-            State::Connecting(Some(cause)) => {
-                patience == Patience::UntilRefused && !is_silence(cause)
-            }
+            State::Connecting(Some(cause)) => until == WaitUntil::Refused && !is_silence(cause),
             State::Connecting(None) => false,
         });
         let cause = match timeout_at(round_trip.send_by(deadline), usable).await {

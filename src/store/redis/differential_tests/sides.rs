@@ -20,7 +20,7 @@ use crate::store::redis::acquire_answer::{AcquireAnswer, Meaning};
 use crate::store::redis::acquire_args::{acquire_args, call_key, reclaim_args};
 use crate::store::redis::failure::{self, Failure};
 use crate::store::redis::limiter::RedisLimiter;
-use crate::store::redis::multi_acquire::Entered;
+use crate::store::redis::multi_acquire::SharedReply;
 use crate::store::redis::retry::Limits;
 use crate::store::redis::script;
 use crate::store::{IfMissing, LimiterStore, PermitsInUse, TimeToLive};
@@ -45,7 +45,7 @@ pub(super) struct Sides {
 
 /// How a call reaches the server.
 #[derive(Debug, Clone, Copy)]
-enum Sent {
+enum SentAs {
     First,
     /// By another attempt.
     Again(Retry),
@@ -90,12 +90,13 @@ impl Sides {
                     newer_than: request.newer_than_age.map(|age| at.now - age),
                     set_up: self.set_up(request, at),
                 };
-                self.acquire(&limiter, at, client, call, Sent::First).await;
+                self.acquire(&limiter, at, client, call, SentAs::First)
+                    .await;
             }
             Step::SendAgain(before) => {
                 if let Some(call) = self.last_call.clone() {
                     let retry = before.retry(self.first_attempt, self.last_attempt);
-                    let sent = Sent::Again(retry);
+                    let sent = SentAs::Again(retry);
                     self.acquire(&limiter, at, client, call, sent).await;
                 }
             }
@@ -104,7 +105,7 @@ impl Sides {
                     .last_call
                     .take_if(|call| call.requests.single().is_some());
                 if let Some(call) = single {
-                    self.acquire(&limiter, at, client, call, Sent::Copy).await;
+                    self.acquire(&limiter, at, client, call, SentAs::Copy).await;
                 }
             }
             Step::Reclaim(before) => {
@@ -229,11 +230,11 @@ impl Sides {
         at: At,
         client: &str,
         call: Acquire,
-        sent: Sent,
+        sent: SentAs,
     ) {
         let retry = match sent {
-            Sent::Again(retry) => Some(retry),
-            Sent::First | Sent::Copy => None,
+            SentAs::Again(retry) => Some(retry),
+            SentAs::First | SentAs::Copy => None,
         };
         let keys = &limiter.keys;
         let of_call = call_key(keys, &call);
@@ -284,9 +285,9 @@ impl Sides {
             }
         };
         let model = match sent {
-            Sent::First => self.model.acquire(at, client, &call).ok().map(Ok),
-            Sent::Again(retry) => self.model.acquire_again(at, client, &call, &retry).ok(),
-            Sent::Copy => self.model.acquire_copy(at, client, &call).ok().map(Ok),
+            SentAs::First => self.model.acquire(at, client, &call).ok().map(Ok),
+            SentAs::Again(retry) => self.model.acquire_again(at, client, &call, &retry).ok(),
+            SentAs::Copy => self.model.acquire_copy(at, client, &call).ok().map(Ok),
         };
         let model = model.map(|answer| answer.map_err(drop));
         assert_eq!(redis, model);
@@ -353,9 +354,9 @@ impl Sides {
         // In place of its settings there is another limiter's value, or nothing.
         let wrong = Keys::new(&keys.value, "client");
         let (before, answer, behind) = tokio::join!(ask(&missing), ask(keys), ask(&wrong));
-        assert!(matches!(before, Some(Entered::Refused)));
-        assert!(matches!(behind, Some(Entered::Refused)));
-        let Some(Entered::Answered(sent)) = answer else {
+        assert!(matches!(before, Some(SharedReply::Refused)));
+        assert!(matches!(behind, Some(SharedReply::Refused)));
+        let Some(SharedReply::Answered(sent)) = answer else {
             return None;
         };
         let sent = sent.expect("the call was made");

@@ -6,13 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Entered;
+use super::SharedReply;
 use crate::rate::RateType;
 use crate::store::redis::script::Args;
 
 /// The acquires of one runtime.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct RuntimeAcquires {
     pub(super) in_flight: AtomicUsize,
     pending: Mutex<Pending>,
 }
@@ -20,12 +20,12 @@ pub(super) struct Batch {
 /// Acquires that wait for the flusher.
 #[derive(Default)]
 struct Pending {
-    entries: Vec<Entry>,
+    entries: Vec<PendingAcquire>,
     has_flusher: bool,
 }
 
 /// One acquire in a shared call.
-pub(super) struct Entry {
+pub(super) struct PendingAcquire {
     pub(super) rate_type: RateType,
     /// The keys, then the arguments.
     pub(super) words: Args,
@@ -37,31 +37,31 @@ pub(super) struct Entry {
     pub(super) deadline: Instant,
     /// The same by the server's clock.
     pub(super) server_deadline: i64,
-    pub(super) answer: oneshot::Sender<Entered>,
+    pub(super) answer: oneshot::Sender<SharedReply>,
 }
 
-impl Batch {
+impl RuntimeAcquires {
     fn pending(&self) -> MutexGuard<'_, Pending> {
         // Nothing panics while the lock is held.
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the entry needs a flusher.
-    pub(super) fn push(&self, entry: Entry) -> bool {
+    pub(super) fn push(&self, entry: PendingAcquire) -> bool {
         let mut pending = self.pending();
         pending.entries.push(entry);
         !std::mem::replace(&mut pending.has_flusher, true)
     }
 
     /// Takes the pending batch. A later entry waits for the next flusher.
-    pub(super) fn take(&self) -> Vec<Entry> {
+    pub(super) fn take(&self) -> Vec<PendingAcquire> {
         std::mem::take(&mut *self.pending()).entries
     }
 }
 
-impl Entry {
-    pub(super) fn answer(self, entered: Entered) {
+impl PendingAcquire {
+    pub(super) fn answer(self, reply: SharedReply) {
         // A caller that has left needs no answer.
-        let _ = self.answer.send(entered);
+        let _ = self.answer.send(reply);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{ErrorKind, ServerErrorKind, Value};
 
-use super::batch::Entry;
-use super::{Entered, Sent};
+use super::batch::PendingAcquire;
+use super::{AcquireReply, SharedReply};
 use crate::clock::Clock;
 use crate::rate::RateType;
 use crate::store::redis::connection::Connection;
@@ -26,7 +26,7 @@ pub(super) struct Sender {
 
 impl Sender {
     /// Sends one call. An entry that is dropped unanswered is sent again alone.
-    pub(super) async fn send(self: Arc<Self>, mut entries: Vec<Entry>) {
+    pub(super) async fn send(self: Arc<Self>, mut entries: Vec<PendingAcquire>) {
         entries.retain(|entry| !entry.answer.is_closed());
         entries.sort_by_key(|entry| entry.rate_type == RateType::PerClient);
         let deadlines = entries
@@ -45,8 +45,8 @@ impl Sender {
             Ok(Value::Array(answers)) if answers.len() == entries.len() => {
                 for (entry, answer) in entries.into_iter().zip(answers) {
                     entry.answer(match answer.extract_error() {
-                        Ok(answer) => Entered::Answered(Ok(Sent { answer, now })),
-                        Err(_its_own) => Entered::Refused,
+                        Ok(answer) => SharedReply::Answered(Ok(AcquireReply { answer, now })),
+                        Err(_its_own) => SharedReply::Refused,
                     });
                 }
             }
@@ -54,7 +54,7 @@ impl Sender {
             Ok(answer) => {
                 for entry in entries {
                     let answer = answer.clone();
-                    entry.answer(Entered::Answered(Ok(Sent { answer, now })));
+                    entry.answer(SharedReply::Answered(Ok(AcquireReply { answer, now })));
                 }
             }
             // For one of them, and it does not say for which.
@@ -63,19 +63,23 @@ impl Sender {
                     self.is_spread.store(true, Ordering::Relaxed);
                 }
                 for entry in entries {
-                    entry.answer(Entered::Refused);
+                    entry.answer(SharedReply::Refused);
                 }
             }
             Err(failure) => {
                 for entry in entries {
-                    entry.answer(Entered::Answered(Err(failure.clone())));
+                    entry.answer(SharedReply::Answered(Err(failure.clone())));
                 }
             }
         }
     }
 }
 
-fn keys_and_args(entries: &[Entry], server_deadline: i64, now: Option<i64>) -> (Vec<&[u8]>, Args) {
+fn keys_and_args(
+    entries: &[PendingAcquire],
+    server_deadline: i64,
+    now: Option<i64>,
+) -> (Vec<&[u8]>, Args) {
     let overall = entries
         .iter()
         .filter(|entry| entry.rate_type == RateType::Overall);

@@ -17,7 +17,7 @@ fn a_call_carries_at_most_its_capacity_and_the_permits_of_one_member() {
 }
 
 /// When the queue asks again after a probe denied the only permit to its head, which has `time`.
-fn asks_after_a_probe(queue: &mut Queue, time: Option<Duration>) -> (Instant, Answers) {
+fn asks_after_a_probe(queue: &mut Queue, time: Option<Duration>) -> (Instant, AnswerReceiver) {
     let (sender, receiver) = oneshot::channel();
     let until = time.map(|time| queue.now + time);
     let waiter = Waiter::new(1, None, 1, sender).until(until);

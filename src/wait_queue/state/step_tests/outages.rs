@@ -36,7 +36,7 @@ impl Queue {
         runtime: usize,
         sequence: u64,
         permits: u32,
-    ) -> Answers {
+    ) -> AnswerReceiver {
         let (answer, receiver) = oneshot::channel();
         let while_away = WhileAway::Ask(Arc::clone(substitute) as Arc<dyn Substitute>);
         let waiter = Waiter::new(permits, None, sequence, answer).while_away(while_away);
