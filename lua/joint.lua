@@ -62,6 +62,7 @@ algorithms.shared_rate = function(keys, numbers, cost)
   return {
     limit = limiter.limit,
     room = granted and cost or cost - 1,
+    progress = limiter.progress,
     finish = function(taken, denied_cost)
       -- What is taken now is the last to come back.
       local reset = taken > 0 and limiter.interval or limiter.until_all()

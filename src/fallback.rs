@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(crate) use guarded_queue::GuardedQueue;
 pub(crate) use local_store::LocalStore;
 pub(crate) use recent_denials::RecentDenials;
-pub(crate) use targets::{TargetRequest, check_target, check_together};
+pub(crate) use targets::{TargetRequest, check_target, check_together, reset};
 
 use crate::decision::{Decision, Denied, Granted};
 use crate::error::{Error, Result};

@@ -18,8 +18,8 @@ use async_trait::async_trait;
 use crate::decision::Decision;
 use crate::error::Result;
 
-pub(crate) use joint::check_all;
 pub use joint::{Charge, JointDecision};
+pub(crate) use joint::{check_all, peek_all};
 pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use policy_limiter::PolicyLimiter;
 pub use rate_limiter::RateLimiter;

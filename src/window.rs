@@ -44,7 +44,7 @@ pub(crate) use by_score::{ByScore, Scored};
 pub(crate) use expiry::timed;
 pub(crate) use expiry::{Condition, Expiry, Timed};
 pub(crate) use grants::Grants;
-pub(crate) use joint::SetUp;
+pub(crate) use joint::{Expired, Found, SetUp};
 pub(crate) use pool::Pool;
 #[cfg(all(test, feature = "redis"))]
 pub(crate) use requests::Run;
@@ -163,6 +163,13 @@ impl Window {
         Ok(place.map_or(0, |place| {
             open.take_out(at, place, grant.permits, audited_rate)
         }))
+    }
+
+    /// Forgets the permits in use, those of this client for a rate per client, and returns whether there were any keys of
+    /// them.
+    pub(crate) fn reset(&mut self, at: At, client: &str) -> Result<bool, NotInitialized> {
+        let pool = std::mem::take(self.open(client, at.server)?.pool);
+        Ok(pool.value.get().is_some() || pool.grants.get().is_some())
     }
 
     /// How many permits an acquire would find; none if more than the rate is in use.

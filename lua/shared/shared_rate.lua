@@ -21,7 +21,7 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
   window = window or load_window() -- creating its functions takes as long as a command
   local name, value, client_value, permits, client_permits = unpack(keys)
   local required = { unpack_numbers('<ddddd', numbers) }
-  if required[1] == 0 then
+  if required[1] == 0 or resets then
     required = nil
   end
 
@@ -29,11 +29,10 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
   if failure then
     return nil, failure
   end
-  local in_use = { limiter.value_key, limiter.permits_key }
   if resets then
-    return { limit = limiter.rate, in_use = in_use }
+    return { in_use = { limiter.value_key, limiter.permits_key } }
   end
-  local expired_permits
+  local expired_permits, progress
   if peeks and not limiter.is_reset then
     -- Expired grants are counted and stay.
     local is_last, sum, number, oldest = nil, 0, 0, nil
@@ -42,8 +41,9 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
       oldest = string.sub(numbers, NUMBERS + 17)
     end
     is_last, sum, number, oldest = window.sum_expired(limiter, now, sum, number, oldest)
+    progress = oldest and pack('<dd', sum, number) .. oldest -- also of the last page, if another limiter has more
     if not is_last then
-      return { is_unfinished = true, progress = pack('<dd', sum, number) .. (oldest or '') }
+      return { is_unfinished = true, progress = progress }
     end
     expired_permits = sum
   end
@@ -89,6 +89,7 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
     limit = limiter.rate,
     interval = limiter.interval,
     until_all = until_all,
+    progress = progress,
     must_write = limiter.changes_settings and not limiter.is_reset, -- its keep alive may become longer
     check = function(cost)
       local remaining = available - taken

@@ -242,9 +242,8 @@ local function load_window()
   local function sum_expired(limiter, now, permits, number, oldest)
     local key, horizon = limiter.permits_key, digits(now - limiter.interval)
     local all, expired = redis.call('zcard', key), redis.call('zcount', key, '-inf', horizon)
-    if not oldest and expired > MOST_READ and all - expired <= to_remove then
+    if expired > MOST_READ and all - expired <= MOST_SUMMED then
       -- The live ones say what the others hold.
-      to_remove = to_remove - (all - expired)
       local live = redis.call('zrange', key, digits(expired), digits(all))
       return true, limiter.rate - (limiter.value or 0) - sum(live)
     end

@@ -6,6 +6,7 @@ use super::RedissonClient;
 use crate::error::Result;
 use crate::limiters::{
     Charge, JointDecision, KeyedRateLimiter, PolicyLimiter, RateLimiter, Rule, Rules, check_all,
+    peek_all,
 };
 use crate::policies::Policy;
 use crate::rate::Rate;
@@ -117,6 +118,36 @@ impl RedissonClient {
         charges: impl IntoIterator<Item = Charge> + Send,
     ) -> Result<JointDecision> {
         check_all(&self.0, charges).await
+    }
+
+    /// Returns what [`check_all`](Self::check_all) would return now, and charges nothing. Changes nothing in Redis.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.limiter(TokenBucket::per_second(1))?;
+    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
+    /// assert!(client.peek_all(charges()?).await?.is_granted());
+    /// assert!(client.check_all(charges()?).await?.is_granted());
+    /// assert!(!client.peek_all(charges()?).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`check_all`](Self::check_all). The [`FailurePolicy`](crate::FailurePolicy) of each limiter applies as there.
+    ///
+    /// # Cancel safety
+    /// Reads only: dropping the future has no effect.
+    pub async fn peek_all(
+        &self,
+        charges: impl IntoIterator<Item = Charge> + Send,
+    ) -> Result<JointDecision> {
+        self.0.state.admit()?;
+        peek_all(&self.0.store, &self.0.local_store, charges).await
     }
 
     /// [`Rules`] for requests of type `R`. Their limiters must be this client's.

@@ -71,6 +71,10 @@ impl GuardedQueue {
         &self.client_store
     }
 
+    pub(crate) fn local_store(&self) -> &Arc<LocalStore> {
+        self.local.store()
+    }
+
     #[inline]
     pub(crate) fn store(&self) -> &dyn LimiterStore {
         self.queue.store()

@@ -87,7 +87,7 @@ impl LocalLimiter {
         }
     }
 
-    pub(super) fn store(&self) -> &LocalStore {
+    pub(super) fn store(&self) -> &Arc<LocalStore> {
         &self.store
     }
 

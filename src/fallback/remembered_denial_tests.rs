@@ -110,7 +110,7 @@ async fn what_this_client_gives_back_or_sets_counts_at_once_for_all_handles() {
     let client = remote.client(FailurePolicy::Error);
     let limiter = remembering(&client);
     let handle = client.rate_limiter("l");
-    for change in 0..6 {
+    for change in 0..7 {
         handle.set_rate(rate).await.unwrap();
         let Decision::Granted(Granted { grant, .. }) = limiter.check(5).await.unwrap() else {
             panic!("it is denied");
@@ -122,9 +122,10 @@ async fn what_this_client_gives_back_or_sets_counts_at_once_for_all_handles() {
             2 => handle.set_rate(rate).await.unwrap(),
             3 => assert!(handle.update_rate(rate, PermitsInUse::Reset).await.unwrap()),
             4 => assert!(handle.delete().await.unwrap()),
+            5 => assert!(handle.reset().await.unwrap()),
             _ => assert!(handle.expire(Duration::ZERO).await.unwrap()),
         }
-        if change == 4 || change == 5 {
+        if change == 4 || change == 6 {
             let missing = limiter.try_acquire(1).await;
             assert!(
                 matches!(missing, Err(Error::NotInitialized { .. })),
@@ -145,6 +146,20 @@ async fn a_denial_decided_before_a_release_and_read_after_it_is_not_remembered()
     released.unwrap();
     let _ = asked.unwrap();
     assert!(limiter.try_acquire(1).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_that_is_read_while_a_reset_is_under_way_is_not_remembered() {
+    let remote = Remote::new();
+    let (limiter, _) = denied(&remote, Rate::overall(5, MINUTE)).await;
+    advance(MAX_AGE).await;
+    remote.set_round_trip(ms(10));
+    let (asked, reset) = tokio::join!(limiter.try_acquire(1), async {
+        sleep(ms(1)).await;
+        limiter.reset().await
+    });
+    assert!(!asked.unwrap() && reset.unwrap());
+    assert!(limiter.try_acquire(5).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -332,6 +347,25 @@ async fn after_an_unanswered_change_every_request_asks_until_its_time_is_over() 
         assert!(!limiter.try_acquire(1).await.unwrap());
     }
     assert_eq!(remote.take_calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_unanswered_reset_every_request_asks_until_its_time_is_over() {
+    let remote = Remote::new();
+    let (limiter, _) = denied(&remote, Rate::overall(1, 10 * MINUTE)).await;
+    remote.set_round_trip(ms(1));
+    let unanswered = timeout(Duration::ZERO, limiter.reset()).await;
+    assert!(unanswered.is_err());
+    remote.take_calls();
+    for _ in 0..2 {
+        assert!(!limiter.try_acquire(1).await.unwrap());
+        assert_eq!(remote.take_calls(), 1);
+    }
+    advance(RESPONSE_TIMEOUT).await;
+    for calls in [1, 0] {
+        assert!(!limiter.try_acquire(1).await.unwrap());
+        assert_eq!(remote.take_calls(), calls);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::Origin;
 use crate::policies::algorithm::ShareOf;
-use crate::policies::call::{Call, Target};
+use crate::policies::call::{Call, Purpose, Target};
 use crate::policies::shared_rate::SharedRate;
 use crate::quota::Quota;
 use crate::same_runtime::wherever_polled;
@@ -42,14 +42,16 @@ pub(crate) async fn check_target(
     match over_store(store, key, request.policy.is_error(), call).await? {
         Asked::Answered(decision) => Ok(decision),
         Asked::Unanswered(error) => {
-            let mut decisions = without_store(local, slice::from_ref(request), error)?;
+            let requests = slice::from_ref(request);
+            let mut decisions = without_store(local, requests, Purpose::Decide, error)?;
             // There is one for each request.
             Ok(decisions.swap_remove(0))
         }
     }
 }
 
-/// Decides one request by several limiters: by `asking`, which makes `call`, or by their failure policies.
+/// Decides one request by several limiters, or says what they would decide: by `asking`, which makes `call`, or by their
+/// failure policies.
 pub(crate) async fn check_together(
     store: &dyn Store,
     local: &Arc<LocalStore>,
@@ -61,7 +63,7 @@ pub(crate) async fn check_together(
     let key = requests.first().map_or("", |first| &first.target.key);
     requests.iter().for_each(|it| local.note_use(&it.policy));
     let asking = async {
-        if local.share().is_some() {
+        if local.share().is_some() && call.purpose == Purpose::Decide {
             counted(local, requests, call, asking).await
         } else {
             asking.await
@@ -72,8 +74,25 @@ pub(crate) async fn check_together(
     let answer = answer.unwrap_or_else(|moved| asked(Err(moved.error(|| call.may_have_run()))));
     match answer? {
         Asked::Answered(decisions) => Ok(decisions),
-        Asked::Unanswered(error) => without_store(local, requests, error),
+        Asked::Unanswered(error) => without_store(local, requests, call.purpose, error),
     }
+}
+
+/// Deletes what a target has used, in the store and in this client's share, and returns whether there was anything in the
+/// store.
+pub(crate) async fn reset(store: &dyn Store, local: &LocalStore, target: Target) -> Result<bool> {
+    let (deadline, key) = (store.call_deadline(), Arc::clone(&target.key));
+    let call = Call::reset(target);
+    let asking = over_store(store, &key, true, store.reset(&call, deadline));
+    let answer = wherever_polled(deadline, false, asking).await;
+    let was_used = match answer.unwrap_or_else(|moved| Err(moved.error(|| call.may_have_run()))) {
+        Ok(Asked::Answered(was_used)) => was_used,
+        Err(Error::NotInitialized { .. }) => false,
+        Ok(Asked::Unanswered(error)) | Err(error) => return Err(error),
+    };
+    // Where there is no share, or one of another kind, it has nothing of this target.
+    let _ = local.memory().reset_call(&call);
+    Ok(was_used)
 }
 
 /// Counts what the store grants. If it does not answer at once, a task counts it when the answer arrives, though the caller may
@@ -120,15 +139,17 @@ impl Drop for Counting {
     }
 }
 
-/// Decides a request without the store: all grant it, or nothing is charged.
+/// Decides a request without the store, or says what the decision would be: all grant it, or nothing is charged.
 fn without_store(
     local: &Arc<LocalStore>,
     requests: &[TargetRequest],
+    purpose: Purpose,
     error: Error,
 ) -> Result<Vec<Decision>> {
     let mut shares = Vec::new();
     let mut is_denied = false;
     for request in requests {
+        request.check_fits()?;
         match request.policy {
             FailurePolicy::Error | FailurePolicy::Wait => return Err(error),
             FailurePolicy::Deny => is_denied = true,
@@ -147,7 +168,7 @@ fn without_store(
         Vec::new()
     } else {
         let (targets, costs) = shares.iter().map(|it| (it.target.clone(), it.cost)).unzip();
-        let call = Call::new(targets, costs);
+        let call = Call::with_purpose(purpose, targets, costs);
         local.start_shrinking();
         match local.memory().check_call(&call)?.decisions(&call) {
             Ok(decisions) => decisions,
@@ -190,6 +211,19 @@ impl TargetRequest {
             (ShareOf::Unknown, Some(queue)) => queue.note_granted(self.cost),
             (ShareOf::Unknown, None) | (ShareOf::Costs, _) => {}
         }
+    }
+
+    /// Refuses a cost that the store would refuse, as far as is known.
+    fn check_fits(&self) -> Result<()> {
+        let limit = self.quota().limit;
+        if limit > 0 && u64::from(self.cost) > limit {
+            return Err(Error::ExceedsLimit {
+                name: self.target.key.to_string(),
+                requested: self.cost,
+                limit,
+            });
+        }
+        Ok(())
     }
 
     /// Zeros if unknown.

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use super::Registry;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::fallback::{TargetRequest, check_together};
+use crate::fallback::{LocalStore, TargetRequest, check_together};
 use crate::keys::share_a_slot;
 use crate::policies::algorithm::MOST_TOUCHED;
-use crate::policies::call::Call;
+use crate::policies::call::{Call, Purpose};
 use crate::store::Store;
 use crate::wait_queue::Sending;
 
@@ -91,12 +91,8 @@ pub(crate) async fn check_all(
     charges: impl IntoIterator<Item = Charge> + Send,
 ) -> Result<JointDecision> {
     registry.state.admit()?;
-    let requests: Arc<[TargetRequest]> = joint_requests(registry, charges)?.into();
-    let (limiters, costs) = requests
-        .iter()
-        .map(|request| (request.target.clone(), request.cost))
-        .unzip();
-    let call = Arc::new(Call::new(limiters, costs));
+    let requests: Arc<[TargetRequest]> = joint_requests(&registry.store, charges)?.into();
+    let call = call_of(&requests, Purpose::Decide);
     // Boxed, because the future of the failure policy has room for it several times.
     let asking = Box::pin({
         let (registry, requests, call) = (
@@ -117,6 +113,40 @@ pub(crate) async fn check_all(
     Ok(JointDecision::new(decisions))
 }
 
+/// What `check_all` would return.
+pub(crate) async fn peek_all(
+    store: &Arc<dyn Store>,
+    local: &Arc<LocalStore>,
+    charges: impl IntoIterator<Item = Charge> + Send,
+) -> Result<JointDecision> {
+    let requests: Arc<[TargetRequest]> = joint_requests(store, charges)?.into();
+    let call = call_of(&requests, Purpose::Peek);
+    let asking = Box::pin({
+        let (store, call) = (Arc::clone(store), Arc::clone(&call));
+        async move {
+            let answers = store.check(&call, store.call_deadline()).await?;
+            answers.decisions(&call)
+        }
+    });
+    let decisions = check_together(&**store, local, &requests, &call, asking).await?;
+    Ok(JointDecision::new(decisions))
+}
+
+/// What `check` of one limiter would return.
+pub(super) async fn peek(
+    store: &Arc<dyn Store>,
+    local: &Arc<LocalStore>,
+    charge: Charge,
+) -> Result<Decision> {
+    Ok(peek_all(store, local, [charge]).await?.into_decision())
+}
+
+fn call_of(requests: &[TargetRequest], purpose: Purpose) -> Arc<Call> {
+    let each = requests.iter();
+    let (limiters, costs) = each.map(|it| (it.target.clone(), it.cost)).unzip();
+    Arc::new(Call::with_purpose(purpose, limiters, costs))
+}
+
 /// The changes that a joint decision makes to the settings of limiters in use.
 fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant) -> Vec<Sending> {
     let changed = requests.iter().filter_map(|TargetRequest { target, .. }| {
@@ -129,7 +159,7 @@ fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant)
 
 /// The limiters of one decision, once they are found to go together.
 fn joint_requests(
-    registry: &Registry,
+    store: &Arc<dyn Store>,
     charges: impl IntoIterator<Item = Charge>,
 ) -> Result<Vec<TargetRequest>> {
     let refuse = |reason| {
@@ -140,7 +170,7 @@ fn joint_requests(
     };
     let (mut requests, mut keys) = (Vec::new(), Vec::new());
     for charge in charges {
-        if !Arc::ptr_eq(&charge.store, &registry.store) {
+        if !Arc::ptr_eq(&charge.store, store) {
             return refuse("must all be of this client");
         }
         if requests.len() == MOST_LIMITERS {
@@ -156,7 +186,7 @@ fn joint_requests(
     if touched.fold(0, u32::saturating_add) > MOST_TOUCHED {
         return refuse("must touch at most 2,000 members of logs and counters together");
     }
-    if registry.store.is_cluster() && !share_a_slot(&keys) {
+    if store.is_cluster() && !share_a_slot(&keys) {
         return Err(Error::InvalidName {
             name: requests.swap_remove(0).target.key.to_string(),
             reason: "the limiters of one decision lie in several slots of the cluster: give their keys one hash tag",

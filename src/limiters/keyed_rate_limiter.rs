@@ -62,7 +62,7 @@ impl KeyedRateLimiter {
     }
 
     /// The limiter of a key, with all methods of [`RateLimiter`](crate::RateLimiter). This does not create it: the first
-    /// [`check`](Self::check) or [`acquire`](Self::acquire) does.
+    /// [`check`](Self::check) or [`acquire`](Self::acquire) does. Its methods refuse an empty key.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -101,6 +101,27 @@ impl KeyedRateLimiter {
     pub fn with_options(self, options: LimiterOptions) -> Self {
         Self {
             limiter: self.limiter.with_options(options),
+            ..self
+        }
+    }
+
+    /// Lets an empty key be a key as any other: the limiter whose name is the prefix. Without this it is refused.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert!(matches!(limiter.check("", 1).await, Err(Error::InvalidName { .. })));
+    /// assert!(limiter.accept_empty_key().check("", 1).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn accept_empty_key(self) -> Self {
+        Self {
+            limiter: self.limiter.accept_empty_key(),
             ..self
         }
     }
@@ -162,6 +183,55 @@ impl KeyedRateLimiter {
         self.limiter.charge(key, cost)
     }
 
+    /// Returns what [`check`](Self::check) would return now, and takes nothing, as
+    /// [`RateLimiter::peek`](crate::RateLimiter::peek). Does not create the limiter.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(3, Duration::from_secs(1)))?;
+    /// assert_eq!(limiter.peek("alice", 1).await?.remaining(), 2);
+    /// assert_eq!(limiter.check("alice", 1).await?.remaining(), 2);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check). The [`FailurePolicy`](crate::FailurePolicy) applies as there.
+    ///
+    /// # Cancel safety
+    /// Reads only: dropping the future has no effect.
+    pub async fn peek(&self, key: &str, cost: u32) -> Result<Decision> {
+        self.limiter.peek(key, cost).await
+    }
+
+    /// Forgets the permits of a key that are in use, as [`RateLimiter::reset`](crate::RateLimiter::reset): all of its permits
+    /// are available. Returns whether there was anything to forget.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?;
+    /// assert!(limiter.check("alice", 1).await?.is_granted());
+    /// assert!(limiter.reset("alice").await?);
+    /// assert!(limiter.check("alice", 1).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`RateLimiter::reset`](crate::RateLimiter::reset).
+    ///
+    /// # Cancel safety
+    /// As [`RateLimiter::reset`](crate::RateLimiter::reset).
+    pub async fn reset(&self, key: &str) -> Result<bool> {
+        self.limiter(key).reset().await
+    }
+
     /// Decides as [`check`](Self::check), with a rate for this key, such as that of its user's plan.
     ///
     /// ```
@@ -186,6 +256,35 @@ impl KeyedRateLimiter {
         let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
         let set_up = policy.set_up();
         self.limiter.check_shared(key, cost, set_up).await
+    }
+
+    /// A request as by [`charge`](Self::charge), with a rate for this key, as [`check_with_rate`](Self::check_with_rate). With
+    /// [`peek_all`](crate::RedissonClient::peek_all) it says what that would return.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.keyed_rate_limiter("user:", Rate::overall(1, minute))?;
+    /// let per_address = client.keyed_rate_limiter("address:", Rate::overall(500, minute))?;
+    /// let large_plan = Rate::overall(100, minute);
+    /// let charges = [
+    ///     per_user.charge_with_rate("alice", 50, large_plan)?,
+    ///     per_address.charge("192.0.2.1", 50)?,
+    /// ];
+    /// let decision = client.check_all(charges).await?;
+    /// assert_eq!(decision.decisions()[0].limit(), 100);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`check_with_rate`](Self::check_with_rate) for invalid arguments.
+    pub fn charge_with_rate(&self, key: &str, cost: u32, rate: Rate) -> Result<Charge> {
+        let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
+        self.limiter.charge_by(Arc::new(policy), key, cost)
     }
 
     /// The rate of the keys without a rate of their own.

@@ -11,17 +11,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::joint::Charge;
+use super::joint::{self, Charge};
 use super::target_name::target_name;
 use super::{Chargeable, Limiter, RateLimiter, Registry};
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result, at_least_one};
-use crate::fallback::{TargetRequest, check_target};
+use crate::fallback::{TargetRequest, check_target, reset};
 use crate::grant::Grant;
 use crate::keys::check_not_empty;
 use crate::limiter_options::LimiterOptions;
-use crate::policies::algorithm::{AnyModel, Policy};
+use crate::policies::algorithm::{AnyModel, INTERNAL, Policy};
 use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
 use crate::window::SetUp;
@@ -40,6 +40,9 @@ use policies::Policies;
 /// keys are used in the store as they are. A brace is escaped as `%7B` or `%7D`, and `%7B` itself as `%257B`. In a name with
 /// a hash tag, a part of the key that looks like the suffix of a further key is followed by a `%`: `:value` and `:permits`
 /// before a `:` or at the end, and `-st`, `-lock`, `-window`, `-periods` and `-` with 13 or more digits at the end.
+///
+/// An empty key is refused, with [`Error::InvalidName`], unless it is [accepted](Self::accept_empty_key): behind a prefix, all
+/// requests whose key is missing would share one target.
 ///
 /// One hash tag is not escaped: the one at the start of a key of a limiter without a prefix, as in `{shop}:alice`. If users
 /// choose the first character of a key, they choose its slot on a cluster; use a prefix in that case.
@@ -66,6 +69,7 @@ pub struct PolicyLimiter<P> {
     policies: Arc<Policies<P>>,
     batcher: Arc<Batcher<TargetCalls>>,
     prefix: Arc<str>,
+    accepts_empty_key: bool,
     penalty: Option<i64>,
     options: LimiterOptions,
 }
@@ -79,6 +83,7 @@ impl<P: Policy> PolicyLimiter<P> {
             registry,
             policies: Arc::new(policies),
             prefix: "".into(),
+            accepts_empty_key: false,
             penalty: None,
         })
     }
@@ -181,8 +186,91 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Errors
     /// Those of [`check`](Self::check) for invalid arguments.
     pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
-        let request = self.validated_request(self.model(), key, cost)?;
+        self.charge_by(self.model(), key, cost)
+    }
+
+    pub(super) fn charge_by(
+        &self,
+        model: Arc<dyn AnyModel>,
+        key: &str,
+        cost: u32,
+    ) -> Result<Charge> {
+        let request = self.validated_request(model, key, cost)?;
         Ok(Charge::new(Arc::clone(&self.registry.store), request))
+    }
+
+    /// Returns what [`check`](Self::check) would return now, and charges nothing. Changes nothing in Redis: a denial sets no
+    /// [penalty](Self::with_penalty), and no time to live changes.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(3, Duration::from_secs(60)))?;
+    /// assert!(limiter.check("user:123", 2).await?.is_granted());
+    /// assert!(limiter.peek("user:123", 1).await?.is_granted());
+    /// assert!(limiter.peek("user:123", 1).await?.is_granted()); // still
+    /// assert_eq!(limiter.peek("user:123", 2).await?.retry_after(), Some(Duration::from_secs(60)));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check). The [`FailurePolicy`](crate::FailurePolicy) applies as there.
+    ///
+    /// # Cancel safety
+    /// Reads only: dropping the future has no effect.
+    pub async fn peek(&self, key: &str, cost: u32) -> Result<Decision> {
+        let Registry {
+            state,
+            store,
+            local_store,
+            ..
+        } = &*self.registry;
+        state.admit()?;
+        joint::peek(store, local_store, self.charge(key, cost)?).await
+    }
+
+    /// Deletes what the target `key` has used, and lifts its penalty: the next request finds the target as if it had never
+    /// made one. Returns whether there was anything to delete.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, minute))?.with_penalty(10 * minute)?;
+    /// assert!(limiter.check("user:123", 1).await?.is_granted());
+    /// assert!(!limiter.check("user:123", 1).await?.is_granted()); // and locked out
+    /// assert!(limiter.reset("user:123").await?);
+    /// assert!(limiter.check("user:123", 1).await?.is_granted());
+    /// assert!(!limiter.reset("user:456").await?); // it has made no request
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] if the keys hold something else, and the
+    /// errors that [`RateLimiter`](crate::RateLimiter) lists. No failure policy applies.
+    ///
+    /// # Cancel safety
+    /// A call dropped in flight may or may not have reset the target.
+    pub async fn reset(&self, key: &str) -> Result<bool> {
+        let request = self.validated_request(self.model(), key, 1)?;
+        if request.target.model.properties().is_on_the_window {
+            return self.rate_limiter(&request.target.key).reset().await;
+        }
+        // A policy that replaces itself names every key that a request may use.
+        let policy = self.policy();
+        let (whole, _) = policy.after(&policy, INTERNAL)?;
+        let target = Target {
+            model: whole.model(&self.registry.client_id, INTERNAL)?.0,
+            ..request.target
+        };
+        let Registry {
+            store, local_store, ..
+        } = &*self.registry;
+        reset(&**store, local_store, target).await
     }
 
     /// The policy in force.
@@ -232,7 +320,11 @@ impl<P: Policy> PolicyLimiter<P> {
         target_name(&self.prefix, key, maps_to_tag)
     }
 
+    /// A key's name. That of an empty key is empty, so that it is refused, unless it is [accepted](Self::accept_empty_key).
     pub(super) fn mapped_name<'a>(&self, key: &'a str) -> Cow<'a, str> {
+        if key.is_empty() && !self.accepts_empty_key {
+            return Cow::Borrowed("");
+        }
         match self.name(key) {
             Cow::Borrowed(name) => self.registry.mapped_name(name),
             Cow::Owned(name) => Cow::Owned(self.registry.mapped_name(&name).into_owned()),
@@ -340,6 +432,7 @@ impl<P> Clone for PolicyLimiter<P> {
             policies: Arc::clone(&self.policies),
             batcher: Arc::clone(&self.batcher),
             prefix: Arc::clone(&self.prefix),
+            accepts_empty_key: self.accepts_empty_key,
             penalty: self.penalty,
             options: self.options.clone(),
         }

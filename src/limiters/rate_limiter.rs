@@ -192,16 +192,12 @@ impl RateLimiter {
         let queue = self.asked_for(permits)?;
         let keys = queue.store().keys();
         let client_id = keys.client_id.as_str();
-        let rate = match self.set_up {
-            Some(set_up) => SharedRate::with_set_up(client_id.into(), set_up),
-            None => SharedRate::as_it_is(client_id, queue.known_settings()),
+        let target = match self.set_up {
+            Some(set_up) => self.target(SharedRate::with_set_up(client_id.into(), set_up)),
+            None => self.target_as_it_is(),
         };
         let request = TargetRequest {
-            target: Target {
-                model: Arc::new(rate),
-                key: keys.name.as_str().into(),
-                penalty: None,
-            },
+            target,
             cost: permits,
             policy: self.options.policy().clone(),
             queue: Some(Arc::clone(&self.queue)),
@@ -213,6 +209,20 @@ impl RateLimiter {
     fn requested(&self, permits: u32) -> Result<&Arc<GuardedQueue>> {
         self.queue.client().admit()?;
         self.asked_for(permits)
+    }
+
+    /// The limiter as one target of a call, with the settings that it has.
+    fn target_as_it_is(&self) -> Target {
+        let client_id = &self.queue.store().keys().client_id;
+        self.target(SharedRate::as_it_is(client_id, self.queue.known_settings()))
+    }
+
+    fn target(&self, rate: SharedRate) -> Target {
+        Target {
+            model: Arc::new(rate),
+            key: self.name().into(),
+            penalty: None,
+        }
     }
 
     /// The queue, once the name and the permits are found good.

@@ -62,9 +62,7 @@ pub trait Policy: Sealed {
 
 impl<M: Model> Policy for M {
     fn quota(&self) -> Quota {
-        let limit = self.limit().map_or(0, i64::unsigned_abs);
-        let window = self.window().map_or(0, i64::unsigned_abs);
-        Quota::new(limit, Duration::from_millis(window))
+        Model::known_quota(self)
     }
 }
 
@@ -120,6 +118,13 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
     /// The ms in which all of that comes back; `None` if it depends on the state.
     fn window(&self) -> Option<i64>;
 
+    /// Both, as far as they are known.
+    fn known_quota(&self) -> Quota {
+        let limit = self.limit().map_or(0, i64::unsigned_abs);
+        let window = self.window().map_or(0, i64::unsigned_abs);
+        Quota::new(limit, Duration::from_millis(window))
+    }
+
     /// How many members or counters, beside a few, a call touches for a request of this cost. At most [`MOST_TOUCHED`] for
     /// each cost up to the [largest](Properties::largest_cost).
     fn touches(&self, _cost: u32) -> u32 {
@@ -172,6 +177,11 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
     /// What a request of `cost` gets. Changes nothing. `cost` is at most [`Evaluation::limit`].
     fn evaluate(&self, state: &Self::State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
 
+    /// As `evaluate`, where `prepare` does not come before it.
+    fn peek(&self, state: &Self::State, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        self.evaluate(state, at, cost)
+    }
+
     /// Takes the cost of a request that was granted.
     fn charge(&self, state: &mut Self::State, at: At, call_id: &CallId, cost: i64);
 
@@ -193,6 +203,11 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
             self.deny(state, at);
         }
         Ok(evaluation)
+    }
+
+    /// Deletes what the target has used, and returns whether there was anything.
+    fn reset(&self, state: &mut Self::State, at: At) -> Result<bool, Unusable> {
+        Ok(std::mem::take(state).drop_expired(at.server))
     }
 
     /// What a denied request leaves.

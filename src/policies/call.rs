@@ -1,5 +1,6 @@
-//! One call: a list of requests against one or several limiters, each granted by all of them or charged to none. The
-//! same steps as `lua/shared/one_target.lua` and `lua/joint.lua`.
+//! One call: a list of requests against one or several limiters, each granted by all of them or charged to none; or what
+//! the decision on one request would be; or the reset of a target. The same steps as `lua/shared/one_target.lua` and
+//! `lua/joint.lua`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,18 @@ pub(crate) struct Call {
     pub(crate) limiters: Vec<Target>,
     /// The cost of each request at each limiter.
     pub(crate) costs: Vec<u32>,
+    pub(crate) purpose: Purpose,
     may_have_run: AtomicBool,
+}
+
+/// What a call is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Decide,
+    /// To learn what the decision on the only request would be. Writes nothing.
+    Peek,
+    /// To delete what the only target has used, and its lock.
+    Reset,
 }
 
 /// A limiter and its target.
@@ -85,12 +97,24 @@ pub(crate) struct Opened<'a> {
 
 impl Call {
     pub(crate) fn new(limiters: Vec<Target>, costs: Vec<u32>) -> Self {
+        Self::with_purpose(Purpose::Decide, limiters, costs)
+    }
+
+    pub(crate) fn with_purpose(purpose: Purpose, limiters: Vec<Target>, costs: Vec<u32>) -> Self {
         Self {
             call_id: new_call_id(),
             limiters,
             costs,
+            purpose,
             may_have_run: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn reset(target: Target) -> Self {
+        // Its lock goes too, whoever has set it.
+        let penalty = Some(target.penalty.unwrap_or(0))
+            .filter(|_| !target.model.properties().is_on_the_window);
+        Self::with_purpose(Purpose::Reset, vec![Target { penalty, ..target }], vec![1])
     }
 
     /// Notes that the call is about to be sent, or that it was sent but did not run.
@@ -125,7 +149,9 @@ impl Answers {
                 source: None,
             });
         };
-        let grant = if target.model.properties().is_on_the_window {
+        let grant = if call.purpose == Purpose::Peek {
+            Grant::of_nothing(cost)
+        } else if target.model.properties().is_on_the_window {
             Grant::new(self.score, call.call_id, cost)
         } else {
             Grant::forgotten(cost)
@@ -338,6 +364,29 @@ pub(super) fn spare_unless_all_grant<E>(
     Ok(false)
 }
 
+/// What the decision on one request would be. Changes nothing that counts.
+pub(crate) fn peek(
+    opened: &[Opened<'_>],
+    at: At,
+    costs: &[u32],
+) -> Result<Answers, (usize, Unusable)> {
+    let each = opened.iter().zip(costs).enumerate();
+    let answers = each.map(|(place, (limiter, &cost))| {
+        let answer = limiter.peek(at, i64::from(cost));
+        answer.map_err(|unusable| (place, unusable))
+    });
+    let mut answers: Vec<_> = answers.collect::<Result<_, _>>()?;
+    spare_unless_all_grant(&mut answers, |place, cost| {
+        let Opened { target, state, .. } = &opened[place];
+        let evaluation = target.model.peek(&**state, at, cost);
+        evaluation.map_err(|unusable| (place, unusable))
+    })?;
+    Ok(Answers {
+        score: at.now,
+        answers,
+    })
+}
+
 /// Updates the states until the requests can be checked, in as many steps as the scripts take calls.
 fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usize, Unusable)> {
     let limiters = opened.len();
@@ -379,6 +428,22 @@ impl Opened<'_> {
             self.lock_out(at);
         }
         Ok(answer)
+    }
+
+    /// Deletes what the target has used, and its lock. Returns whether there was anything.
+    pub(crate) fn reset(&mut self, at: At) -> Result<bool, Unusable> {
+        let was_used = self.target.model.reset(self.state, at)?;
+        let was_locked = self.target.honoured_lock().is_some() && self.lock.get().is_some();
+        if was_locked {
+            self.lock.remove();
+        }
+        Ok(was_used || was_locked)
+    }
+
+    fn peek(&self, at: At, cost: i64) -> Result<Answer, Unusable> {
+        let evaluation = self.target.model.peek(self.state, at, cost)?;
+        let locked_for = self.locked_for(at);
+        Ok(self.target.answer(locked_for, &evaluation, cost))
     }
 
     fn evaluate(&mut self, at: At, cost: i64) -> Result<Answer, Unusable> {

@@ -91,6 +91,9 @@ enum Step<P, S> {
     Ask(Vec<u32>),
     /// One request, by the script that decides by several limiters.
     AskJointly(u32),
+    /// What the decision on one request would be.
+    Peek(u32),
+    Reset,
     ChangePolicy(P),
     Put(S),
     PutLock(Option<Option<i64>>),
@@ -106,6 +109,8 @@ fn a_step<M: Compared>() -> impl Strategy<Value = Step<M, M::State>> {
         4 => M::pauses().prop_map(Step::Pass),
         7 => costs.prop_map(Step::Ask),
         3 => prop_oneof![9 => 1..6_u32, 1 => 1..300_u32].prop_map(Step::AskJointly),
+        3 => prop_oneof![9 => 1..6_u32, 1 => 1..300_u32].prop_map(Step::Peek),
+        1 => Just(Step::Reset),
         1 => M::policies().prop_map(Step::ChangePolicy),
         1 => M::states().prop_map(Step::Put),
         1 => prop::option::of(times_to_live()).prop_map(Step::PutLock),
@@ -141,6 +146,11 @@ pub(super) fn compare<M: Compared>() {
                     Step::AskJointly(cost) => {
                         fixture.ask(&mut sides, Form::Joint, &[cost]).await;
                     }
+                    Step::Peek(cost) => {
+                        let is_alike = !side.target.model.properties().is_on_the_window;
+                        fixture.peek(&mut sides, &[cost], is_alike).await;
+                    }
+                    Step::Reset => fixture.reset(policy.after(&policy).0, side).await,
                     Step::ChangePolicy(to) => {
                         policy = to.after(&policy).0;
                         side.target.model = Arc::new(policy.clone());
@@ -222,6 +232,7 @@ fn several_limiters_decide_together_as_their_models_do() {
         let mut sides: Vec<_> = limiters.iter().map(|one| one.0()).collect();
         for JointStep { pause, costs } in steps {
             fixture.pass_for_grants(pause);
+            fixture.peek(&mut sides, &costs, true).await;
             fixture.ask(&mut sides, Form::Joint, &costs).await;
             if fixture.is_ambiguous {
                 return;
@@ -251,6 +262,7 @@ fn rate_limiters_with_expired_grants_decide_together_as_their_models_do() {
                 side.put(Box::new(state));
                 fixture.put(side, before).await;
             }
+            fixture.peek(&mut sides, &costs, false).await;
             fixture.ask(&mut sides, Form::Joint, &costs).await;
             if fixture.is_ambiguous {
                 return;

@@ -8,8 +8,9 @@ use crate::error::Result;
 use crate::failure_policy::LocalShare;
 use crate::keys::Keys;
 use crate::permit::CallId;
+use crate::quota::Quota;
 use crate::rate::Rate;
-use crate::window::{At, NotInitialized, SetUp, Settings, Window};
+use crate::window::{At, Expired, Found, NotInitialized, SetUp, Settings, Window};
 
 /// The permits of an RRateLimiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +74,28 @@ impl State for Window {
     }
 }
 
+fn evaluation_of(found: &Found, cost: i64) -> Evaluation {
+    let granted = cost <= found.available;
+    Evaluation {
+        granted,
+        limit: found.rate,
+        window: found.interval,
+        remaining: if granted {
+            found.available - cost
+        } else {
+            found.available.max(0)
+        },
+        retry_after: found.until_first.max(1),
+        // What it takes is the last to come back.
+        reset: if granted {
+            found.interval
+        } else {
+            found.until_all
+        },
+        delay: 0,
+    }
+}
+
 impl From<NotInitialized> for Unusable {
     fn from(NotInitialized: NotInitialized) -> Self {
         Self::NotInitialized
@@ -106,6 +129,11 @@ impl Model for SharedRate {
 
     fn window(&self) -> Option<i64> {
         self.set_up.map(|set_up| set_up.settings.interval)
+    }
+
+    fn known_quota(&self) -> Quota {
+        let settings = self.set_up.map(|set_up| set_up.settings).or(self.known);
+        settings.map_or_else(Quota::default, Settings::quota)
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
@@ -187,30 +215,21 @@ impl Model for SharedRate {
     }
 
     fn evaluate(&self, state: &Window, at: At, cost: i64) -> Result<Evaluation, Unusable> {
-        let found = state.read(at, &self.client_id, self.set_up)?;
-        let granted = cost <= found.available;
-        Ok(Evaluation {
-            granted,
-            limit: found.rate,
-            window: found.interval,
-            remaining: if granted {
-                found.available - cost
-            } else {
-                found.available.max(0)
-            },
-            retry_after: found.until_first.max(1),
-            // What it takes is the last to come back.
-            reset: if granted {
-                found.interval
-            } else {
-                found.until_all
-            },
-            delay: 0,
-        })
+        let found = state.read(at, &self.client_id, self.set_up, Expired::Removed)?;
+        Ok(evaluation_of(&found, cost))
+    }
+
+    fn peek(&self, state: &Window, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let found = state.read(at, &self.client_id, self.set_up, Expired::All)?;
+        Ok(evaluation_of(&found, cost))
     }
 
     fn charge(&self, state: &mut Window, at: At, call_id: &CallId, cost: i64) {
         state.take(at, &self.client_id, self.set_up, call_id, cost);
+    }
+
+    fn reset(&self, state: &mut Window, at: At) -> Result<bool, Unusable> {
+        Ok(state.reset(at, &self.client_id)?)
     }
 
     fn keep(&self, state: &mut Window, at: At) {

@@ -278,11 +278,11 @@ impl Store for RedisStore {
     }
 
     async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers> {
-        let decided = self.check_call(call, deadline).await;
-        match call.limiters.first() {
-            Some(target) => self.noted(&target.key, decided, deadline),
-            None => decided,
-        }
+        self.check_call(call, deadline).await
+    }
+
+    async fn reset(&self, call: &Call, deadline: Instant) -> Result<bool> {
+        self.reset_call(call, deadline).await
     }
 
     fn call_deadline(&self) -> Instant {

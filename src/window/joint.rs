@@ -27,6 +27,14 @@ pub(crate) struct Found {
     pub(crate) until_all: i64,
 }
 
+/// Which expired grants a reading counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expired {
+    /// Those that the step after it removes.
+    Removed,
+    All,
+}
+
 /// How the limiter must change before a request.
 pub(super) enum SettingsChange {
     None,
@@ -95,6 +103,7 @@ impl Window {
         at: At,
         client: &str,
         set_up: Option<SetUp>,
+        counted: Expired,
     ) -> Result<Found, NotInitialized> {
         let stored = self.settings.get();
         let stored = stored.copied();
@@ -123,7 +132,10 @@ impl Window {
         };
         let value =
             { pool.value.get() }.map(|value| (value + settings.rate - rate).min(settings.rate));
-        let reconciled = pool.reconcile_few(&settings, value, at.now);
+        let reconciled = match counted {
+            Expired::Removed => pool.reconcile_few(&settings, value, at.now),
+            Expired::All => pool.peek(&settings, value, at.now, pool.is_small()),
+        };
         let interval = settings.interval;
         Ok(Found {
             rate: settings.rate,

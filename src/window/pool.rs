@@ -144,13 +144,13 @@ impl Pool {
             return reconciled;
         }
         let (grants, expired) = (self.grants(), reconciled.gone);
-        let available = if expired > BOUNDS.most_read && grants.len() - expired <= BOUNDS.most_read
-        {
-            // As in the script, the live ones say what the others hold.
-            settings.rate - grants.permits_after(expired)
-        } else {
-            value.unwrap_or(0) + grants.permits_of_first(expired)
-        };
+        let available =
+            if expired > BOUNDS.most_read && grants.len() - expired <= BOUNDS.most_summed {
+                // As in the script, the live ones say what the others hold.
+                settings.rate - grants.permits_after(expired)
+            } else {
+                value.unwrap_or(0) + grants.permits_of_first(expired)
+            };
         self.settle(settings, value, available, check, reconciled)
     }
 

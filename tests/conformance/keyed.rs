@@ -263,3 +263,37 @@ pub async fn a_rate_chosen_at_run_time_is_the_one_of_the_limiter_with_a_key_s_na
     };
     assert_eq!(argument, "time");
 }
+
+pub async fn a_part_of_a_joint_decision_has_a_rate_of_its_own(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let prefix = format!("{{{}}}:", fixture.name());
+    let keyed = client
+        .keyed_rate_limiter(&prefix, Rate::overall(2, HOUR))
+        .unwrap();
+    let large = Rate::overall(10, HOUR);
+    let charges = || {
+        let own = keyed.charge_with_rate("a", 7, large).unwrap();
+        [own, keyed.charge("b", 1).unwrap()]
+    };
+    let peeked = client.peek_all(charges()).await.unwrap();
+    assert!(peeked.is_granted());
+    for (expected, remaining) in [(true, [3, 1]), (false, [3, 1])] {
+        let decision = client.check_all(charges()).await.unwrap();
+        assert_eq!(decision.is_granted(), expected);
+        let left: Vec<_> = decision
+            .decisions()
+            .iter()
+            .map(Decision::remaining)
+            .collect();
+        assert_eq!(left, remaining);
+    }
+    let decision = keyed.check_with_rate("a", 3, large).await.unwrap();
+    assert_eq!((decision.limit(), decision.remaining()), (10, 0));
+    let too_many = keyed.charge_with_rate("a", 11, large);
+    assert!(matches!(
+        too_many,
+        Err(Error::ExceedsLimit { limit: 10, .. })
+    ));
+    let invalid = keyed.charge_with_rate("a", 1, Rate::overall(0, HOUR));
+    assert!(matches!(invalid, Err(Error::InvalidArgument { .. })));
+}

@@ -25,6 +25,7 @@ mod keyed;
 mod leaky_bucket;
 mod moved_calls;
 mod name;
+mod peek;
 mod peer;
 mod penalty;
 mod penalty_token_bucket;
@@ -199,6 +200,7 @@ on_every_store! {
             a_limiter_can_be_used_without_knowing_where_it_lives,
         }
         keyed {
+            a_part_of_a_joint_decision_has_a_rate_of_its_own,
             three_in_ten_seconds_are_granted_and_the_fourth_only_after_them,
             each_key_has_the_whole_rate_for_itself,
             a_decision_states_limit_remaining_retry_after_and_reset,
@@ -307,6 +309,21 @@ on_every_store! {
             an_idle_bucket_expires_and_is_full_then,
             a_bucket_smaller_than_a_units_quantity_is_full_only_after_the_unit,
         }
+        peek {
+            a_peek_says_what_a_check_at_that_time_says,
+            a_peek_at_a_rate_limiter_says_what_its_check_says,
+            a_peek_counts_all_expired_grants_however_many,
+            a_peek_creates_no_limiter_and_needs_one,
+            a_peek_takes_nothing_and_its_grant_gives_nothing_back,
+            a_peek_sets_no_penalty_and_sees_one,
+            several_limiters_are_peeked_at_as_they_decide,
+            a_reset_target_has_made_no_request,
+            a_reset_leaves_no_counter_of_a_period,
+            a_reset_of_a_rate_limiter_frees_its_permits_and_keeps_its_rate,
+            a_reset_of_a_rate_per_client_frees_the_permits_of_this_client,
+            a_reset_of_a_key_frees_its_permits_alone,
+            a_reset_serves_those_who_wait,
+        }
         penalty {
             a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back,
             a_locked_out_target_is_free_when_the_penalty_is_over,
@@ -319,6 +336,7 @@ on_every_store! {
         }
         untrusted_keys {
             no_two_keys_share_state_whatever_they_hold,
+            an_empty_key_is_refused_unless_it_is_accepted,
             a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_else,
             a_key_is_on_one_line_of_an_errors_message_whatever_it_holds,
             a_keys_limiter_is_the_one_that_decided,

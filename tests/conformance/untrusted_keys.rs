@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, FixedWindow, Limiter, Rate, RedissonClient, TokenBucket};
+use redisson_rate_limiter::{
+    Decision, Error, FixedWindow, Limiter, Rate, RedissonClient, TokenBucket,
+};
 
 use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, passed};
@@ -147,4 +149,39 @@ pub async fn a_keys_limiter_is_the_one_that_decided(fixture: Fixture) {
             );
         }
     }
+}
+
+pub async fn an_empty_key_is_refused_unless_it_is_accepted(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let prefix = format!("{}:", fixture.name());
+    let rate = Rate::overall(5, HOUR);
+    let keyed = client.keyed_rate_limiter(&prefix, rate).unwrap();
+    let window = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
+    let window = window.with_prefix(format!("{prefix}window:"));
+    let refusals = [
+        keyed.check("", 1).await.map(drop),
+        keyed.check_with_rate("", 1, rate).await.map(drop),
+        keyed.charge("", 1).map(drop),
+        keyed.charge_with_rate("", 1, rate).map(drop),
+        keyed.peek("", 1).await.map(drop),
+        keyed.reset("").await.map(drop),
+        keyed.acquire("", 1).await,
+        keyed.try_acquire("", 1).await.map(drop),
+        keyed.try_acquire_timeout("", 1, HOUR).await.map(drop),
+        keyed.limiter("").check(1).await.map(drop),
+        window.check("", 1).await.map(drop),
+        window.check_and_wait("", 1).await.map(drop),
+        window.charge("", 1).map(drop),
+        window.peek("", 1).await.map(drop),
+        window.reset("").await.map(drop),
+    ];
+    for (place, refused) in refusals.into_iter().enumerate() {
+        assert!(matches!(refused, Err(Error::InvalidName { .. })), "{place}");
+    }
+    let keyed = keyed.accept_empty_key();
+    assert!(keyed.check("", 2).await.unwrap().is_granted());
+    assert_eq!(keyed.limiter("").name(), prefix);
+    assert_eq!(keyed.peek("", 1).await.unwrap().remaining(), 2);
+    let window = window.accept_empty_key();
+    assert_eq!(window.check("", 2).await.unwrap().remaining(), 3);
 }

@@ -129,7 +129,10 @@ async fn by_policy(app: &RedissonClient, policy: impl Into<AnyPolicy>, unit: u32
     for _ in 0..4 {
         let _ = limiter.check(kind, unit).await?;
         let _ = strict.check(kind, unit).await?;
+        let _ = limiter.peek(kind, unit).await?;
     }
+    limiter.reset(kind).await?;
+    strict.reset(kind).await?;
     Ok(())
 }
 

@@ -49,6 +49,7 @@ pub async fn results(limiter: &RateLimiter) -> Vec<(&'static str, Result<()>)> {
         ),
         ("acquire", limiter.acquire(1).await),
         ("check", limiter.check(1).await.map(|_| ())),
+        ("peek", limiter.peek(1).await.map(|_| ())),
         ("refund", limiter.refund(grant).await.map(|_| ())),
         ("release", limiter.release(1).await),
         (
@@ -85,6 +86,7 @@ pub async fn results(limiter: &RateLimiter) -> Vec<(&'static str, Result<()>)> {
             "remain_time_to_live",
             limiter.remain_time_to_live().await.map(|_| ()),
         ),
+        ("reset", limiter.reset().await.map(|_| ())),
         ("delete", limiter.delete().await.map(|_| ())),
     ]
     .into()

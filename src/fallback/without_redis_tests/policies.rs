@@ -82,3 +82,73 @@ async fn several_limiters_decide_together_without_redis() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_peek_says_what_the_failure_policy_decides_and_takes_nothing() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(2));
+    let limiter = with_rate(&client, 10).await;
+    let fixed = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
+    // What is only peeked at does not count toward the share.
+    for _ in 0..9 {
+        assert!(limiter.peek(1).await.unwrap().is_granted());
+    }
+    remote.go_down();
+    for left in (0..5).rev() {
+        let peeked = limiter.peek(1).await.unwrap();
+        assert!(peeked.is_by_failure_policy());
+        assert_eq!(peeked.remaining(), left);
+        let grant = peeked.into_grant().unwrap();
+        assert_eq!(limiter.refund(grant).await.unwrap(), 0);
+        assert_eq!(limiter.check(1).await.unwrap().remaining(), left);
+    }
+    assert!(!limiter.peek(1).await.unwrap().is_granted());
+    for expected in [true, true, true, false] {
+        assert_eq!(fixed.peek("key", 1).await.unwrap().is_granted(), expected);
+        assert_eq!(fixed.check("key", 1).await.unwrap().is_granted(), expected);
+    }
+    let under = |policy| {
+        let options = LimiterOptions::new().failure_policy(policy);
+        limiter.clone().with_options(options)
+    };
+    for policy in [FailurePolicy::Allow, FailurePolicy::Deny] {
+        let limiter = under(policy);
+        let peeked = limiter.peek(1).await.unwrap();
+        assert_eq!(peeked, limiter.check(1).await.unwrap());
+        assert_eq!((peeked.limit(), peeked.window()), (10, 10 * SECOND));
+        for too_many in [limiter.peek(11).await, limiter.check(11).await] {
+            let error = too_many.unwrap_err();
+            assert!(matches!(error, Error::ExceedsLimit { limit: 10, .. }));
+        }
+    }
+    for policy in [FailurePolicy::Error, FailurePolicy::Wait] {
+        let failing = under(policy);
+        assert!(failing.peek(1).await.unwrap_err().is_unavailable());
+        let too_many = failing.peek(11).await.unwrap_err();
+        assert!(matches!(too_many, Error::ExceedsLimit { limit: 10, .. }));
+    }
+    // No failure policy resets anything.
+    assert!(limiter.reset().await.is_err());
+    assert!(fixed.reset("key").await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_empties_the_share_of_a_target_and_lifts_its_penalty() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(2));
+    let limiter = with_rate(&client, 10).await;
+    let fixed = client.limiter(FixedWindow::new(6, 100 * SECOND)).unwrap();
+    let fixed = fixed.with_penalty(100 * SECOND).unwrap();
+    remote.go_down();
+    assert!(limiter.check(5).await.unwrap().is_granted());
+    for expected in [true, false] {
+        assert_eq!(fixed.check("key", 3).await.unwrap().is_granted(), expected);
+    }
+    remote.come_back();
+    sleep(RESPONSE_TIMEOUT).await;
+    assert!(!limiter.reset().await.unwrap()); // in the store nothing is in use
+    assert!(!fixed.reset("key").await.unwrap());
+    remote.go_down();
+    assert!(limiter.check(5).await.unwrap().is_granted());
+    assert!(fixed.check("key", 3).await.unwrap().is_granted());
+}

@@ -101,7 +101,7 @@ impl Remote {
         *self.refusal.lock().unwrap() = refused.map(error);
     }
 
-    pub(super) fn set_round_trip(&self, round_trip: Duration) {
+    pub(in super::super) fn set_round_trip(&self, round_trip: Duration) {
         let millis = round_trip.as_millis() as u64;
         self.round_trip.store(millis, Ordering::Relaxed);
     }
@@ -184,6 +184,12 @@ impl Store for Remote {
         call.note_sent(true);
         let checking = self.memory.check(call, deadline);
         self.answer_by(deadline, checking).await
+    }
+
+    async fn reset(&self, call: &Call, deadline: Instant) -> Result<bool> {
+        call.note_sent(true);
+        self.answer_by(deadline, self.memory.reset(call, deadline))
+            .await
     }
 
     fn call_deadline(&self) -> Instant {

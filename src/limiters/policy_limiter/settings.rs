@@ -36,6 +36,29 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
+    /// Lets an empty key be a key as any other: behind a prefix or with a name mapper, the target that these alone name.
+    /// Without this it is refused, because an empty key is often a missing one, such as that of a header field, and all such
+    /// requests would share one target. Earlier clones go on refusing it.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let limiter = limiter.with_prefix("login:");
+    /// assert!(matches!(limiter.check("", 1).await, Err(Error::InvalidName { .. })));
+    /// assert!(limiter.accept_empty_key().check("", 1).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn accept_empty_key(self) -> Self {
+        Self {
+            accepts_empty_key: true,
+            ..self
+        }
+    }
+
     /// Locks a target out for this time (whole milliseconds, at least 1) once one of its requests is denied: until then all
     /// its requests are denied, whatever the policy says.
     ///

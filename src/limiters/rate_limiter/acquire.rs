@@ -7,7 +7,9 @@ use tokio::time::Instant;
 use super::RateLimiter;
 use crate::decision::Decision;
 use crate::error::Result;
+use crate::fallback::reset;
 use crate::grant::Grant;
+use crate::limiters::joint::peek;
 use crate::wait_queue::ReadSetUp;
 use crate::window::SetUp;
 
@@ -238,6 +240,74 @@ impl RateLimiter {
         let permits = self.or_unused(answer, |set_up| set_up.settings.rate)?;
         // The permits of an Answer are never below zero.
         Ok(permits.max(0).unsigned_abs())
+    }
+
+    /// Returns what [`check`](Self::check) would return now, and takes nothing. Changes nothing in Redis, no time to live
+    /// either.
+    ///
+    /// Always asks the store: no remembered denial is returned. The permits of a granted decision were not taken, so that
+    /// [`refund`](Self::refund) of its grant gives back 0.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// limiter.try_acquire(3).await?;
+    /// assert!(limiter.peek(2).await?.is_granted());
+    /// assert!(limiter.peek(2).await?.is_granted()); // still
+    /// assert_eq!(limiter.peek(3).await?.retry_after(), Some(Duration::from_secs(1)));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check). The [`FailurePolicy`](crate::FailurePolicy) applies as there.
+    ///
+    /// # Cancel safety
+    /// Reads only: dropping the future has no effect.
+    pub async fn peek(&self, permits: u32) -> Result<Decision> {
+        self.queue.client().admit()?;
+        let (store, local) = (self.queue.client_store(), self.queue.local_store());
+        peek(store, local, self.charge(permits)?).await
+    }
+
+    /// Forgets the permits in use, so that all are available, and returns whether there was anything to forget. The rate and
+    /// the times to live stay. Those who wait are served at once.
+    ///
+    /// What was taken may still be in use: until its window has passed, more than the rate may be. To give back what was
+    /// taken and not used, see [`refund`](Self::refund) and [`release`](Self::release). To change the rate as well, see
+    /// [`set_rate`](Self::set_rate); to delete the limiter, [`delete`](Self::delete). For a rate [per
+    /// client](crate::RateType::PerClient) the permits are those of this client.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// assert!(!limiter.reset().await?); // it does not exist
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// limiter.acquire(5).await?;
+    /// assert!(limiter.reset().await?);
+    /// assert_eq!(limiter.available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those that [`RateLimiter`] lists.
+    ///
+    /// # Cancel safety
+    /// A call dropped in flight may or may not have reset the limiter.
+    pub async fn reset(&self) -> Result<bool> {
+        self.validated()?;
+        let (store, target) = (self.queue.client_store(), self.target_as_it_is());
+        let answer = self
+            .change(reset(&**store, self.queue.local_store(), target))
+            .await;
+        self.queue.permits_freed();
+        answer
     }
 
     /// As [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the same call.

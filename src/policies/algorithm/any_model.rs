@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 
-use super::{Evaluation, Model, Policy, Properties, ShareOf, State, Unusable};
+use super::{Evaluation, Model, Properties, ShareOf, State, Unusable};
 use crate::failure_policy::LocalShare;
 use crate::permit::CallId;
 use crate::policies::target_keys::TargetKeys;
@@ -33,6 +33,8 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     ) -> Result<bool, Unusable>;
     fn share_of(&self, share: LocalShare) -> ShareOf;
     fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
+    fn peek(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
+    fn reset(&self, state: &mut dyn State, at: At) -> Result<bool, Unusable>;
     fn charge(&self, state: &mut dyn State, at: At, call_id: &CallId, cost: i64);
     fn deny(&self, state: &mut dyn State, at: At);
     fn keep(&self, state: &mut dyn State, at: At);
@@ -68,7 +70,7 @@ impl<M: Model> AnyModel for M {
     }
 
     fn quota(&self) -> Quota {
-        Policy::quota(self)
+        Model::known_quota(self)
     }
 
     fn touches(&self, cost: u32) -> u32 {
@@ -114,6 +116,18 @@ impl<M: Model> AnyModel for M {
         let state: &dyn Any = state;
         let state = state.downcast_ref().ok_or(Unusable::OtherKind)?;
         Model::evaluate(self, state, at, cost)
+    }
+
+    fn peek(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+        let state: &dyn Any = state;
+        let state = state.downcast_ref().ok_or(Unusable::OtherKind)?;
+        Model::peek(self, state, at, cost)
+    }
+
+    fn reset(&self, state: &mut dyn State, at: At) -> Result<bool, Unusable> {
+        let state: &mut dyn Any = state;
+        let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
+        Model::reset(self, state, at)
     }
 
     fn charge(&self, state: &mut dyn State, at: At, call_id: &CallId, cost: i64) {

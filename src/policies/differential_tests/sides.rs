@@ -1,18 +1,24 @@
 //! Limiters on both sides, script and model, and the calls that both get.
 
 use std::any::Any;
+use std::iter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 
 use super::Compared;
 use super::keyspace::{Content, Keyspace, START, as_set, read_all, show_key};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{State, Unusable};
-use crate::policies::call::{Answer, Call, Opened, Outcome, Target, check_jointly, check_requests};
-use crate::store::redis::check::{Reply, joint_args, read_reply, script_and_args};
+use crate::policies::algorithm::{Model, State, Unusable};
+use crate::policies::call::{
+    self, Answer, Call, Opened, Outcome, Purpose, Target, check_jointly, check_requests,
+};
+use crate::policies::reply;
+use crate::policies::reply::TargetReply;
+use crate::store::redis::check::{Progress, Reply, joint_args, read_reply, script_and_args};
 use crate::store::redis::connection::Connection;
 use crate::store::redis::failure::Failure;
 use crate::store::redis::retry::Limits;
@@ -124,6 +130,11 @@ impl Sides {
     }
 }
 
+/// Whether a key is the counter of a period.
+fn is_of_a_period(key: &str) -> bool {
+    key.ends_with(|c: char| c.is_ascii_digit())
+}
+
 /// The name of a member that a peer wrote. Every third looks like one of ours, and every third is a little longer.
 fn peers_member(place: u8) -> Vec<u8> {
     match place % 3 {
@@ -136,25 +147,33 @@ fn peers_member(place: u8) -> Vec<u8> {
 /// The model's answers.
 fn check<'a>(
     form: Form,
-    targets: &[Target],
+    targets: &'a [Target],
     states: impl Iterator<Item = (&'a mut Box<dyn State>, &'a mut Timed<()>)>,
     at: At,
     call_id: &CallId,
     costs: &[u32],
 ) -> Result<Vec<Answer>, (usize, Unusable)> {
+    let mut opened = opened(targets, states);
+    let answers = match form {
+        Form::Alone => check_requests(&mut opened, at, call_id, costs),
+        Form::Joint => check_jointly(&mut opened, at, call_id, costs),
+        Form::Peek => call::peek(&opened, at, costs),
+    };
+    answers.map(|answers| answers.answers)
+}
+
+fn opened<'a>(
+    targets: &'a [Target],
+    states: impl Iterator<Item = (&'a mut Box<dyn State>, &'a mut Timed<()>)>,
+) -> Vec<Opened<'a>> {
     let opened = targets.iter().zip(states);
-    let mut opened: Vec<_> = opened
+    opened
         .map(|(target, (state, lock))| Opened {
             target: target.by_ref(),
             state: &mut **state,
             lock,
         })
-        .collect();
-    let answers = match form {
-        Form::Alone => check_requests(&mut opened, at, call_id, costs),
-        Form::Joint => check_jointly(&mut opened, at, call_id, costs),
-    };
-    answers.map(|answers| answers.answers)
+        .collect()
 }
 
 /// By which script a call is made.
@@ -162,6 +181,8 @@ fn check<'a>(
 pub(in super::super) enum Form {
     Alone,
     Joint,
+    /// What the decision on one request would be. Writes nothing.
+    Peek,
 }
 
 /// The keys of one case, and the time.
@@ -221,7 +242,11 @@ impl Fixture {
         let mut call_id: CallId = [0xa5; 16];
         call_id[..8].copy_from_slice(&self.calls.to_be_bytes());
         let limiters = sides.iter().map(|side| side.target.clone()).collect();
-        let mut call = Call::new(limiters, costs.to_vec());
+        let purpose = match form {
+            Form::Alone | Form::Joint => Purpose::Decide,
+            Form::Peek => Purpose::Peek,
+        };
+        let mut call = Call::with_purpose(purpose, limiters, costs.to_vec());
         call.call_id = call_id;
         let at = self.at();
         let mut late: Vec<_> = sides
@@ -238,25 +263,8 @@ impl Fixture {
             side.note_members(self.now, &call_id);
         }
 
-        let keys = sides.iter().flat_map(|side| side.target.all_keys());
-        let keys: Vec<String> = keys.collect();
-        let (script, args) = match form {
-            Form::Alone => script_and_args(&call, Some(self.now), None),
-            Form::Joint => (&*script::JOINT, joint_args(&call, Some(self.now), None)),
-        };
-        let connection = Connection::given(self.connection.clone(), Duration::from_secs(60));
-        let reply = loop {
-            let reply = script.run(&connection, &keys, &args, Limits::for_test());
-            match reply.await.map(|reply| read_reply(&call, &reply).unwrap()) {
-                Ok(Reply::Unfinished { .. }) => {}
-                other => break other,
-            }
-        };
-        let redis = match reply {
-            Ok(Reply::Decided { answers, .. }) => Ok(answers.answers),
-            Ok(other) => panic!("{other:?}"),
-            Err(error) => Err(error),
-        };
+        let redis = self.run(&call, form).await;
+        let redis = redis.map(|replies| reply::answers(&call, &replies).unwrap().answers);
         let taken = self.taken();
         let at = At {
             server: at.server + taken,
@@ -297,6 +305,84 @@ impl Fixture {
                 Vec::new()
             }
             (redis, model) => panic!("{redis:?} {model:?}"),
+        }
+    }
+
+    /// Has the script run until it answers.
+    async fn run(&self, call: &Call, form: Form) -> Result<Vec<TargetReply>, Failure> {
+        let keys = call.limiters.iter().flat_map(Target::all_keys);
+        let keys: Vec<String> = keys.collect();
+        let connection = Connection::given(self.connection.clone(), Duration::from_secs(60));
+        let mut progress = Progress::default();
+        loop {
+            let now = Some(self.now);
+            let (script, args) = match form {
+                Form::Joint => (&*script::JOINT, joint_args(call, now, None, &progress.read)),
+                _ => script_and_args(call, now, None, &progress.read),
+            };
+            let reply = script.run(&connection, &keys, &args, Limits::for_test());
+            match read_reply(&reply.await?).unwrap() {
+                Reply::Unfinished { progress: read, .. } => progress = read,
+                Reply::Answered { replies, .. } => return Ok(replies),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// A peek on both sides: it leaves all keys as they are, and says what the decision would be if that `is_alike`. Of an
+    /// RRateLimiter's state that breaks the invariant a peek sees more than a decision.
+    pub(super) async fn peek(&mut self, sides: &mut [Sides], costs: &[u32], is_alike: bool) {
+        let targets: Vec<_> = sides.iter().map(|side| side.target.clone()).collect();
+        let mut states: Vec<_> = sides.iter().map(Sides::cloned).collect();
+        let mut locks: Vec<_> = sides.iter().map(|side| side.lock.clone()).collect();
+        let states = states.iter_mut().zip(&mut locks);
+        let decided = check(Form::Joint, &targets, states, self.at(), &[0; 16], costs);
+        let peeked = self.ask(sides, Form::Peek, costs).await;
+        if self.is_ambiguous {
+            return;
+        }
+        for (peeked, decided) in peeked.iter().zip(decided.unwrap_or_default()) {
+            // A decision counts no more expired grants than it needs.
+            let remaining = decided.remaining.max(peeked.remaining);
+            let decided = Answer {
+                remaining,
+                ..decided
+            };
+            assert!(!is_alike || *peeked == decided, "{peeked:?} {decided:?}");
+        }
+        self.compare(sides).await;
+    }
+
+    /// A reset of a target on both sides, by a policy that names all keys.
+    pub(super) async fn reset<M: Model>(&mut self, policy: M, side: &mut Sides) {
+        let call = Call::reset(Target {
+            model: Arc::new(policy),
+            ..side.target.clone()
+        });
+        let before = side.shown();
+        let states = iter::once((&mut side.state, &mut side.lock));
+        let [opened] = &mut opened(&call.limiters, states)[..] else {
+            unreachable!("there is one target")
+        };
+        let model = opened.reset(At {
+            now: self.now,
+            server: self.server,
+        });
+        side.put(side.cloned());
+        match (self.run(&call, Form::Alone).await, model) {
+            (Ok(replies), Ok(was_used)) => {
+                // Of such counters alone the script deletes some.
+                let are_counters =
+                    !before.is_empty() && before.keys().all(|key| is_of_a_period(key));
+                assert!(are_counters || was_used == (replies[0].state[0] > 0));
+            }
+            (Err(Failure::Refused(error)), Err(_)) if error.code() == Some("UNINITIALIZED") => {}
+            (redis, model) => panic!("{redis:?} {model:?}"),
+        }
+        // Counters of periods that no request counts any more are left to expire.
+        let periods = before.keys().filter(|key| is_of_a_period(key));
+        for key in periods {
+            let _: () = self.connection.del(key).await.unwrap();
         }
     }
 

@@ -109,6 +109,10 @@ impl Store for MemoryClient {
         self.check_call(call)
     }
 
+    async fn reset(&self, call: &Call, _deadline: Instant) -> Result<bool> {
+        self.reset_call(call)
+    }
+
     fn in_memory(&self) -> Option<&MemoryClient> {
         Some(self)
     }

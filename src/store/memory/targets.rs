@@ -9,7 +9,7 @@ use super::{Held, Limiter, MemoryClient};
 use crate::error::{Error, Result};
 use crate::permit::CallId;
 use crate::policies::algorithm::{AnyModel, State, Unusable};
-use crate::policies::call::{self, Answer, Answers, Call, Opened, TargetRef};
+use crate::policies::call::{self, Answer, Answers, Call, Opened, Purpose, TargetRef};
 use crate::policies::target_keys::TargetKeys;
 use crate::window::At;
 
@@ -67,7 +67,10 @@ impl MemoryClient {
                 Err(error) => return Err(first_uninitialized(&opened, at).unwrap_or(error)),
             }
         }
-        let answers = call::check_requests(&mut opened, at, &call.call_id, &call.costs);
+        let answers = match call.purpose {
+            Purpose::Peek => call::peek(&opened, at, &call.costs),
+            _ => call::check_requests(&mut opened, at, &call.call_id, &call.costs),
+        };
         drop(opened);
         for ((guard, before), limiter) in guards.iter().zip(before).zip(&found) {
             if settings(guard) != before {
@@ -75,6 +78,25 @@ impl MemoryClient {
             }
         }
         answers.map_err(|(place, unusable)| failure(unusable, &call.limiters[place].key))
+    }
+}
+
+impl MemoryClient {
+    /// Deletes what the target of this call has used, and returns whether there was anything.
+    pub(crate) fn reset_call(&self, call: &Call) -> Result<bool> {
+        let Some(target) = call.limiters.first() else {
+            return Ok(false);
+        };
+        let passed = self.clock.now();
+        let read = self.store.0.request_time();
+        self.store.with_limiter(&target.key, read, |limiter| {
+            let mut held = limiter.held();
+            let server = held.time(read);
+            let now = passed.unwrap_or(server);
+            let mut opened = held.open(target.by_ref(), server)?;
+            let was_used = opened.reset(At { now, server });
+            was_used.map_err(|unusable| failure(unusable, &target.key))
+        })
     }
 }
 

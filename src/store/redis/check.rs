@@ -1,5 +1,7 @@
 //! One call of the other limiters: turns it into keys and arguments, sends it, and parses the reply.
 
+use std::{iter, slice};
+
 use redis::{RedisError, Value};
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -9,21 +11,48 @@ use super::failure::{self, Failure};
 use super::retry::Repeat;
 use crate::error::{Error, Result};
 use crate::policies::algorithm::AnyModel;
-use crate::policies::call::{Answers, Call, Target};
+use crate::policies::call::{Answers, Call, Purpose, Target};
 use crate::policies::reply::{self, TargetReply};
 use crate::store::redis::script::{self, Args, Script};
 
 impl RedisStore {
     pub(super) async fn check_call(&self, call: &Call, deadline: Instant) -> Result<Answers> {
-        let Some(first) = call.limiters.first() else {
-            return Ok(Answers {
-                score: 0,
-                answers: Vec::new(),
-            });
+        self.run_call(call, deadline, |replies| reply::answers(call, replies))
+            .await
+    }
+
+    pub(super) async fn reset_call(&self, call: &Call, deadline: Instant) -> Result<bool> {
+        let deleted = |replies: &[TargetReply]| replies.first()?.state.first().copied();
+        let deleted = self.run_call(call, deadline, deleted).await?;
+        Ok(deleted > 0)
+    }
+
+    /// `read` returns `None` if the replies are not those to the call.
+    async fn run_call<T>(
+        &self,
+        call: &Call,
+        deadline: Instant,
+        read: impl Fn(&[TargetReply]) -> Option<T>,
+    ) -> Result<T> {
+        let name = call.limiters.first().map_or("", |first| &first.key);
+        let answer = self.attempt_call(call, name, deadline, read).await;
+        self.noted(name, answer, deadline)
+    }
+
+    async fn attempt_call<T>(
+        &self,
+        call: &Call,
+        name: &str,
+        deadline: Instant,
+        read: impl Fn(&[TargetReply]) -> Option<T>,
+    ) -> Result<T> {
+        let repeat = match call.purpose {
+            Purpose::Peek => Repeat::Safe,
+            // The state does not know single requests: one that may have been charged is not sent again.
+            Purpose::Decide | Purpose::Reset => Repeat::Never,
         };
-        let name = &first.key;
-        // The state does not know single requests: one that may have been charged is not sent again.
-        let mut attempts = self.attempts(name, deadline, Repeat::Never);
+        let mut attempts = self.attempts(name, deadline, repeat);
+        let mut progress = Progress::default();
         let keys = call.limiters.iter().flat_map(|target| target.all_keys());
         let keys: Vec<String> = keys.collect();
         loop {
@@ -32,7 +61,8 @@ impl RedisStore {
                 continue;
             }
             let deadline = self.server_deadline(name, &attempts).await?;
-            let (script, args) = script_and_args(call, self.clock.now(), Some(deadline));
+            let now = progress.now.or_else(|| self.clock.now());
+            let (script, args) = script_and_args(call, now, Some(deadline), &progress.read);
             let limits = attempts.limits().at_once();
             call.note_sent(true);
             let result = script.run(&self.connection, &keys, &args, limits).await;
@@ -40,21 +70,22 @@ impl RedisStore {
                 call.note_sent(false);
             }
             if let Err(Failure::Refused(error)) = result {
-                let target = culprit(call, &error).unwrap_or(first);
-                return Err(failure::of_answer(&target.key, error));
+                let culprit = culprit(call, &error).map_or(name, |target| &target.key);
+                return Err(failure::of_answer(culprit, error));
             }
             let Some(reply) = attempts.after(result).await? else {
                 continue;
             };
-            let reply = read_reply(call, &reply).ok_or_else(|| Error::BadState {
-                name: name.to_string(),
+            let bad_state = || Error::BadState {
+                name: name.to_owned(),
                 source: None,
-            })?;
+            };
+            let reply = read_reply(&reply).ok_or_else(bad_state)?;
             self.server_time.learn(reply.server_millis());
             match reply {
-                Reply::Decided { answers, .. } => return Ok(answers),
+                Reply::Answered { replies, .. } => return read(&replies).ok_or_else(bad_state),
                 // Its permits are counted in several calls. What was done so far stays.
-                Reply::Unfinished { .. } => {}
+                Reply::Unfinished { progress: read, .. } => progress = read,
                 // The server received it after its deadline. If the deadline has not passed here, the server's clock
                 // was misjudged.
                 Reply::DeadlineExceeded { .. } if !attempts.remaining().is_zero() => {}
@@ -76,21 +107,33 @@ fn culprit<'a>(call: &'a Call, error: &RedisError) -> Option<&'a Target> {
 /// What a script returned, with the server's clock in ms.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    Decided {
+    Answered {
         server_millis: i64,
-        answers: Answers,
+        replies: Vec<TargetReply>,
     },
     /// So many grants have expired that the call must be made again before anything is decided.
-    Unfinished { server_millis: i64 },
+    Unfinished {
+        server_millis: i64,
+        progress: Progress,
+    },
     /// The call arrived after its deadline.
     DeadlineExceeded { server_millis: i64 },
+}
+
+/// What the next call of a peek must know.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// The time of the first call.
+    pub(crate) now: Option<i64>,
+    /// What has been read of each limiter.
+    pub(crate) read: Vec<Vec<u8>>,
 }
 
 impl Reply {
     fn server_millis(&self) -> i64 {
         match *self {
-            Self::Decided { server_millis, .. }
-            | Self::Unfinished { server_millis }
+            Self::Answered { server_millis, .. }
+            | Self::Unfinished { server_millis, .. }
             | Self::DeadlineExceeded { server_millis } => server_millis,
         }
     }
@@ -101,9 +144,12 @@ pub(crate) fn script_and_args(
     call: &Call,
     now: Option<i64>,
     deadline: Option<i64>,
+    progress: &[Vec<u8>],
 ) -> (&'static Script, Args) {
     match &call.limiters[..] {
-        [target] if !target.model.properties().is_on_the_window => {
+        [target]
+            if call.purpose == Purpose::Decide && !target.model.properties().is_on_the_window =>
+        {
             let model = &*target.model;
             let mut runs = runs(&call.costs);
             let (cost, count) = runs.next().unwrap_or_default();
@@ -126,17 +172,29 @@ pub(crate) fn script_and_args(
             };
             (script::of(model.name()), args)
         }
-        _ => (&script::JOINT, joint_args(call, now, deadline)),
+        _ => (&script::JOINT, joint_args(call, now, deadline, progress)),
     }
 }
 
-/// The arguments of the script by which several limiters decide one request, or a single one does.
-pub(crate) fn joint_args(call: &Call, now: Option<i64>, deadline: Option<i64>) -> Args {
-    let args = Args::new()
-        .bytes(&doubles([deadline, now]))
-        .bytes(&call.call_id);
+/// The arguments of the script by which several limiters decide one request, or a single one does. `progress` is what an
+/// earlier call of a peek returned for each limiter.
+pub(crate) fn joint_args(
+    call: &Call,
+    now: Option<i64>,
+    deadline: Option<i64>,
+    progress: &[Vec<u8>],
+) -> Args {
+    let purpose: &[u8] = match call.purpose {
+        Purpose::Decide => &call.call_id,
+        Purpose::Peek => b"peek",
+        Purpose::Reset => b"reset",
+    };
+    let args = Args::new().bytes(&doubles([deadline, now])).bytes(purpose);
+    let mut progress = progress.iter();
     let each = call.limiters.iter().zip(&call.costs);
     each.fold(args, |args, (target, &cost)| {
+        let mut own_numbers = own_numbers(&*target.model);
+        own_numbers.extend_from_slice(progress.next().map_or(&[], Vec::as_slice));
         let key_count = target.model.keys(&target.key).len() as i64;
         let numbers = [
             target.by_ref().honoured_lock(),
@@ -145,7 +203,7 @@ pub(crate) fn joint_args(call: &Call, now: Option<i64>, deadline: Option<i64>) -
         ];
         args.bytes(target.model.name().as_bytes())
             .bytes(&doubles(numbers))
-            .bytes(&own_numbers(&*target.model))
+            .bytes(&own_numbers)
     })
 }
 
@@ -169,27 +227,41 @@ fn doubles(numbers: impl IntoIterator<Item = Option<i64>>) -> Doubles {
     doubles.flat_map(f64::to_le_bytes).collect()
 }
 
-/// Reads what the script of a call returned; `None` if it is not a reply to the call.
-pub(crate) fn read_reply(call: &Call, reply: &Value) -> Option<Reply> {
+/// Reads what the script of a call returned; `None` if no script returns that.
+pub(crate) fn read_reply(reply: &Value) -> Option<Reply> {
     let values = match reply {
-        Value::Array(each) => each.iter().map(numbers).collect::<Option<Vec<_>>>()?,
-        one => vec![numbers(one)?],
+        Value::Array(each) => each,
+        one => slice::from_ref(one),
     };
-    let server_millis = *values.first()?.first()?;
-    Some(match &values[..] {
-        [only] if only.len() == 1 => Reply::DeadlineExceeded { server_millis },
-        [only] if only.len() == 2 => Reply::Unfinished { server_millis },
-        each => {
-            let replies: Option<Vec<_>> = each
-                .iter()
-                .map(|numbers| TargetReply::new(numbers))
-                .collect();
-            Reply::Decided {
+    let (first, others) = values.split_first()?;
+    let first = numbers(first)?;
+    let server_millis = *first.first()?;
+    Some(match first[..] {
+        [_] => Reply::DeadlineExceeded { server_millis },
+        [_, now] => Reply::Unfinished {
+            server_millis,
+            progress: Progress {
+                now: (!others.is_empty()).then_some(now),
+                read: others.iter().map(bytes).collect::<Option<_>>()?,
+            },
+        },
+        _ => {
+            let others = others.iter().map(numbers);
+            let each = iter::once(Some(first)).chain(others);
+            let replies = each.map(|numbers| TargetReply::new(&numbers?));
+            Reply::Answered {
                 server_millis,
-                answers: reply::answers(call, &replies?)?,
+                replies: replies.collect::<Option<_>>()?,
             }
         }
     })
+}
+
+fn bytes(value: &Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes.clone()),
+        _ => None,
+    }
 }
 
 /// Little-endian doubles, all of them whole numbers.

@@ -10,6 +10,7 @@ use super::limiter::read_config;
 use crate::decision::decision_alone;
 use crate::policies::call::{Call, Target};
 use crate::policies::every_kind::every_kind;
+use crate::policies::reply::answers;
 use crate::window::Requests;
 
 const NAME: &str = "limiter";
@@ -36,7 +37,9 @@ pub fn read_answer(answer: Value) {
     }
     let _ = AcquireAnswer::read_reclaim(NAME, answer.clone());
     for call in decisions() {
-        if let Some(Reply::Decided { answers, .. }) = read_reply(&call, &answer) {
+        if let Some(Reply::Answered { replies, .. }) = read_reply(&answer)
+            && let Some(answers) = answers(&call, &replies)
+        {
             let _ = answers.decision(&call, 0);
             let _ = answers.decisions(&call);
         }
