@@ -1,15 +1,24 @@
-//! What all handles of a client share besides its store: whether it is closed.
+//! What all handles of a client share besides its store: whether it is closed, and who is told of events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
+use crate::event::Events;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ClientState {
+    pub(crate) events: Events,
     is_closed: AtomicBool,
 }
 
 impl ClientState {
+    pub(crate) fn new(events: Events) -> Self {
+        Self {
+            events,
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
     /// Refuses a request of a client that was closed. One that may wait is refused by its queue too, which is closed
     /// later.
     #[inline]

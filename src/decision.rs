@@ -74,8 +74,22 @@ pub enum Decision {
 pub enum DecisionSource {
     /// The store: Redis, or the memory of a client without Redis.
     Store,
+    /// An earlier answer of the store, which this client [remembers](crate::LimiterOptions::remember_denials): a denial.
+    Remembered,
     /// The [`FailurePolicy`](crate::FailurePolicy), because Redis could not decide.
     FailurePolicy,
+}
+
+impl DecisionSource {
+    /// The variant's name in snake case, for labels of metrics. Later versions do not change it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Remembered => "remembered",
+            Self::FailurePolicy => "failure_policy",
+        }
+    }
 }
 
 impl Decision {

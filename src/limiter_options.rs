@@ -71,7 +71,7 @@ impl LimiterOptions {
     ///
     /// It applies to `try_acquire`, a timeout of zero, and `check`. A remembered denial has the time that is left until
     /// the first permit comes back and otherwise the numbers of the remembered answer; it is from
-    /// [`DecisionSource::Store`](crate::DecisionSource::Store). Waiters and
+    /// [`DecisionSource::Remembered`](crate::DecisionSource::Remembered). Waiters and
     /// [`check_all`](crate::RedissonClient::check_all) ask Redis as if nothing was remembered. A client that is used from
     /// several tokio runtimes may send one call for each of them.
     ///

@@ -35,7 +35,7 @@ mod slow_store_tests;
 mod state;
 mod waiter;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -46,7 +46,6 @@ use tokio::time::Instant;
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result};
-use crate::escaped::Escaped;
 use crate::grant::{Grant, Origin};
 use crate::lock::Lock;
 use crate::permit::CallId;
@@ -91,7 +90,6 @@ struct Queue {
     state: Lock<State>,
     /// The last answer in the state.
     last_answer: Arc<Published>,
-    has_warned_of_skew: AtomicBool,
     /// All permits granted to this process, except those of [`LimiterStore::try_acquire_now`], where counting would
     /// cost more than everything else it does.
     own: AtomicU64,
@@ -107,7 +105,6 @@ impl WaitQueue {
             store,
             last_answer: state.last_answer.published(),
             state: Lock::new(state),
-            has_warned_of_skew: AtomicBool::new(false),
             own: AtomicU64::new(0),
             on_granted,
             substitute: OnceLock::new(),
@@ -328,13 +325,6 @@ impl Queue {
             self.note_own(taken);
             // The grants of one call fit a u32.
             (self.on_granted)(taken as u32, call.set_up);
-        }
-        if answer.ahead > 0 && !self.has_warned_of_skew.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                limiter = %Escaped(self.name()),
-                ahead_ms = answer.ahead,
-                "a peer's clock is ahead: its permits come back late, for all"
-            );
         }
         Ok((answer, heard))
     }

@@ -7,6 +7,7 @@ use super::RedissonClient;
 #[cfg(feature = "redis")]
 use super::connect::RedisSettings;
 use crate::clock::Clock;
+use crate::event::{Event, Events};
 use crate::limiter_options::LimiterOptions;
 use crate::limiters::{NameMapper, Registry};
 use crate::store::Store;
@@ -29,6 +30,7 @@ pub struct RedissonClientBuilder {
     name_mapper: Option<NameMapper>,
     pub(super) clock: Clock,
     options: LimiterOptions,
+    pub(super) events: Events,
     #[cfg(feature = "redis")]
     pub(super) redis: RedisSettings,
 }
@@ -40,6 +42,7 @@ impl RedissonClientBuilder {
             name_mapper: None,
             clock: Clock::server(),
             options: LimiterOptions::new(),
+            events: Events::default(),
             #[cfg(feature = "redis")]
             redis: RedisSettings::default(),
         }
@@ -125,6 +128,44 @@ impl RedissonClientBuilder {
         self
     }
 
+    /// Calls `handler` for each [`Event`]: how each request ended, each call to Redis, and each change of a connection. By
+    /// default nothing is called, and an event costs nothing.
+    ///
+    /// The handler is called where the event happens, mostly on a thread of a tokio runtime: it should be quick and must not
+    /// block. Events of several threads come in any order. The handler may use the client. If it owns a clone of the
+    /// client or a limiter, the client's connections stay open for ever. If it panics, the panic is caught, and the request
+    /// goes on.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let (sender, results) = std::sync::mpsc::channel();
+    /// let builder = RedissonClient::builder().on_event(move |event| {
+    ///     if let Event::Request { limiters, result, took, .. } = event {
+    ///         let _ = sender.send((limiters[0].name.to_owned(), *result, *took));
+    ///     }
+    /// });
+    /// let limiter = builder.in_memory(&MemoryStore::new()).rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(1, Duration::from_secs(1))).await?;
+    /// limiter.acquire(1).await?;
+    /// limiter.acquire(1).await?; // waits until the permit is back
+    /// let granted = RequestResult::Granted(DecisionSource::Store);
+    /// let waited = |(name, result, took): &(String, _, Duration)| {
+    ///     name == "orders:api" && *result == granted && *took >= Duration::from_secs(1)
+    /// };
+    /// assert_eq!(results.try_iter().map(|it| waited(&it)).collect::<Vec<_>>(), [false, true]);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn on_event(self, handler: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        Self {
+            events: Events::new(handler),
+            ..self
+        }
+    }
+
     /// Keeps the limiters in memory, shared with all clients of the same store. Its calls need no server.
     ///
     /// ```
@@ -147,7 +188,13 @@ impl RedissonClientBuilder {
 
     pub(crate) fn build(self, store: impl Store + 'static) -> RedissonClient {
         let id = self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-        let registry = Registry::new(Arc::new(store), id, self.name_mapper, self.options);
+        let registry = Registry::new(
+            Arc::new(store),
+            id,
+            self.name_mapper,
+            self.options,
+            self.events,
+        );
         RedissonClient(Arc::new(registry))
     }
 }

@@ -198,6 +198,7 @@ impl RedissonClientBuilder {
             tls: self.redis.tls.clone(),
             response_timeout: self.redis.response_timeout,
             wait: self.redis.wait_for_server,
+            events: self.events.clone(),
         };
         let backend = RedisStore::connect(urls, connecting, self.clock.clone()).await?;
         Ok(self.build(backend))
@@ -229,7 +230,8 @@ impl RedissonClientBuilder {
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
         self.check_response_timeout()?;
-        let backend = RedisStore::over(connection, self.clock.clone(), self.redis.response_timeout);
+        let (clock, events) = (self.clock.clone(), self.events.clone());
+        let backend = RedisStore::over(connection, clock, self.redis.response_timeout, events);
         Ok(self.build(backend))
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::local_limiter::LocalLimiter;
 use super::{Asked, LocalStore, RecentDenials, allowed, denied, named, over_store};
 use crate::client_state::ClientState;
-use crate::decision::{Decision, check_fits};
+use crate::decision::{Decision, DecisionSource, check_fits};
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::{Grant, Origin};
@@ -103,24 +103,20 @@ impl GuardedQueue {
         self.local.settings()
     }
 
-    /// Whether the permits are granted now.
+    /// Whether the permits are granted now, and who decided.
     pub(crate) async fn try_acquire(
         &self,
         permits: u32,
         set_up: Option<SetUp>,
         options: &LimiterOptions,
-    ) -> Result<bool> {
-        if set_up.is_some() {
-            return Ok(self.check(permits, set_up, options).await?.is_granted());
+    ) -> Result<(bool, DecisionSource)> {
+        if set_up.is_none()
+            && let Some(is_granted) = self.store().try_acquire_now(permits)
+        {
+            return Ok((is_granted?, DecisionSource::Store));
         }
-        if let Some(is_granted) = self.store().try_acquire_now(permits) {
-            return is_granted;
-        }
-        let at_most = options.denial_age();
-        if self.queue.remembered(permits, None, at_most).is_some() {
-            return Ok(false);
-        }
-        Ok(self.ask(permits, None, options).await?.is_granted())
+        let decision = self.check(permits, set_up, options).await?;
+        Ok((decision.is_granted(), decision.source()))
     }
 
     /// Like [`WaitQueue::check`], unless the denial is remembered.

@@ -9,8 +9,8 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::without_redis_tests::{RESPONSE_TIMEOUT, Remote};
 use crate::{
-    Decision, Denied, Error, FailurePolicy, Granted, LimiterOptions, PermitsInUse, Quota, Rate,
-    RateLimiter, RedissonClient,
+    Decision, DecisionSource, Denied, Error, FailurePolicy, Granted, LimiterOptions, PermitsInUse,
+    Quota, Rate, RateLimiter, RedissonClient,
 };
 
 const MAX_AGE: Duration = ms(100);
@@ -49,10 +49,11 @@ async fn a_denial_is_repeated_without_a_call_with_its_times_counted_down() {
     remote.take_calls();
     advance(ms(30)).await;
     let left = retry_after - ms(30);
-    assert_eq!(
-        limiter.check(2).await.unwrap(),
-        Decision::from(Denied::new(left).with_quota(Quota::new(5, MINUTE)))
-    );
+    let remembered = Denied {
+        source: DecisionSource::Remembered,
+        ..Denied::new(left).with_quota(Quota::new(5, MINUTE))
+    };
+    assert_eq!(limiter.check(2).await.unwrap(), remembered.into());
     assert!(!limiter.try_acquire(5).await.unwrap());
     assert!(
         !limiter

@@ -24,6 +24,8 @@ use crate::store::Store;
 /// A target, what a request costs it, and which policy decides while the store is down.
 #[derive(Debug, Clone)]
 pub(crate) struct TargetRequest {
+    /// The limiter's name, for events.
+    pub(crate) name: Arc<str>,
     pub(crate) target: Target,
     pub(crate) cost: u32,
     pub(crate) policy: FailurePolicy,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Registry;
-use crate::decision::Decision;
+use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
+use crate::event::{Reports, RequestResult};
 use crate::fallback::{LocalStore, TargetRequest, check_together};
 use crate::keys::share_a_slot;
 use crate::policies::algorithm::MOST_TOUCHED;
@@ -90,8 +91,15 @@ pub(crate) async fn check_all(
     registry: &Arc<Registry>,
     charges: impl IntoIterator<Item = Charge> + Send,
 ) -> Result<JointDecision> {
-    registry.state.admit()?;
-    let requests: Arc<[TargetRequest]> = joint_requests(&registry.store, charges)?.into();
+    let reported = registry.state.events.joint_request();
+    let admitted = registry.state.admit();
+    let requests = match admitted.and_then(|()| joint_requests(&registry.store, charges)) {
+        Ok(requests) => requests,
+        Err(error) => return Err(reported.failed(error)),
+    };
+    let requests: Arc<[TargetRequest]> = requests.into();
+    let limiters = requests.iter().map(|it| (&*it.name, it.cost));
+    let reported = reported.asking(limiters);
     let call = call_of(&requests, Purpose::Decide);
     // Boxed, because the future of the failure policy has room for it several times.
     let asking = Box::pin({
@@ -109,8 +117,26 @@ pub(crate) async fn check_all(
         }
     });
     let (store, local) = (&*registry.store, &registry.local_store);
-    let decisions = check_together(store, local, &requests, &call, asking).await?;
-    Ok(JointDecision::new(decisions))
+    let decided = check_together(store, local, &requests, &call, asking).await;
+    reported.ended(decided.map(JointDecision::new))
+}
+
+impl Reports for JointDecision {
+    fn result(&self) -> RequestResult {
+        let source = match self.is_by_failure_policy() {
+            true => DecisionSource::FailurePolicy,
+            false => DecisionSource::Store,
+        };
+        RequestResult::of(self.is_granted(), source)
+    }
+
+    fn decisions(&self) -> &[Decision] {
+        &self.decisions
+    }
+
+    fn deciding(&self) -> usize {
+        self.deciding
+    }
 }
 
 /// What `check_all` would return.

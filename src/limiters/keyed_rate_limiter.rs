@@ -154,8 +154,9 @@ impl KeyedRateLimiter {
     /// Dropping the future keeps no permit.
     #[doc(alias = "tryAcquire")]
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        let reported = self.limiter.reported(cost);
         let set_up = self.limiter.of_policy(SharedRate::set_up);
-        self.limiter.check_shared(key, cost, set_up).await
+        reported.ended(self.limiter.check_shared(key, cost, set_up).await)
     }
 
     /// A request for permits of a key, as one part of a decision by several limiters: an argument of
@@ -253,9 +254,13 @@ impl KeyedRateLimiter {
     /// As [`check`](Self::check).
     #[doc(alias = "tryAcquire")]
     pub async fn check_with_rate(&self, key: &str, cost: u32, rate: Rate) -> Result<Decision> {
-        let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
-        let set_up = policy.set_up();
-        self.limiter.check_shared(key, cost, set_up).await
+        let reported = self.limiter.reported(cost);
+        let decided = async {
+            let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
+            let set_up = policy.set_up();
+            self.limiter.check_shared(key, cost, set_up).await
+        };
+        reported.ended(decided.await)
     }
 
     /// A request as by [`charge`](Self::charge), with a rate for this key, as [`check_with_rate`](Self::check_with_rate). With

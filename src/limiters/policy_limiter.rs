@@ -17,6 +17,7 @@ use super::{Chargeable, Limiter, RateLimiter, Registry};
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result, at_least_one};
+use crate::event::Reported;
 use crate::fallback::{TargetRequest, check_target, reset};
 use crate::grant::Grant;
 use crate::keys::check_not_empty;
@@ -116,6 +117,17 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Cancel safety
     /// A call dropped in flight may or may not have been charged.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        let reported = self.reported(cost);
+        reported.ended(self.decide(key, cost).await)
+    }
+
+    /// A request that starts.
+    #[inline]
+    pub(super) fn reported(&self, cost: u32) -> Reported<'_> {
+        self.registry.state.events.request(cost, || &self.prefix)
+    }
+
+    async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
         self.registry.state.admit()?;
         if let Some(memory) = self.registry.store.in_memory()
             && !self.is_shared()
@@ -164,7 +176,8 @@ impl<P: Policy> PolicyLimiter<P> {
     /// The RRateLimiter of a name that the name mapper has mapped already.
     pub(super) fn rate_limiter(&self, mapped: &str) -> RateLimiter {
         let limiter = self.registry.rate_limiter(mapped);
-        limiter.with_options(self.options.clone())
+        let limiter = limiter.with_options(self.options.clone());
+        limiter.labelled(Arc::clone(&self.prefix))
     }
 
     /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
@@ -370,6 +383,7 @@ impl<P: Policy> PolicyLimiter<P> {
         let key = self.mapped_name(key);
         self.validated(&*model, &key, cost)?;
         Ok(TargetRequest {
+            name: Arc::clone(&self.prefix),
             target: Target {
                 model,
                 key: (&*key).into(),

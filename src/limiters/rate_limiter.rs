@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Result, at_least_one};
+use crate::event::Reported;
 use crate::fallback::{GuardedQueue, TargetRequest};
 use crate::limiter_options::LimiterOptions;
 use crate::limiters::Charge;
@@ -61,6 +62,8 @@ pub struct RateLimiter {
     options: LimiterOptions,
     /// The settings that its requests give the limiter.
     set_up: Option<SetUp>,
+    /// Its name in events, unless it is that of the limiter.
+    label: Option<Arc<str>>,
 }
 
 impl RateLimiter {
@@ -69,6 +72,7 @@ impl RateLimiter {
             queue,
             options,
             set_up: None,
+            label: None,
         }
     }
 
@@ -197,6 +201,7 @@ impl RateLimiter {
             None => self.target_as_it_is(),
         };
         let request = TargetRequest {
+            name: self.label.as_ref().unwrap_or(&target.key).clone(),
             target,
             cost: permits,
             policy: self.options.policy().clone(),
@@ -206,6 +211,21 @@ impl RateLimiter {
     }
 
     /// As [`asked_for`](Self::asked_for), for a request that the client refuses once it is closed.
+    /// The same, as one of a limiter for keys whose events have this name.
+    pub(crate) fn labelled(self, label: Arc<str>) -> Self {
+        Self {
+            label: Some(label),
+            ..self
+        }
+    }
+
+    /// A request that starts.
+    #[inline]
+    fn reported(&self, permits: u32) -> Reported<'_> {
+        let name = || self.label.as_deref().unwrap_or_else(|| self.name());
+        self.queue.client().events.request(permits, name)
+    }
+
     fn requested(&self, permits: u32) -> Result<&Arc<GuardedQueue>> {
         self.queue.client().admit()?;
         self.asked_for(permits)

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use super::RateLimiter;
 use crate::client_state::ClientState;
+use crate::event::Events;
 use crate::fallback::{GuardedQueue, LocalStore, RecentDenials};
 use crate::keys::Keys;
 use crate::limiter_options::LimiterOptions;
@@ -42,6 +43,7 @@ impl Registry {
         client_id: String,
         name_mapper: Option<NameMapper>,
         options: LimiterOptions,
+        events: Events,
     ) -> Self {
         Self {
             store,
@@ -50,7 +52,7 @@ impl Registry {
             options,
             recent: Arc::default(),
             local_store: Arc::new(LocalStore::new()),
-            state: Arc::default(),
+            state: Arc::new(ClientState::new(events)),
             queues: RwLock::default(),
         }
     }
@@ -139,7 +141,8 @@ mod tests {
     fn handles_of_one_name_share_a_queue_and_unused_names_free_their_memory() {
         let store = MemoryClient::new(&MemoryStore::new(), Clock::server());
         let options = LimiterOptions::default();
-        let registry = Registry::new(Arc::new(store), "client".to_owned(), None, options);
+        let (store, events) = (Arc::new(store), Events::default());
+        let registry = Registry::new(store, "client".to_owned(), None, options, events);
         let kept = registry.rate_limiter("kept");
         for i in 0..10_000 {
             registry.rate_limiter(&i.to_string());

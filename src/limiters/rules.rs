@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::joint::check_all;
 use super::{Chargeable, Registry};
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A rule for requests of type `R`: a limiter, the target that a request counts for, what it costs, and the rejection of
 /// type `E` that a denied request gets.
@@ -284,7 +284,8 @@ impl<R, E> Rules<R, E> {
                 let charges = several
                     .iter()
                     .map(|(rule, key, cost)| rule.limiter.charge(key, *cost));
-                let charges = charges.collect::<Result<Vec<_>>>()?;
+                let charges = charges.collect::<Result<Vec<_>>>();
+                let charges = charges.map_err(|error| self.refused(error))?;
                 let joint = check_all(&self.registry, charges).await?;
                 (several[joint.deciding()].0, joint.into_decision())
             }
@@ -294,6 +295,14 @@ impl<R, E> Rules<R, E> {
         } else {
             Verdict::Rejected((rule.rejection)(request, &decision))
         })
+    }
+}
+
+impl<R, E> Rules<R, E> {
+    /// Tells of a request for which no joint decision can be made.
+    fn refused(&self, error: Error) -> Error {
+        let reported = self.registry.state.events.joint_request();
+        reported.failed(error)
     }
 }
 

@@ -17,7 +17,8 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Refused, Result};
 use crate::escaped::Escaped;
-use crate::health::ServerHealth;
+use crate::event::{Event, Events};
+use crate::health::{BreakerState, ServerHealth};
 use crate::store::backoff::random;
 use state::{Admission, Change, State};
 
@@ -29,6 +30,7 @@ pub(crate) struct Breaker {
     /// Whether there is nothing to note, so that a call takes no lock.
     is_healthy: AtomicBool,
     unhealthy: Arc<Unhealthy>,
+    events: Events,
 }
 
 /// How many breakers of a client are not healthy. While there are none, a call does not look up its own.
@@ -60,6 +62,7 @@ impl Breaker {
         server: String,
         response_timeout: Duration,
         unhealthy: Arc<Unhealthy>,
+        events: Events,
     ) -> Arc<Self> {
         Arc::new(Self {
             server: server.into(),
@@ -67,6 +70,7 @@ impl Breaker {
             state: watch::Sender::new(State::default()),
             is_healthy: AtomicBool::new(true),
             unhealthy,
+            events,
         })
     }
 
@@ -182,6 +186,11 @@ impl Breaker {
         !self.is_healthy() && self.state.borrow().has_outage()
     }
 
+    #[cfg(feature = "redis")]
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
     #[cfg_attr(
         not(feature = "redis"),
         expect(dead_code, reason = "a store in memory is no server")
@@ -201,11 +210,11 @@ impl Breaker {
         self.state.send_if_modified(|state| {
             let change = step(state);
             self.note_health(state.is_healthy());
-            event = change.map(|change| (change, state.open_cause().map(Error::cause_text)));
+            event = change.map(|change| (change, state.open_cause().cloned()));
             change.is_some()
         });
         if let Some((change, cause)) = event {
-            self.tell(change, cause.unwrap_or_default());
+            self.tell(change, cause.as_ref());
         }
     }
 
@@ -222,23 +231,36 @@ impl Breaker {
     }
 
     /// Each change is an event. Repeated ones in a long outage have a lower level.
-    fn tell(&self, change: Change, cause: String) {
+    fn tell(&self, change: Change, cause: Option<&Error>) {
         let server = &self.server;
-        match change {
+        let text = cause.map(Error::cause_text).unwrap_or_default();
+        let state = match change {
             Change::Opened => {
-                tracing::warn!(server = %Escaped(server), cause = %Escaped(&cause), "circuit breaker opened")
+                tracing::warn!(server = %Escaped(server), cause = %Escaped(&text), "circuit breaker opened");
+                BreakerState::Open
             }
             Change::OpenedAgain => {
-                tracing::debug!(server = %Escaped(server), cause = %Escaped(&cause), "circuit breaker opened again")
+                tracing::debug!(server = %Escaped(server), cause = %Escaped(&text), "circuit breaker opened again");
+                BreakerState::Open
             }
             Change::HalfOpened => {
-                tracing::info!(server = %Escaped(server), "circuit breaker half open")
+                tracing::info!(server = %Escaped(server), "circuit breaker half open");
+                BreakerState::HalfOpen
             }
             Change::HalfOpenedAgain => {
-                tracing::debug!(server = %Escaped(server), "circuit breaker half open again")
+                tracing::debug!(server = %Escaped(server), "circuit breaker half open again");
+                BreakerState::HalfOpen
             }
-            Change::Closed => tracing::info!(server = %Escaped(server), "circuit breaker closed"),
-        }
+            Change::Closed => {
+                tracing::info!(server = %Escaped(server), "circuit breaker closed");
+                BreakerState::Closed
+            }
+        };
+        self.events.tell(|| Event::BreakerChanged {
+            server,
+            state,
+            cause: cause.map(Error::kind),
+        });
     }
 }
 
@@ -344,7 +366,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_calls_without_an_answer_in_all_their_time_open_the_breaker() {
         let timeout = Duration::from_secs(1);
-        let breaker = Breaker::new("a server".to_owned(), timeout, Arc::default());
+        let breaker = Breaker::new(
+            "a server".to_owned(),
+            timeout,
+            Arc::default(),
+            Events::default(),
+        );
         // Quick failures: each has lost its connection, which the connection reports.
         for _ in 0..10 {
             let deadline = Instant::now() + timeout;
@@ -366,7 +393,8 @@ mod tests {
         let unhealthy = Arc::<Unhealthy>::default();
         let breaker = || {
             let name = "a server".to_owned();
-            Breaker::new(name, Duration::from_secs(1), Arc::clone(&unhealthy))
+            let unhealthy = Arc::clone(&unhealthy);
+            Breaker::new(name, Duration::from_secs(1), unhealthy, Events::default())
         };
         let (one, other) = (breaker(), breaker());
         for breaker in [&one, &other, &one] {

@@ -45,6 +45,7 @@ use tokio::time::Instant;
 use super::{LimiterStore, Store};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::event::Events;
 use crate::health::ServerHealth;
 use crate::keys::Keys;
 use crate::policies::call::{Answers, Call};
@@ -94,12 +95,17 @@ impl RedisStore {
         Ok(Self::new(connection, server_time, clock, response_timeout))
     }
 
-    pub(crate) fn over<C>(connection: C, clock: Clock, response_timeout: Duration) -> Self
+    pub(crate) fn over<C>(
+        connection: C,
+        clock: Clock,
+        response_timeout: Duration,
+        events: Events,
+    ) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
         let server_time = Arc::new(ServerTime::unknown());
-        let connection = Connection::given(connection, response_timeout);
+        let connection = Connection::given(connection, response_timeout, events);
         Self::new(connection, server_time, clock, response_timeout)
     }
 

@@ -115,6 +115,12 @@ impl Requests {
         self.runs.iter().any(|run| i64::from(run.permits) <= rate)
     }
 
+    /// How many requests there are.
+    #[cfg(feature = "redis")]
+    pub(crate) fn count(&self) -> u32 {
+        self.runs.iter().map(|run| run.count).sum()
+    }
+
     /// The permits of all requests together.
     pub(crate) fn total(&self) -> i64 {
         let runs = self.runs.iter();

@@ -25,6 +25,7 @@ mod keyed;
 mod leaky_bucket;
 mod moved_calls;
 mod name;
+mod on_event;
 mod peek;
 mod peer;
 mod penalty;
@@ -45,6 +46,8 @@ mod stopped_time;
 mod time_to_live;
 mod timed;
 mod token_bucket;
+#[path = "../support/told.rs"]
+mod told;
 mod untrusted_keys;
 mod update_rate;
 mod waiting;
@@ -86,6 +89,14 @@ on_every_store! {
         closing {
             a_closed_client_refuses_all_requests_of_all_handles_and_ends_all_waits,
             a_client_is_healthy_while_its_servers_answer,
+        }
+        on_event {
+            each_request_of_a_limiter_is_told_once_with_its_result,
+            requests_by_key_are_told_by_prefix_and_never_by_key,
+            a_joint_decision_is_told_once_with_each_of_its_limiters,
+            a_request_whose_future_is_dropped_is_told_as_cancelled,
+            a_handler_that_panics_harms_no_request,
+            a_handler_may_use_the_client_and_its_limiters,
         }
         worked_example {
             the_worked_example_is_answered_to_the_permit_and_the_millisecond,

@@ -1,4 +1,5 @@
-//! Each change of a connection's state is one tracing event, with its cause and without any secret.
+//! Each change of a connection's state is one tracing event, with its cause and without any secret, and one event of the
+//! client's handler.
 
 use redisson_rate_limiter::RedissonClient;
 
@@ -6,6 +7,7 @@ use crate::captured_events::Events;
 use crate::load::{PATIENT, ample, ms};
 use crate::scripted::{Reply, Scripted};
 use crate::support::Server;
+use crate::told::Told;
 
 const SECRET: &str = "correct-horse-battery";
 
@@ -16,8 +18,9 @@ async fn losing_and_finding_a_server_is_logged_once_each() {
     let server = Server::start_with(&arguments);
     let port = server.port();
     let url = format!("redis://:{SECRET}@127.0.0.1:{port}");
+    let told = Told::default();
     let builder = RedissonClient::builder().response_timeout(PATIENT);
-    let client = builder.connect(&url).await.unwrap();
+    let client = told.by(builder).connect(&url).await.unwrap();
     let limiter = ample(&client, "limiter").await;
     server.signal("KILL"); // at once, so that nobody listens any more
     drop(server);
@@ -46,6 +49,17 @@ async fn losing_and_finding_a_server_is_logged_once_each() {
         assert!(has_all && event.contains(&server), "{event}");
         assert!(!event.contains(SECRET), "{event}");
     }
+
+    let expected = [
+        "connected",
+        "lost",
+        "open for store_unavailable",
+        "connected",
+        "half_open",
+        "closed",
+    ];
+    let expected = expected.map(|change| format!("127.0.0.1:{port} {change}"));
+    assert_eq!(told.take_changes(), expected);
 }
 
 #[tokio::test]

@@ -20,6 +20,8 @@ mod silent;
 mod support;
 #[cfg(feature = "tls")]
 mod tls_server;
+#[path = "../support/told.rs"]
+mod told;
 
 mod black_hole;
 mod cluster;

@@ -10,6 +10,8 @@ mod fixture;
 mod proxy;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/told.rs"]
+mod told;
 
 mod away_and_back;
 mod breaker;
@@ -19,4 +21,5 @@ mod health;
 mod many_callers;
 mod mistakes;
 mod nodes;
+mod on_event;
 mod runtimes;

@@ -23,6 +23,8 @@ mod proxy;
 mod stopped_time;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/told.rs"]
+mod told;
 
 mod acl_rule;
 mod arguments;
@@ -42,6 +44,7 @@ mod large_audits;
 mod large_limiters;
 mod missing_server;
 mod multi_acquire;
+mod on_event;
 mod permissions;
 mod policies;
 mod reads;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::KeyedRateLimiter;
 use crate::error::Result;
+use crate::grant::Origin;
 use crate::limiters::RateLimiter;
 use crate::limiters::policy_limiter::check_cost;
 use crate::policies::algorithm::Model;
@@ -36,9 +37,7 @@ impl KeyedRateLimiter {
     /// # Cancel safety
     /// Dropping the future keeps no permit.
     pub async fn acquire(&self, key: &str, permits: u32) -> Result<()> {
-        let limiter = self.validated(key, permits)?;
-        let set_up = self.set_up_in_force();
-        limiter.wait_set_up(permits, None, Some(set_up)).await?;
+        self.wait(key, permits, None).await?;
         Ok(())
     }
 
@@ -100,16 +99,23 @@ impl KeyedRateLimiter {
         if timeout.is_zero() {
             return self.try_acquire(key, permits).await;
         }
-        let limiter = self.validated(key, permits)?;
-        let set_up = self.set_up_in_force();
-        limiter
-            .wait_set_up(permits, Some(timeout), Some(set_up))
-            .await
+        Ok(self.wait(key, permits, Some(timeout)).await?.is_some())
     }
 
-    fn set_up_in_force(&self) -> ReadSetUp {
-        let policy = self.limiter.policy_in_force();
-        Arc::new(move || policy().set_up())
+    async fn wait(
+        &self,
+        key: &str,
+        permits: u32,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Origin>> {
+        let reported = self.limiter.reported(permits);
+        let waiting = async {
+            let limiter = self.validated(key, permits)?;
+            let policy = self.limiter.policy_in_force();
+            let set_up: ReadSetUp = Arc::new(move || policy().set_up());
+            limiter.wait_set_up(permits, timeout, Some(set_up)).await
+        };
+        reported.ended(waiting.await)
     }
 
     /// The limiter of a key, once the cost is found good.

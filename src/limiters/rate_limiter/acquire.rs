@@ -8,7 +8,7 @@ use super::RateLimiter;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::fallback::reset;
-use crate::grant::Grant;
+use crate::grant::{Grant, Origin};
 use crate::limiters::joint::peek;
 use crate::wait_queue::ReadSetUp;
 use crate::window::SetUp;
@@ -44,12 +44,16 @@ impl RateLimiter {
     #[doc(alias = "tryAcquire")]
     #[must_use = "`false`: the permits were not taken"]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
-        let queue = self.requested(permits)?;
-        let options = &self.options;
-        let is_granted = queue.try_acquire(permits, self.set_up, options).await?;
-        if !is_granted {
-            queue.keep_denial(options.denial_age());
-        }
+        let reported = self.reported(permits);
+        let decided = async {
+            let (queue, options) = (self.requested(permits)?, &self.options);
+            let (is_granted, source) = queue.try_acquire(permits, self.set_up, options).await?;
+            if !is_granted {
+                queue.keep_denial(options.denial_age());
+            }
+            Ok((is_granted, source))
+        };
+        let (is_granted, _) = reported.ended(decided.await)?;
         Ok(is_granted)
     }
 
@@ -85,8 +89,9 @@ impl RateLimiter {
         if timeout.is_zero() {
             return self.try_acquire(permits).await;
         }
-        self.wait_set_up(permits, Some(timeout), self.read_set_up())
-            .await
+        let reported = self.reported(permits);
+        let waiting = self.wait_set_up(permits, Some(timeout), self.read_set_up());
+        Ok(reported.ended(waiting.await)?.is_some())
     }
 
     /// Waits for permits in the order of arrival (FIFO in this process).
@@ -111,9 +116,9 @@ impl RateLimiter {
     /// # Cancel safety
     /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
     pub async fn acquire(&self, permits: u32) -> Result<()> {
-        let queue = self.requested(permits)?;
-        let waiting = queue.wait(permits, None, self.read_set_up(), &self.options);
-        waiting.await?;
+        let reported = self.reported(permits);
+        let waiting = self.wait_set_up(permits, None, self.read_set_up());
+        reported.ended(waiting.await)?;
         Ok(())
     }
 
@@ -144,7 +149,8 @@ impl RateLimiter {
     /// # Cancel safety
     /// As [`try_acquire`](Self::try_acquire).
     pub async fn check(&self, permits: u32) -> Result<Decision> {
-        self.check_set_up(permits, self.set_up).await
+        let reported = self.reported(permits);
+        reported.ended(self.check_set_up(permits, self.set_up).await)
     }
 
     /// Gives a grant back, exactly and once, and returns how many permits came back: 0 if its window has passed, fewer
@@ -324,19 +330,18 @@ impl RateLimiter {
         Ok(decision)
     }
 
-    /// Waits until the permits are granted, or for the timeout; creates the limiter as
+    /// Waits until the permits are granted, and returns by whom, or `None` after the timeout; creates the limiter as
     /// [`check_set_up`](Self::check_set_up) does.
     pub(crate) async fn wait_set_up(
         &self,
         permits: u32,
         timeout: Option<Duration>,
         set_up: Option<ReadSetUp>,
-    ) -> Result<bool> {
+    ) -> Result<Option<Origin>> {
         // A time beyond what the clock can count is as good as none.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let queue = self.requested(permits)?;
-        let waited = queue.wait(permits, until, set_up, &self.options).await?;
-        Ok(waited.is_some())
+        queue.wait(permits, until, set_up, &self.options).await
     }
 
     /// Waits, and returns by whom the permits were granted.
@@ -345,7 +350,7 @@ impl RateLimiter {
         &self,
         permits: u32,
         until: Option<Instant>,
-    ) -> Result<Option<crate::grant::Origin>> {
+    ) -> Result<Option<Origin>> {
         let set_up = self.read_set_up();
         self.queue.wait(permits, until, set_up, &self.options).await
     }

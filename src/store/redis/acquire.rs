@@ -109,12 +109,19 @@ impl RedisLimiter {
             let before = acquire.note_attempt(attempt)?;
             attempts.sent_before = before.is_some();
             let rate_type = self.rate_type_for(&call);
+            let limits = Limits {
+                deadline: ends,
+                ..attempts
+                    .limits()
+                    .at_once()
+                    .for_requests(call.requests.count())
+            };
 
             let result = if let Some(before) = before {
                 let retry = retry_after(before, now, look_from.take());
                 let args =
                     acquire_args(&call, Some(&retry), rate_type, now, Some(attempt.deadline));
-                Some(self.send_alone(&call, rate_type, &args, now, ends).await)
+                Some(self.send_alone(&call, rate_type, &args, now, limits).await)
             } else if std::mem::take(&mut may_share) {
                 let (keys, deadline) = (&self.keys, attempt.deadline);
                 let calls = &store.multi_acquires;
@@ -129,7 +136,7 @@ impl RedisLimiter {
                 }
             } else {
                 let args = acquire_args(&call, None, rate_type, now, Some(attempt.deadline));
-                Some(self.send_alone(&call, rate_type, &args, now, ends).await)
+                Some(self.send_alone(&call, rate_type, &args, now, limits).await)
             };
 
             if matches!(result, None | Some(Err(Failure::Lost(None)))) && time.waits < remaining {
@@ -139,6 +146,7 @@ impl RedisLimiter {
             }
             let Some(result) = result else {
                 // Nothing says so, so it may have run.
+                attempts.number += 1;
                 if attempts.remaining().is_zero() {
                     return indeterminate();
                 }
@@ -164,6 +172,7 @@ impl RedisLimiter {
                 Meaning::Decided(answer) => {
                     self.learn_lateness(too_long, started.elapsed() * 4 < time.valid);
                     self.note_audit(audited_rate, &answer);
+                    self.note_clocks(&answer);
                     // The caller may return its permits as soon as it has the answer, and another attempt would take them again.
                     if let Some(deadline) = acquire.last_deadline_except(attempt) {
                         let wait = u64::try_from(deadline - server_millis + 1).unwrap_or(0);
@@ -200,19 +209,18 @@ impl RedisLimiter {
             .map_or_else(|| self.rate_type(), |set_up| set_up.settings.rate_type)
     }
 
-    /// Sends an attempt as a separate call, which ends at `ends`.
+    /// Sends an attempt as a separate call.
     async fn send_alone(
         &self,
         call: &Acquire,
         rate_type: RateType,
         args: &script::Args,
         now: Option<i64>,
-        ends: Instant,
+        limits: Limits,
     ) -> Result<AcquireReply, Failure> {
         let of_call = call_key(&self.keys, call);
         let sets_up = call.set_up.is_some();
         let keys = self.keys.of_acquire(rate_type, sets_up, of_call.as_deref());
-        let limits = Limits::new(ends, Repeat::Safe).at_once();
         let sending = script::ACQUIRE.run(&self.store.connection, &keys, args, limits);
         let answer = sending.await?;
         Ok(AcquireReply { answer, now })

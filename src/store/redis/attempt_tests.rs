@@ -14,6 +14,7 @@ use super::limiter::RedisLimiter;
 use super::multi_acquire::SharedReply;
 use super::retry::Limits;
 use super::*;
+use crate::event::Events;
 use crate::permit;
 use crate::rate::RateType;
 use crate::store::AcquireCall;
@@ -46,7 +47,12 @@ impl OnServer {
         let server = Server::start();
         let raw = server.connection().await;
         let response_timeout = Duration::from_millis(2_000);
-        let store = RedisStore::over(raw.clone(), Clock::server(), response_timeout);
+        let store = RedisStore::over(
+            raw.clone(),
+            Clock::server(),
+            response_timeout,
+            Events::default(),
+        );
         Self {
             _server: server,
             raw,

@@ -51,6 +51,11 @@ impl RedisStore {
             // The state does not know single requests: one that may have been charged is not sent again.
             Purpose::Decide | Purpose::Reset => Repeat::Never,
         };
+        let requests = match call.purpose {
+            Purpose::Peek | Purpose::Reset => 0,
+            Purpose::Decide if call.limiters.len() > 1 => 1, // decided jointly
+            Purpose::Decide => call.costs.len() as u32,
+        };
         let mut attempts = self.attempts(name, deadline, repeat);
         let mut progress = Progress::default();
         let keys = call.limiters.iter().flat_map(|target| target.all_keys());
@@ -63,7 +68,7 @@ impl RedisStore {
             let deadline = self.server_deadline(name, &attempts).await?;
             let now = progress.now.or_else(|| self.clock.now());
             let (script, args) = script_and_args(call, now, Some(deadline), &progress.read);
-            let limits = attempts.limits().at_once();
+            let limits = attempts.limits().at_once().for_requests(requests);
             call.note_sent(true);
             let result = script.run(&self.connection, &keys, &args, limits).await;
             if let Err(Failure::NotSent(_) | Failure::NotRun(_)) = result {

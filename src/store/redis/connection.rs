@@ -38,6 +38,7 @@ use super::failure::Failure;
 use super::retry::Limits;
 use super::server_time::ServerTime;
 use crate::error::{Error, Result};
+use crate::event::Events;
 use crate::store::breaker::{Breaker, Unhealthy};
 use address::{Address, Server};
 #[cfg(feature = "cluster")]
@@ -67,12 +68,14 @@ pub(crate) struct Connecting {
     pub(crate) tls: TlsConfig,
     /// How long `connect` keeps trying if no server is ready.
     pub(crate) wait: Duration,
+    pub(crate) events: Events,
 }
 
 /// A connection that many callers on many runtimes share.
 pub(crate) struct Connection {
     route: Route,
     unhealthy: Arc<Unhealthy>,
+    events: Events,
 }
 
 enum Route {
@@ -145,30 +148,37 @@ impl From<Single> for Connection {
     fn from(single: Single) -> Self {
         Self {
             unhealthy: Arc::clone(&single.settings.unhealthy),
+            events: single.settings.events.clone(),
             route: Route::Server(single),
         }
     }
 }
 
 impl Connection {
-    pub(crate) fn given<C>(connection: C, response_timeout: Duration) -> Self
+    pub(crate) fn given<C>(connection: C, response_timeout: Duration, events: Events) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        Self::over(given::Cloned(connection), response_timeout)
+        Self::over(given::Cloned(connection), response_timeout, events)
     }
 
-    pub(super) fn over(connection: impl Given + 'static, response_timeout: Duration) -> Self {
+    pub(super) fn over(
+        connection: impl Given + 'static,
+        response_timeout: Duration,
+        events: Events,
+    ) -> Self {
         let server = "the application's connection".to_owned();
         let unhealthy = Arc::<Unhealthy>::default();
+        let of_breaker = (Arc::clone(&unhealthy), events.clone());
         Self {
             route: Route::Given {
                 connection: Box::new(connection),
-                breaker: Breaker::new(server, response_timeout, Arc::clone(&unhealthy)),
+                breaker: Breaker::new(server, response_timeout, of_breaker.0, of_breaker.1),
                 round_trip: RoundTrip::default(),
                 response_timeout,
             },
             unhealthy,
+            events,
         }
     }
 
@@ -190,6 +200,7 @@ impl Connection {
             response_timeout: connecting.response_timeout,
             server_time: Arc::clone(server_time),
             unhealthy: Arc::default(),
+            events: connecting.events,
         });
         let mut wait = Wait::new(connecting.wait, connecting.response_timeout, name);
         match address {
@@ -218,13 +229,17 @@ impl Connection {
         settings: Arc<Settings>,
         wait: &mut Wait,
     ) -> Result<Self> {
-        let unhealthy = Arc::clone(&settings.unhealthy);
+        let (unhealthy, events) = (Arc::clone(&settings.unhealthy), settings.events.clone());
         let cluster = Cluster::new(servers, settings);
         loop {
             match cluster.refresh(wait.limits().deadline).await {
                 Ok(()) => {
                     let route = Route::Cluster(cluster);
-                    return Ok(Self { route, unhealthy });
+                    return Ok(Self {
+                        route,
+                        unhealthy,
+                        events,
+                    });
                 }
                 Err(cause) => wait.again(cause).await?,
             }
@@ -237,6 +252,11 @@ impl Connection {
             argument: "url",
             reason: "leads to a cluster, which needs this crate's feature `cluster`",
         })
+    }
+
+    /// Who is told of calls.
+    pub(super) fn events(&self) -> &Events {
+        &self.events
     }
 
     pub(super) fn is_cluster(&self) -> bool {

@@ -21,6 +21,7 @@ use super::RedisStore;
 use super::limiter::RedisLimiter;
 use super::retry::Repeat;
 use crate::clock::Clock;
+use crate::event::Events;
 use crate::keys::Keys;
 use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::ValidRate;
@@ -67,6 +68,7 @@ async fn compare_case(
         connection.clone(),
         Clock::shown_by(&now),
         Duration::from_secs(30),
+        Events::default(),
     );
     let limiter = |client| {
         Arc::new(RedisLimiter::new(

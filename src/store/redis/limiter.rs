@@ -15,6 +15,7 @@ use super::retry::{Attempts, Repeat};
 use super::{RedisStore, read};
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
+use crate::event::Event;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
@@ -30,6 +31,7 @@ pub(super) struct RedisLimiter {
     /// costs a round trip.
     is_per_client: AtomicBool,
     audit: Audit,
+    has_warned_of_clocks: AtomicBool,
     /// How many attempts of the last acquire took too long: the first attempt of the next one gets as much time as the
     /// last.
     pub(super) late_attempts: AtomicU32,
@@ -44,6 +46,7 @@ impl RedisLimiter {
             ),
             audit: hint.map(|hint| hint.audit).unwrap_or_default(),
             late_attempts: AtomicU32::new(0),
+            has_warned_of_clocks: AtomicBool::new(false),
             store,
             keys,
         }
@@ -72,6 +75,25 @@ impl RedisLimiter {
         if answer.audit_due {
             self.store.start_audit(&self.keys, self.rate_type());
         }
+    }
+
+    /// Tells of a grant whose time is ahead of the clock.
+    pub(super) fn note_clocks(&self, answer: &Answer) {
+        let Ok(ahead @ 1..) = u64::try_from(answer.ahead) else {
+            return;
+        };
+        if !self.has_warned_of_clocks.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                limiter = %Escaped(&self.keys.name),
+                ahead_ms = ahead,
+                "a peer's clock is ahead: its permits come back late, for all"
+            );
+        }
+        let ahead = Duration::from_millis(ahead);
+        self.store
+            .connection
+            .events()
+            .tell(|| Event::ClockAhead { ahead });
     }
 
     async fn run(&self, script: &Script, args: &Args, repeat: Repeat) -> Result<Value> {

@@ -137,6 +137,7 @@ impl MultiAcquires {
             keys: keys.len(),
             list: list_args(call, None),
             runs: call.requests.runs.len(),
+            requests: call.requests.count(),
             deadline,
             server_deadline,
             answer,
@@ -207,6 +208,7 @@ mod tests {
 
     use super::super::connection::Given;
     use super::*;
+    use crate::event::Events;
     use crate::window::Requests;
 
     /// A connection over which nothing comes back.
@@ -226,7 +228,11 @@ mod tests {
     }
 
     fn multi_acquires() -> Arc<MultiAcquires> {
-        let connection = Arc::new(Connection::over(Silent, Duration::from_secs(60)));
+        let connection = Arc::new(Connection::over(
+            Silent,
+            Duration::from_secs(60),
+            Events::default(),
+        ));
         let server_time = Arc::new(ServerTime::unknown());
         server_time.learn(0);
         Arc::new(MultiAcquires::new(

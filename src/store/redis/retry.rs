@@ -35,6 +35,9 @@ pub(crate) struct Limits {
     pub(crate) repeat: Repeat,
     /// Whether it waits for a connection. Otherwise it is not sent if there is none.
     pub(crate) waits_to_connect: bool,
+    /// How many requests for permits it is for, and which attempt it is, from 1: for events.
+    pub(crate) requests: u32,
+    pub(crate) attempt: u32,
 }
 
 impl Limits {
@@ -43,6 +46,8 @@ impl Limits {
             deadline,
             repeat,
             waits_to_connect: true,
+            requests: 0,
+            attempt: 1,
         }
     }
 
@@ -52,6 +57,10 @@ impl Limits {
             waits_to_connect: false,
             ..self
         }
+    }
+
+    pub(crate) fn for_requests(self, requests: u32) -> Self {
+        Self { requests, ..self }
     }
 
     #[cfg(test)]
@@ -70,6 +79,8 @@ pub(super) struct Attempts<'a> {
     repeat: Repeat,
     /// Whether an earlier attempt may have run.
     pub(super) sent_before: bool,
+    /// Which attempt the next one is, of those that are sent.
+    pub(super) number: u32,
     /// Why the server last refused an attempt.
     refusal: Option<RedisError>,
 }
@@ -88,6 +99,7 @@ impl<'a> Attempts<'a> {
             pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             repeat,
             sent_before: false,
+            number: 1,
             refusal: None,
         }
     }
@@ -97,7 +109,11 @@ impl<'a> Attempts<'a> {
     }
 
     pub(super) fn limits(&self) -> Limits {
-        Limits::new(self.deadline, self.repeat)
+        let attempt = self.number;
+        Limits {
+            attempt,
+            ..Limits::new(self.deadline, self.repeat)
+        }
     }
 
     /// Makes one attempt, which ends at its deadline. Returns its answer, or `None` for another attempt, or the error
@@ -124,6 +140,7 @@ impl<'a> Attempts<'a> {
             Err(Failure::Refused(error)) => return Err(self.refused(error)),
             Err(Failure::Lost(cause)) => {
                 self.sent_before = true;
+                self.number += 1;
                 if self.repeat == Repeat::Never {
                     return Err(self.give_up(cause));
                 }
@@ -131,6 +148,7 @@ impl<'a> Attempts<'a> {
                 cause
             }
             Err(Failure::NotRun(cause)) => {
+                self.number += 1;
                 self.refusal = Some(cause.clone());
                 Some(cause)
             }
@@ -179,12 +197,13 @@ mod tests {
 
     use super::super::time_budget_tests::Distant;
     use super::*;
+    use crate::event::Events;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
     /// How long a call pauses after each of its attempts that fails like this.
     async fn pauses_after(failure: Failure) -> Vec<u128> {
-        let connection = Connection::over(Distant::new(0, None), HOUR);
+        let connection = Connection::over(Distant::new(0, None), HOUR, Events::default());
         let deadline = Instant::now() + HOUR;
         let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
         let mut pauses = Vec::new();
@@ -209,7 +228,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_says_that_an_earlier_attempt_may_have_run() {
-        let connection = Connection::over(Distant::new(0, None), HOUR);
+        let connection = Connection::over(Distant::new(0, None), HOUR, Events::default());
         let deadline = Instant::now() + HOUR;
         let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
         let error = attempts.after::<()>(Err(answered("NOPERM"))).await;

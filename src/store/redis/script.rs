@@ -9,16 +9,20 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
+use tokio::time::Instant;
 
 pub(crate) use self::args::Args;
 use super::connection::Connection;
-use super::failure::Failure;
+use super::failure::{Failure, is_answered};
 use super::retry::Limits;
+use crate::event::{Event, Events};
 #[cfg(test)]
 use crate::window::{BOUNDS, Bounds};
 
 /// A script and the SHA-1 that Redis names it by.
 pub(crate) struct Script {
+    /// The path of its file, for events.
+    name: &'static str,
     hash: String,
     source: String,
 }
@@ -105,10 +109,11 @@ fn lines(bounds: Bounds) -> [String; 5] {
 }
 
 impl Script {
-    fn assemble(file: &str) -> Self {
+    fn assemble(file: &'static str) -> Self {
         // The files are part of the program, and a unit test assembles every script.
         let source = include::assemble(file, read).unwrap_or_else(|error| panic!("{error}"));
         Self {
+            name: file.trim_end_matches(".lua"),
             hash: redis::Script::new(&source).get_hash().to_owned(),
             source,
         }
@@ -122,8 +127,15 @@ impl Script {
         args: &Args,
         limits: Limits,
     ) -> Result<Value, Failure> {
+        let mut told = Told {
+            events: connection.events(),
+            started: connection.events().start(),
+            script: self.name,
+            limits,
+            is_answered: false,
+        };
         let by_hash = command("EVALSHA", &self.hash, keys, args);
-        match connection.send(&by_hash, limits).await {
+        let result = match connection.send(&by_hash, limits).await {
             Err(Failure::Refused(error))
                 if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) =>
             {
@@ -131,7 +143,37 @@ impl Script {
                 connection.send(&by_source, limits).await
             }
             other => other,
+        };
+        told.is_answered = is_answered(&result);
+        if let Err(Failure::NotSent(_) | Failure::NoRuntime) = result {
+            told.started = None;
         }
+        result
+    }
+}
+
+/// A call whose end is an event, also if nobody waits for its answer any more.
+struct Told<'a> {
+    events: &'a Events,
+    /// `None` if there is nothing to tell.
+    started: Option<Instant>,
+    script: &'static str,
+    limits: Limits,
+    is_answered: bool,
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        let Some(started) = self.started else {
+            return;
+        };
+        self.events.tell(|| Event::Call {
+            script: self.script,
+            requests: self.limits.requests,
+            attempt: self.limits.attempt,
+            is_answered: self.is_answered,
+            took: started.elapsed(),
+        });
     }
 }
 
@@ -154,7 +196,53 @@ fn command(name: &str, script: &str, keys: &[impl AsRef<[u8]>], args: &Args) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::future::{Future, pending};
+    use std::pin::{Pin, pin};
+    use std::sync::{Arc, Mutex};
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    use redis::RedisResult;
+
+    use super::super::connection::Given;
     use super::*;
+
+    /// A connection over which nothing comes back.
+    struct Silent;
+
+    impl Given for Silent {
+        fn send<'a>(
+            &'a self,
+            _command: &'a Cmd,
+        ) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
+            Box::pin(pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_told_as_unanswered_if_it_is_dropped_before_its_answer() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&told);
+        let events = Events::new(move |event| match *event {
+            Event::Call {
+                is_answered, took, ..
+            } => seen.lock().unwrap().push((is_answered, took)),
+            _ => unreachable!(),
+        });
+        let second = Duration::from_secs(1);
+        let connection = Connection::over(Silent, 60 * second, events);
+        let args = Args::new();
+        {
+            let limits = Limits::for_test();
+            let call = pin!(REFUND.run(&connection, &["key"], &args, limits));
+            assert!(
+                call.poll(&mut Context::from_waker(Waker::noop()))
+                    .is_pending()
+            );
+            tokio::time::advance(second).await;
+        }
+        assert_eq!(*told.lock().unwrap(), [(false, second)]);
+    }
 
     #[test]
     fn the_scripts_and_the_model_have_the_same_bounds() {

@@ -7,6 +7,7 @@ use tokio::task::yield_now;
 use super::connection::TlsConfig;
 use super::limiter::RedisLimiter;
 use super::*;
+use crate::event::Events;
 use crate::store::AcquireCall;
 use crate::support::Server;
 use crate::window::Requests;
@@ -20,6 +21,7 @@ async fn store_on(server: &Server) -> RedisStore {
         response_timeout: RESPONSE_TIMEOUT,
         tls: TlsConfig::default(),
         wait: Duration::ZERO,
+        events: Events::default(),
     };
     let connected = RedisStore::connect(&server.url(), connecting, Clock::server()).await;
     connected.unwrap()

@@ -116,7 +116,7 @@ impl Observed {
             window: self.interval,
             remaining: self.left,
             reset: self.until_all.saturating_sub(age),
-            source: DecisionSource::Store,
+            source: DecisionSource::Remembered,
         }))
     }
 

@@ -19,6 +19,7 @@ use super::resolver::Resolver;
 use super::round_trip::{Pace, RoundTrip};
 use super::settings::Settings;
 use crate::escaped::Escaped;
+use crate::event::Event;
 use crate::store::backoff::{self, Backoff, shortened};
 use crate::store::breaker::Breaker;
 use crate::store::redis::failure::{Failure, closed, of_connecting, timed_out};
@@ -79,6 +80,7 @@ impl Link {
             resolver.to_string(),
             settings.response_timeout,
             Arc::clone(&settings.unhealthy),
+            settings.events.clone(),
         );
         let response_timeout = settings.response_timeout;
         let keeper = Keeper {
@@ -221,6 +223,10 @@ impl Keeper {
         self.state.send_replace(state);
     }
 
+    fn tell<'a>(&'a self, event: impl FnOnce(&'a str) -> Event<'a>) {
+        self.settings.events.tell(|| event(self.breaker.server()));
+    }
+
     async fn run(self) {
         let after_losses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE_AFTER_LOSSES);
         let mut after_losses = after_losses.at_once_first();
@@ -228,6 +234,7 @@ impl Keeper {
         loop {
             let (open, endpoint) = self.connect(wants_primary).await;
             tracing::info!(server = %Escaped(&endpoint), "connected");
+            self.tell(|server| Event::Connected { server });
             self.breaker.connected();
             let since = Instant::now();
             let open = Arc::new(open);
@@ -236,6 +243,7 @@ impl Keeper {
             wants_primary = matches!(cause, Retired::Refused(_));
             self.change(State::Connecting(None));
             tracing::warn!(server = %Escaped(&endpoint), cause = %Escaped(&cause), "replacing the connection");
+            self.tell(|server| Event::ConnectionLost { server });
             if since.elapsed() >= STABLE {
                 after_losses.reset();
             } else {

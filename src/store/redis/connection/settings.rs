@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::credentials::Provider;
 use super::tls::Tls;
+use crate::event::Events;
 use crate::store::breaker::Unhealthy;
 use crate::store::redis::server_time::ServerTime;
 
@@ -16,6 +17,7 @@ pub(super) struct Settings {
     pub(super) response_timeout: Duration,
     pub(super) server_time: Arc<ServerTime>,
     pub(super) unhealthy: Arc<Unhealthy>,
+    pub(super) events: Events,
 }
 
 impl Settings {
@@ -28,6 +30,7 @@ impl Settings {
             response_timeout: self.response_timeout,
             server_time: Arc::new(ServerTime::unknown()),
             unhealthy: Arc::default(),
+            events: Events::default(),
         }
     }
 }
@@ -44,6 +47,7 @@ impl Settings {
             response_timeout: Duration::from_secs(1),
             server_time: Arc::new(ServerTime::unknown()),
             unhealthy: Arc::default(),
+            events: Events::default(),
         }
     }
 }

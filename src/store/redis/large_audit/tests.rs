@@ -8,6 +8,7 @@ use redis::aio::MultiplexedConnection;
 
 use super::*;
 use crate::clock::Clock;
+use crate::event::Events;
 use crate::grant::Grant;
 use crate::permit;
 use crate::random_cases::{cases_of, run_on_a_server};
@@ -146,7 +147,12 @@ async fn audit_case(raw: MultiplexedConnection, case: Case) {
 impl Clients {
     async fn of(raw: MultiplexedConnection, rate: i64) -> Self {
         let now = Arc::new(AtomicI64::new(1_000_000));
-        let store = RedisStore::over(raw.clone(), Clock::shown_by(&now), Duration::from_secs(30));
+        let store = RedisStore::over(
+            raw.clone(),
+            Clock::shown_by(&now),
+            Duration::from_secs(30),
+            Events::default(),
+        );
         store.is_auditing.store(true, Ordering::Release); // the client starts no audit of its own
         let mut clients = Self {
             raw,

@@ -34,6 +34,7 @@ pub(super) struct PendingAcquire {
     pub(super) list: Option<Args>,
     /// How many runs of equal requests it has.
     pub(super) runs: usize,
+    pub(super) requests: u32,
     pub(super) deadline: Instant,
     /// The same by the server's clock.
     pub(super) server_deadline: i64,

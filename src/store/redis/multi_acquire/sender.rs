@@ -40,6 +40,7 @@ impl Sender {
         let now = self.clock.now();
         let (keys, args) = keys_and_args(&entries, server_deadline, now);
         let limits = Limits::new(deadline, Repeat::Safe).at_once();
+        let limits = limits.for_requests(entries.iter().map(|entry| entry.requests).sum());
         let sending = script::MULTI_ACQUIRE.run(&self.connection, &keys, &args, limits);
         match sending.await {
             Ok(Value::Array(answers)) if answers.len() == entries.len() => {

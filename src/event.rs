@@ -1,0 +1,224 @@
+//! What a client tells the application: the end of each request and call, and each change of a connection.
+
+mod events;
+mod reported;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::decision::{Decision, DecisionSource};
+use crate::error::ErrorKind;
+use crate::health::BreakerState;
+
+pub(crate) use events::Events;
+pub(crate) use reported::{Reported, Reports};
+
+/// What has happened in a client: the argument of the handler that
+/// [`on_event`](crate::RedissonClientBuilder::on_event) sets.
+///
+/// Names of limiters and servers are labels of metrics: no event contains a key of a limiter for keys, nor a secret.
+///
+/// ```
+/// use redisson_rate_limiter::{Event, FixedWindow, MemoryStore, RedissonClient};
+/// use std::collections::HashMap;
+/// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
+///
+/// /// How many requests each limiter had, by how they ended.
+/// type Requests = HashMap<(String, &'static str), u64>;
+///
+/// fn count(requests: &mut Requests, event: &Event<'_>) {
+///     if let Event::Request { limiters, result, .. } = event {
+///         for limiter in *limiters {
+///             // Of several limiters that deny a request, only one is the reason.
+///             if limiter.is_deciding {
+///                 let labels = (limiter.name.to_owned(), result.as_str());
+///                 *requests.entry(labels).or_default() += 1;
+///             }
+///         }
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let requests = Arc::new(Mutex::new(Requests::new()));
+/// let counted = Arc::clone(&requests);
+/// let client = RedissonClient::builder()
+///     .on_event(move |event| count(&mut counted.lock().unwrap(), event))
+///     .in_memory(&MemoryStore::new());
+///
+/// let logins = client.limiter(FixedWindow::new(2, Duration::from_secs(60)))?.with_prefix("login:");
+/// for user in ["alice", "alice", "alice", "bob"] {
+///     let _ = logins.check(user, 1).await?;
+/// }
+/// let orders = client.rate_limiter("orders"); // it has no rate
+/// orders.try_acquire(1).await.unwrap_err();
+///
+/// let requests = requests.lock().unwrap();
+/// let number = |limiter: &str, label| requests.get(&(limiter.to_owned(), label)).copied();
+/// assert_eq!(number("login:", "granted"), Some(3));
+/// assert_eq!(number("login:", "denied"), Some(1));
+/// assert_eq!(number("orders", "not_initialized"), Some(1));
+/// assert_eq!(requests.len(), 3);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A request for permits has ended: `acquire`, `try_acquire`, `try_acquire_timeout`, `check`, `check_with_rate`,
+    /// `check_and_wait` (before it waits), `check_all`, or [`Rules::check`](crate::Rules::check) where a rule applies. There
+    /// is one event for each call of such a method, also if its future is dropped.
+    #[non_exhaustive]
+    Request {
+        /// The limiters that were asked: one, or those of a joint decision in the order of the charges. Empty if a joint
+        /// decision failed because its charges are invalid.
+        limiters: &'a [AskedLimiter<'a>],
+        /// How the request has ended.
+        result: RequestResult,
+        /// The time from the call of the method until it returned, or until its future was dropped: waiting for permits
+        /// and for Redis.
+        took: Duration,
+    },
+    /// A script was sent to Redis, and was answered or given up. It may have taken two round trips, if the server did not
+    /// know the script. Not in memory.
+    #[non_exhaustive]
+    Call {
+        /// The script's path in `lua/`, without its ending: `acquire`, `multi_acquire`, `joint`, `refund`,
+        /// `policies/token_bucket`.
+        script: &'static str,
+        /// How many requests for permits the call is for, which share it; 0 if it is for something else, such as a refund or a peek.
+        requests: u32,
+        /// 1 for the first attempt, and one more for each time that the same call was sent before and was not executed, as
+        /// far as is known: a retry has 2 or more.
+        attempt: u32,
+        /// Whether the server answered, if only to refuse.
+        is_answered: bool,
+        /// The time from sending it until the answer came or it was given up.
+        took: Duration,
+    },
+    /// A connection was made. Each tokio runtime that makes calls has one to each server.
+    #[non_exhaustive]
+    Connected {
+        /// The server, such as `127.0.0.1:6379`; with Sentinels, the name of the primary: as in
+        /// [`ServerHealth`](crate::ServerHealth).
+        server: &'a str,
+    },
+    /// A connection was lost, was silent for too long, or its server is no longer a primary. The client replaces it.
+    #[non_exhaustive]
+    ConnectionLost {
+        /// The server, as in [`Connected`](Self::Connected).
+        server: &'a str,
+    },
+    /// A circuit breaker has another state. There is one for each connection.
+    #[non_exhaustive]
+    BreakerChanged {
+        /// The server, as in [`Connected`](Self::Connected).
+        server: &'a str,
+        /// The state that it has now.
+        state: BreakerState,
+        /// Why it is open.
+        cause: Option<ErrorKind>,
+    },
+    /// A limiter's grants contain one whose time is ahead of the clock that this client uses: the clock of a peer is wrong. A
+    /// `tracing` event names the limiter, once.
+    #[non_exhaustive]
+    ClockAhead {
+        /// By how much, in whole milliseconds.
+        ahead: Duration,
+    },
+}
+
+/// A limiter that a request asked: see [`Event::Request`].
+///
+/// ```
+/// use redisson_rate_limiter::{AskedLimiter, Event, FixedWindow, MemoryStore, RedissonClient};
+/// use std::time::Duration;
+///
+/// /// Whether a limiter has less than a tenth of its permits left.
+/// fn is_near_limit(limiter: &AskedLimiter<'_>) -> bool {
+///     limiter.decision.is_some_and(|it| it.remaining() * 10 < it.limit())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let near = |event: &Event<'_>| match event {
+///     Event::Request { limiters, .. } => limiters.iter().any(is_near_limit),
+///     _ => false,
+/// };
+/// let (sender, events) = std::sync::mpsc::channel();
+/// let builder = RedissonClient::builder().on_event(move |event| sender.send(near(event)).unwrap());
+/// let client = builder.in_memory(&MemoryStore::new());
+/// let limiter = client.limiter(FixedWindow::new(20, Duration::from_secs(60)))?;
+/// assert!(limiter.check("alice", 18).await?.is_granted());
+/// assert!(limiter.check("alice", 1).await?.is_granted());
+/// assert_eq!(events.try_iter().collect::<Vec<_>>(), [false, true]);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct AskedLimiter<'a> {
+    /// The limiter's name; of a limiter for keys its prefix, whatever the key.
+    pub name: &'a str,
+    /// How many permits were asked for: the cost.
+    pub permits: u32,
+    /// Its decision, if the method that has ended returns decisions. Of a joint decision, a limiter that would have granted
+    /// the request has denied it with a `retry_after` of zero.
+    pub decision: Option<&'a Decision>,
+    /// Whether the request ended so because of this limiter. If several limiters deny a request, this is the strictest one;
+    /// otherwise each of them.
+    pub is_deciding: bool,
+}
+
+/// How a request has ended: see [`Event::Request`].
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// let result = RequestResult::Denied(DecisionSource::FailurePolicy);
+/// assert_eq!(result.as_str(), "denied");
+/// assert_eq!(result.source().map(DecisionSource::as_str), Some("failure_policy"));
+/// assert_eq!(RequestResult::Failed(ErrorKind::Closed).as_str(), "closed");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RequestResult {
+    /// The permits were taken, or were granted without being taken by [`FailurePolicy::Allow`](crate::FailurePolicy::Allow).
+    Granted(DecisionSource),
+    /// The request was denied.
+    Denied(DecisionSource),
+    /// The request had a timeout, and its permits did not come, or certainly come later.
+    TimedOut,
+    /// The method returned an error of this kind.
+    Failed(ErrorKind),
+    /// The request's future was dropped.
+    Cancelled,
+}
+
+impl RequestResult {
+    /// The variant's name in snake case, or the [error's kind](ErrorKind::as_str), for labels of metrics. Later versions do
+    /// not change it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Granted(_) => "granted",
+            Self::Denied(_) => "denied",
+            Self::TimedOut => "timed_out",
+            Self::Failed(kind) => kind.as_str(),
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Who decided, if the request was granted or denied.
+    #[must_use]
+    pub const fn source(self) -> Option<DecisionSource> {
+        match self {
+            Self::Granted(source) | Self::Denied(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for RequestResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

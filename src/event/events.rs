@@ -1,0 +1,83 @@
+//! The handler of a client's events, if the application has set one.
+
+use std::fmt;
+use std::iter;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Event;
+use super::reported::Reported;
+
+/// Without a handler nothing is made for an event: no text, no list, and no look at the clock.
+#[derive(Clone, Default)]
+pub(crate) struct Events(Option<Handler>);
+
+type Handler = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
+
+impl Events {
+    pub(crate) fn new(handler: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(handler)))
+    }
+
+    /// Tells the handler. Not to be called under a lock: the handler may use the client.
+    #[inline]
+    pub(crate) fn tell<'a>(&self, event: impl FnOnce() -> Event<'a>) {
+        if let Some(handler) = &self.0 {
+            // What it leaves behind after a panic is its own.
+            let _ = catch_unwind(AssertUnwindSafe(|| handler(&event())));
+        }
+    }
+
+    /// When something starts whose end is an event.
+    #[inline]
+    pub(crate) fn start(&self) -> Option<Instant> {
+        self.0.as_ref().map(|_| Instant::now())
+    }
+
+    /// A request that starts, to a limiter of this name.
+    #[inline]
+    pub(crate) fn request<'a>(
+        &'a self,
+        permits: u32,
+        name: impl FnOnce() -> &'a str,
+    ) -> Reported<'a> {
+        let reported = Reported::new(self);
+        reported.asking(iter::once_with(|| (name(), permits)))
+    }
+
+    /// A request that starts, to limiters that are yet to be [named](Reported::asking).
+    pub(crate) fn joint_request(&self) -> Reported<'_> {
+        Reported::new(self)
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.0.is_some() { "on" } else { "off" };
+        f.write_str(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::{Decision, Granted};
+
+    #[test]
+    fn without_a_handler_nothing_is_made_for_an_event() {
+        let events = Events::default();
+        events.tell(|| unreachable!());
+        assert_eq!(events.start(), None); // the clock is not read
+        let reported = events.request(1, || unreachable!());
+        assert!(reported.is_off());
+        let granted: Decision = Granted::new(1).into();
+        assert!(reported.ended(Ok(granted)).unwrap().is_granted());
+        drop(
+            events
+                .joint_request()
+                .asking(iter::once_with(|| unreachable!())),
+        );
+    }
+}

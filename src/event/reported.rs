@@ -1,0 +1,179 @@
+//! A request whose end is an event, whatever it is: an answer, an error, or that its future is dropped.
+
+use std::slice;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::{AskedLimiter, Event, Events, RequestResult};
+use crate::decision::{Decision, DecisionSource};
+use crate::error::{Error, Result};
+use crate::grant::Origin;
+
+/// If it is dropped before it has [ended](Self::ended), the request was cancelled.
+pub(crate) struct Reported<'a>(Option<Started<'a>>);
+
+type Limiters<'a> = SmallVec<[AskedLimiter<'a>; 1]>;
+
+struct Started<'a> {
+    events: &'a Events,
+    at: Instant,
+    limiters: Limiters<'a>,
+}
+
+/// What a method returns about a request.
+pub(crate) trait Reports {
+    fn result(&self) -> RequestResult;
+
+    /// The decision of each limiter, in their order.
+    fn decisions(&self) -> &[Decision] {
+        &[]
+    }
+
+    /// The place of the limiter that decides.
+    fn deciding(&self) -> usize {
+        0
+    }
+}
+
+impl<'a> Reported<'a> {
+    #[inline]
+    pub(super) fn new(events: &'a Events) -> Self {
+        Self(events.start().map(|at| Started {
+            events,
+            at,
+            limiters: Limiters::new(),
+        }))
+    }
+
+    /// The same request, to limiters of these names, for so many permits each.
+    #[inline]
+    pub(crate) fn asking<'b>(
+        mut self,
+        limiters: impl Iterator<Item = (&'b str, u32)>,
+    ) -> Reported<'b>
+    where
+        'a: 'b,
+    {
+        Reported(self.0.take().map(|started| {
+            Started {
+                limiters: limiters
+                    .map(|(name, permits)| AskedLimiter::new(name, permits))
+                    .collect(),
+                ..started
+            }
+        }))
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_off(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Tells how the request has ended.
+    #[inline]
+    pub(crate) fn ended<T: Reports>(mut self, answer: Result<T>) -> Result<T> {
+        if let Some(started) = self.0.take() {
+            started.end(&answer);
+        }
+        answer
+    }
+
+    /// Tells that the request failed.
+    pub(crate) fn failed(mut self, error: Error) -> Error {
+        if let Some(started) = self.0.take() {
+            started.fail(&error);
+        }
+        error
+    }
+}
+
+impl Drop for Reported<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(started) = self.0.take() {
+            started.tell(RequestResult::Cancelled, &started.limiters);
+        }
+    }
+}
+
+impl Started<'_> {
+    fn end(&self, answer: &Result<impl Reports>) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return self.fail(error),
+        };
+        let (result, decisions) = (answer.result(), answer.decisions());
+        let is_granted = matches!(result, RequestResult::Granted(_));
+        let limiters = self.limiters.iter().enumerate();
+        let limiters = limiters.map(|(place, limiter)| AskedLimiter {
+            decision: decisions.get(place),
+            is_deciding: is_granted || place == answer.deciding(),
+            ..*limiter
+        });
+        self.tell(result, &limiters.collect::<Limiters<'_>>());
+    }
+
+    fn fail(&self, error: &Error) {
+        self.tell(RequestResult::Failed(error.kind()), &self.limiters);
+    }
+
+    fn tell(&self, result: RequestResult, limiters: &[AskedLimiter<'_>]) {
+        let took = self.at.elapsed();
+        self.events.tell(|| Event::Request {
+            limiters,
+            result,
+            took,
+        });
+    }
+}
+
+impl<'a> AskedLimiter<'a> {
+    fn new(name: &'a str, permits: u32) -> Self {
+        Self {
+            name,
+            permits,
+            decision: None,
+            is_deciding: true,
+        }
+    }
+}
+
+impl RequestResult {
+    pub(crate) fn of(is_granted: bool, source: DecisionSource) -> Self {
+        match is_granted {
+            true => Self::Granted(source),
+            false => Self::Denied(source),
+        }
+    }
+}
+
+impl Reports for Decision {
+    fn result(&self) -> RequestResult {
+        RequestResult::of(self.is_granted(), self.source())
+    }
+
+    fn decisions(&self) -> &[Decision] {
+        slice::from_ref(self)
+    }
+}
+
+/// Whether the permits were taken, and who decided.
+impl Reports for (bool, DecisionSource) {
+    fn result(&self) -> RequestResult {
+        RequestResult::of(self.0, self.1)
+    }
+}
+
+/// Who granted a waiter its permits; `None` if its time is up.
+impl Reports for Option<Origin> {
+    fn result(&self) -> RequestResult {
+        match self {
+            None => RequestResult::TimedOut,
+            Some(Origin::Store) => RequestResult::Granted(DecisionSource::Store),
+            Some(Origin::Local | Origin::Nowhere) => {
+                RequestResult::Granted(DecisionSource::FailurePolicy)
+            }
+        }
+    }
+}
