@@ -7,6 +7,7 @@ use redis::aio::ConnectionLike;
 
 use super::{RedissonClient, RedissonClientBuilder};
 use crate::error::{Error, Result};
+use crate::store::breaker::Breakers;
 use crate::store::redis::RedisStore;
 use crate::store::redis::connection::{Connecting, Credentials, Provider, TlsConfig};
 
@@ -198,7 +199,7 @@ impl RedissonClientBuilder {
             tls: self.redis.tls.clone(),
             response_timeout: self.redis.response_timeout,
             wait: self.redis.wait_for_server,
-            events: self.events.clone(),
+            breakers: Breakers::new(self.events.clone()),
         };
         let backend = RedisStore::connect(urls, connecting, self.clock.clone()).await?;
         Ok(self.build(backend))
@@ -230,8 +231,8 @@ impl RedissonClientBuilder {
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
         self.check_response_timeout()?;
-        let (clock, events) = (self.clock.clone(), self.events.clone());
-        let backend = RedisStore::over(connection, clock, self.redis.response_timeout, events);
+        let (clock, breakers) = (self.clock.clone(), Breakers::new(self.events.clone()));
+        let backend = RedisStore::over(connection, clock, self.redis.response_timeout, breakers);
         Ok(self.build(backend))
     }
 

@@ -29,17 +29,28 @@ pub(crate) struct Breaker {
     state: watch::Sender<State>,
     /// Whether there is nothing to note, so that a call takes no lock.
     is_healthy: AtomicBool,
-    unhealthy: Arc<Unhealthy>,
-    events: Events,
+    shared: Arc<Breakers>,
 }
 
-/// How many breakers of a client are not healthy. While there are none, a call does not look up its own.
+/// What the breakers and connections of a client share.
 #[derive(Debug, Default)]
-pub(crate) struct Unhealthy(AtomicUsize);
+pub(crate) struct Breakers {
+    /// How many are not healthy. While there are none, a call does not look up its own.
+    unhealthy: AtomicUsize,
+    pub(crate) events: Events,
+}
 
-impl Unhealthy {
-    pub(crate) fn are_none(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+impl Breakers {
+    #[cfg(feature = "redis")]
+    pub(crate) fn new(events: Events) -> Arc<Self> {
+        Arc::new(Self {
+            events,
+            ..Self::default()
+        })
+    }
+
+    pub(crate) fn are_healthy(&self) -> bool {
+        self.unhealthy.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -61,16 +72,14 @@ impl Breaker {
     pub(crate) fn new(
         server: String,
         response_timeout: Duration,
-        unhealthy: Arc<Unhealthy>,
-        events: Events,
+        shared: Arc<Breakers>,
     ) -> Arc<Self> {
         Arc::new(Self {
             server: server.into(),
             response_timeout,
             state: watch::Sender::new(State::default()),
             is_healthy: AtomicBool::new(true),
-            unhealthy,
-            events,
+            shared,
         })
     }
 
@@ -224,8 +233,8 @@ impl Breaker {
             self.is_healthy.swap(is_healthy, Ordering::Relaxed),
             is_healthy,
         ) {
-            (true, false) => self.unhealthy.0.fetch_add(1, Ordering::Relaxed),
-            (false, true) => self.unhealthy.0.fetch_sub(1, Ordering::Relaxed),
+            (true, false) => self.shared.unhealthy.fetch_add(1, Ordering::Relaxed),
+            (false, true) => self.shared.unhealthy.fetch_sub(1, Ordering::Relaxed),
             _ => return,
         };
     }
@@ -256,7 +265,7 @@ impl Breaker {
                 BreakerState::Closed
             }
         };
-        self.events.tell(|| Event::BreakerChanged {
+        self.shared.events.tell(|| Event::BreakerChanged {
             server,
             state,
             cause: cause.map(Error::kind),
@@ -366,12 +375,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_calls_without_an_answer_in_all_their_time_open_the_breaker() {
         let timeout = Duration::from_secs(1);
-        let breaker = Breaker::new(
-            "a server".to_owned(),
-            timeout,
-            Arc::default(),
-            Events::default(),
-        );
+        let breaker = Breaker::new("a server".to_owned(), timeout, Arc::default());
         // Quick failures: each has lost its connection, which the connection reports.
         for _ in 0..10 {
             let deadline = Instant::now() + timeout;
@@ -390,23 +394,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_is_healthy_once_each_of_its_breakers_is_closed_or_dropped() {
-        let unhealthy = Arc::<Unhealthy>::default();
+        let breakers = Arc::<Breakers>::default();
         let breaker = || {
             let name = "a server".to_owned();
-            let unhealthy = Arc::clone(&unhealthy);
-            Breaker::new(name, Duration::from_secs(1), unhealthy, Events::default())
+            Breaker::new(name, Duration::from_secs(1), Arc::clone(&breakers))
         };
         let (one, other) = (breaker(), breaker());
         for breaker in [&one, &other, &one] {
             breaker.disconnected(&Error::not_sent());
-            assert!(!unhealthy.are_none());
+            assert!(!breakers.are_healthy());
         }
         one.connected();
         one.note(&Ok(()), Instant::now());
-        assert!(one.is_healthy() && !unhealthy.are_none());
+        assert!(one.is_healthy() && !breakers.are_healthy());
         drop(other);
-        assert!(unhealthy.are_none());
+        assert!(breakers.are_healthy());
         drop(one);
-        assert!(unhealthy.are_none());
+        assert!(breakers.are_healthy());
     }
 }

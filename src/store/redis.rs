@@ -45,11 +45,10 @@ use tokio::time::Instant;
 use super::{LimiterStore, Store};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::event::Events;
 use crate::health::ServerHealth;
 use crate::keys::Keys;
 use crate::policies::call::{Answers, Call};
-use crate::store::breaker::{Breaker, Patience, guarded};
+use crate::store::breaker::{Breaker, Breakers, Patience, guarded};
 use audit_budget::AuditBudget;
 use background::Background;
 use connection::{Connecting, Connection, Reached};
@@ -99,13 +98,13 @@ impl RedisStore {
         connection: C,
         clock: Clock,
         response_timeout: Duration,
-        events: Events,
+        breakers: Arc<Breakers>,
     ) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
         let server_time = Arc::new(ServerTime::unknown());
-        let connection = Connection::given(connection, response_timeout, events);
+        let connection = Connection::given(connection, response_timeout, breakers);
         Self::new(connection, server_time, clock, response_timeout)
     }
 

@@ -12,7 +12,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::RESPONSE_TIMEOUT;
 use crate::clock::Clock;
 use crate::error::{Error, Refusal, Refused, Result};
-use crate::event::Events;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::permit::CallId;
@@ -63,12 +62,7 @@ impl Remote {
         Self {
             memory: Arc::new(MemoryClient::new(&store, Clock::server())),
             store,
-            breaker: Breaker::new(
-                "remote".to_owned(),
-                RESPONSE_TIMEOUT,
-                Arc::default(),
-                Events::default(),
-            ),
+            breaker: Breaker::new("remote".to_owned(), RESPONSE_TIMEOUT, Arc::default()),
             is_away: Arc::default(),
             is_silent: Arc::default(),
             refusal: Arc::default(),

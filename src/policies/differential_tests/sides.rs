@@ -10,7 +10,6 @@ use redis::aio::MultiplexedConnection;
 
 use super::Compared;
 use super::keyspace::{Content, Keyspace, START, as_set, read_all, show_key};
-use crate::event::Events;
 use crate::keys::sibling;
 use crate::permit::CallId;
 use crate::policies::algorithm::{Model, State, Unusable};
@@ -314,7 +313,7 @@ impl Fixture {
         let keys = call.limiters.iter().flat_map(Target::all_keys);
         let keys: Vec<String> = keys.collect();
         let (connection, timeout) = (self.connection.clone(), Duration::from_secs(60));
-        let connection = Connection::given(connection, timeout, Events::default());
+        let connection = Connection::given(connection, timeout, Arc::default());
         let mut progress = Progress::default();
         loop {
             let now = Some(self.now);

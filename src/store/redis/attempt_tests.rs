@@ -14,7 +14,6 @@ use super::limiter::RedisLimiter;
 use super::multi_acquire::SharedReply;
 use super::retry::Limits;
 use super::*;
-use crate::event::Events;
 use crate::permit;
 use crate::rate::RateType;
 use crate::store::AcquireCall;
@@ -51,7 +50,7 @@ impl OnServer {
             raw.clone(),
             Clock::server(),
             response_timeout,
-            Events::default(),
+            Arc::default(),
         );
         Self {
             _server: server,

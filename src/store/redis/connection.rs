@@ -39,7 +39,7 @@ use super::retry::Limits;
 use super::server_time::ServerTime;
 use crate::error::{Error, Result};
 use crate::event::Events;
-use crate::store::breaker::{Breaker, Unhealthy};
+use crate::store::breaker::{Breaker, Breakers};
 use address::{Address, Server};
 #[cfg(feature = "cluster")]
 use cluster::Cluster;
@@ -68,14 +68,13 @@ pub(crate) struct Connecting {
     pub(crate) tls: TlsConfig,
     /// How long `connect` keeps trying if no server is ready.
     pub(crate) wait: Duration,
-    pub(crate) events: Events,
+    pub(crate) breakers: Arc<Breakers>,
 }
 
 /// A connection that many callers on many runtimes share.
 pub(crate) struct Connection {
     route: Route,
-    unhealthy: Arc<Unhealthy>,
-    events: Events,
+    breakers: Arc<Breakers>,
 }
 
 enum Route {
@@ -147,38 +146,38 @@ impl Single {
 impl From<Single> for Connection {
     fn from(single: Single) -> Self {
         Self {
-            unhealthy: Arc::clone(&single.settings.unhealthy),
-            events: single.settings.events.clone(),
+            breakers: Arc::clone(&single.settings.breakers),
             route: Route::Server(single),
         }
     }
 }
 
 impl Connection {
-    pub(crate) fn given<C>(connection: C, response_timeout: Duration, events: Events) -> Self
+    pub(crate) fn given<C>(
+        connection: C,
+        response_timeout: Duration,
+        breakers: Arc<Breakers>,
+    ) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        Self::over(given::Cloned(connection), response_timeout, events)
+        Self::over(given::Cloned(connection), response_timeout, breakers)
     }
 
     pub(super) fn over(
         connection: impl Given + 'static,
         response_timeout: Duration,
-        events: Events,
+        breakers: Arc<Breakers>,
     ) -> Self {
         let server = "the application's connection".to_owned();
-        let unhealthy = Arc::<Unhealthy>::default();
-        let of_breaker = (Arc::clone(&unhealthy), events.clone());
         Self {
             route: Route::Given {
                 connection: Box::new(connection),
-                breaker: Breaker::new(server, response_timeout, of_breaker.0, of_breaker.1),
+                breaker: Breaker::new(server, response_timeout, Arc::clone(&breakers)),
                 round_trip: RoundTrip::default(),
                 response_timeout,
             },
-            unhealthy,
-            events,
+            breakers,
         }
     }
 
@@ -199,8 +198,7 @@ impl Connection {
             tls: Tls::new(&address, &connecting.tls)?,
             response_timeout: connecting.response_timeout,
             server_time: Arc::clone(server_time),
-            unhealthy: Arc::default(),
-            events: connecting.events,
+            breakers: connecting.breakers,
         });
         let mut wait = Wait::new(connecting.wait, connecting.response_timeout, name);
         match address {
@@ -229,17 +227,13 @@ impl Connection {
         settings: Arc<Settings>,
         wait: &mut Wait,
     ) -> Result<Self> {
-        let (unhealthy, events) = (Arc::clone(&settings.unhealthy), settings.events.clone());
+        let breakers = Arc::clone(&settings.breakers);
         let cluster = Cluster::new(servers, settings);
         loop {
             match cluster.refresh(wait.limits().deadline).await {
                 Ok(()) => {
                     let route = Route::Cluster(cluster);
-                    return Ok(Self {
-                        route,
-                        unhealthy,
-                        events,
-                    });
+                    return Ok(Self { route, breakers });
                 }
                 Err(cause) => wait.again(cause).await?,
             }
@@ -256,7 +250,7 @@ impl Connection {
 
     /// Who is told of calls.
     pub(super) fn events(&self) -> &Events {
-        &self.events
+        &self.breakers.events
     }
 
     pub(super) fn is_cluster(&self) -> bool {
@@ -305,7 +299,7 @@ impl Connection {
 
     /// Whether all breakers are healthy.
     pub(super) fn is_healthy(&self) -> bool {
-        self.unhealthy.are_none()
+        self.breakers.are_healthy()
     }
 
     /// The breaker of the server that holds a key; `None` if no server is known, or outside a runtime.

@@ -21,7 +21,6 @@ use super::RedisStore;
 use super::limiter::RedisLimiter;
 use super::retry::Repeat;
 use crate::clock::Clock;
-use crate::event::Events;
 use crate::keys::Keys;
 use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::ValidRate;
@@ -68,7 +67,7 @@ async fn compare_case(
         connection.clone(),
         Clock::shown_by(&now),
         Duration::from_secs(30),
-        Events::default(),
+        Arc::default(),
     );
     let limiter = |client| {
         Arc::new(RedisLimiter::new(

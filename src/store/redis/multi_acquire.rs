@@ -208,7 +208,6 @@ mod tests {
 
     use super::super::connection::Given;
     use super::*;
-    use crate::event::Events;
     use crate::window::Requests;
 
     /// A connection over which nothing comes back.
@@ -231,7 +230,7 @@ mod tests {
         let connection = Arc::new(Connection::over(
             Silent,
             Duration::from_secs(60),
-            Events::default(),
+            Arc::default(),
         ));
         let server_time = Arc::new(ServerTime::unknown());
         server_time.learn(0);

@@ -197,13 +197,12 @@ mod tests {
 
     use super::super::time_budget_tests::Distant;
     use super::*;
-    use crate::event::Events;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
     /// How long a call pauses after each of its attempts that fails like this.
     async fn pauses_after(failure: Failure) -> Vec<u128> {
-        let connection = Connection::over(Distant::new(0, None), HOUR, Events::default());
+        let connection = Connection::over(Distant::new(0, None), HOUR, Arc::default());
         let deadline = Instant::now() + HOUR;
         let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
         let mut pauses = Vec::new();
@@ -228,7 +227,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_says_that_an_earlier_attempt_may_have_run() {
-        let connection = Connection::over(Distant::new(0, None), HOUR, Events::default());
+        let connection = Connection::over(Distant::new(0, None), HOUR, Arc::default());
         let deadline = Instant::now() + HOUR;
         let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
         let error = attempts.after::<()>(Err(answered("NOPERM"))).await;

@@ -206,6 +206,7 @@ mod tests {
 
     use super::super::connection::Given;
     use super::*;
+    use crate::store::breaker::Breakers;
 
     /// A connection over which nothing comes back.
     struct Silent;
@@ -230,7 +231,7 @@ mod tests {
             _ => unreachable!(),
         });
         let second = Duration::from_secs(1);
-        let connection = Connection::over(Silent, 60 * second, events);
+        let connection = Connection::over(Silent, 60 * second, Breakers::new(events));
         let args = Args::new();
         {
             let limits = Limits::for_test();

@@ -11,7 +11,6 @@ use super::connection::Given;
 use super::limiter::RedisLimiter;
 use super::*;
 use crate::FixedWindow;
-use crate::event::Events;
 use crate::grant::Grant;
 use crate::rate::{Rate, RateType};
 use crate::store::AcquireCall;
@@ -52,7 +51,7 @@ impl Distant {
     }
 
     fn limiter(&self, response_timeout: u64) -> Arc<RedisLimiter> {
-        let connection = Connection::over(self.clone(), ms(response_timeout), Events::default());
+        let connection = Connection::over(self.clone(), ms(response_timeout), Arc::default());
         let server_time = Arc::new(ServerTime::unknown());
         let timeout = ms(response_timeout);
         let store = RedisStore::new(connection, server_time, Clock::server(), timeout);

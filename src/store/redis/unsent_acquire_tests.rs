@@ -7,7 +7,6 @@ use tokio::task::yield_now;
 use super::connection::TlsConfig;
 use super::limiter::RedisLimiter;
 use super::*;
-use crate::event::Events;
 use crate::store::AcquireCall;
 use crate::support::Server;
 use crate::window::Requests;
@@ -21,7 +20,7 @@ async fn store_on(server: &Server) -> RedisStore {
         response_timeout: RESPONSE_TIMEOUT,
         tls: TlsConfig::default(),
         wait: Duration::ZERO,
-        events: Events::default(),
+        breakers: Arc::default(),
     };
     let connected = RedisStore::connect(&server.url(), connecting, Clock::server()).await;
     connected.unwrap()

@@ -79,8 +79,7 @@ impl Link {
         let breaker = Breaker::new(
             resolver.to_string(),
             settings.response_timeout,
-            Arc::clone(&settings.unhealthy),
-            settings.events.clone(),
+            Arc::clone(&settings.breakers),
         );
         let response_timeout = settings.response_timeout;
         let keeper = Keeper {
@@ -224,7 +223,8 @@ impl Keeper {
     }
 
     fn tell<'a>(&'a self, event: impl FnOnce(&'a str) -> Event<'a>) {
-        self.settings.events.tell(|| event(self.breaker.server()));
+        let events = &self.settings.breakers.events;
+        events.tell(|| event(self.breaker.server()));
     }
 
     async fn run(self) {

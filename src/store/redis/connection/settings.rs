@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::credentials::Provider;
 use super::tls::Tls;
-use crate::event::Events;
-use crate::store::breaker::Unhealthy;
+use crate::store::breaker::Breakers;
 use crate::store::redis::server_time::ServerTime;
 
 #[derive(Debug)]
@@ -16,8 +15,7 @@ pub(super) struct Settings {
     pub(super) tls: Tls,
     pub(super) response_timeout: Duration,
     pub(super) server_time: Arc<ServerTime>,
-    pub(super) unhealthy: Arc<Unhealthy>,
-    pub(super) events: Events,
+    pub(super) breakers: Arc<Breakers>,
 }
 
 impl Settings {
@@ -29,8 +27,7 @@ impl Settings {
             tls: self.tls.clone(),
             response_timeout: self.response_timeout,
             server_time: Arc::new(ServerTime::unknown()),
-            unhealthy: Arc::default(),
-            events: Events::default(),
+            breakers: Arc::default(),
         }
     }
 }
@@ -46,8 +43,7 @@ impl Settings {
             tls: Tls::new(&address, &super::TlsConfig::default()).unwrap(),
             response_timeout: Duration::from_secs(1),
             server_time: Arc::new(ServerTime::unknown()),
-            unhealthy: Arc::default(),
-            events: Events::default(),
+            breakers: Arc::default(),
         }
     }
 }

@@ -8,7 +8,6 @@ use redis::aio::MultiplexedConnection;
 
 use super::*;
 use crate::clock::Clock;
-use crate::event::Events;
 use crate::grant::Grant;
 use crate::permit;
 use crate::random_cases::{cases_of, run_on_a_server};
@@ -151,7 +150,7 @@ impl Clients {
             raw.clone(),
             Clock::shown_by(&now),
             Duration::from_secs(30),
-            Events::default(),
+            Arc::default(),
         );
         store.is_auditing.store(true, Ordering::Release); // the client starts no audit of its own
         let mut clients = Self {
