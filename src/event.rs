@@ -157,7 +157,8 @@ pub enum Event<'a> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct AskedLimiter<'a> {
-    /// The limiter's name; of a limiter for keys its prefix, whatever the key.
+    /// The limiter's name; of a limiter for keys the one that it was [given](crate::PolicyLimiter::with_name), or else its
+    /// prefix, whatever the key.
     pub name: &'a str,
     /// How many permits were asked for: the cost.
     pub permits: u32,

@@ -19,7 +19,7 @@ use crate::decision::Decision;
 use crate::error::Result;
 
 pub use joint::{Charge, JointDecision};
-pub(crate) use joint::{check_all, peek_all};
+pub(crate) use joint::{check_all, peek_all, refund_all};
 pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use policy_limiter::PolicyLimiter;
 pub use rate_limiter::RateLimiter;
@@ -51,8 +51,25 @@ pub use rules::{Rule, Rules, Verdict};
 /// ```
 #[async_trait]
 pub trait Limiter: fmt::Debug + Send + Sync {
+    /// The limiter's name, for metrics: never part of a key. Empty for a limiter that has none.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?.with_name("logins");
+    /// let limiters: [&dyn Limiter; 2] = [&logins, &client.rate_limiter("orders:api")];
+    /// assert_eq!(limiters.map(Limiter::name), ["logins", "orders:api"]);
+    /// # Ok(()) }
+    /// ```
+    fn name(&self) -> &str {
+        ""
+    }
+
     /// Decides a request of `cost` (at least 1) for the target `key` now, and charges the target if it is granted. The
-    /// limiters of this crate accept any text as a key: see [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside).
+    /// limiters of this crate accept any text as a key: see [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside). A
+    /// [`RateLimiter`] is one for all, and takes its permits whatever the key is.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -148,4 +165,5 @@ mod sealed {
 
     impl<P: crate::policies::Policy> Chargeable for super::PolicyLimiter<P> {}
     impl Chargeable for super::KeyedRateLimiter {}
+    impl Chargeable for super::RateLimiter {}
 }

@@ -6,7 +6,7 @@ use super::RedissonClient;
 use crate::error::Result;
 use crate::limiters::{
     Charge, JointDecision, KeyedRateLimiter, PolicyLimiter, RateLimiter, Rule, Rules, check_all,
-    peek_all,
+    peek_all, refund_all,
 };
 use crate::policies::Policy;
 use crate::rate::Rate;
@@ -150,7 +150,36 @@ impl RedissonClient {
         peek_all(&self.0.store, &self.0.local_store, charges).await
     }
 
-    /// [`Rules`] for requests of type `R`. Their limiters must be this client's.
+    /// Gives back what a joint decision took of limiters with a [`Rate`](crate::Rate), as
+    /// [`RateLimiter::refund`](crate::RateLimiter::refund) of each of its grants, and returns how many permits. The other
+    /// policies do not know single grants, so what they were charged stays. Of a denied decision there is nothing to give
+    /// back.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let minute = Duration::from_secs(60);
+    /// let per_user = client.keyed_rate_limiter("user:", Rate::overall(5, minute))?;
+    /// let all_users = client.keyed_rate_limiter("all:", Rate::overall(9, minute))?;
+    /// let charges = [per_user.charge("alice", 2)?, all_users.charge("users", 2)?];
+    /// let decision = client.check_all(charges).await?;
+    /// assert_eq!(client.refund_all(decision).await?, 4);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`RateLimiter::refund`](crate::RateLimiter::refund), once each grant was tried.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, some grants may not have been given back.
+    pub async fn refund_all(&self, decision: JointDecision) -> Result<u64> {
+        refund_all(&self.0, decision).await
+    }
+
+    /// [`Rules`] for requests of type `R`. Their limiters must be this client's, and be able to decide together.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -159,12 +188,17 @@ impl RedissonClient {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)]);
+    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
     /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
-    /// assert_eq!(rules.check(&"alice").await?, Verdict::Rejected(429));
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected(429, _)));
     /// # Ok(()) }
     /// ```
-    pub fn rules<R, E>(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Rules<R, E> {
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there are more than 32, if they are not all of this client,
+    /// or if a request to all of them would read more than 2,000 members and counters, and the errors of a
+    /// [`RateLimiter`](crate::RateLimiter) whose name is invalid.
+    pub fn rules<R, E>(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<Rules<R, E>> {
         Rules::new(Arc::clone(&self.0), rules.into())
     }
 }

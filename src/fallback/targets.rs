@@ -24,9 +24,9 @@ use crate::store::Store;
 /// A target, what a request costs it, and which policy decides while the store is down.
 #[derive(Debug, Clone)]
 pub(crate) struct TargetRequest {
-    /// The limiter's name, for events.
-    pub(crate) name: Arc<str>,
     pub(crate) target: Target,
+    /// The limiter's name in labels.
+    pub(crate) name: Arc<str>,
     pub(crate) cost: u32,
     pub(crate) policy: FailurePolicy,
     /// The queue of the limiter, if there is a handle on it.

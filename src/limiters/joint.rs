@@ -43,6 +43,30 @@ impl Charge {
     pub(crate) fn new(store: Arc<dyn Store>, request: TargetRequest) -> Self {
         Self { store, request }
     }
+
+    pub(super) fn charged(&self) -> Charged {
+        Charged::by(&self.request)
+    }
+}
+
+/// A limiter that took part in a joint decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Charged {
+    pub(super) name: Arc<str>,
+    /// The name in the store of the RRateLimiter whose permits were taken; `None` of a limiter that does not know single
+    /// grants.
+    pub(super) rate_limiter: Option<Arc<str>>,
+}
+
+impl Charged {
+    fn by(request: &TargetRequest) -> Self {
+        let TargetRequest { target, name, .. } = request;
+        let takes_permits = target.model.properties().is_on_the_window;
+        Self {
+            name: Arc::clone(name),
+            rate_limiter: takes_permits.then(|| Arc::clone(&target.key)),
+        }
+    }
 }
 
 /// A server does nothing else while it decides: about 0.1 ms for each RRateLimiter with many grants.
@@ -78,9 +102,11 @@ const MOST_LIMITERS: usize = 32;
 /// # Ok(()) }
 /// # fn main() {}
 /// ```
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a request that was denied must not go on"]
 pub struct JointDecision {
+    limiters: Vec<Charged>,
+    /// Theirs, in the same order.
     decisions: Vec<Decision>,
     /// The place of the one that decides.
     deciding: usize,
@@ -118,7 +144,8 @@ pub(crate) async fn check_all(
     });
     let (store, local) = (&*registry.store, &registry.local_store);
     let decided = check_together(store, local, &requests, &call, asking).await;
-    reported.ended(decided.map(JointDecision::new))
+    let decided = decided.map(|decisions| JointDecision::by(&requests, decisions));
+    reported.ended(decided)
 }
 
 impl Reports for JointDecision {
@@ -155,7 +182,7 @@ pub(crate) async fn peek_all(
         }
     });
     let decisions = check_together(&**store, local, &requests, &call, asking).await?;
-    Ok(JointDecision::new(decisions))
+    Ok(JointDecision::by(&requests, decisions))
 }
 
 /// What `check` of one limiter would return.
@@ -165,6 +192,21 @@ pub(super) async fn peek(
     charge: Charge,
 ) -> Result<Decision> {
     Ok(peek_all(store, local, [charge]).await?.into_decision())
+}
+
+/// Gives back what a joint decision took, and returns how many permits.
+pub(crate) async fn refund_all(registry: &Registry, decision: JointDecision) -> Result<u64> {
+    let (mut refunded, mut failure) = (0, None);
+    for (limiter, decision) in decision.limiters.into_iter().zip(decision.decisions) {
+        let (Some(name), Some(grant)) = (limiter.rate_limiter, decision.into_grant()) else {
+            continue;
+        };
+        match registry.rate_limiter(&name).refund(grant).await {
+            Ok(permits) => refunded += u64::from(permits),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    failure.map_or(Ok(refunded), Err)
 }
 
 fn call_of(requests: &[TargetRequest], purpose: Purpose) -> Arc<Call> {
@@ -194,24 +236,15 @@ fn joint_requests(
             reason,
         })
     };
-    let (mut requests, mut keys) = (Vec::new(), Vec::new());
-    for charge in charges {
-        if !Arc::ptr_eq(&charge.store, store) {
-            return refuse("must all be of this client");
-        }
-        if requests.len() == MOST_LIMITERS {
-            return refuse("must be at most 32");
-        }
-        keys.extend(charge.request.target.all_keys());
-        requests.push(charge.request);
-    }
-    if requests.is_empty() {
+    let charges: Vec<_> = charges.into_iter().take(MOST_LIMITERS + 1).collect();
+    check_limiters(store, &charges, "charges")?;
+    if charges.is_empty() {
         return refuse("must be at least one");
     }
-    let touched = requests.iter().map(|it| it.target.model.touches(it.cost));
-    if touched.fold(0, u32::saturating_add) > MOST_TOUCHED {
-        return refuse("must touch at most 2,000 members of logs and counters together");
-    }
+    let mut requests: Vec<_> = charges.into_iter().map(|charge| charge.request).collect();
+    let mut keys: Vec<_> = { requests.iter() }
+        .flat_map(|request| request.target.all_keys())
+        .collect();
     if store.is_cluster() && !share_a_slot(&keys) {
         return Err(Error::InvalidName {
             name: requests.swap_remove(0).target.key.to_string(),
@@ -230,13 +263,44 @@ fn joint_requests(
     Ok(requests)
 }
 
+/// Refuses limiters that cannot decide together, whatever their targets are.
+pub(super) fn check_limiters(
+    store: &Arc<dyn Store>,
+    charges: &[Charge],
+    argument: &'static str,
+) -> Result<()> {
+    let refuse = |reason| Err(Error::InvalidArgument { argument, reason });
+    if !charges.iter().all(|it| Arc::ptr_eq(&it.store, store)) {
+        return refuse("must all be of this client");
+    }
+    if charges.len() > MOST_LIMITERS {
+        return refuse("must be at most 32");
+    }
+    let each = charges.iter().map(|charge| &charge.request);
+    let touched = each.map(|it| it.target.model.touches(it.cost));
+    if touched.fold(0, u32::saturating_add) > MOST_TOUCHED {
+        return refuse("must touch at most 2,000 members of logs and counters together");
+    }
+    Ok(())
+}
+
 /// Whether a sorted list has the same twice.
 fn has_twins<T: PartialEq>(sorted: &[T]) -> bool {
     sorted.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 impl JointDecision {
-    fn new(decisions: Vec<Decision>) -> Self {
+    fn by(requests: &[TargetRequest], decisions: Vec<Decision>) -> Self {
+        let limiters = requests.iter().map(Charged::by).collect();
+        Self::new(limiters, decisions)
+    }
+
+    /// The decision of one limiter, as one of several.
+    pub(super) fn of_one(limiter: Charged, decision: Decision) -> Self {
+        Self::new(vec![limiter], vec![decision])
+    }
+
+    fn new(limiters: Vec<Charged>, decisions: Vec<Decision>) -> Self {
         let weight = |decision: &Decision| match decision {
             Decision::Denied(denied) => (true, denied.retry_after, Reverse(denied.remaining)),
             Decision::Granted(granted) => (false, granted.delay, Reverse(granted.remaining)),
@@ -245,6 +309,7 @@ impl JointDecision {
             .max_by_key(|&place| weight(&decisions[place]))
             .unwrap_or(0);
         Self {
+            limiters,
             decisions,
             deciding,
         }
@@ -283,6 +348,41 @@ impl JointDecision {
         &self.decisions
     }
 
+    /// Each limiter's name and its answer, in the order of the charges: see
+    /// [`PolicyLimiter::with_name`](crate::PolicyLimiter::with_name).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let minute = Duration::from_secs(60);
+    /// let per_user = client.limiter(FixedWindow::new(9, minute))?.with_name("user");
+    /// let all_users = client.limiter(FixedWindow::new(1, minute))?.with_name("all");
+    /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("everyone", 1)?]);
+    /// let granted = client.check_all(charges()?).await?;
+    /// let left: Vec<_> = granted.by_limiter().map(|(name, it)| (name, it.remaining())).collect();
+    /// assert_eq!(left, [("user", 8), ("all", 0)]);
+    /// let denied = client.check_all(charges()?).await?;
+    /// let (name, decision) = denied.deciding();
+    /// assert_eq!((name, decision.retry_after()), ("all", Some(minute)));
+    /// # Ok(()) }
+    /// ```
+    pub fn by_limiter(&self) -> impl Iterator<Item = (&str, &Decision)> {
+        let names = self.limiters.iter().map(|limiter| &*limiter.name);
+        names.zip(&self.decisions)
+    }
+
+    /// The name of the limiter that decides, and its answer, the strictest one: for a denied request the one with the longest
+    /// `retry_after`, for a granted one the one with the longest delay, and among equals the one with the fewest permits
+    /// left.
+    pub fn deciding(&self) -> (&str, &Decision) {
+        // There is at least one, and `deciding` is its place.
+        let place = self.deciding;
+        (&self.limiters[place].name, &self.decisions[place])
+    }
+
     /// The answers of [`decisions`](Self::decisions), by value, to take the grants out of them.
     ///
     /// ```
@@ -306,12 +406,11 @@ impl JointDecision {
     }
 
     /// The place of the answer that decides.
-    pub(super) fn deciding(&self) -> usize {
+    pub(super) fn deciding_place(&self) -> usize {
         self.deciding
     }
 
-    /// The strictest answer: for a denied request the one with the longest `retry_after`, for a granted one the one with the
-    /// longest delay, and among equals the one with the fewest permits left.
+    /// The answer of the limiter that [decides](Self::deciding).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

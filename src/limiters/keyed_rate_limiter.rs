@@ -105,6 +105,33 @@ impl KeyedRateLimiter {
         }
     }
 
+    /// Names this limiter, for [joint decisions](crate::JointDecision), [rules](crate::Rules) and metrics. The name is no part
+    /// of a key. Earlier clones keep theirs.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
+    /// assert_eq!(limiter.name(), "mail:");
+    /// assert_eq!(limiter.with_name("mails of a user").name(), "mails of a user");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_name(self, name: impl Into<Arc<str>>) -> Self {
+        Self {
+            limiter: self.limiter.with_name(name),
+            ..self
+        }
+    }
+
+    /// The name that was [given](Self::with_name) to this limiter, or else its prefix.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.limiter.name()
+    }
+
     /// Lets an empty key be a key as any other: the limiter whose name is the prefix. Without this it is refused.
     ///
     /// ```
@@ -324,6 +351,10 @@ impl KeyedRateLimiter {
 
 #[async_trait]
 impl Limiter for KeyedRateLimiter {
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
     async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         Self::check(self, key, cost).await
     }

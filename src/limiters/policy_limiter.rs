@@ -70,6 +70,7 @@ pub struct PolicyLimiter<P> {
     policies: Arc<Policies<P>>,
     batcher: Arc<Batcher<TargetCalls>>,
     prefix: Arc<str>,
+    name: Option<Arc<str>>,
     accepts_empty_key: bool,
     penalty: Option<i64>,
     options: LimiterOptions,
@@ -84,6 +85,7 @@ impl<P: Policy> PolicyLimiter<P> {
             registry,
             policies: Arc::new(policies),
             prefix: "".into(),
+            name: None,
             accepts_empty_key: false,
             penalty: None,
         })
@@ -124,7 +126,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// A request that starts.
     #[inline]
     pub(super) fn reported(&self, cost: u32) -> Reported<'_> {
-        self.registry.state.events.request(cost, || &self.prefix)
+        self.registry.state.events.request(cost, || self.label())
     }
 
     async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
@@ -177,7 +179,7 @@ impl<P: Policy> PolicyLimiter<P> {
     pub(super) fn rate_limiter(&self, mapped: &str) -> RateLimiter {
         let limiter = self.registry.rate_limiter(mapped);
         let limiter = limiter.with_options(self.options.clone());
-        limiter.labelled(Arc::clone(&self.prefix))
+        limiter.labelled(Arc::clone(self.label()))
     }
 
     /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
@@ -327,7 +329,7 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// A key's name, before the name mapper.
-    pub(super) fn name<'a>(&self, key: &'a str) -> Cow<'a, str> {
+    fn unmapped_name<'a>(&self, key: &'a str) -> Cow<'a, str> {
         let mapper = self.registry.name_mapper.as_ref();
         let maps_to_tag = mapper.map(|map| |name: &str| map(name).contains('{'));
         target_name(&self.prefix, key, maps_to_tag)
@@ -338,7 +340,7 @@ impl<P: Policy> PolicyLimiter<P> {
         if key.is_empty() && !self.accepts_empty_key {
             return Cow::Borrowed("");
         }
-        match self.name(key) {
+        match self.unmapped_name(key) {
             Cow::Borrowed(name) => self.registry.mapped_name(name),
             Cow::Owned(name) => Cow::Owned(self.registry.mapped_name(&name).into_owned()),
         }
@@ -383,12 +385,12 @@ impl<P: Policy> PolicyLimiter<P> {
         let key = self.mapped_name(key);
         self.validated(&*model, &key, cost)?;
         Ok(TargetRequest {
-            name: Arc::clone(&self.prefix),
             target: Target {
                 model,
                 key: (&*key).into(),
                 penalty: self.penalty,
             },
+            name: Arc::clone(self.label()),
             cost,
             policy: self.options.policy().clone(),
             queue: None,
@@ -428,6 +430,10 @@ pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()>
 
 #[async_trait]
 impl<P: Policy> Limiter for PolicyLimiter<P> {
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
     async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         Self::check(self, key, cost).await
     }
@@ -446,6 +452,7 @@ impl<P> Clone for PolicyLimiter<P> {
             policies: Arc::clone(&self.policies),
             batcher: Arc::clone(&self.batcher),
             prefix: Arc::clone(&self.prefix),
+            name: self.name.clone(),
             accepts_empty_key: self.accepts_empty_key,
             penalty: self.penalty,
             options: self.options.clone(),
@@ -457,6 +464,7 @@ impl<P: Policy> fmt::Debug for PolicyLimiter<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PolicyLimiter")
             .field("policy", &self.policy())
+            .field("name", &self.name())
             .field("prefix", &self.prefix)
             .field("penalty_ms", &self.penalty)
             .field("client", &self.registry)

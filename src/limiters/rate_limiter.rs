@@ -8,11 +8,14 @@ mod with_rate;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+
+use crate::decision::Decision;
 use crate::error::{Result, at_least_one};
 use crate::event::Reported;
 use crate::fallback::{GuardedQueue, TargetRequest};
 use crate::limiter_options::LimiterOptions;
-use crate::limiters::Charge;
+use crate::limiters::{Charge, Chargeable, Limiter};
 use crate::policies::call::Target;
 use crate::policies::shared_rate::SharedRate;
 use crate::store::LimiterStore;
@@ -62,7 +65,7 @@ pub struct RateLimiter {
     options: LimiterOptions,
     /// The settings that its requests give the limiter.
     set_up: Option<SetUp>,
-    /// Its name in events, unless it is that of the limiter.
+    /// Its name in labels, unless it is that of the limiter.
     label: Option<Arc<str>>,
 }
 
@@ -267,5 +270,22 @@ impl RateLimiter {
             sending.done();
         }
         answer
+    }
+}
+
+#[async_trait]
+impl Limiter for RateLimiter {
+    fn name(&self) -> &str {
+        self.label.as_deref().unwrap_or_else(|| self.name())
+    }
+
+    async fn check(&self, _key: &str, cost: u32) -> Result<Decision> {
+        Self::check(self, cost).await
+    }
+}
+
+impl Chargeable for RateLimiter {
+    fn charge(&self, _key: &str, cost: u32) -> Result<Charge> {
+        Self::charge(self, cost)
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::joint::check_all;
+use super::joint::{Charged, JointDecision, check_all, check_limiters};
 use super::{Chargeable, Registry};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 /// A rule for requests of type `R`: a limiter, the target that a request counts for, what it costs, and the rejection of
 /// type `E` that a denied request gets.
 ///
-/// The limiter is one of this crate's: see [`Chargeable`]. To apply a limiter of your own as well, call its
+/// The limiter is one of this crate's: see [`Chargeable`]. A [`RateLimiter`](super::RateLimiter) is one for all, whatever target
+/// the rule returns. To apply a limiter of your own as well, call its
 /// [`check`](super::Limiter::check) before or after [`Rules::check`].
 ///
 /// ```
@@ -22,17 +23,23 @@ use crate::error::{Error, Result};
 /// let client = RedissonClient::in_memory();
 /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
 /// let rule = Rule::new(logins, |user: &&str| Some(format!("login:{user}")), |_, _| "too many logins");
-/// let rules = client.rules([rule]);
+/// let rules = client.rules([rule])?;
 /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
-/// assert_eq!(rules.check(&"alice").await?, Verdict::Rejected("too many logins"));
+/// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected("too many logins", _)));
 /// # Ok(()) }
 /// ```
 pub struct Rule<R, E> {
     limiter: Arc<dyn Chargeable>,
+    name: Arc<str>,
+    /// Whether its grants can be given back.
+    takes_permits: bool,
     targets: Vec<Target<R>>,
     cost: Cost<R>,
     rejection: Rejection<R, E>,
 }
+
+/// What is true of a limiter whatever the key is, is true of this one.
+const ANY_KEY: &str = "key";
 
 type Target<R> = Box<dyn Fn(&R) -> Option<String> + Send + Sync>;
 type Cost<R> = Box<dyn Fn(&R) -> u32 + Send + Sync>;
@@ -51,7 +58,7 @@ impl<R, E> Rule<R, E> {
     /// let client = RedissonClient::in_memory();
     /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let for_users = |user: &Option<&str>| user.map(|user| format!("login:{user}"));
-    /// let rules = client.rules([Rule::new(logins, for_users, |_, _| "too many logins")]);
+    /// let rules = client.rules([Rule::new(logins, for_users, |_, _| "too many logins")])?;
     /// assert_eq!(rules.check(&None).await?, Verdict::Granted(None)); // the rule does not apply
     /// # Ok(()) }
     /// ```
@@ -60,7 +67,11 @@ impl<R, E> Rule<R, E> {
         target: impl Fn(&R) -> Option<String> + Send + Sync + 'static,
         rejection: impl Fn(&R, &Decision) -> E + Send + Sync + 'static,
     ) -> Self {
+        let charge = limiter.charge(ANY_KEY, 1);
+        let takes_permits = charge.is_ok_and(|it| it.charged().rate_limiter.is_some());
         Self {
+            name: limiter.name().into(),
+            takes_permits,
             limiter: Arc::new(limiter),
             targets: vec![Box::new(target)],
             cost: Box::new(|_| 1),
@@ -81,10 +92,10 @@ impl<R, E> Rule<R, E> {
     /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let rule = Rule::new(logins, |request: &(&str, &str)| Some(request.0.to_owned()), |_, _| "too many logins")
     ///     .and_by(|request| Some(request.1.to_owned()));
-    /// let rules = client.rules([rule]);
+    /// let rules = client.rules([rule])?;
     /// assert!(matches!(rules.check(&("alice", "192.0.2.1")).await?, Verdict::Granted(_)));
     /// assert!(matches!(rules.check(&("alice", "192.0.2.2")).await?, Verdict::Granted(_)));
-    /// assert!(matches!(rules.check(&("alice", "192.0.2.1")).await?, Verdict::Rejected(_)));
+    /// assert!(matches!(rules.check(&("alice", "192.0.2.1")).await?, Verdict::Rejected(..)));
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -103,9 +114,9 @@ impl<R, E> Rule<R, E> {
     /// let client = RedissonClient::in_memory();
     /// let traffic = client.limiter(FixedWindow::new(1_000, Duration::from_secs(60)))?;
     /// let rule = Rule::new(traffic, |_: &u32| Some("all".to_owned()), |_, _| "too much").cost(|bytes| *bytes);
-    /// let rules = client.rules([rule]);
+    /// let rules = client.rules([rule])?;
     /// assert!(matches!(rules.check(&700).await?, Verdict::Granted(_)));
-    /// assert_eq!(rules.check(&700).await?, Verdict::Rejected("too much"));
+    /// assert!(matches!(rules.check(&700).await?, Verdict::Rejected("too much", _)));
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -114,6 +125,16 @@ impl<R, E> Rule<R, E> {
             cost: Box::new(cost),
             ..self
         }
+    }
+
+    fn charged(&self, key: &str) -> Result<Charged> {
+        if self.takes_permits {
+            return Ok(self.limiter.charge(key, 1)?.charged());
+        }
+        Ok(Charged {
+            name: Arc::clone(&self.name),
+            rate_limiter: None,
+        })
     }
 
     /// The limiter's key for a request; `None` where the rule does not apply to it.
@@ -166,7 +187,7 @@ impl<R, E> fmt::Debug for Rule<R, E> {
 ///         |_, denied| format!("ask again in {:?}", denied.retry_after().unwrap_or_default()),
 ///     )
 ///     .cost(|request| request.bytes),
-/// ]);
+/// ])?;
 ///
 /// let request = |user: Option<&str>, bytes| Request {
 ///     user: user.map(str::to_owned),
@@ -174,11 +195,11 @@ impl<R, E> fmt::Debug for Rule<R, E> {
 ///     bytes,
 /// };
 /// assert!(matches!(rules.check(&request(Some("alice"), 500)).await?, Verdict::Granted(_)));
-/// let Verdict::Rejected(why) = rules.check(&request(Some("alice"), 1)).await? else { panic!() };
+/// let Verdict::Rejected(why, _) = rules.check(&request(Some("alice"), 1)).await? else { panic!() };
 /// assert_eq!(why, "too many logins");
 /// // The denied login was not charged to the address.
 /// assert!(matches!(rules.check(&request(None, 500)).await?, Verdict::Granted(_)));
-/// let Verdict::Rejected(why) = rules.check(&request(None, 100)).await? else { panic!() };
+/// let Verdict::Rejected(why, _) = rules.check(&request(None, 100)).await? else { panic!() };
 /// assert_eq!(why, "ask again in 1s");
 /// # Ok(()) }
 /// ```
@@ -199,10 +220,10 @@ pub struct Rules<R, E> {
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
 /// let per_user = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-/// let rules = client.rules([Rule::new(per_user, |user: &&str| Some(user.to_string()), |_, _| 429)]);
+/// let rules = client.rules([Rule::new(per_user, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
 /// let status = |verdict| match verdict {
 ///     Verdict::Granted(_) => 200,
-///     Verdict::Rejected(status) => status,
+///     Verdict::Rejected(status, _) => status,
 /// };
 /// assert_eq!(status(rules.check(&"alice").await?), 200);
 /// assert_eq!(status(rules.check(&"alice").await?), 429);
@@ -211,19 +232,21 @@ pub struct Rules<R, E> {
 #[must_use = "a request that was rejected must not go on"]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict<E> {
-    /// All rules that apply granted it: the decision of the rule that leaves the least; `None` if no rule applies.
-    Granted(Option<Decision>),
-    /// A rule denied it, and no rule charged it: the rejection of that rule, or, if several rules denied it, of the one
-    /// with the longest time until a retry is worthwhile.
-    Rejected(E),
+    /// All rules that apply granted it, with the decision of each, by the name of its limiter; `None` if no rule applies.
+    Granted(Option<JointDecision>),
+    /// A rule denied it, and no rule charged it: the rejection of the rule that [decides](JointDecision::deciding), and the
+    /// decision of each.
+    Rejected(E, JointDecision),
 }
 
 impl<R, E> Rules<R, E> {
-    pub(crate) fn new(registry: Arc<Registry>, rules: Arc<[Rule<R, E>]>) -> Self {
-        Self {
+    pub(crate) fn new(registry: Arc<Registry>, rules: Arc<[Rule<R, E>]>) -> Result<Self> {
+        let made = Self {
             registry,
-            rules: RwLock::new(rules),
-        }
+            rules: RwLock::default(),
+        };
+        made.replace(rules)?;
+        Ok(made)
     }
 
     /// Replaces the rules while requests come in. A request in flight is decided by the old ones. What the targets have used
@@ -237,15 +260,23 @@ impl<R, E> Rules<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)]);
+    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
     /// let none: [Rule<&str, i32>; 0] = [];
-    /// rules.replace(none);
+    /// rules.replace(none)?;
     /// assert_eq!(rules.check(&"alice").await?, Verdict::Granted(None));
     /// # Ok(()) }
     /// ```
-    pub fn replace(&self, rules: impl Into<Arc<[Rule<R, E>]>>) {
+    ///
+    /// # Errors
+    /// As [`RedissonClient::rules`](crate::RedissonClient::rules); the old rules stay.
+    pub fn replace(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<()> {
+        let rules = rules.into();
+        let charges = rules.iter().map(|rule| rule.limiter.charge(ANY_KEY, 1));
+        let charges = charges.collect::<Result<Vec<_>>>()?;
+        check_limiters(&self.registry.store, &charges, "rules")?;
         // Nothing panics while the lock is held.
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules.into();
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+        Ok(())
     }
 
     /// Decides a request by all rules that apply to it, in one round trip.
@@ -257,10 +288,10 @@ impl<R, E> Rules<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)]);
+    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
     /// let Verdict::Granted(Some(decision)) = rules.check(&"alice").await? else { panic!() };
-    /// assert_eq!(decision.remaining(), 0);
-    /// assert_eq!(rules.check(&"alice").await?, Verdict::Rejected(429));
+    /// assert_eq!(decision.deciding().1.remaining(), 0);
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected(429, _)));
     /// # Ok(()) }
     /// ```
     ///
@@ -277,9 +308,12 @@ impl<R, E> Rules<R, E> {
                 applying.push((rule, key, (rule.cost)(request)));
             }
         }
-        let (rule, decision) = match &applying[..] {
+        let (rule, joint) = match &applying[..] {
             [] => return Ok(Verdict::Granted(None)),
-            [(rule, key, cost)] => (*rule, rule.limiter.check(key, *cost).await?),
+            [(rule, key, cost)] => {
+                let decision = rule.limiter.check(key, *cost).await?;
+                (*rule, JointDecision::of_one(rule.charged(key)?, decision))
+            }
             several => {
                 let charges = several
                     .iter()
@@ -287,13 +321,15 @@ impl<R, E> Rules<R, E> {
                 let charges = charges.collect::<Result<Vec<_>>>();
                 let charges = charges.map_err(|error| self.refused(error))?;
                 let joint = check_all(&self.registry, charges).await?;
-                (several[joint.deciding()].0, joint.into_decision())
+                (several[joint.deciding_place()].0, joint)
             }
         };
-        Ok(if decision.is_granted() {
-            Verdict::Granted(Some(decision))
+        Ok(if joint.is_granted() {
+            Verdict::Granted(Some(joint))
         } else {
-            Verdict::Rejected((rule.rejection)(request, &decision))
+            let (_, decision) = joint.deciding();
+            let rejection = (rule.rejection)(request, decision);
+            Verdict::Rejected(rejection, joint)
         })
     }
 }

@@ -20,11 +20,13 @@ pub async fn a_closed_client_refuses_all_requests_of_all_handles_and_ends_all_wa
     let policy = client.limiter(FixedWindow::new(9, HOUR)).unwrap();
     let key = format!("{{{}}}policy", fixture.name());
     let rule_key = key.clone();
-    let rules = client.rules([Rule::new(
-        policy.clone(),
-        move |(): &()| Some(rule_key.clone()),
-        |_, _| (),
-    )]);
+    let rules = client
+        .rules([Rule::new(
+            policy.clone(),
+            move |(): &()| Some(rule_key.clone()),
+            |_, _| (),
+        )])
+        .unwrap();
     let grant = limiter.check(2).await.unwrap().into_grant().unwrap();
     assert!(keyed.try_acquire("alice", 1).await.unwrap());
     assert!(matches!(

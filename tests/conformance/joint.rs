@@ -293,3 +293,42 @@ pub async fn more_limiters_or_members_than_a_call_may_touch_are_refused(fixture:
         assert_eq!(decision.remaining(), 9);
     }
 }
+
+pub async fn every_grant_of_a_joint_decision_is_given_back(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let limiter = client.rate_limiter(fixture.name());
+    limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
+    let prefix = format!("{{{}}}:key:", fixture.name());
+    let keyed = client.keyed_rate_limiter(&prefix, Rate::overall(5, HOUR));
+    let keyed = keyed.unwrap().with_name("keys");
+    let window = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
+    let window = window.with_prefix(format!("{{{}}}:window:", fixture.name()));
+    let charges = || {
+        [
+            limiter.charge(2).unwrap(),
+            keyed.charge("a", 3).unwrap(),
+            window.charge("a", 1).unwrap(),
+            keyed
+                .limiter("b")
+                .with_rate(Rate::overall(5, HOUR))
+                .unwrap()
+                .charge(4)
+                .unwrap(),
+        ]
+    };
+    let granted = client.check_all(charges()).await.unwrap();
+    let names: Vec<_> = granted.by_limiter().map(|(name, _)| name).collect();
+    assert_eq!(names, [fixture.name(), "keys", window.name(), "keys"]);
+    let denied = client.check_all(charges()).await.unwrap();
+    assert!(!denied.is_granted());
+    assert_eq!(client.refund_all(denied).await.unwrap(), 0);
+    assert_eq!(client.refund_all(granted).await.unwrap(), 2 + 3 + 4);
+    assert_eq!(limiter.available_permits().await.unwrap(), 5);
+    for key in ["a", "b"] {
+        assert_eq!(keyed.limiter(key).available_permits().await.unwrap(), 5);
+    }
+    assert_eq!(window.peek("a", 1).await.unwrap().remaining(), 3); // it was charged 1
+    let peeked = client.peek_all(charges()).await.unwrap();
+    assert!(peeked.is_granted());
+    assert_eq!(client.refund_all(peeked).await.unwrap(), 0);
+}

@@ -236,6 +236,7 @@ on_every_store! {
             a_grant_of_an_rratelimiter_in_it_can_be_refunded,
             a_limiter_without_a_rate_or_a_cost_above_the_limit_charges_nobody,
             an_error_names_the_first_limiter_that_cannot_decide,
+            every_grant_of_a_joint_decision_is_given_back,
             shares_that_cannot_decide_together_are_refused,
             more_limiters_or_members_than_a_call_may_touch_are_refused,
         }
@@ -245,6 +246,9 @@ on_every_store! {
             targets_together_are_one_target_and_no_two_of_them_meet,
             a_request_costs_what_its_rule_says_and_a_rejection_has_the_decision,
             rules_are_replaced_while_requests_come_in,
+            a_verdict_has_the_decision_of_each_limiter_by_its_name,
+            an_rratelimiter_is_part_of_a_rule_as_any_other,
+            rules_that_cannot_decide_together_are_refused_when_made,
         }
         fixed_window {
             of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it,

@@ -167,19 +167,20 @@ pub async fn a_joint_decision_is_told_once_with_each_of_its_limiters(fixture: Fi
         )
         .cost(|it| it.0),
         Rule::new(
-            whole_by_key(&client, &slot),
+            whole_by_key(&client, &slot).with_name("keys"),
             |it: &(u32, u32)| (it.1 < 9).then(|| "a".to_owned()),
             |_, _| (),
         )
         .cost(|it| it.1),
     ]);
+    let rules = rules.unwrap();
     for request in [(9, 9), (2, 9), (1, 3)] {
         let _ = rules.check(&request).await.unwrap();
     }
     rules.check(&(0, 1)).await.unwrap_err();
     let expected = [
         format!("*{slot}users: 2 granted: granted by store"),
-        format!("*{slot}users: 1 granted, *{slot}keys: 3 granted: granted by store"),
+        format!("*{slot}users: 1 granted, *keys 3 granted: granted by store"),
         ": invalid_argument".to_owned(),
     ];
     assert_eq!(told.take_requests(), expected);

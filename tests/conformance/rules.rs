@@ -1,6 +1,7 @@
 //! Rules: which target a request counts for, what it costs, and what a denied request gets.
 use redisson_rate_limiter::{
-    Chargeable, Decision, Denied, Error, FixedWindow, RedissonClient, Rule, TokenBucket, Verdict,
+    Chargeable, Decision, Denied, Error, FixedWindow, JointDecision, Rate, RedissonClient, Rule,
+    TokenBucket, Verdict,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND};
@@ -38,16 +39,18 @@ fn by_address(fixture: &Fixture) -> impl Fn(&Request) -> Option<String> + use<> 
 async fn says(rules: &Rules, request: &Request) -> Option<&'static str> {
     match rules.check(request).await.unwrap() {
         Verdict::Granted(_) => None,
-        Verdict::Rejected(why) => Some(why),
+        Verdict::Rejected(why, _) => Some(why),
     }
 }
 
 pub async fn all_rules_that_apply_grant_or_none_is_charged(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let rules = client.rules(vec![
-        Rule::new(window(&client, 2), by_user(&fixture), |_, _| "user"),
-        Rule::new(window(&client, 3), by_address(&fixture), |_, _| "address"),
-    ]);
+    let rules = client
+        .rules(vec![
+            Rule::new(window(&client, 2), by_user(&fixture), |_, _| "user"),
+            Rule::new(window(&client, 3), by_address(&fixture), |_, _| "address"),
+        ])
+        .unwrap();
     let nobody = Request {
         user: None,
         ..ALICE
@@ -66,11 +69,13 @@ pub async fn all_rules_that_apply_grant_or_none_is_charged(fixture: Fixture) {
 
 pub async fn a_request_that_no_rule_applies_to_is_granted(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let rules = client.rules(vec![Rule::new(
-        window(&client, 1),
-        by_user(&fixture),
-        |_, _| "user",
-    )]);
+    let rules = client
+        .rules(vec![Rule::new(
+            window(&client, 1),
+            by_user(&fixture),
+            |_, _| "user",
+        )])
+        .unwrap();
     let nobody = Request {
         user: None,
         ..ALICE
@@ -88,9 +93,11 @@ pub async fn targets_together_are_one_target_and_no_two_of_them_meet(fixture: Fi
         move |request: &Request| Some(format!("{{{tag}}}{}", request.user?)),
         |_, _| "both",
     );
-    let rules = client.rules(vec![
-        rule.and_by(|request| Some(request.address.to_owned())),
-    ]);
+    let rules = client
+        .rules(vec![
+            rule.and_by(|request| Some(request.address.to_owned())),
+        ])
+        .unwrap();
     let request = |user, address| Request {
         user: Some(user),
         address,
@@ -123,7 +130,9 @@ pub async fn a_request_costs_what_its_rule_says_and_a_rejection_has_the_decision
             _ => "else",
         },
     );
-    let rules = client.rules(vec![rule.cost(|request| request.size)]);
+    let rules = client
+        .rules(vec![rule.cost(|request| request.size)])
+        .unwrap();
     assert_eq!(says(&rules, &Request { size: 7, ..ALICE }).await, None);
     assert_eq!(
         says(&rules, &Request { size: 5, ..ALICE }).await,
@@ -149,12 +158,129 @@ pub async fn rules_are_replaced_while_requests_come_in(fixture: Fixture) {
             move |_, _| why,
         )]
     };
-    let rules = client.rules(rule(1, "one"));
+    let rules = client.rules(rule(1, "one")).unwrap();
     assert_eq!(says(&rules, &ALICE).await, None);
     assert_eq!(says(&rules, &ALICE).await, Some("one"));
-    rules.replace(rule(2, "two"));
+    rules.replace(rule(2, "two")).unwrap();
     assert_eq!(says(&rules, &ALICE).await, None); // what was used counts on
     assert_eq!(says(&rules, &ALICE).await, Some("two"));
-    rules.replace(vec![]);
+    rules.replace(vec![]).unwrap();
     assert_eq!(says(&rules, &ALICE).await, None);
+}
+
+pub async fn a_verdict_has_the_decision_of_each_limiter_by_its_name(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let users = client.limiter(FixedWindow::new(2, HOUR)).unwrap();
+    let addresses = client.limiter(FixedWindow::new(3, HOUR)).unwrap();
+    let rules = client
+        .rules(vec![
+            Rule::new(users.with_name("users"), by_user(&fixture), |_, _| "user"),
+            Rule::new(
+                addresses.with_name("addresses"),
+                by_address(&fixture),
+                |_, _| "address",
+            ),
+        ])
+        .unwrap();
+    let named = |joint: &JointDecision| -> Vec<_> {
+        let each = joint.by_limiter();
+        each.map(|(name, it)| (name.to_owned(), it.is_granted(), it.remaining()))
+            .collect()
+    };
+    let owned = |name: &str, granted, remaining| (name.to_owned(), granted, remaining);
+    let Verdict::Granted(Some(both)) = rules.check(&ALICE).await.unwrap() else {
+        panic!("it is denied");
+    };
+    assert_eq!(
+        named(&both),
+        [owned("users", true, 1), owned("addresses", true, 2)]
+    );
+    assert_eq!(both.deciding().0, "users");
+    let nobody = Request {
+        user: None,
+        ..ALICE
+    };
+    let Verdict::Granted(Some(one)) = rules.check(&nobody).await.unwrap() else {
+        panic!("it is denied");
+    };
+    assert_eq!(named(&one), [owned("addresses", true, 1)]);
+    assert_eq!(says(&rules, &nobody).await, None);
+    let Verdict::Rejected("address", denied) = rules.check(&ALICE).await.unwrap() else {
+        panic!("it is not denied by the address");
+    };
+    assert_eq!(
+        named(&denied),
+        [owned("users", false, 1), owned("addresses", false, 0)]
+    );
+    assert_eq!(denied.deciding().0, "addresses");
+    let Verdict::Rejected(_, denied) = rules.check(&nobody).await.unwrap() else {
+        panic!("it is granted");
+    };
+    assert_eq!(named(&denied), [owned("addresses", false, 0)]);
+}
+
+pub async fn an_rratelimiter_is_part_of_a_rule_as_any_other(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let shared = client.rate_limiter(fixture.name());
+    shared.set_rate(Rate::overall(3, HOUR)).await.unwrap();
+    let prefix = format!("{{{}}}user:", fixture.name());
+    let keyed = client.keyed_rate_limiter(&prefix, Rate::overall(9, HOUR));
+    let rules = client
+        .rules(vec![
+            Rule::new(
+                shared.clone(),
+                |_: &Request| Some(String::new()),
+                |_, _| "all",
+            ),
+            Rule::new(
+                keyed.unwrap(),
+                |request: &Request| request.user.map(str::to_owned),
+                |_, _| "user",
+            ),
+        ])
+        .unwrap();
+    let nobody = Request {
+        user: None,
+        ..ALICE
+    };
+    let mut decisions = Vec::new();
+    for request in [&ALICE, &ALICE, &nobody] {
+        let Verdict::Granted(Some(joint)) = rules.check(request).await.unwrap() else {
+            panic!("it is denied");
+        };
+        decisions.push(joint);
+    }
+    let names: Vec<_> = decisions[0].by_limiter().map(|(name, _)| name).collect();
+    assert_eq!(names, [fixture.name(), &prefix]);
+    assert_eq!(says(&rules, &ALICE).await, Some("all"));
+    // Every grant is given back, of one rule and of several.
+    for (joint, permits) in decisions.into_iter().zip([2, 2, 1]) {
+        assert_eq!(client.refund_all(joint.clone()).await.unwrap(), permits);
+        assert_eq!(client.refund_all(joint).await.unwrap(), 0);
+    }
+    assert_eq!(shared.available_permits().await.unwrap(), 3);
+    for expected in [None, None, None, Some("all")] {
+        assert_eq!(says(&rules, &ALICE).await, expected);
+    }
+}
+
+pub async fn rules_that_cannot_decide_together_are_refused_when_made(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let other = fixture.client("other").await;
+    let rule = |limiter| Rule::new(limiter, by_user(&fixture), |_, _| "denied");
+    let few = || vec![rule(window(&client, 1))];
+    let many: Vec<_> = (0..33).map(|_| rule(window(&client, 1))).collect();
+    let rules = client.rules(few()).unwrap();
+    let foreign = vec![rule(window(&other, 1))];
+    for refused in [many, foreign] {
+        let refused = rules.replace(refused);
+        let Err(Error::InvalidArgument { argument, .. }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(argument, "rules");
+    }
+    assert!(client.rules(vec![rule(window(&other, 1))]).is_err());
+    // The old ones stay.
+    assert_eq!(says(&rules, &ALICE).await, None);
+    assert_eq!(says(&rules, &ALICE).await, Some("denied"));
 }

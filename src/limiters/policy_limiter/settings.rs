@@ -36,6 +36,37 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
+    /// Names this limiter, for [joint decisions](crate::JointDecision), [rules](crate::Rules) and metrics. The name is no part
+    /// of a key: limiters of different names that are else alike share their state. Earlier clones keep theirs.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let limiter = limiter.with_prefix("login:");
+    /// assert_eq!(limiter.name(), "login:");
+    /// assert_eq!(limiter.with_name("logins").name(), "logins");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_name(self, name: impl Into<Arc<str>>) -> Self {
+        Self {
+            name: Some(name.into()),
+            ..self
+        }
+    }
+
+    /// The name that was [given](Self::with_name) to this limiter, or else its [prefix](Self::with_prefix).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.label()
+    }
+
+    pub(super) fn label(&self) -> &Arc<str> {
+        self.name.as_ref().unwrap_or(&self.prefix)
+    }
+
     /// Lets an empty key be a key as any other: behind a prefix or with a name mapper, the target that these alone name.
     /// Without this it is refused, because an empty key is often a missing one, such as that of a header field, and all such
     /// requests would share one target. Earlier clones go on refusing it.
