@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 pub use builder::RedissonClientBuilder;
 
-#[cfg(feature = "redis")]
 use crate::error::Result;
 use crate::limiters::Registry;
 use crate::store::memory::MemoryStore;
@@ -55,7 +54,6 @@ impl RedissonClient {
     ///
     /// # Cancel safety
     /// As [`RedissonClientBuilder::connect`].
-    #[cfg(feature = "redis")]
     #[doc(alias = "Redisson.create")]
     pub async fn connect(urls: &str) -> Result<Self> {
         Self::builder().connect(urls).await

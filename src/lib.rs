@@ -7,7 +7,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `redis`, on by default | limiters in Redis: [`RedissonClient::connect`], the builder's settings for it, [`Credentials`]. Without it, no redis crate is compiled, and clients are [in memory](RedissonClient::in_memory) |
+//! | `redis`, on by default | limiters in Redis: [`RedissonClient::connect`], the builder's settings for it, [`Credentials`]. Without it, no redis crate is compiled, clients are [in memory](RedissonClient::in_memory), and `connect` fails |
 //! | `cluster` | Redis Cluster; implies `redis` |
 //! | `tls` | `rediss://` URLs and [`TlsConfig`]; implies `redis` |
 //! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies, [`AnyPolicy`] and [`FailurePolicy`] |

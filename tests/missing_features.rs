@@ -1,11 +1,13 @@
 //! A URL that needs a feature of this crate is refused with an error that names the feature. `.ci/feature-sets` runs
-//! these tests with the feature `redis` alone.
+//! these tests with the feature `redis` alone, and without any.
 
-#![cfg(all(feature = "redis", not(feature = "cluster"), not(feature = "tls")))]
+#![cfg(all(not(feature = "cluster"), not(feature = "tls")))]
 
+#[cfg(feature = "redis")]
 mod support;
 
 use redisson_rate_limiter::{Error, RedissonClient};
+#[cfg(feature = "redis")]
 use support::Server;
 
 async fn refusal_of(urls: &str) -> String {
@@ -14,12 +16,23 @@ async fn refusal_of(urls: &str) -> String {
     error.to_string()
 }
 
+#[cfg(not(feature = "redis"))]
+#[tokio::test]
+async fn a_server_needs_the_feature_redis() {
+    for urls in ["redis://localhost", "redis://a:7000,redis://b:7001", ""] {
+        let error = refusal_of(urls).await;
+        assert!(error.contains("feature `redis`"), "{error}");
+    }
+}
+
+#[cfg(feature = "redis")]
 #[tokio::test]
 async fn several_nodes_of_a_cluster_need_the_feature_cluster() {
     let error = refusal_of("redis://127.0.0.1:7000,redis://127.0.0.1:7001").await;
     assert!(error.contains("feature `cluster`"), "{error}");
 }
 
+#[cfg(feature = "redis")]
 #[tokio::test]
 async fn one_node_of_a_cluster_needs_the_feature_cluster() {
     let node = Server::start_with(&["--cluster-enabled", "yes"]);
@@ -27,6 +40,7 @@ async fn one_node_of_a_cluster_needs_the_feature_cluster() {
     assert!(error.contains("feature `cluster`"), "{error}");
 }
 
+#[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_tls_url_needs_the_feature_tls() {
     for url in [

@@ -7,6 +7,8 @@ use super::RedissonClient;
 #[cfg(feature = "redis")]
 use super::connect::RedisSettings;
 use crate::clock::Clock;
+#[cfg(not(feature = "redis"))]
+use crate::error::{Error, Result};
 use crate::event::{Event, Events};
 use crate::limiter_options::LimiterOptions;
 use crate::limiters::{NameMapper, Registry};
@@ -196,6 +198,33 @@ impl RedissonClientBuilder {
             self.events,
         );
         RedissonClient(Arc::new(registry))
+    }
+}
+
+#[cfg(not(feature = "redis"))]
+impl RedissonClientBuilder {
+    /// Needs the feature `redis`, and fails without it.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let client = RedissonClient::builder().connect("redis://127.0.0.1:6379").await;
+    /// let error = client.unwrap_err().to_string();
+    /// assert_eq!(error, "invalid argument: `urls` names a server, which needs this crate's feature `redis`");
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument), which names the feature.
+    ///
+    /// # Cancel safety
+    /// Nothing is done.
+    pub async fn connect(self, _urls: &str) -> Result<RedissonClient> {
+        Err(Error::InvalidArgument {
+            argument: "urls",
+            reason: "names a server, which needs this crate's feature `redis`",
+        })
     }
 }
 
