@@ -42,6 +42,20 @@ fn each_fault_has_a_test_that_exists() {
     assert!(faults > 30, "{faults} faults");
 }
 
+#[test]
+fn the_readme_has_the_version_and_the_rust_version_of_the_manifest() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("README.md")).expect("README.md");
+    let [major, minor, rust] = [
+        env!("CARGO_PKG_VERSION_MAJOR"),
+        env!("CARGO_PKG_VERSION_MINOR"),
+        env!("CARGO_PKG_RUST_VERSION"),
+    ];
+    let dependency = format!("redisson-rate-limiter = \"{major}.{minor}\"\n");
+    assert!(text.contains(&dependency), "{dependency}");
+    assert!(text.contains(&format!("needs Rust {rust} ")), "{rust}");
+}
+
 /// The lines of a Markdown text outside its code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut is_code = false;
