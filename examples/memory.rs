@@ -36,7 +36,7 @@ async fn table() -> Result<String> {
 async fn row(policy: AnyPolicy) -> Result<String> {
     let store = MemoryStore::new();
     let client = RedissonClient::builder().in_memory(&store);
-    let limiter = client.limiter(policy.clone())?;
+    let limiter = client.policy_limiter(policy.clone())?;
     let before = allocated();
     for key in 0..KEYS {
         assert!(limiter.check(&format!("user:{key}"), 1).await?.is_granted());

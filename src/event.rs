@@ -47,7 +47,7 @@ pub(crate) use reported::{Reported, Reports};
 ///     .on_event(move |event| count(&mut counted.lock().unwrap(), event))
 ///     .in_memory(&MemoryStore::new());
 ///
-/// let logins = client.limiter(FixedWindow::new(2, Duration::from_secs(60)))?.with_prefix("login:");
+/// let logins = client.policy_limiter(FixedWindow::new(2, Duration::from_secs(60)))?.with_prefix("login:");
 /// for user in ["alice", "alice", "alice", "bob"] {
 ///     let _ = logins.check(user, 1).await?;
 /// }
@@ -148,7 +148,7 @@ pub enum Event<'a> {
 /// let (sender, events) = std::sync::mpsc::channel();
 /// let builder = RedissonClient::builder().on_event(move |event| sender.send(near(event)).unwrap());
 /// let client = builder.in_memory(&MemoryStore::new());
-/// let limiter = client.limiter(FixedWindow::new(20, Duration::from_secs(60)))?;
+/// let limiter = client.policy_limiter(FixedWindow::new(20, Duration::from_secs(60)))?;
 /// assert!(limiter.check("alice", 18).await?.is_granted());
 /// assert!(limiter.check("alice", 1).await?.is_granted());
 /// assert_eq!(events.try_iter().collect::<Vec<_>>(), [false, true]);

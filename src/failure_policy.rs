@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use crate::error::{Error, Result};
 use crate::rate::RateType;
 use crate::window::{SetUp, Settings};
 
@@ -24,9 +23,11 @@ use crate::window::{SetUp, Settings};
 ///
 /// ```
 /// use redisson_rate_limiter::{FailurePolicy, LimiterOptions, LocalShare, MemoryStore, RedissonClient};
+/// use std::num::NonZeroU32;
 ///
+/// const CLIENTS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 /// # fn main() -> redisson_rate_limiter::Result<()> {
-/// let quarter = FailurePolicy::Local(LocalShare::one_of(4)?);
+/// let quarter = FailurePolicy::Local(LocalShare::one_of(CLIENTS));
 /// let client = RedissonClient::builder()
 ///     .default_options(LimiterOptions::new().failure_policy(quarter))
 ///     .in_memory(&MemoryStore::new());
@@ -79,8 +80,7 @@ impl FailurePolicy {
 /// ```
 /// # use redisson_rate_limiter::*;
 /// # fn main() -> Result<()> {
-/// let half = LocalShare::one_of(2)?;
-/// assert_eq!(half.clients(), 2);
+/// let half = LocalShare::one_of(2.try_into().expect("two clients"));
 /// let options = LimiterOptions::new().failure_policy(FailurePolicy::Local(half));
 /// let limiter = RedissonClient::in_memory().rate_limiter("logins").with_options(options);
 /// # Ok(()) }
@@ -107,39 +107,33 @@ impl LocalShare {
     ///
     /// ```
     /// use redisson_rate_limiter::LocalShare;
+    /// use std::num::NonZeroU32;
     ///
-    /// assert!(LocalShare::one_of(4).is_ok());
-    /// assert!(LocalShare::one_of(0).is_err());
+    /// const CLIENTS: NonZeroU32 = NonZeroU32::new(4).unwrap();
+    /// assert_eq!(LocalShare::one_of(CLIENTS).clients(), CLIENTS);
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for 0.
-    pub fn one_of(clients: u32) -> Result<Self> {
-        let clients = NonZeroU32::new(clients).ok_or(Error::InvalidArgument {
-            argument: "clients",
-            reason: "must be at least 1",
-        })?;
-        Ok(Self { clients })
+    #[must_use]
+    pub const fn one_of(clients: NonZeroU32) -> Self {
+        Self { clients }
     }
 
     /// The number of clients that share the limit.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// # fn main() -> Result<()> {
-    /// assert_eq!(LocalShare::one_of(4)?.clients(), 4);
-    /// # Ok(()) }
+    /// # use std::num::NonZeroU32;
+    /// assert_eq!(LocalShare::one_of(NonZeroU32::MIN).clients().get(), 1);
     /// ```
     #[must_use]
-    pub fn clients(self) -> u32 {
-        self.clients.get()
+    pub const fn clients(self) -> NonZeroU32 {
+        self.clients
     }
 
     /// The settings of the local limiter for a limiter with these.
     pub(crate) fn of(self, settings: Settings) -> SetUp {
         /// Added to a current time, twice this is still a number that Redis's Lua counts exactly, as the model does.
         const LONGEST: i64 = 1 << 51;
-        let clients = i64::from(self.clients());
+        let clients = i64::from(self.clients.get());
         let Settings { rate, interval, .. } = settings;
         let (rate, interval) = match settings.rate_type {
             RateType::PerClient => (rate, interval),
@@ -175,7 +169,7 @@ mod tests {
             rate_type,
             keep_alive: 0,
         };
-        let set_up = LocalShare::one_of(clients).unwrap().of(settings);
+        let set_up = LocalShare::one_of(clients.try_into().unwrap()).of(settings);
         (set_up.settings.rate, set_up.settings.interval)
     }
 

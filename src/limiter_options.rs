@@ -41,9 +41,10 @@ impl LimiterOptions {
     /// # use redisson_rate_limiter::*;
     /// # use std::time::Duration;
     /// # fn main() -> Result<()> {
-    /// let half = LimiterOptions::new().failure_policy(FailurePolicy::Local(LocalShare::one_of(2)?));
+    /// let half = LocalShare::one_of(2.try_into().expect("two clients"));
+    /// let half = LimiterOptions::new().failure_policy(FailurePolicy::Local(half));
     /// let limiter = RedissonClient::in_memory()
-    ///     .limiter(FixedWindow::new(100, Duration::from_secs(60)))?
+    ///     .policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?
     ///     .with_options(half.clone());
     /// assert_eq!(*limiter.options(), half);
     /// # Ok(()) }

@@ -39,8 +39,8 @@ pub use rules::{Rule, Rules, Verdict};
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
 /// let limiters: [Arc<dyn Limiter>; 2] = [
-///     Arc::new(client.limiter(FixedWindow::new(2, Duration::from_secs(60)))?),
-///     Arc::new(client.limiter(TokenBucket::per_second(1).with_capacity(2))?),
+///     Arc::new(client.policy_limiter(FixedWindow::new(2, Duration::from_secs(60)))?),
+///     Arc::new(client.policy_limiter(TokenBucket::per_second(1).with_capacity(2))?),
 /// ];
 /// for (i, limiter) in limiters.iter().enumerate() {
 ///     let user = format!("limiter{i}:user:123");
@@ -58,7 +58,7 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// # use std::time::Duration;
     /// # fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?.with_name("logins");
+    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?.with_name("logins");
     /// let limiters: [&dyn Limiter; 2] = [&logins, &client.rate_limiter("orders:api")];
     /// assert_eq!(limiters.map(Limiter::name), ["logins", "orders:api"]);
     /// # Ok(()) }
@@ -127,8 +127,8 @@ pub trait Limiter: fmt::Debug + Send + Sync {
 /// # async fn main() -> Result<()> {
 /// let client = RedissonClient::in_memory();
 /// let limiters: [Box<dyn Chargeable>; 2] = [
-///     Box::new(client.limiter(TokenBucket::per_second(1))?.with_prefix("second:")),
-///     Box::new(client.limiter(FixedWindow::new(5, Duration::from_secs(60)))?.with_prefix("minute:")),
+///     Box::new(client.policy_limiter(TokenBucket::per_second(1))?.with_prefix("second:")),
+///     Box::new(client.policy_limiter(FixedWindow::new(5, Duration::from_secs(60)))?.with_prefix("minute:")),
 /// ];
 /// let charges: Vec<Charge> = limiters.iter().map(|it| it.charge("alice", 1)).collect::<Result<_>>()?;
 /// assert!(client.check_all(charges).await?.is_granted());
@@ -148,7 +148,7 @@ pub trait Chargeable: Limiter + sealed::Chargeable {
     /// }
     ///
     /// let client = RedissonClient::in_memory();
-    /// let per_user = client.limiter(TokenBucket::per_second(1))?;
+    /// let per_user = client.policy_limiter(TokenBucket::per_second(1))?;
     /// let all_users = client.keyed_rate_limiter("all:", Rate::overall(5, Duration::from_secs(1)))?;
     /// let charges = [one(&per_user, "alice")?, one(&all_users, "users")?];
     /// assert!(client.check_all(charges).await?.is_granted());

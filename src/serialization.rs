@@ -56,7 +56,7 @@ mod tests {
         round_trips(FailurePolicy::Wait, r#""wait""#);
         round_trips(FailurePolicy::Deny, r#""deny""#);
         round_trips(FailurePolicy::Allow, r#""allow""#);
-        let quarter = FailurePolicy::Local(LocalShare::one_of(4).unwrap());
+        let quarter = FailurePolicy::Local(LocalShare::one_of(4.try_into().unwrap()));
         round_trips(quarter, r#"{"local_one_of":4}"#);
     }
 
@@ -107,7 +107,7 @@ mod tests {
             r#"{"limit":1,"window_ms":1500,"aligned_to_clock":true}"#,
             "must be a whole number of seconds",
         );
-        is_refused::<FailurePolicy>(r#"{"local_one_of":0}"#, "`clients`");
+        is_refused::<FailurePolicy>(r#"{"local_one_of":0}"#, "nonzero");
     }
 
     #[test]

@@ -49,7 +49,7 @@ fn shown(client: &RedissonClient, policy: AnyPolicy) -> Result<Shown> {
         }
         other => other,
     };
-    let limiter = Arc::new(client.limiter(policy.clone())?);
+    let limiter = Arc::new(client.policy_limiter(policy.clone())?);
     let shown = Shown {
         name: camel_case(file),
         file,
@@ -77,7 +77,7 @@ fn shown(client: &RedissonClient, policy: AnyPolicy) -> Result<Shown> {
             let penalty = millis(700);
             return Ok(Shown {
                 rule: "10 tokens, 5 more each 500 ms; a denial locks out for 700 ms".to_owned(),
-                limiter: Arc::new(client.limiter(strict)?.with_penalty(penalty)?),
+                limiter: Arc::new(client.policy_limiter(strict)?.with_penalty(penalty)?),
                 edges: Edges::Every(penalty_unit),
                 locks_out: true,
                 ..shown

@@ -164,7 +164,7 @@ impl Closed {
     async fn new(client: &RedissonClient, target: &str) -> Result<Self> {
         let closed = Self {
             client: client.clone(),
-            limiter: client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?,
+            limiter: client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?,
             key: format!("{target}closed").into(),
         };
         assert!(closed.limiter.check(&closed.key, 1).await?.is_granted());

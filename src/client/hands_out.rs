@@ -67,17 +67,17 @@ impl RedissonClient {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let limiter = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let limiter = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// assert!(limiter.check("user:123", 1).await?.is_granted());
     /// assert!(!limiter.check("user:123", 1).await?.is_granted());
     /// let no_requests = FixedWindow::new(0, Duration::from_secs(60));
-    /// assert!(matches!(client.limiter(no_requests), Err(Error::InvalidArgument { .. })));
+    /// assert!(matches!(client.policy_limiter(no_requests), Err(Error::InvalidArgument { .. })));
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if a number of the policy is out of its range.
-    pub fn limiter<P: Policy>(&self, policy: P) -> Result<PolicyLimiter<P>> {
+    pub fn policy_limiter<P: Policy>(&self, policy: P) -> Result<PolicyLimiter<P>> {
         PolicyLimiter::new(Arc::clone(&self.0), policy)
     }
 
@@ -93,8 +93,8 @@ impl RedissonClient {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let per_user = client.limiter(TokenBucket::per_second(1))?;
-    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let per_user = client.policy_limiter(TokenBucket::per_second(1))?;
+    /// let all_users = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let charges = |user| Ok::<_, Error>([per_user.charge(user, 1)?, all_users.charge("all", 1)?]);
     /// assert!(client.check_all(charges("alice")?).await?.is_granted());
     /// assert!(!client.check_all(charges("bob")?).await?.is_granted());
@@ -128,8 +128,8 @@ impl RedissonClient {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let per_user = client.limiter(TokenBucket::per_second(1))?;
-    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let per_user = client.policy_limiter(TokenBucket::per_second(1))?;
+    /// let all_users = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
     /// assert!(client.peek_all(charges()?).await?.is_granted());
     /// assert!(client.check_all(charges()?).await?.is_granted());
@@ -187,7 +187,7 @@ impl RedissonClient {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
     /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
     /// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected(429, _)));

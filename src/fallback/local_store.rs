@@ -3,6 +3,7 @@
 //! A share's window is the one place where grants count toward it, both the store's and those made in its place: what the
 //! store grants to this client is counted there at once, and what is granted in its place is taken from there.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -43,16 +44,17 @@ impl LocalStore {
     /// A request under this policy is about to be made.
     pub(super) fn note_use(&self, policy: &FailurePolicy) {
         if let FailurePolicy::Local(share) = policy
-            && share.clients() != self.clients.load(Ordering::Relaxed)
+            && share.clients().get() != self.clients.load(Ordering::Relaxed)
         {
-            self.clients.store(share.clients(), Ordering::Relaxed);
+            self.clients.store(share.clients().get(), Ordering::Relaxed);
         }
     }
 
     /// The share that a grant of the store counts toward, under whatever policy it is made, once this client uses a share:
     /// limiters are shared by handles.
     pub(super) fn share(&self) -> Option<LocalShare> {
-        LocalShare::one_of(self.clients.load(Ordering::Relaxed)).ok()
+        let clients = NonZeroU32::new(self.clients.load(Ordering::Relaxed));
+        clients.map(LocalShare::one_of)
     }
 
     /// Counts what the store granted so long ago toward this client's share, unless it has come back.

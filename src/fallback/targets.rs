@@ -246,7 +246,7 @@ impl LocalTarget {
     /// `None` if the share is unknown, or never has as much as the request costs.
     fn new(request: &TargetRequest, share: LocalShare) -> Option<Self> {
         let (model, factor) = match request.target.model.share_of(share) {
-            ShareOf::Costs => (Arc::clone(&request.target.model), share.clients()),
+            ShareOf::Costs => (Arc::clone(&request.target.model), share.clients().get()),
             ShareOf::Rate { client_id, set_up } => {
                 let share = SharedRate::with_set_up(client_id, set_up);
                 (Arc::new(share) as _, 1)

@@ -25,7 +25,7 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 fn one_of(clients: u32) -> FailurePolicy {
-    FailurePolicy::Local(LocalShare::one_of(clients).unwrap())
+    FailurePolicy::Local(LocalShare::one_of(clients.try_into().unwrap()))
 }
 
 /// How many single permits are granted now.

@@ -27,8 +27,8 @@ use crate::wait_queue::Sending;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let per_user = client.limiter(TokenBucket::per_second(1))?;
-/// let per_address = client.limiter(FixedWindow::new(5, Duration::from_secs(60)))?;
+/// let per_user = client.policy_limiter(TokenBucket::per_second(1))?;
+/// let per_address = client.policy_limiter(FixedWindow::new(5, Duration::from_secs(60)))?;
 /// let charges = [per_user.charge("user:123", 1)?, per_address.charge("address:192.0.2.1", 1)?];
 /// assert!(client.check_all(charges).await?.is_granted());
 /// # Ok(()) }
@@ -81,8 +81,8 @@ const MOST_LIMITERS: usize = 32;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let per_user = client.limiter(TokenBucket::per_second(1).with_capacity(2))?;
-/// let per_address = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+/// let per_user = client.policy_limiter(TokenBucket::per_second(1).with_capacity(2))?;
+/// let per_address = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
 ///
 /// let ask = || Ok([per_user.charge("user:123", 1)?, per_address.charge("address:::1", 1)?]);
 /// assert!(client.check_all(ask()?).await?.is_granted());
@@ -334,8 +334,8 @@ impl JointDecision {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
-    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let per_user = client.policy_limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
     /// let granted = client.check_all(charges()?).await?;
     /// let denied = client.check_all(charges()?).await?;
@@ -358,8 +358,8 @@ impl JointDecision {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let minute = Duration::from_secs(60);
-    /// let per_user = client.limiter(FixedWindow::new(9, minute))?.with_name("user");
-    /// let all_users = client.limiter(FixedWindow::new(1, minute))?.with_name("all");
+    /// let per_user = client.policy_limiter(FixedWindow::new(9, minute))?.with_name("user");
+    /// let all_users = client.policy_limiter(FixedWindow::new(1, minute))?.with_name("all");
     /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("everyone", 1)?]);
     /// let granted = client.check_all(charges()?).await?;
     /// let left: Vec<_> = granted.by_limiter().map(|(name, it)| (name, it.remaining())).collect();
@@ -391,8 +391,8 @@ impl JointDecision {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
-    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let per_user = client.policy_limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
     /// let granted = client.check_all(charges()?).await?;
     /// let denied = client.check_all(charges()?).await?;
@@ -418,8 +418,8 @@ impl JointDecision {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let per_user = client.limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
-    /// let all_users = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let per_user = client.policy_limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+    /// let all_users = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let charges = || Ok::<_, Error>([per_user.charge("alice", 1)?, all_users.charge("all", 1)?]);
     /// let granted = client.check_all(charges()?).await?;
     /// let denied = client.check_all(charges()?).await?;

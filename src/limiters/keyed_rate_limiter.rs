@@ -71,7 +71,7 @@ impl KeyedRateLimiter {
     /// # async fn main() -> Result<()> {
     /// let limiter = RedissonClient::in_memory()
     ///     .keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(1)))?;
-    /// let alice = limiter.limiter("alice");
+    /// let alice = limiter.rate_limiter("alice");
     /// assert_eq!(alice.name(), "mail:alice");
     /// assert!(!alice.exists().await?);
     /// limiter.check("alice", 1).await?;
@@ -79,7 +79,7 @@ impl KeyedRateLimiter {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn limiter(&self, key: &str) -> RateLimiter {
+    pub fn rate_limiter(&self, key: &str) -> RateLimiter {
         self.limiter.rate_limiter(&self.limiter.mapped_name(key))
     }
 
@@ -94,7 +94,7 @@ impl KeyedRateLimiter {
     /// let limiter = RedissonClient::in_memory()
     ///     .keyed_rate_limiter("mail:", Rate::overall(10, Duration::from_secs(1)))?
     ///     .with_options(options.clone());
-    /// assert_eq!(*limiter.limiter("user:123").options(), options);
+    /// assert_eq!(*limiter.rate_limiter("user:123").options(), options);
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -257,7 +257,7 @@ impl KeyedRateLimiter {
     /// # Cancel safety
     /// As [`RateLimiter::reset`](crate::RateLimiter::reset).
     pub async fn reset(&self, key: &str) -> Result<bool> {
-        self.limiter(key).reset().await
+        self.rate_limiter(key).reset().await
     }
 
     /// Decides as [`check`](Self::check), with a rate for this key, such as that of its user's plan.

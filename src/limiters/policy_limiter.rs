@@ -29,7 +29,7 @@ use crate::window::SetUp;
 use combining::TargetCalls;
 use policies::Policies;
 
-/// A policy applied to any number of targets: from [`RedissonClient::limiter`](crate::RedissonClient::limiter). Cheap to clone;
+/// A policy applied to any number of targets: from [`RedissonClient::policy_limiter`](crate::RedissonClient::policy_limiter). Cheap to clone;
 /// clones share the policy.
 ///
 /// The name of a target in the store is the [prefix](Self::with_prefix) followed by the key, after the name mapper. Further
@@ -56,7 +56,7 @@ use policies::Policies;
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
 /// let limiter = client
-///     .limiter(FixedWindow::new(1, Duration::from_secs(1)))?
+///     .policy_limiter(FixedWindow::new(1, Duration::from_secs(1)))?
 ///     .with_penalty(Duration::from_secs(60))?;
 /// assert!(limiter.check("rate:limit:mallory:/login", 1).await?.is_granted());
 /// assert!(!limiter.check("rate:limit:mallory:/login", 1).await?.is_granted());
@@ -99,7 +99,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// assert!(limiter.check("user:123", 1).await?.is_granted());
     /// tokio::time::advance(Duration::from_secs(20)).await;
     /// let denied = limiter.check("user:123", 1).await?;
@@ -191,8 +191,8 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let per_user = client.limiter(TokenBucket::per_second(1))?;
-    /// let per_address = client.limiter(FixedWindow::new(5, Duration::from_secs(60)))?;
+    /// let per_user = client.policy_limiter(TokenBucket::per_second(1))?;
+    /// let per_address = client.policy_limiter(FixedWindow::new(5, Duration::from_secs(60)))?;
     /// let charges = [per_user.charge("user:123", 1)?, per_address.charge("address:192.0.2.1", 1)?];
     /// assert!(client.check_all(charges).await?.is_granted());
     /// # Ok(()) }
@@ -222,7 +222,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(3, Duration::from_secs(60)))?;
+    /// let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(3, Duration::from_secs(60)))?;
     /// assert!(limiter.check("user:123", 2).await?.is_granted());
     /// assert!(limiter.peek("user:123", 1).await?.is_granted());
     /// assert!(limiter.peek("user:123", 1).await?.is_granted()); // still
@@ -255,7 +255,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let minute = Duration::from_secs(60);
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, minute))?.with_penalty(10 * minute)?;
+    /// let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(1, minute))?.with_penalty(10 * minute)?;
     /// assert!(limiter.check("user:123", 1).await?.is_granted());
     /// assert!(!limiter.check("user:123", 1).await?.is_granted()); // and locked out
     /// assert!(limiter.reset("user:123").await?);
@@ -302,7 +302,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// assert!(limiter.check("user:123", 1).await?.is_granted());
     /// limiter.set_policy(FixedWindow::new(3, Duration::from_secs(60)))?;
     /// assert_eq!(limiter.check("user:123", 1).await?.remaining(), 1); // one of three was used

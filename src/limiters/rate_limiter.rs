@@ -183,7 +183,7 @@ impl RateLimiter {
     /// let client = RedissonClient::in_memory();
     /// let orders = client.rate_limiter("orders");
     /// orders.set_rate(Rate::overall(2, Duration::from_secs(1))).await?;
-    /// let per_user = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let per_user = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     ///
     /// let charges = [orders.charge(1)?, per_user.charge("user:123", 1)?];
     /// assert!(client.check_all(charges).await?.is_granted());

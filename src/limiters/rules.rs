@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+/// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
 /// let rule = Rule::new(logins, |user: &&str| Some(format!("login:{user}")), |_, _| "too many logins");
 /// let rules = client.rules([rule])?;
 /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
@@ -56,7 +56,7 @@ impl<R, E> Rule<R, E> {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let for_users = |user: &Option<&str>| user.map(|user| format!("login:{user}"));
     /// let rules = client.rules([Rule::new(logins, for_users, |_, _| "too many logins")])?;
     /// assert_eq!(rules.check(&None).await?, Verdict::Granted(None)); // the rule does not apply
@@ -89,7 +89,7 @@ impl<R, E> Rule<R, E> {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let rule = Rule::new(logins, |request: &(&str, &str)| Some(request.0.to_owned()), |_, _| "too many logins")
     ///     .and_by(|request| Some(request.1.to_owned()));
     /// let rules = client.rules([rule])?;
@@ -112,7 +112,7 @@ impl<R, E> Rule<R, E> {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let traffic = client.limiter(FixedWindow::new(1_000, Duration::from_secs(60)))?;
+    /// let traffic = client.policy_limiter(FixedWindow::new(1_000, Duration::from_secs(60)))?;
     /// let rule = Rule::new(traffic, |_: &u32| Some("all".to_owned()), |_, _| "too much").cost(|bytes| *bytes);
     /// let rules = client.rules([rule])?;
     /// assert!(matches!(rules.check(&700).await?, Verdict::Granted(_)));
@@ -171,9 +171,9 @@ impl<R, E> fmt::Debug for Rule<R, E> {
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
 /// let logins = client
-///     .limiter(FixedWindow::new(1, Duration::from_secs(60)))?
+///     .policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?
 ///     .with_penalty(Duration::from_secs(600))?;
-/// let traffic = client.limiter(TokenBucket::per_second(100).with_capacity(1_000))?;
+/// let traffic = client.policy_limiter(TokenBucket::per_second(100).with_capacity(1_000))?;
 /// let rules = client.rules(vec![
 ///     Rule::new(
 ///         logins,
@@ -219,7 +219,7 @@ pub struct Rules<R, E> {
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let per_user = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+/// let per_user = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
 /// let rules = client.rules([Rule::new(per_user, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
 /// let status = |verdict| match verdict {
 ///     Verdict::Granted(_) => 200,
@@ -259,7 +259,7 @@ impl<R, E> Rules<R, E> {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
     /// let none: [Rule<&str, i32>; 0] = [];
     /// rules.replace(none)?;
@@ -287,7 +287,7 @@ impl<R, E> Rules<R, E> {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let logins = client.limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
     /// let Verdict::Granted(Some(decision)) = rules.check(&"alice").await? else { panic!() };
     /// assert_eq!(decision.deciding().1.remaining(), 0);

@@ -26,7 +26,7 @@ pub(crate) use any_model::AnyModel;
 /// # use std::time::Duration;
 /// # fn main() -> Result<()> {
 /// fn limiter<P: Policy>(client: &RedissonClient, policy: P) -> Result<PolicyLimiter<P>> {
-///     Ok(client.limiter(policy)?.with_prefix("login:"))
+///     Ok(client.policy_limiter(policy)?.with_prefix("login:"))
 /// }
 ///
 /// let client = RedissonClient::in_memory();

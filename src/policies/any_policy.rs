@@ -45,7 +45,7 @@ macro_rules! any_policy {
         ///     TokenBucket::per_second(2).with_capacity(100).into(),
         /// ];
         /// for policy in policies {
-        ///     let limiter = client.limiter(policy.clone())?.with_prefix(policy.algorithm());
+        ///     let limiter = client.policy_limiter(policy.clone())?.with_prefix(policy.algorithm());
         ///     assert_eq!(limiter.check(":alice", 1).await?.remaining(), 99);
         /// }
         /// # Ok(()) }
@@ -98,7 +98,7 @@ macro_rules! any_policy {
             /// # async fn main() -> Result<()> {
             /// let client = RedissonClient::in_memory();
             /// for policy in AnyPolicy::examples(100, Duration::from_secs(10)) {
-            ///     let limiter = client.limiter(policy.clone())?.with_prefix(policy.algorithm());
+            ///     let limiter = client.policy_limiter(policy.clone())?.with_prefix(policy.algorithm());
             ///     assert!(limiter.check(":alice", 100).await?.is_granted());
             ///     assert!(!limiter.check(":alice", 100).await?.is_granted());
             /// }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_policy_of_another_algorithm_does_not_replace_one_in_force() {
         let client = RedissonClient::in_memory();
-        let limiter = client.limiter(AnyPolicy::from(FixedWindow::new(5, MINUTE)));
+        let limiter = client.policy_limiter(AnyPolicy::from(FixedWindow::new(5, MINUTE)));
         let limiter = limiter.unwrap();
         let larger = AnyPolicy::from(FixedWindow::new(9, MINUTE));
         limiter.set_policy(larger.clone()).unwrap();
@@ -209,7 +209,7 @@ mod tests {
             let examples = AnyPolicy::examples(limit, Duration::from_millis(window));
             let names = examples.map(|policy| {
                 let name = policy.algorithm();
-                client.limiter(policy).unwrap();
+                client.policy_limiter(policy).unwrap();
                 name
             });
             let names: BTreeSet<_> = names.collect();
@@ -217,7 +217,7 @@ mod tests {
         }
         // What is out of range is refused when a client gets it.
         for policy in AnyPolicy::examples(0, Duration::ZERO) {
-            assert!(client.limiter(policy).is_err());
+            assert!(client.policy_limiter(policy).is_err());
         }
     }
 

@@ -1,6 +1,8 @@
 //! The name of a failure policy.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
@@ -13,7 +15,7 @@ enum FailurePolicyName {
     Deny,
     Allow,
     /// One of so many clients.
-    LocalOneOf(u32),
+    LocalOneOf(NonZeroU32),
 }
 
 impl Serialize for FailurePolicy {
@@ -36,9 +38,7 @@ impl<'de> Deserialize<'de> for FailurePolicy {
             FailurePolicyName::Wait => Self::Wait,
             FailurePolicyName::Deny => Self::Deny,
             FailurePolicyName::Allow => Self::Allow,
-            FailurePolicyName::LocalOneOf(clients) => {
-                Self::Local(LocalShare::one_of(clients).map_err(de::Error::custom)?)
-            }
+            FailurePolicyName::LocalOneOf(clients) => Self::Local(LocalShare::one_of(clients)),
         })
     }
 }

@@ -94,7 +94,7 @@ impl MemoryStore {
     /// # async fn main() -> redisson_rate_limiter::Result<()> {
     /// let store = MemoryStore::new();
     /// let client = RedissonClient::builder().in_memory(&store);
-    /// let limiter = client.limiter(FixedWindow::new(1, Duration::from_secs(1)))?;
+    /// let limiter = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(1)))?;
     /// assert!(limiter.check("user:123", 1).await?.is_granted());
     /// tokio::time::advance(Duration::from_secs(2)).await;
     /// store.shrink(); // the store is empty again
@@ -224,7 +224,7 @@ mod tests {
     async fn expired(count: usize) -> (MemoryStore, RedissonClient) {
         let store = MemoryStore::new();
         let client = RedissonClient::builder().in_memory(&store);
-        let limiter = client.limiter(FixedWindow::new(1, SECOND)).unwrap();
+        let limiter = client.policy_limiter(FixedWindow::new(1, SECOND)).unwrap();
         for i in 0..count {
             let _ = limiter.check(&i.to_string(), 1).await.unwrap();
         }
@@ -249,7 +249,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn decisions_by_a_policy_on_one_target_do_too() {
         let (store, client) = expired(20_000).await;
-        let limiter = client.limiter(FixedWindow::new(1, SECOND)).unwrap();
+        let limiter = client.policy_limiter(FixedWindow::new(1, SECOND)).unwrap();
         for _ in 0..100 {
             let _ = limiter.check("other", 1).await.unwrap();
             tokio::time::advance(Duration::from_millis(10)).await;
@@ -260,7 +260,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_flood_of_new_names_is_outrun_also_within_a_ms() {
         let (store, client) = expired(20_000).await;
-        let limiter = client.limiter(FixedWindow::new(1, SECOND)).unwrap();
+        let limiter = client.policy_limiter(FixedWindow::new(1, SECOND)).unwrap();
         for i in 0..20_000 {
             let _ = limiter.check(&format!("new {i}"), 1).await.unwrap();
         }
@@ -271,7 +271,7 @@ mod tests {
     async fn shrinking_drops_what_expired_and_keeps_what_lives_or_is_had() {
         let (store, client) = expired(5_000).await;
         let had = client.rate_limiter("had");
-        let limiter = client.limiter(FixedWindow::new(1, SECOND)).unwrap();
+        let limiter = client.policy_limiter(FixedWindow::new(1, SECOND)).unwrap();
         assert!(limiter.check("lives", 1).await.unwrap().is_granted());
         store.shrink();
         assert_eq!(store.held(), 2);
@@ -283,7 +283,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn sweeping_keeps_what_lives() {
         let (store, client) = expired(1_000).await;
-        let limiter = client.limiter(FixedWindow::new(1, 100 * SECOND)).unwrap();
+        let limiter = client
+            .policy_limiter(FixedWindow::new(1, 100 * SECOND))
+            .unwrap();
         for i in 0..1_000 {
             assert!(limiter.check(&i.to_string(), 1).await.unwrap().is_granted());
         }

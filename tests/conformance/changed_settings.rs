@@ -27,7 +27,7 @@ impl Versions {
     }
 
     fn with<P: Policy>(&self, policy: P) -> PolicyLimiter<P> {
-        self.client().limiter(policy).unwrap()
+        self.client().policy_limiter(policy).unwrap()
     }
 
     fn keyed(&self, rate: Rate) -> KeyedRateLimiter {
@@ -53,7 +53,7 @@ async fn the_limiter_of_a_key_lives_for_an_interval_that_became_longer() {
     assert_eq!(granted(&limiter, 9).await, 4);
     advance(6 * SECOND).await;
     assert_eq!(granted(&limiter, 9).await, 0);
-    let config = limiter.limiter("k").config().await.unwrap().unwrap();
+    let config = limiter.rate_limiter("k").config().await.unwrap().unwrap();
     assert_eq!(config.keep_alive_time(), Some(MINUTE));
 }
 
@@ -93,9 +93,9 @@ async fn a_leaky_bucket_with_another_unit_or_capacity_keeps_what_it_holds() {
     let minute = LeakyBucket::new(1, MINUTE).with_capacity(2);
     let second = LeakyBucket::new(1, SECOND).with_capacity(1);
     for later in [minute, LeakyBucket::new(1, SECOND).with_capacity(99)] {
-        let limiter = Versions::new().with(second);
+        let limiter = Versions::new().with(second.clone());
         assert_eq!(granted(&limiter, 1).await, 1);
-        limiter.set_policy(later).unwrap();
+        limiter.set_policy(later.clone()).unwrap();
         let most = later.capacity() + later.quantity();
         assert_eq!(granted(&limiter, 200).await, most as usize - 1);
         advance(ms(3_700)).await;
@@ -112,9 +112,9 @@ async fn a_penalty_token_bucket_with_other_settings_keeps_what_was_taken() {
         minute,
         PenaltyTokenBucket::new(1, SECOND).with_capacity(100),
     ] {
-        let limiter = Versions::new().with(second);
+        let limiter = Versions::new().with(second.clone());
         assert_eq!(granted(&limiter, 1).await, 1);
-        limiter.set_policy(later).unwrap();
+        limiter.set_policy(later.clone()).unwrap();
         // What the smaller bucket had not is taken: tokens are counted, not what is missing.
         assert_eq!(granted(&limiter, 200).await, 0);
         advance(ms(3_700)).await;
@@ -219,7 +219,12 @@ async fn a_keep_alive_does_not_shorten_the_life_of_what_others_without_count() {
     assert!(minute.try_acquire(1).await.unwrap());
     let of_other_type = versions.keyed(Rate::per_client(5, SECOND).keep_alive(SECOND));
     assert_eq!(granted(&of_other_type, 1).await, 1);
-    let config = of_other_type.limiter("k").config().await.unwrap().unwrap();
+    let config = of_other_type
+        .rate_limiter("k")
+        .config()
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(config.keep_alive_time(), Some(MINUTE));
 }
 

@@ -17,7 +17,7 @@ pub async fn a_closed_client_refuses_all_requests_of_all_handles_and_ends_all_wa
     let keyed = client
         .keyed_rate_limiter(&format!("{{{}}}:", fixture.name()), Rate::overall(1, HOUR))
         .unwrap();
-    let policy = client.limiter(FixedWindow::new(9, HOUR)).unwrap();
+    let policy = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
     let key = format!("{{{}}}policy", fixture.name());
     let rule_key = key.clone();
     let rules = client
@@ -45,7 +45,7 @@ pub async fn a_closed_client_refuses_all_requests_of_all_handles_and_ends_all_wa
     waiting.push(tokio::spawn(
         async move { by_key.acquire("alice", 1).await },
     ));
-    while limiter.waiters() < 4 || keyed.limiter("alice").waiters() < 1 {
+    while limiter.waiters() < 4 || keyed.rate_limiter("alice").waiters() < 1 {
         tokio::task::yield_now().await;
     }
     let clone = client.clone();
@@ -72,7 +72,7 @@ pub async fn a_closed_client_refuses_all_requests_of_all_handles_and_ends_all_wa
             .await
     ));
     assert!(is_closed(&keyed.acquire("bob", 1).await));
-    assert!(is_closed(&keyed.limiter("bob").acquire(1).await));
+    assert!(is_closed(&keyed.rate_limiter("bob").acquire(1).await));
     assert!(is_closed(&policy.check(&key, 1).await));
     assert!(is_closed(&client.check_all([charge]).await));
     assert!(is_closed(&rules.check(&()).await));

@@ -91,7 +91,7 @@ pub async fn a_live_grant_whose_score_is_no_time_is_refused(fixture: Fixture) {
 
 pub async fn in_a_joint_decision_a_number_that_only_lua_reads_charges_no_limiter(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let window = client.limiter(FixedWindow::new(5, SECOND)).unwrap();
+    let window = client.policy_limiter(FixedWindow::new(5, SECOND)).unwrap();
     let limiter = client.rate_limiter(fixture.name());
     let other_key = format!("{{{}}}:other", fixture.name());
     for odd in ODD_SIXES {
@@ -110,7 +110,7 @@ pub async fn a_counter_that_only_lua_reads_is_refused_and_nobody_is_charged(fixt
     let client = fixture.client("client").await;
     let mut peer = fixture.peer().await;
     let other = client
-        .limiter(TokenBucket::per_second(1).with_capacity(9))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(9))
         .unwrap();
     let key = format!("{{{}}}:key", fixture.name());
     let (start, other_key) = (format!("{key}-st"), format!("{key}:other"));

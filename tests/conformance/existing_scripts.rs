@@ -58,7 +58,7 @@ impl SharedKey {
     async fn log(&self, limit: u32) -> PolicyLimiter<SlidingWindowLog> {
         let client = self.fixture.client("client").await;
         client
-            .limiter(SlidingWindowLog::new(limit, ms(60_000)))
+            .policy_limiter(SlidingWindowLog::new(limit, ms(60_000)))
             .unwrap()
     }
 
@@ -82,7 +82,7 @@ impl SharedKey {
     /// A limiter by the server's clock, as the peer's script.
     async fn quota(&self, policy: QuotaBucket) -> PolicyLimiter<QuotaBucket> {
         let client = self.fixture.connect(RedissonClient::builder()).await;
-        client.limiter(policy).unwrap()
+        client.policy_limiter(policy).unwrap()
     }
 
     /// The peer's answer.
@@ -157,7 +157,9 @@ pub async fn a_member_of_a_log_counts_1_whatever_it_holds(fixture: Fixture) {
 pub async fn a_log_that_a_script_goes_on_using_lives_for_two_windows(fixture: Fixture) {
     let mut shared = SharedKey::on(fixture).await;
     let client = shared.fixture.client("client").await;
-    let limiter = client.limiter(SlidingWindowLog::new(8, HOUR)).unwrap();
+    let limiter = client
+        .policy_limiter(SlidingWindowLog::new(8, HOUR))
+        .unwrap();
     let key = shared.key.clone();
     let step = async || assert!(passed(&limiter, &key, 1).await);
     shared.peer.assert_lives_for(&key, 2 * HOUR, step).await;

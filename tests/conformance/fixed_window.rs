@@ -10,7 +10,11 @@ use crate::fixture::{Fixture, HOUR, SECOND, denied, ms, passed};
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn limiter(fixture: &Fixture, policy: FixedWindow) -> PolicyLimiter<FixedWindow> {
-    fixture.client("client").await.limiter(policy).unwrap()
+    fixture
+        .client("client")
+        .await
+        .policy_limiter(policy)
+        .unwrap()
 }
 
 /// Of a time that was set after `since` this is what is left.

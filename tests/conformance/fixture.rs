@@ -195,10 +195,14 @@ pub async fn passed(limiter: &impl Limiter, key: &str, cost: u32) -> bool {
 }
 
 /// How many of a hundred requests that four clients make at once are granted.
-pub async fn granted_to_many_clients<P: Policy + Copy>(fixture: &Fixture, policy: P) -> usize {
+pub async fn granted_to_many_clients<P: Policy>(fixture: &Fixture, policy: P) -> usize {
     let mut asked = JoinSet::new();
     for id in ["a", "b", "c", "d"] {
-        let limiter = fixture.client(id).await.limiter(policy).unwrap();
+        let limiter = fixture
+            .client(id)
+            .await
+            .policy_limiter(policy.clone())
+            .unwrap();
         for _ in 0..25 {
             let (limiter, key) = (limiter.clone(), fixture.name().to_owned());
             asked.spawn(async move { passed(&limiter, &key, 1).await });

@@ -28,9 +28,9 @@ impl Three {
             .unwrap();
         Self {
             user: client
-                .limiter(TokenBucket::per_second(1).with_capacity(10))
+                .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
                 .unwrap(),
-            address: client.limiter(FixedWindow::new(3, HOUR)).unwrap(),
+            address: client.policy_limiter(FixedWindow::new(3, HOUR)).unwrap(),
             application,
             client,
             tag,
@@ -103,10 +103,10 @@ pub async fn the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_l
         format!("{{{}}}:fast", fixture.name()),
     );
     let limiter = client
-        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
     let other = client
-        .limiter(TokenBucket::per_second(10).with_capacity(20))
+        .policy_limiter(TokenBucket::per_second(10).with_capacity(20))
         .unwrap();
     let charges = |cost| {
         [
@@ -135,8 +135,8 @@ pub async fn the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_l
 pub async fn an_error_names_the_first_limiter_that_cannot_decide(fixture: Fixture) {
     let client = fixture.client("client").await;
     let key = |suffix| format!("{{{}}}:{suffix}", fixture.name());
-    let window = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
-    let bucket = client.limiter(TokenBucket::per_second(5)).unwrap();
+    let window = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
+    let bucket = client.policy_limiter(TokenBucket::per_second(5)).unwrap();
     // A string, which is no bucket.
     assert!(window.check(&key("bad"), 1).await.unwrap().is_granted());
     let good = || window.charge(&key("good"), 1).unwrap();
@@ -244,7 +244,7 @@ pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
     );
     let other = fixture.client("other").await;
     let other = other
-        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
     let other = other.charge(&three.address_key(), 1).unwrap();
     assert_eq!(
@@ -267,16 +267,18 @@ pub async fn more_limiters_or_members_than_a_call_may_touch_are_refused(fixture:
         other => panic!("{other:?}"),
     };
     let tokens = client
-        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
     let buckets = |count| (0..count).map(|place| tokens.charge(&key(place), 1).unwrap());
     assert_eq!(refused(buckets(33).collect()).await, "must be at most 32");
     let endless = (0..).map(|place| tokens.charge(&key(place), 1).unwrap());
     assert!(client.check_all(endless).await.is_err());
 
-    let log = client.limiter(SlidingWindowLog::new(500, HOUR)).unwrap();
+    let log = client
+        .policy_limiter(SlidingWindowLog::new(500, HOUR))
+        .unwrap();
     let periods = SlidingWindowCounter::new(500, 500 * HOUR).with_period(HOUR);
-    let counter = client.limiter(periods).unwrap();
+    let counter = client.policy_limiter(periods).unwrap();
     let touching = |units: u32| {
         let mut charges = vec![log.charge(&key(100), units).unwrap()];
         charges.extend((101..104).map(|place| counter.charge(&key(place), 1).unwrap()));
@@ -301,7 +303,7 @@ pub async fn every_grant_of_a_joint_decision_is_given_back(fixture: Fixture) {
     let prefix = format!("{{{}}}:key:", fixture.name());
     let keyed = client.keyed_rate_limiter(&prefix, Rate::overall(5, HOUR));
     let keyed = keyed.unwrap().with_name("keys");
-    let window = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
+    let window = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
     let window = window.with_prefix(format!("{{{}}}:window:", fixture.name()));
     let charges = || {
         [
@@ -309,7 +311,7 @@ pub async fn every_grant_of_a_joint_decision_is_given_back(fixture: Fixture) {
             keyed.charge("a", 3).unwrap(),
             window.charge("a", 1).unwrap(),
             keyed
-                .limiter("b")
+                .rate_limiter("b")
                 .with_rate(Rate::overall(5, HOUR))
                 .unwrap()
                 .charge(4)
@@ -325,7 +327,10 @@ pub async fn every_grant_of_a_joint_decision_is_given_back(fixture: Fixture) {
     assert_eq!(client.refund_all(granted).await.unwrap(), 2 + 3 + 4);
     assert_eq!(limiter.available_permits().await.unwrap(), 5);
     for key in ["a", "b"] {
-        assert_eq!(keyed.limiter(key).available_permits().await.unwrap(), 5);
+        assert_eq!(
+            keyed.rate_limiter(key).available_permits().await.unwrap(),
+            5
+        );
     }
     assert_eq!(window.peek("a", 1).await.unwrap().remaining(), 3); // it was charged 1
     let peeked = client.peek_all(charges()).await.unwrap();

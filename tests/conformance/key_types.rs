@@ -82,7 +82,7 @@ pub fn kinds(client: &RedissonClient) -> Vec<Kind> {
     for (policy, unit) in every_policy(5) {
         kinds.push(Kind {
             own: Own::of(policy.algorithm()),
-            limiter: Box::new(client.limiter(policy).unwrap()),
+            limiter: Box::new(client.policy_limiter(policy).unwrap()),
             unit,
         });
     }
@@ -132,7 +132,7 @@ pub async fn two_shares_of_one_name_are_refused_whatever_their_kinds(fixture: Fi
             None => limiter.charge(1).unwrap(),
         }
     };
-    let elsewhere = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
+    let elsewhere = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
     let elsewhere = || {
         elsewhere
             .charge(&format!("{{{key}}}:elsewhere"), 1)

@@ -51,7 +51,7 @@ pub async fn the_limiter_of_a_key_is_an_rratelimiter_that_all_can_use(fixture: F
     let rate = Rate::overall(3, 10 * SECOND).keep_alive(HOUR);
     let limiter = keyed(&fixture, rate).await;
     assert!(granted(&limiter, "k", 2).await);
-    let own = limiter.limiter("k");
+    let own = limiter.rate_limiter("k");
     assert_eq!(own.config().await.unwrap(), Some(rate));
     assert_eq!(own.available_permits().await.unwrap(), 1);
     assert!(own.try_acquire(1).await.unwrap());
@@ -70,7 +70,7 @@ pub async fn a_grant_can_be_refunded_at_the_limiter_of_its_key(fixture: Fixture)
     let Decision::Granted(Granted { grant, .. }) = limiter.check("k", 2).await.unwrap() else {
         panic!("it was denied");
     };
-    let own = limiter.limiter("k");
+    let own = limiter.rate_limiter("k");
     assert_eq!(own.refund(grant).await.unwrap(), 2);
     assert_eq!(own.available_permits().await.unwrap(), 3);
 }
@@ -78,7 +78,7 @@ pub async fn a_grant_can_be_refunded_at_the_limiter_of_its_key(fixture: Fixture)
 pub async fn creating_a_limiter_clears_what_an_earlier_one_left(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
     assert!(granted(&limiter, "k", 3).await);
-    assert!(limiter.limiter("k").delete().await.unwrap());
+    assert!(limiter.rate_limiter("k").delete().await.unwrap());
     assert!(granted(&limiter, "k", 3).await);
 }
 
@@ -105,7 +105,7 @@ pub async fn each_key_has_a_changed_rate_from_its_next_request_and_keeps_its_use
             ..
         })
     ));
-    let config = limiter.limiter("k").config().await.unwrap().unwrap();
+    let config = limiter.rate_limiter("k").config().await.unwrap().unwrap();
     assert_eq!((config.permits(), config.interval()), (4, 2 * HOUR));
 }
 
@@ -123,7 +123,7 @@ pub async fn a_change_of_the_type_forgets_what_is_in_use(fixture: Fixture) {
     assert!(granted(&limiter, "k", 3).await);
     limiter.set_rate(Rate::per_client(3, HOUR)).unwrap();
     assert!(granted(&limiter, "k", 2).await);
-    let config = limiter.limiter("k").config().await.unwrap().unwrap();
+    let config = limiter.rate_limiter("k").config().await.unwrap().unwrap();
     assert_eq!(config.rate_type(), RateType::PerClient);
     let other = fixture.client("other").await;
     let prefix = format!("{}:limit:", fixture.name());
@@ -196,13 +196,13 @@ pub async fn a_cost_of_0_or_above_the_rate_is_an_error_and_sets_nothing_up(fixtu
             ..
         })
     ));
-    assert!(!limiter.limiter("k").exists().await.unwrap());
+    assert!(!limiter.rate_limiter("k").exists().await.unwrap());
 }
 
 pub async fn a_limiter_lives_an_interval_after_its_last_request_by_default(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
     assert!(granted(&limiter, "k", 1).await);
-    let own = limiter.limiter("k");
+    let own = limiter.rate_limiter("k");
     let config = own.config().await.unwrap().unwrap();
     assert_eq!(config.keep_alive_time(), Some(HOUR));
     let TimeToLive::Remaining(left) = own.remain_time_to_live().await.unwrap() else {
@@ -213,7 +213,7 @@ pub async fn a_limiter_lives_an_interval_after_its_last_request_by_default(fixtu
 
 pub async fn a_keep_alive_that_the_rate_does_not_name_is_left_as_it_is(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
-    let own = limiter.limiter("k");
+    let own = limiter.rate_limiter("k");
     own.try_set_rate(Rate::overall(3, HOUR)).await.unwrap();
     assert!(granted(&limiter, "k", 1).await);
     assert_eq!(
@@ -239,7 +239,7 @@ pub async fn a_rate_chosen_at_run_time_is_the_one_of_the_limiter_with_a_key_s_na
     let client = fixture.client("client").await;
     let prefix = format!("{{{}}}:", fixture.name());
     let rate = AnyPolicy::from(Rate::overall(3, HOUR));
-    let limiter = client.limiter(rate).unwrap().with_prefix(&*prefix);
+    let limiter = client.policy_limiter(rate).unwrap().with_prefix(&*prefix);
     assert_eq!(limiter.check("alice", 2).await.unwrap().remaining(), 1);
     let alice = client.rate_limiter(&format!("{prefix}alice"));
     assert_eq!(alice.available_permits().await.unwrap(), 1);

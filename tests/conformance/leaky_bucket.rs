@@ -8,7 +8,11 @@ use tokio::time::Instant;
 use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
 
 async fn limiter(fixture: &Fixture, policy: LeakyBucket) -> PolicyLimiter<LeakyBucket> {
-    fixture.client("client").await.limiter(policy).unwrap()
+    fixture
+        .client("client")
+        .await
+        .policy_limiter(policy)
+        .unwrap()
 }
 
 /// Two a second, and four may wait.

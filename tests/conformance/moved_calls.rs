@@ -19,7 +19,7 @@ enum Ends {
 /// One that may have changed something is not made again.
 pub fn a_call_that_shares_none_ends_when_another_runtime_polls_it(fixture: Fixture) {
     use Ends::{DecidedByThePolicy, Indeterminate, MadeAgain};
-    let local = FailurePolicy::Local(LocalShare::one_of(2).unwrap());
+    let local = FailurePolicy::Local(LocalShare::one_of(2.try_into().unwrap()));
     let calls = [
         ("check_all", local, DecidedByThePolicy),
         ("check_all", FailurePolicy::Error, Indeterminate),

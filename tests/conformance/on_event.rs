@@ -79,8 +79,8 @@ pub async fn requests_by_key_are_told_by_prefix_and_never_by_key(fixture: Fixtur
     let none = Rate::overall(0, HOUR);
     keyed.check_with_rate("bob", 1, none).await.unwrap_err();
     keyed.acquire("bob", 4).await.unwrap_err();
-    assert!(keyed.limiter("bob").try_acquire(1).await.unwrap());
-    let charge = keyed.limiter("bob").charge(1).unwrap();
+    assert!(keyed.rate_limiter("bob").try_acquire(1).await.unwrap());
+    let charge = keyed.rate_limiter("bob").charge(1).unwrap();
     assert!(client.check_all([charge]).await.unwrap().is_granted());
     let expected = [
         "1 granted: granted by store",
@@ -97,7 +97,7 @@ pub async fn requests_by_key_are_told_by_prefix_and_never_by_key(fixture: Fixtur
     assert_eq!(told.take_requests(), expected);
 
     let prefix = format!("{}-login:", fixture.name());
-    let policy = client.limiter(FixedWindow::new(2, HOUR)).unwrap();
+    let policy = client.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
     let policy = policy.with_prefix(&*prefix);
     let by_trait: &dyn Limiter = &policy;
     assert!(by_trait.check("alice", 1).await.unwrap().is_granted());
@@ -119,7 +119,9 @@ pub async fn a_joint_decision_is_told_once_with_each_of_its_limiters(fixture: Fi
     let (told, client) = told_by(&fixture).await;
     let slot = format!("{{{}}}", fixture.name());
     let fixed = |limit, name: &str| {
-        let limiter = client.limiter(FixedWindow::new(limit, HOUR)).unwrap();
+        let limiter = client
+            .policy_limiter(FixedWindow::new(limit, HOUR))
+            .unwrap();
         limiter.with_prefix(format!("{slot}{name}:"))
     };
     let (users, addresses) = (fixed(9, "users"), fixed(2, "addresses"));
@@ -226,7 +228,7 @@ pub async fn a_handler_that_panics_harms_no_request(fixture: Fixture) {
     }));
     assert!(caller.is_err() && calls.load(Ordering::Relaxed) >= 3);
     limiter.release(2).await.unwrap();
-    let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let policy = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
     let key = format!("{}-fixed", fixture.name());
     assert!(policy.check(&key, 1).await.unwrap().is_granted());
 }

@@ -20,7 +20,7 @@ pub async fn a_peek_says_what_a_check_at_that_time_says(fixture: Fixture) {
     let client = fixture.client("client").await;
     for (policy, unit) in every_policy(3) {
         let key = format!("{}:{}", fixture.name(), policy.algorithm());
-        let limiter = client.limiter(policy).unwrap();
+        let limiter = client.policy_limiter(policy).unwrap();
         for expected in [true, true, true, false, false] {
             let peeked = limiter.peek(&key, unit).await.unwrap();
             let checked = limiter.check(&key, unit).await.unwrap();
@@ -89,7 +89,7 @@ pub async fn a_peek_creates_no_limiter_and_needs_one(fixture: Fixture) {
         .unwrap();
     assert_eq!(keyed.peek(":key", 1).await.unwrap().remaining(), 2);
     assert!(!limiter.exists().await.unwrap());
-    assert!(!keyed.limiter(":key").exists().await.unwrap());
+    assert!(!keyed.rate_limiter(":key").exists().await.unwrap());
 }
 
 pub async fn a_peek_takes_nothing_and_its_grant_gives_nothing_back(fixture: Fixture) {
@@ -105,7 +105,7 @@ pub async fn a_peek_sets_no_penalty_and_sees_one(fixture: Fixture) {
     let client = fixture.client("client").await;
     for (policy, unit) in every_policy(2) {
         let key = format!("{}:{}", fixture.name(), policy.algorithm());
-        let limiter = client.limiter(policy).unwrap();
+        let limiter = client.policy_limiter(policy).unwrap();
         let limiter = limiter.with_penalty(100 * HOUR).unwrap();
         assert!(limiter.check(&key, unit).await.unwrap().is_granted());
         // More than is left: a check would lock the target.
@@ -124,9 +124,9 @@ pub async fn several_limiters_are_peeked_at_as_they_decide(fixture: Fixture) {
     let client = fixture.client("client").await;
     let limiter = client.rate_limiter(fixture.name());
     limiter.set_rate(Rate::overall(5, HOUR)).await.unwrap();
-    let bucket = client.limiter(TokenBucket::per_second(1)).unwrap();
+    let bucket = client.policy_limiter(TokenBucket::per_second(1)).unwrap();
     let bucket = bucket.with_prefix(format!("{{{}}}:tokens:", fixture.name()));
-    let window = client.limiter(FixedWindow::new(2, HOUR)).unwrap();
+    let window = client.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
     let window = window.with_prefix(format!("{{{}}}:window:", fixture.name()));
     let charges = |permits| -> [Charge; 3] {
         [
@@ -155,7 +155,7 @@ pub async fn a_reset_target_has_made_no_request(fixture: Fixture) {
     let client = fixture.client("client").await;
     for (policy, unit) in every_policy(2) {
         let name = format!("{}:{}", fixture.name(), policy.algorithm());
-        let limiter = client.limiter(policy).unwrap();
+        let limiter = client.policy_limiter(policy).unwrap();
         let limiter = limiter.with_penalty(100 * HOUR).unwrap();
         let (key, other) = (format!("{name}:a"), format!("{name}:b"));
         for key in [&key, &other] {
@@ -176,7 +176,7 @@ pub async fn a_reset_leaves_no_counter_of_a_period(fixture: Fixture) {
     let client = fixture.client("client").await;
     fixture.at(7_200_000);
     let policy = SlidingWindowCounter::new(5, HOUR).aligned_to_clock();
-    let limiter = client.limiter(policy).unwrap();
+    let limiter = client.policy_limiter(policy).unwrap();
     let limiter = limiter.with_prefix(fixture.name());
     for _ in 0..2 {
         assert!(limiter.check(":key", 5).await.unwrap().is_granted());

@@ -24,7 +24,11 @@ impl Used {
         penalty: Duration,
     ) -> Self {
         let key = format!("{}:{}", fixture.name(), policy.algorithm());
-        let limiter = fixture.client("client").await.limiter(policy).unwrap();
+        let limiter = fixture
+            .client("client")
+            .await
+            .policy_limiter(policy)
+            .unwrap();
         let used = Self {
             key,
             limiter: limiter.with_penalty(penalty).unwrap(),
@@ -86,7 +90,7 @@ pub async fn a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back(fi
         // A limiter without a penalty shows that all permits have come back. A limiter of this algorithm honours every lock.
         if !matches!(used.larger, AnyPolicy::PenaltyTokenBucket(_)) {
             let mild = fixture.client("client").await;
-            let mild = mild.limiter(used.larger).unwrap();
+            let mild = mild.policy_limiter(used.larger).unwrap();
             let decision = mild.check(&used.key, used.cost).await.unwrap();
             assert!(decision.is_granted(), "{}", used.key);
         }
@@ -121,7 +125,7 @@ pub async fn a_denial_states_the_longer_of_the_penalty_and_its_own_time(fixture:
     ] {
         let client = fixture.client("client").await;
         let limiter = client
-            .limiter(TokenBucket::per_second(1).with_capacity(3_000))
+            .policy_limiter(TokenBucket::per_second(1).with_capacity(3_000))
             .unwrap();
         let limiter = limiter.with_penalty(penalty).unwrap();
         let key = format!("{}:{}", fixture.name(), penalty.as_secs());
@@ -137,7 +141,7 @@ const ALL: u32 = 3_600;
 pub async fn without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_ignored(fixture: Fixture) {
     let client = fixture.client("client").await;
     let mild = client
-        .limiter(TokenBucket::per_second(1).with_capacity(ALL))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(ALL))
         .unwrap();
     let strict = mild.clone().with_penalty(LONG).unwrap();
     let key = fixture.name();
@@ -154,11 +158,11 @@ pub async fn without_a_penalty_nobody_is_locked_out_and_a_peers_lock_is_ignored(
 pub async fn of_several_limiters_one_that_grants_locks_nobody_out(fixture: Fixture) {
     let client = fixture.client("client").await;
     let wide = client
-        .limiter(TokenBucket::per_second(1).with_capacity(10 * ALL))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(10 * ALL))
         .unwrap();
     let wide = wide.with_penalty(LONG).unwrap();
     let narrow = client
-        .limiter(TokenBucket::per_second(1).with_capacity(ALL))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(ALL))
         .unwrap();
     // In one slot of a cluster.
     let (wide_key, narrow_key) = (fixture.name(), format!("{{{}}}:narrow", fixture.name()));
@@ -172,11 +176,11 @@ pub async fn of_several_limiters_one_that_grants_locks_nobody_out(fixture: Fixtu
 pub async fn one_locked_limiter_of_several_denies_for_all_and_none_is_charged(fixture: Fixture) {
     let client = fixture.client("client").await;
     let narrow = client
-        .limiter(TokenBucket::per_second(1).with_capacity(ALL))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(ALL))
         .unwrap();
     let narrow = narrow.with_penalty(LONG).unwrap();
     let wide = client
-        .limiter(TokenBucket::per_second(1).with_capacity(10 * ALL))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(10 * ALL))
         .unwrap();
     let (narrow_key, wide_key) = (fixture.name(), format!("{{{}}}:wide", fixture.name()));
     let ask = async || {
@@ -193,7 +197,7 @@ pub async fn one_locked_limiter_of_several_denies_for_all_and_none_is_charged(fi
 
 pub async fn a_penalty_that_is_no_whole_number_of_milliseconds_from_1_is_refused(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let limiter = client.limiter(TokenBucket::per_second(1)).unwrap();
+    let limiter = client.policy_limiter(TokenBucket::per_second(1)).unwrap();
     for bad in [ms(0), ms(1) / 2, ms(3) / 2, Duration::MAX] {
         let error = limiter.clone().with_penalty(bad).unwrap_err();
         assert!(

@@ -8,7 +8,11 @@ async fn limiter(
     fixture: &Fixture,
     policy: PenaltyTokenBucket,
 ) -> PolicyLimiter<PenaltyTokenBucket> {
-    fixture.client("client").await.limiter(policy).unwrap()
+    fixture
+        .client("client")
+        .await
+        .policy_limiter(policy)
+        .unwrap()
 }
 
 /// Ten at most, two with each second.

@@ -7,7 +7,7 @@ use crate::fixture::{Fixture, HOUR, SECOND, fields};
 /// A limiter whose buckets get `quota` a minute.
 async fn a_minute(fixture: &Fixture, capacity: u32, quota: u32) -> PolicyLimiter<QuotaBucket> {
     let client = fixture.client("client").await;
-    client.limiter(in_a_minute(capacity, quota)).unwrap()
+    client.policy_limiter(in_a_minute(capacity, quota)).unwrap()
 }
 
 fn in_a_minute(capacity: u32, quota: u32) -> QuotaBucket {

@@ -112,7 +112,7 @@ pub async fn each_policy_has_its_whole_limit_again_after_the_reset_and_not_befor
         }
         let its_quota = policy.quota();
         let whole = u32::try_from(its_quota.limit).unwrap();
-        let limiter = client.limiter(policy).unwrap();
+        let limiter = client.policy_limiter(policy).unwrap();
         for is_granted in [true, false] {
             for (before, all_is_back) in [(ms(1), false), (Duration::ZERO, true)] {
                 let key = format!("{}:{name}:{is_granted}:{all_is_back}", fixture.name());
@@ -141,7 +141,7 @@ pub async fn the_first_request_of_each_policy_is_reset_within_the_window(fixture
     for (policy, unit) in every_policy(4) {
         let key = format!("{}:{}", fixture.name(), policy.algorithm());
         let window = policy.quota().window;
-        let decision = ask(&client.limiter(policy).unwrap(), &key, 4 * unit).await;
+        let decision = ask(&client.policy_limiter(policy).unwrap(), &key, 4 * unit).await;
         assert!(decision.reset() <= window, "{key}: {decision:?}");
         assert!(decision.reset() > window / 2, "{key}: {decision:?}");
     }
@@ -150,7 +150,7 @@ pub async fn the_first_request_of_each_policy_is_reset_within_the_window(fixture
 pub async fn what_a_lowered_limit_leaves_in_use_may_take_longer_than_its_window(fixture: Fixture) {
     let client = fixture.client("client").await;
     let limiter = client
-        .limiter(LeakyBucket::new(2, SECOND).with_capacity(4))
+        .policy_limiter(LeakyBucket::new(2, SECOND).with_capacity(4))
         .unwrap();
     assert!(ask(&limiter, fixture.name(), 6).await.is_granted());
     limiter.set_policy(LeakyBucket::new(1, SECOND)).unwrap();
@@ -162,7 +162,7 @@ pub async fn what_a_lowered_limit_leaves_in_use_may_take_longer_than_its_window(
 pub async fn a_fixed_window_is_reset_when_it_ends(fixture: Fixture) {
     let client = fixture.client("client").await;
     let policy = FixedWindow::new(2, HOUR);
-    let limiter = client.limiter(policy).unwrap();
+    let limiter = client.policy_limiter(policy.clone()).unwrap();
     let granted = ask(&limiter, fixture.name(), 2).await;
     let denied = ask(&limiter, fixture.name(), 1).await;
     assert_eq!((quota(&granted), granted.reset()), (policy.quota(), HOUR));
@@ -175,7 +175,7 @@ pub async fn a_limiter_that_another_one_spared_is_reset_as_if_it_had_not_been_as
 ) {
     let client = fixture.client("client").await;
     let tag = format!("{{{}}}", fixture.name());
-    let full = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let full = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
     let rate_limiter = client.rate_limiter(&format!("{tag}:rate"));
     rate_limiter
         .try_set_rate(Rate::overall(3, HOUR))
@@ -183,7 +183,7 @@ pub async fn a_limiter_that_another_one_spared_is_reset_as_if_it_had_not_been_as
         .unwrap();
     for (policy, unit) in every_policy(4) {
         let name = policy.algorithm();
-        let limiter = client.limiter(policy).unwrap();
+        let limiter = client.policy_limiter(policy).unwrap();
         let key = |part: &str| format!("{tag}:{name}:{part}");
         let full = || full.charge(&key("full"), 1).unwrap();
         let other = |part: &str| limiter.charge(&key(part), unit).unwrap();

@@ -22,7 +22,9 @@ const ALICE: Request = Request {
 };
 
 fn window(client: &RedissonClient, limit: u32) -> impl Chargeable + use<> {
-    client.limiter(FixedWindow::new(limit, HOUR)).unwrap()
+    client
+        .policy_limiter(FixedWindow::new(limit, HOUR))
+        .unwrap()
 }
 
 /// Whom a request counts for by its user, in the slot of the fixture's name.
@@ -116,7 +118,7 @@ pub async fn targets_together_are_one_target_and_no_two_of_them_meet(fixture: Fi
 pub async fn a_request_costs_what_its_rule_says_and_a_rejection_has_the_decision(fixture: Fixture) {
     let client = fixture.client("client").await;
     let bucket = client
-        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
     let rule = Rule::new(
         bucket,
@@ -170,8 +172,8 @@ pub async fn rules_are_replaced_while_requests_come_in(fixture: Fixture) {
 
 pub async fn a_verdict_has_the_decision_of_each_limiter_by_its_name(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let users = client.limiter(FixedWindow::new(2, HOUR)).unwrap();
-    let addresses = client.limiter(FixedWindow::new(3, HOUR)).unwrap();
+    let users = client.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
+    let addresses = client.policy_limiter(FixedWindow::new(3, HOUR)).unwrap();
     let rules = client
         .rules(vec![
             Rule::new(users.with_name("users"), by_user(&fixture), |_, _| "user"),

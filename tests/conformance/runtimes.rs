@@ -89,7 +89,7 @@ fn policy(fixture: &Fixture) -> (Runtime, PolicyLimiter<TokenBucket>) {
     let key = fixture.name();
     connected(fixture, async |client| {
         let limiter = client
-            .limiter(TokenBucket::per_second(1).with_capacity(100))
+            .policy_limiter(TokenBucket::per_second(1).with_capacity(100))
             .unwrap();
         assert!(limiter.check(key, 1).await.unwrap().is_granted());
         limiter
@@ -271,7 +271,7 @@ pub fn a_policys_call_ends_when_another_runtime_polls_it(fixture: Fixture) {
             let builder = RedissonClient::builder().response_timeout(ms(500));
             let client = fixture.connect(builder.wait_for_server(NEVER)).await;
             let limiter = client
-                .limiter(TokenBucket::per_second(1).with_capacity(100))
+                .policy_limiter(TokenBucket::per_second(1).with_capacity(100))
                 .unwrap();
             while limiter.check(&key, 1).await.is_err() {}
             let mut call = Box::pin(async move { limiter.check(&key, 1).await });

@@ -13,7 +13,11 @@ async fn limiter(
     fixture: &Fixture,
     policy: SlidingWindowCounter,
 ) -> PolicyLimiter<SlidingWindowCounter> {
-    fixture.client("client").await.limiter(policy).unwrap()
+    fixture
+        .client("client")
+        .await
+        .policy_limiter(policy)
+        .unwrap()
 }
 
 pub async fn the_current_period_and_those_before_it_in_the_window_count(fixture: Fixture) {

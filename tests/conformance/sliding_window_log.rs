@@ -8,7 +8,11 @@ use crate::fixture::{Fixture, denied, granted_to_many_clients, ms, passed};
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn limiter(fixture: &Fixture, policy: SlidingWindowLog) -> PolicyLimiter<SlidingWindowLog> {
-    fixture.client("client").await.limiter(policy).unwrap()
+    fixture
+        .client("client")
+        .await
+        .policy_limiter(policy)
+        .unwrap()
 }
 
 pub async fn a_request_counts_for_a_window_and_not_a_millisecond_longer(fixture: Fixture) {

@@ -5,7 +5,11 @@ use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, TokenBucket
 use crate::fixture::{Fixture, HOUR, denied, ms, passed};
 
 async fn limiter(fixture: &Fixture, policy: TokenBucket) -> PolicyLimiter<TokenBucket> {
-    fixture.client("client").await.limiter(policy).unwrap()
+    fixture
+        .client("client")
+        .await
+        .policy_limiter(policy)
+        .unwrap()
 }
 
 pub async fn a_new_bucket_is_full_and_fills_up_to_its_capacity_only(fixture: Fixture) {

@@ -59,7 +59,7 @@ fn by_kind(
         vec![("keyed", [1, 1], Box::new(keyed.unwrap()))];
     for (policy, unit) in every_policy(2) {
         let name = policy.algorithm();
-        let limiter = client.limiter(policy).unwrap().with_prefix(prefix);
+        let limiter = client.policy_limiter(policy).unwrap().with_prefix(prefix);
         let limiter = limiter.with_penalty(Duration::from_secs(60)).unwrap();
         kinds.push((name, [2 * unit, unit], Box::new(limiter)));
     }
@@ -96,8 +96,8 @@ pub async fn a_key_without_a_prefix_may_begin_with_a_hash_tag_and_with_nothing_e
 ) {
     let client = fixture.client("client").await;
     let tag = format!("{{{}}}", fixture.name());
-    let one = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
-    let other = client.limiter(TokenBucket::per_second(1)).unwrap();
+    let one = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let other = client.policy_limiter(TokenBucket::per_second(1)).unwrap();
     let charges = [
         one.charge(&format!("{tag}:one"), 1).unwrap(),
         other.charge(&format!("{tag}:other{{1"), 1).unwrap(),
@@ -117,7 +117,7 @@ pub async fn a_key_is_on_one_line_of_an_errors_message_whatever_it_holds(fixture
     let keyed = client
         .keyed_rate_limiter(&prefix, Rate::overall(3, HOUR))
         .unwrap();
-    let window = client.limiter(FixedWindow::new(3, HOUR)).unwrap();
+    let window = client.policy_limiter(FixedWindow::new(3, HOUR)).unwrap();
     let window = window.with_prefix(&*prefix);
     let limiter = client.rate_limiter(&format!("{prefix}{key}"));
     let errors = [
@@ -143,7 +143,7 @@ pub async fn a_keys_limiter_is_the_one_that_decided(fixture: Fixture) {
         for key in KEYS {
             assert!(passed(&keyed, key, 1).await);
             assert_eq!(
-                keyed.limiter(key).available_permits().await.unwrap(),
+                keyed.rate_limiter(key).available_permits().await.unwrap(),
                 2,
                 "{key}"
             );
@@ -156,7 +156,7 @@ pub async fn an_empty_key_is_refused_unless_it_is_accepted(fixture: Fixture) {
     let prefix = format!("{}:", fixture.name());
     let rate = Rate::overall(5, HOUR);
     let keyed = client.keyed_rate_limiter(&prefix, rate).unwrap();
-    let window = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
+    let window = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
     let window = window.with_prefix(format!("{prefix}window:"));
     let refusals = [
         keyed.check("", 1).await.map(drop),
@@ -168,7 +168,7 @@ pub async fn an_empty_key_is_refused_unless_it_is_accepted(fixture: Fixture) {
         keyed.acquire("", 1).await,
         keyed.try_acquire("", 1).await.map(drop),
         keyed.try_acquire_timeout("", 1, HOUR).await.map(drop),
-        keyed.limiter("").check(1).await.map(drop),
+        keyed.rate_limiter("").check(1).await.map(drop),
         window.check("", 1).await.map(drop),
         window.check_and_wait("", 1).await.map(drop),
         window.charge("", 1).map(drop),
@@ -180,7 +180,7 @@ pub async fn an_empty_key_is_refused_unless_it_is_accepted(fixture: Fixture) {
     }
     let keyed = keyed.accept_empty_key();
     assert!(keyed.check("", 2).await.unwrap().is_granted());
-    assert_eq!(keyed.limiter("").name(), prefix);
+    assert_eq!(keyed.rate_limiter("").name(), prefix);
     assert_eq!(keyed.peek("", 1).await.unwrap().remaining(), 2);
     let window = window.accept_empty_key();
     assert_eq!(window.check("", 2).await.unwrap().remaining(), 3);

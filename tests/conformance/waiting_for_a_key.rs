@@ -49,9 +49,9 @@ pub async fn a_timed_wait_for_a_key_is_false_where_its_permits_come_back_later(f
         let keyed = keyed.clone();
         async move { keyed.try_acquire_timeout("key", 1, ms(900)).await }
     });
-    run_until_stalled(&keyed.limiter("key")).await;
+    run_until_stalled(&keyed.rate_limiter("key")).await;
     tokio::time::advance(ms(899)).await;
-    run_until_stalled(&keyed.limiter("key")).await;
+    run_until_stalled(&keyed.rate_limiter("key")).await;
     assert!(!waiter.is_finished());
     fixture.let_pass(ms(1)).await;
     assert!(!at_once(waiter).await.unwrap().unwrap());

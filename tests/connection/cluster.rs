@@ -142,11 +142,11 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
     // Limiters that are new are asked for at the target, and there their keys are missing: scripts with several keys have
     // to try again until the slot has moved.
     let [tried, set] = ["{limiter}:tried", "{limiter}:set"].map(|name| client.rate_limiter(name));
-    let window = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
+    let window = client.policy_limiter(FixedWindow::new(10, HOUR)).unwrap();
     let periods = SlidingWindowCounter::new(10, HOUR).with_period(HOUR / 60);
-    let periods = client.limiter(periods).unwrap();
+    let periods = client.policy_limiter(periods).unwrap();
     let bucket = client
-        .limiter(PenaltyTokenBucket::new(1, HOUR).with_capacity(10))
+        .policy_limiter(PenaltyTokenBucket::new(1, HOUR).with_capacity(10))
         .unwrap();
     let bucket = bucket.with_penalty(HOUR).unwrap();
     let charges = [

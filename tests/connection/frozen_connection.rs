@@ -67,7 +67,7 @@ async fn a_call_lost_with_its_connection_holds_up_no_later_one_on_its_key() {
     let server = Server::start();
     let mut proxy = Proxy::to(server.port()).await;
     let client = patient_client(&proxy.url()).await;
-    let policy = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
+    let policy = client.policy_limiter(FixedWindow::new(10, HOUR)).unwrap();
     assert!(policy.check("key", 1).await.unwrap().is_granted());
     let ask = || {
         let policy = policy.clone();

@@ -33,7 +33,9 @@ impl Called {
         Self {
             limiter: ample(client, "limiter").await,
             other: client.rate_limiter("other"),
-            policy: client.limiter(FixedWindow::new(1_000_000, HOUR)).unwrap(),
+            policy: client
+                .policy_limiter(FixedWindow::new(1_000_000, HOUR))
+                .unwrap(),
         }
     }
 

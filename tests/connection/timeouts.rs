@@ -22,7 +22,7 @@ async fn a_call_over_a_silent_given_connection_ends_at_its_response_timeout() {
         "{error:?}"
     );
     assert_eq!(start.elapsed(), timeout);
-    let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let policy = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
     let error = policy.check("key", 1).await;
     assert!(
         matches!(error, Err(Error::StoreUnavailable { .. })),
@@ -64,7 +64,7 @@ async fn an_endless_response_timeout_is_one() {
     let client = builder.connect(&server.url()).await.unwrap();
     let limiter = ample(&client, "limiter").await;
     limiter.acquire(1).await.unwrap();
-    let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let policy = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
     assert!(policy.check("key", 1).await.unwrap().is_granted());
 }
 
@@ -73,7 +73,7 @@ async fn what_was_never_sent_is_unavailable_and_not_indeterminate() {
     let server = Server::start();
     let client = impatient_client(&server.url()).await;
     let limiter = client.rate_limiter("limiter");
-    let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let policy = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
     drop(server);
     assert!(limiter.exists().await.is_err()); // may have gone out before the end was known
     let errors = [

@@ -17,7 +17,7 @@ async fn while_it_is_open_no_call_goes_out() {
         let proxy = Proxy::to(server.port()).await;
         let client = client(&proxy.url(), policy).await;
         let limiter = limiter(&client, 1_000).await;
-        let fixed = client.limiter(FixedWindow::new(100, HOUR)).unwrap();
+        let fixed = client.policy_limiter(FixedWindow::new(100, HOUR)).unwrap();
         // Connections are taken and lead nowhere: what is sent would be seen.
         proxy.lead_to(kill(server));
         let _ = until_by_policy(&limiter).await;
@@ -41,7 +41,9 @@ async fn half_open_one_call_goes_out_at_a_time() {
         let mut proxy = Proxy::to(server.port()).await;
         let client = client(&proxy.url(), policy).await;
         // A limiter whose dropped calls are not reclaimed: nothing else is sent.
-        let limiter = client.limiter(FixedWindow::new(1_000, HOUR)).unwrap();
+        let limiter = client
+            .policy_limiter(FixedWindow::new(1_000, HOUR))
+            .unwrap();
         let is_by_policy = async || {
             let decision = limiter.check("key", 1).await.unwrap();
             decision.is_by_failure_policy()

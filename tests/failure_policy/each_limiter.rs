@@ -48,7 +48,7 @@ async fn every_form_of_request_is_decided() {
 
 /// A limiter of each policy, of 42 units, and the unit.
 fn limiters(client: &RedissonClient) -> Vec<(u32, Box<dyn Limiter>)> {
-    let limiter = |policy| -> Box<dyn Limiter> { Box::new(client.limiter(policy).unwrap()) };
+    let limiter = |policy| -> Box<dyn Limiter> { Box::new(client.policy_limiter(policy).unwrap()) };
     let each = every_policy(42).map(|(policy, unit)| (unit, limiter(policy)));
     each.collect()
 }

@@ -20,7 +20,7 @@ pub const fn ms(millis: u64) -> Duration {
 }
 
 pub fn one_of(clients: u32) -> FailurePolicy {
-    FailurePolicy::Local(LocalShare::one_of(clients).unwrap())
+    FailurePolicy::Local(LocalShare::one_of(clients.try_into().unwrap()))
 }
 
 /// The policies that stand in for Redis.

@@ -21,10 +21,10 @@ async fn a_limiter_without_a_rate_and_one_of_another_kind_are_errors() {
             );
         }
         let bucket = client
-            .limiter(TokenBucket::per_second(1).with_capacity(10))
+            .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
             .unwrap();
         let _ = bucket.check("key", 1).await.unwrap();
-        let fixed = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
+        let fixed = client.policy_limiter(FixedWindow::new(10, HOUR)).unwrap();
         let answer = fixed.check("key", 1).await;
         assert!(matches!(answer, Err(Error::BadState { .. })), "{answer:?}");
     }
@@ -45,7 +45,7 @@ async fn a_missing_permission_is_an_error() {
     let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
     for policy in policies() {
         let client = client(&url, policy).await;
-        let fixed = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
+        let fixed = client.policy_limiter(FixedWindow::new(10, HOUR)).unwrap();
         for _ in 0..5 {
             let answer = fixed.check("other", 1).await;
             assert!(
@@ -70,7 +70,7 @@ async fn arguments_and_costs_are_checked_without_redis_too() {
         let server = Server::start();
         let client = client(&server.url(), policy).await;
         let limiter = limiter(&client, 1_000).await;
-        let fixed = client.limiter(FixedWindow::new(10, HOUR)).unwrap();
+        let fixed = client.policy_limiter(FixedWindow::new(10, HOUR)).unwrap();
         kill(server);
         let _ = until_by_policy(&limiter).await;
         let answer = limiter.try_acquire(0).await;

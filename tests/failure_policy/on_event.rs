@@ -23,7 +23,9 @@ async fn a_request_without_redis_is_told_as_decided_by_the_policy() {
         let builder = RedissonClient::builder().default_options(options);
         let client = connect(&server.url(), told.by(builder)).await;
         let limiter = limiter(&client, 1_000).await;
-        let fixed = client.limiter(FixedWindow::new(1_000, HOUR)).unwrap();
+        let fixed = client
+            .policy_limiter(FixedWindow::new(1_000, HOUR))
+            .unwrap();
         let fixed = fixed.with_prefix("fixed:");
         kill(server);
         let _ = until_by_policy(&limiter).await;

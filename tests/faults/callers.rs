@@ -89,7 +89,7 @@ impl Subject {
     fn limiter(&self) -> RateLimiter {
         match self {
             Self::Limiter(limiter) => limiter.clone(),
-            Self::Keyed(limiter, key) => limiter.limiter(key),
+            Self::Keyed(limiter, key) => limiter.rate_limiter(key),
         }
     }
 }

@@ -33,7 +33,7 @@ async fn joint_decisions_charge_once_or_not_at_all() {
 fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<(u32, Arc<dyn Limiter>)> {
     let limiter = |policy: AnyPolicy| -> Arc<dyn Limiter> {
         let prefix = format!("{prefix}:{}:", policy.algorithm());
-        Arc::new(client.limiter(policy).unwrap().with_prefix(prefix))
+        Arc::new(client.policy_limiter(policy).unwrap().with_prefix(prefix))
     };
     let each =
         crate::every_policy::every_policy(AMPLE).map(|(policy, unit)| (unit, limiter(policy)));
@@ -96,10 +96,12 @@ async fn joint(mut round: Round) {
         limiter.set_rate(rate).await.unwrap();
     }
     let client = round.client.clone();
-    let window = client.limiter(FixedWindow::new(AMPLE, HOUR)).unwrap();
+    let window = client
+        .policy_limiter(FixedWindow::new(AMPLE, HOUR))
+        .unwrap();
     let window = window.with_prefix(format!("{prefix}:window:"));
     let bucket = client
-        .limiter(QuotaBucket::new(1, DAY).with_capacity(AMPLE))
+        .policy_limiter(QuotaBucket::new(1, DAY).with_capacity(AMPLE))
         .unwrap();
     let bucket = bucket.with_prefix(format!("{prefix}:bucket:"));
     let mut callers = Vec::new();
@@ -128,11 +130,14 @@ async fn joint(mut round: Round) {
         charges.add(one);
     }
 
-    let window = round.direct.limiter(FixedWindow::new(AMPLE, HOUR)).unwrap();
+    let window = round
+        .direct
+        .policy_limiter(FixedWindow::new(AMPLE, HOUR))
+        .unwrap();
     let window = window.with_prefix(format!("{prefix}:window:"));
     let bucket = round
         .direct
-        .limiter(QuotaBucket::new(1, DAY).with_capacity(AMPLE))
+        .policy_limiter(QuotaBucket::new(1, DAY).with_capacity(AMPLE))
         .unwrap();
     let bucket = bucket.with_prefix(format!("{prefix}:bucket:"));
     let mut charged = vec![

@@ -105,7 +105,7 @@ async fn operations(fixture: &mut Fixture, app: &RedissonClient) -> Vec<Outcome>
         "a whole token".to_owned(),
         a_whole_token(fixture, app).await,
     ));
-    let window = app.limiter(FixedWindow::new(2, HOUR)).unwrap();
+    let window = app.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
     for i in 0..2 {
         let charges = [
             window.charge("orders:joint", 1).unwrap(),
@@ -121,9 +121,11 @@ async fn operations(fixture: &mut Fixture, app: &RedissonClient) -> Vec<Outcome>
 async fn by_policy(app: &RedissonClient, policy: impl Into<AnyPolicy>, unit: u32) -> Result<()> {
     let policy = policy.into();
     let kind = policy.algorithm();
-    let limiter = app.limiter(policy.clone())?.with_prefix("orders:policy:");
+    let limiter = app
+        .policy_limiter(policy.clone())?
+        .with_prefix("orders:policy:");
     let strict = app
-        .limiter(policy)?
+        .policy_limiter(policy)?
         .with_prefix("orders:strict:")
         .with_penalty(HOUR)?;
     for _ in 0..4 {
@@ -142,7 +144,7 @@ async fn a_whole_token(fixture: &mut Fixture, app: &RedissonClient) -> Result<()
     let mut command = vec!["HSET", "orders:whole", "tokens", "1"];
     command.extend(["last_refill_timestamp", &now, "last_refill_fraction", "1"]);
     fixture.run(&command).await;
-    let limiter = app.limiter(TokenBucket::per_second(1).with_capacity(2))?;
+    let limiter = app.policy_limiter(TokenBucket::per_second(1).with_capacity(2))?;
     limiter.check("orders:whole", 1).await.map(drop)
 }
 

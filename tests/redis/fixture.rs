@@ -88,7 +88,7 @@ impl Fixture {
     /// A limiter by a policy, of a client of its own.
     pub async fn by<P: Policy>(&self, policy: P) -> PolicyLimiter<P> {
         let client = self.client().await;
-        client.limiter(policy).unwrap()
+        client.policy_limiter(policy).unwrap()
     }
 
     /// What the key holds, a string.

@@ -336,7 +336,9 @@ async fn a_joint_decision_counts_expired_permits_in_several_calls() {
         .await
         .unwrap();
     let limiter = client.rate_limiter(NAME);
-    let window = client.limiter(FixedWindow::new(10_000, HOUR)).unwrap();
+    let window = client
+        .policy_limiter(FixedWindow::new(10_000, HOUR))
+        .unwrap();
     let is_granted = async |cost| {
         let charges = [
             limiter.charge(cost).unwrap(),

@@ -39,7 +39,7 @@ async fn each_call_is_told_with_its_script_and_how_many_requests_it_is_for() {
     limiter.set_rate(Rate::overall(9, HOUR)).await.unwrap();
     let grant = limiter.check(2).await.unwrap().into_grant().unwrap();
     assert_eq!(limiter.refund(grant).await.unwrap(), 2);
-    let fixed = client.limiter(FixedWindow::new(9, HOUR)).unwrap();
+    let fixed = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
     assert!(fixed.check("alice", 1).await.unwrap().is_granted());
     assert!(fixed.peek("alice", 1).await.unwrap().is_granted());
     let charges = [limiter.charge(1).unwrap(), fixed.charge("bob", 1).unwrap()];

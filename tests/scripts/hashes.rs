@@ -142,11 +142,11 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
 
     for (policy, unit) in every_policy(5) {
         let name = policy.algorithm();
-        let limiter = client.limiter(policy).unwrap();
+        let limiter = client.policy_limiter(policy).unwrap();
         assert!(limiter.check(name, unit).await.unwrap().is_granted());
     }
-    let window = client.limiter(FixedWindow::new(5, SECOND)).unwrap();
-    let tokens = client.limiter(TokenBucket::per_second(5)).unwrap();
+    let window = client.policy_limiter(FixedWindow::new(5, SECOND)).unwrap();
+    let tokens = client.policy_limiter(TokenBucket::per_second(5)).unwrap();
     let both = [
         window.charge("joint:window", 1).unwrap(),
         tokens.charge("joint:tokens", 1).unwrap(),

@@ -32,7 +32,7 @@ async fn a_waiter_for_a_key_does_not_bring_back_the_rate_it_joined_with() {
     keyed.set_rate(Rate::overall(2, HOUR)).unwrap();
     assert!(!keyed.check("a", 1).await.unwrap().is_granted());
     sleep(3 * SECOND).await;
-    let config = keyed.limiter("a").config().await.unwrap();
+    let config = keyed.rate_limiter("a").config().await.unwrap();
     assert_eq!(config, Some(Rate::overall(2, HOUR).keep_alive(HOUR)));
     waiting.abort();
 }

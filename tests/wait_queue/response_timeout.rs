@@ -61,7 +61,7 @@ async fn each_request_on_a_limiter_whose_calls_stand_still_has_its_own_deadline(
 #[tokio::test(start_paused = true)]
 async fn each_request_on_a_target_whose_calls_stand_still_has_its_own_deadline() {
     let client = silent_client();
-    let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let policy = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
     let policy = Arc::new(policy);
     assert_each_has_its_own_deadline(|| {
         let policy = Arc::clone(&policy);
@@ -200,7 +200,7 @@ async fn an_endless_response_timeout_is_one_for_any_connection() {
             });
         }
         assert_eq!(requests.join_all().await, [true; 20]);
-        let policy = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
+        let policy = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
         assert!(policy.check("key", 1).await.is_ok());
     }
 }

@@ -56,7 +56,7 @@ async fn unequal<F: Future<Output = Result<()>> + Send + 'static>(
 
 /// By many callers on one target.
 async fn by_many<P: Policy>(client: &RedissonClient, callers: u32, policy: P) {
-    let limiter = client.limiter(policy).expect("a limiter");
+    let limiter = client.policy_limiter(policy).expect("a limiter");
     unequal(callers, |_, cost| {
         let limiter: PolicyLimiter<P> = limiter.clone();
         async move { limiter.check("target", cost).await.map(drop) }
@@ -103,7 +103,7 @@ fn limiter(
     client: &RedissonClient,
     policy: impl Policy,
 ) -> Box<dyn redisson_rate_limiter::Chargeable> {
-    Box::new(client.limiter(policy).expect("a limiter"))
+    Box::new(client.policy_limiter(policy).expect("a limiter"))
 }
 
 fn name(place: u32) -> String {
@@ -197,7 +197,7 @@ impl Fixture {
                 self.repeated(
                     async |fixture| fixture.fill_log("target").await,
                     async |client| {
-                        let log = client.limiter(SlidingWindowLog::new(20_000, INTERVAL));
+                        let log = client.policy_limiter(SlidingWindowLog::new(20_000, INTERVAL));
                         log.expect("a limiter")
                             .check("target", 500)
                             .await

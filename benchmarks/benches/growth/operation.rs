@@ -172,7 +172,7 @@ impl Call {
             Self::AcquireByMany => many_callers(limiter, 64).await,
             Self::AcquireOnMany => each_of_many(limiters.to_vec()).await,
             Self::AcquireJointly => {
-                let other = client.limiter(FixedWindow::new(100, INTERVAL));
+                let other = client.policy_limiter(FixedWindow::new(100, INTERVAL));
                 let charges = [
                     limiter.charge(1),
                     other.and_then(|other| other.charge("another", 1)),

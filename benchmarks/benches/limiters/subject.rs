@@ -90,7 +90,9 @@ impl Subject {
                     Rule::Scarce => PenaltyTokenBucket::new(1, MINUTE).with_capacity(SCARCE),
                     Rule::Plenty => PenaltyTokenBucket::new(PLENTY, SHORT),
                 };
-                Ok(Arc::new(client.limiter(policy)?.with_penalty(MINUTE)?))
+                Ok(Arc::new(
+                    client.policy_limiter(policy)?.with_penalty(MINUTE)?,
+                ))
             }),
         ]
     }
@@ -139,5 +141,5 @@ impl Rule {
 }
 
 fn of(client: &RedissonClient, policy: impl Policy) -> Result<Arc<dyn Limiter>> {
-    Ok(Arc::new(client.limiter(policy)?))
+    Ok(Arc::new(client.policy_limiter(policy)?))
 }

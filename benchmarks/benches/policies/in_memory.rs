@@ -36,22 +36,22 @@ pub async fn print_table(only: Option<&str>) {
         };
     }
     row!("FixedWindow", |client| client
-        .limiter(FixedWindow::new(LIMIT, MINUTE)));
+        .policy_limiter(FixedWindow::new(LIMIT, MINUTE)));
     let (limit, window) = LARGEST_LOG;
     row!("SlidingWindowLog", |client| client
-        .limiter(SlidingWindowLog::new(limit, window)));
+        .policy_limiter(SlidingWindowLog::new(limit, window)));
     let counter = SlidingWindowCounter::new(LIMIT, MINUTE).with_period(MINUTE / 10);
     row!("SlidingWindowCounter, 10 periods", |client| client
-        .limiter(counter));
+        .policy_limiter(counter));
     let tokens = TokenBucket::per_second(1).with_capacity(LIMIT);
-    row!("TokenBucket", |client| client.limiter(tokens));
+    row!("TokenBucket", |client| client.policy_limiter(tokens));
     let quota = QuotaBucket::new(1, MINUTE).with_capacity(LIMIT);
-    row!("QuotaBucket", |client| client.limiter(quota));
+    row!("QuotaBucket", |client| client.policy_limiter(quota));
     let leaky = LeakyBucket::new(1, MINUTE).with_capacity(LIMIT - 1);
-    row!("LeakyBucket", |client| client.limiter(leaky));
+    row!("LeakyBucket", |client| client.policy_limiter(leaky));
     let penalty = PenaltyTokenBucket::new(1, MINUTE).with_capacity(LIMIT);
     row!("PenaltyTokenBucket", |client| client
-        .limiter(penalty)
+        .policy_limiter(penalty)
         .and_then(|limiter| limiter.with_penalty(MINUTE)));
     // Its own window: what was granted goes again, as with governor.
     let rate = Rate::overall(LIMIT.into(), Duration::from_secs(1));

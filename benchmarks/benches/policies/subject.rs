@@ -97,8 +97,8 @@ pub fn all() -> [Subject; 7] {
         Subject {
             name: "PenaltyTokenBucket",
             make: |client, limit| {
-                let limiter =
-                    client.limiter(PenaltyTokenBucket::new(1, MINUTE).with_capacity(limit))?;
+                let limiter = client
+                    .policy_limiter(PenaltyTokenBucket::new(1, MINUTE).with_capacity(limit))?;
                 Ok(Arc::new(limiter.with_penalty(MINUTE)?))
             },
             by_hand: include_str!("by_hand/penalty_token_bucket.lua"),
@@ -116,7 +116,7 @@ pub fn all() -> [Subject; 7] {
 }
 
 fn of(client: &RedissonClient, policy: impl Policy) -> Result<Arc<dyn Limiter>> {
-    Ok(Arc::new(client.limiter(policy)?))
+    Ok(Arc::new(client.policy_limiter(policy)?))
 }
 
 /// The script by hand on one target.

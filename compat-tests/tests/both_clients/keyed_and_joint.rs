@@ -67,7 +67,7 @@ async fn redisson_sees_exactly_what_a_joint_decision_takes() {
                 .try_set_rate(Peer::Java, Rate::overall(5, HOUR))
                 .await
         );
-        let address = both.rust.limiter(FixedWindow::new(2, HOUR)).unwrap();
+        let address = both.rust.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
         let ask = async |permits| {
             let charges = [
                 address.charge("address", 1).unwrap(),

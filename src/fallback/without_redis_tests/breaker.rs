@@ -9,7 +9,9 @@ async fn a_half_open_breaker_lets_one_call_out_and_the_policy_decides_the_rest()
         let remote = Remote::new();
         let client = remote.client(policy);
         let limiter = with_rate(&client, 1_000).await;
-        let keyed = client.limiter(FixedWindow::new(100, SECOND)).unwrap();
+        let keyed = client
+            .policy_limiter(FixedWindow::new(100, SECOND))
+            .unwrap();
         remote.go_down();
         let _ = limiter.check(1).await.unwrap();
         let _ = keyed.check("key", 1).await.unwrap();
@@ -70,7 +72,7 @@ async fn errors_come_at_once_after_redis_was_away_for_the_response_timeout() {
     assert_eq!(remote.take_calls(), 1);
     let start = Instant::now();
     let policy = client
-        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
     let errors = [
         limiter.try_acquire(1).await.map(drop),

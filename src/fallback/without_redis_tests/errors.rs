@@ -13,7 +13,7 @@ async fn mistakes_are_errors_whatever_the_policy() {
         let keyed = client
             .keyed_rate_limiter("keyed:", Rate::overall(10, SECOND))
             .unwrap();
-        let fixed = client.limiter(FixedWindow::new(10, SECOND)).unwrap();
+        let fixed = client.policy_limiter(FixedWindow::new(10, SECOND)).unwrap();
         remote.go_down();
         let above = [
             limiter.try_acquire(11).await,

@@ -317,7 +317,7 @@ async fn the_shares_of_keys_take_no_memory_once_their_grants_have_expired() {
     let keyed = client
         .keyed_rate_limiter("keyed:", Rate::overall(5, SECOND))
         .unwrap();
-    let fixed = client.limiter(FixedWindow::new(5, SECOND)).unwrap();
+    let fixed = client.policy_limiter(FixedWindow::new(5, SECOND)).unwrap();
     assert!(keyed.try_acquire("before", 1).await.unwrap());
     remote.go_down();
     for key in 0..10_000 {

@@ -6,11 +6,11 @@ use super::*;
 async fn policies_and_keys_have_their_shares() {
     let remote = Remote::new();
     let client = remote.client(one_of(4));
-    let fixed = client.limiter(FixedWindow::new(10, SECOND)).unwrap();
+    let fixed = client.policy_limiter(FixedWindow::new(10, SECOND)).unwrap();
     let bucket = client
-        .limiter(TokenBucket::per_second(4).with_capacity(40))
+        .policy_limiter(TokenBucket::per_second(4).with_capacity(40))
         .unwrap();
-    let small = client.limiter(FixedWindow::new(3, SECOND)).unwrap();
+    let small = client.policy_limiter(FixedWindow::new(3, SECOND)).unwrap();
     let keyed = client
         .keyed_rate_limiter("keyed:", Rate::overall(10, SECOND))
         .unwrap();
@@ -44,8 +44,8 @@ async fn several_limiters_decide_together_without_redis() {
     let remote = Remote::new();
     let client = remote.client(one_of(2));
     let limiter = with_rate(&client, 10).await;
-    let fixed = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
-    let lenient = client.limiter(TokenBucket::per_second(1)).unwrap();
+    let fixed = client.policy_limiter(FixedWindow::new(6, SECOND)).unwrap();
+    let lenient = client.policy_limiter(TokenBucket::per_second(1)).unwrap();
     let lenient = lenient.with_options(LimiterOptions::new().failure_policy(FailurePolicy::Allow));
     remote.go_down();
     let ask = async || {
@@ -70,7 +70,7 @@ async fn several_limiters_decide_together_without_redis() {
         (FailurePolicy::Deny, false),
     ] {
         sleep(RESPONSE_TIMEOUT).await;
-        let other = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
+        let other = client.policy_limiter(FixedWindow::new(6, SECOND)).unwrap();
         let other = other.with_options(LimiterOptions::new().failure_policy(policy));
         let charges = [
             other.charge("other", 1).unwrap(),
@@ -88,7 +88,7 @@ async fn a_peek_says_what_the_failure_policy_decides_and_takes_nothing() {
     let remote = Remote::new();
     let client = remote.client(one_of(2));
     let limiter = with_rate(&client, 10).await;
-    let fixed = client.limiter(FixedWindow::new(6, SECOND)).unwrap();
+    let fixed = client.policy_limiter(FixedWindow::new(6, SECOND)).unwrap();
     // What is only peeked at does not count toward the share.
     for _ in 0..9 {
         assert!(limiter.peek(1).await.unwrap().is_granted());
@@ -137,7 +137,9 @@ async fn a_reset_empties_the_share_of_a_target_and_lifts_its_penalty() {
     let remote = Remote::new();
     let client = remote.client(one_of(2));
     let limiter = with_rate(&client, 10).await;
-    let fixed = client.limiter(FixedWindow::new(6, 100 * SECOND)).unwrap();
+    let fixed = client
+        .policy_limiter(FixedWindow::new(6, 100 * SECOND))
+        .unwrap();
     let fixed = fixed.with_penalty(100 * SECOND).unwrap();
     remote.go_down();
     assert!(limiter.check(5).await.unwrap().is_granted());

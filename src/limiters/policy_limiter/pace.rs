@@ -15,7 +15,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let slow = LeakyBucket::new(1, Duration::from_millis(100));
-    /// let limiter = RedissonClient::in_memory().limiter(slow)?;
+    /// let limiter = RedissonClient::in_memory().policy_limiter(slow)?;
     /// let start = tokio::time::Instant::now();
     /// assert!(limiter.check_and_wait("orders:api", 1).await?.is_granted());
     /// assert!(limiter.check_and_wait("orders:api", 1).await?.is_granted());

@@ -21,7 +21,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # async fn main() -> redisson_rate_limiter::Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let logins = FixedWindow::new(1, Duration::from_secs(60));
-    /// let limiter = client.limiter(logins)?.with_prefix("{shop}:login:"); // {shop}:login:alice
+    /// let limiter = client.policy_limiter(logins)?.with_prefix("{shop}:login:"); // {shop}:login:alice
     /// for user in ["alice", "alice:value", "{alice}", "%7Balice%7D"] {
     ///     assert!(limiter.check(user, 1).await?.is_granted());
     ///     assert!(!limiter.check(user, 1).await?.is_granted());
@@ -43,7 +43,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # use redisson_rate_limiter::*;
     /// # use std::time::Duration;
     /// # fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let limiter = limiter.with_prefix("login:");
     /// assert_eq!(limiter.name(), "login:");
     /// assert_eq!(limiter.with_name("logins").name(), "logins");
@@ -76,7 +76,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let limiter = limiter.with_prefix("login:");
     /// assert!(matches!(limiter.check("", 1).await, Err(Error::InvalidName { .. })));
     /// assert!(limiter.accept_empty_key().check("", 1).await?.is_granted());
@@ -100,7 +100,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
-    /// let limiter = RedissonClient::in_memory().limiter(FixedWindow::new(1, Duration::from_secs(60)))?
+    /// let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?
     ///     .with_penalty(Duration::from_secs(600))?;
     /// assert!(limiter.check("user:123", 1).await?.is_granted());
     /// let denied = limiter.check("user:123", 1).await?;
@@ -135,7 +135,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # fn main() -> redisson_rate_limiter::Result<()> {
     /// let options = LimiterOptions::new().failure_policy(FailurePolicy::Allow);
     /// let limiter = RedissonClient::in_memory()
-    ///     .limiter(FixedWindow::new(100, Duration::from_secs(60)))?
+    ///     .policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?
     ///     .with_options(options.clone());
     /// assert_eq!(*limiter.options(), options);
     /// # Ok(()) }

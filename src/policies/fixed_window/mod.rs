@@ -24,7 +24,7 @@ use super::starts::Starts;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let limiter = client.limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+/// let limiter = client.policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
 /// for _ in 0..100 {
 ///     assert!(limiter.check("rate:limit:123:/orders", 1).await?.is_granted());
 /// }
@@ -33,7 +33,7 @@ use super::starts::Starts;
 /// assert_eq!(retry_after, Duration::from_secs(40));
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FixedWindow {
     limit: u32,
     window: Duration,

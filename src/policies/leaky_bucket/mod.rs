@@ -35,7 +35,7 @@ use super::starts::Starts;
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
 /// // One in 100 ms, and two may wait.
-/// let limiter = client.limiter(LeakyBucket::new(1, Duration::from_millis(100)).with_capacity(2))?;
+/// let limiter = client.policy_limiter(LeakyBucket::new(1, Duration::from_millis(100)).with_capacity(2))?;
 /// assert!(limiter.check("orders:api", 1).await?.is_granted());
 /// let Decision::Granted(granted) = limiter.check("orders:api", 1).await? else { panic!() };
 /// assert_eq!(granted.delay, Duration::from_millis(100));
@@ -45,7 +45,7 @@ use super::starts::Starts;
 /// assert!(asked_at.elapsed() >= Duration::from_millis(200));
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeakyBucket {
     capacity: u32,
     quantity: u32,

@@ -33,13 +33,13 @@ use super::starts::Starts;
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
 /// let policy = PenaltyTokenBucket::new(1, Duration::from_secs(1)).with_capacity(2);
-/// let limiter = client.limiter(policy)?.with_penalty(Duration::from_secs(5))?;
+/// let limiter = client.policy_limiter(policy)?.with_penalty(Duration::from_secs(5))?;
 /// assert!(limiter.check("user:123", 2).await?.is_granted());
 /// let retry_after = limiter.check("user:123", 1).await?.retry_after().expect("denied");
 /// assert_eq!(retry_after, Duration::from_secs(5)); // not 1: it is locked out
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PenaltyTokenBucket {
     capacity: u32,
     quantity: u32,

@@ -30,7 +30,7 @@ use super::example::{Example, fitting};
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let limiter = client.limiter(QuotaBucket::new(10, Duration::from_secs(60)))?;
+/// let limiter = client.policy_limiter(QuotaBucket::new(10, Duration::from_secs(60)))?;
 /// for left in [5, 0] {
 ///     let decision = limiter.check("quota:user:123", 5).await?;
 ///     assert!(decision.is_granted());
@@ -41,7 +41,7 @@ use super::example::{Example, fitting};
 /// assert!(limiter.check("quota:user:123", 5).await?.is_granted());
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QuotaBucket {
     capacity: u32,
     quantity: u32,

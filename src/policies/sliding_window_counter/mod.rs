@@ -37,7 +37,7 @@ use super::starts::Starts;
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
 /// let (window, period) = (Duration::from_secs(60), Duration::from_secs(10));
-/// let limiter = client.limiter(SlidingWindowCounter::new(5, window).with_period(period))?;
+/// let limiter = client.policy_limiter(SlidingWindowCounter::new(5, window).with_period(period))?;
 /// assert!(limiter.check("user:123", 3).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(15)).await;
 /// assert!(limiter.check("user:123", 2).await?.is_granted());
@@ -46,7 +46,7 @@ use super::starts::Starts;
 /// assert_eq!(retry_after, Duration::from_millis(45_001));
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SlidingWindowCounter {
     limit: u32,
     window: Duration,

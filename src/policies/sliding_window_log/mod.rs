@@ -30,7 +30,7 @@ use super::example::Example;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let limiter = client.limiter(SlidingWindowLog::new(3, Duration::from_secs(60)))?;
+/// let limiter = client.policy_limiter(SlidingWindowLog::new(3, Duration::from_secs(60)))?;
 /// assert!(limiter.check("user:123", 1).await?.is_granted());
 /// tokio::time::advance(Duration::from_secs(20)).await;
 /// assert!(limiter.check("user:123", 2).await?.is_granted());
@@ -40,7 +40,7 @@ use super::example::Example;
 /// assert_eq!(retry_after, Duration::from_secs(60));
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SlidingWindowLog {
     limit: u32,
     window: Duration,

@@ -23,7 +23,7 @@ use super::example::{Example, fitting};
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let limiter = client.limiter(TokenBucket::per_second(2).with_capacity(10))?;
+/// let limiter = client.policy_limiter(TokenBucket::per_second(2).with_capacity(10))?;
 /// let bucket = "token_bucket:user:123:api_a";
 /// assert!(limiter.check(bucket, 10).await?.is_granted());
 /// let retry_after = limiter.check(bucket, 3).await?.retry_after().expect("denied");
@@ -32,7 +32,7 @@ use super::example::{Example, fitting};
 /// assert!(limiter.check(bucket, 3).await?.is_granted());
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TokenBucket {
     capacity: u32,
     rate: u32,

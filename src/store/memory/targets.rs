@@ -214,7 +214,7 @@ mod tests {
         let store = MemoryStore::new();
         let client = RedissonClient::builder().in_memory(&store);
         let limiter = client
-            .limiter(FixedWindow::new(1, Duration::from_secs(1)))
+            .policy_limiter(FixedWindow::new(1, Duration::from_secs(1)))
             .unwrap();
         for i in 0..10_000 {
             if i % 100 == 0 {

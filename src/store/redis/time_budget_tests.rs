@@ -181,7 +181,9 @@ async fn outcomes(limiter: &Arc<RedisLimiter>) -> Vec<(&'static str, Error, Dura
     }
     let store = Arc::new(limiter.store.clone());
     let policy = crate::RedissonClient::builder().build((*store).clone());
-    let policy = policy.limiter(FixedWindow::new(1, ms(1_000))).unwrap();
+    let policy = policy
+        .policy_limiter(FixedWindow::new(1, ms(1_000)))
+        .unwrap();
     note! {
         "acquire": acquire(limiter),
         "check": policy.check("key", 1),

@@ -19,7 +19,7 @@ use crate::proxy::{Fate, Proxy};
 async fn limiter(proxy: &Proxy, fixture: &Fixture, capacity: u32) -> PolicyLimiter<TokenBucket> {
     let client = steady(&proxy.url(), fixture.builder()).await;
     let limiter = client
-        .limiter(TokenBucket::per_second(1).with_capacity(capacity))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(capacity))
         .unwrap();
     assert!(limiter.check("other", 1).await.unwrap().is_granted());
     proxy.take_seen();
@@ -92,7 +92,7 @@ async fn requests_that_come_during_a_call_share_the_next_in_their_order() {
 async fn a_thousand_callers_cost_few_calls_and_get_no_more_than_there_is() {
     let mut fixture = Fixture::start().await;
     let client = fixture.client().await;
-    let limiter = client.limiter(FixedWindow::new(300, HOUR)).unwrap();
+    let limiter = client.policy_limiter(FixedWindow::new(300, HOUR)).unwrap();
     let mut tasks = JoinSet::new();
     for _ in 0..1_000 {
         let limiter = limiter.clone();
@@ -133,7 +133,7 @@ async fn a_caller_that_does_not_poll_its_call_holds_nobody_up() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
     let limiter = client
-        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
     let mut idle = Box::pin(limiter.check("bucket", 1));
     assert!(poll_once(&mut idle).await.is_none());

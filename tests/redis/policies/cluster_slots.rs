@@ -15,9 +15,9 @@ async fn other_mixes_of_tags_are_refused_before_anything_is_sent() {
     let urls = cluster.urls().join(",");
     let client = patient(&urls).await;
     let user = client
-        .limiter(TokenBucket::per_second(1).with_capacity(2))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(2))
         .unwrap();
-    let address = client.limiter(FixedWindow::new(3, HOUR)).unwrap();
+    let address = client.policy_limiter(FixedWindow::new(3, HOUR)).unwrap();
     let application = client.rate_limiter("{shop}:application");
     application.set_rate(Rate::overall(5, HOUR)).await.unwrap();
 
@@ -46,7 +46,7 @@ async fn prefixes_but_no_keys_that_spread_state_over_slots_are_refused() {
     let url = cluster.nodes()[0].url();
     let client = patient(&url).await;
     let leaky = client
-        .limiter(LeakyBucket::new(1, SECOND).with_capacity(5))
+        .policy_limiter(LeakyBucket::new(1, SECOND).with_capacity(5))
         .unwrap();
     for bad in ["a}b:", "{a", "x{}y:"] {
         let keyed = client.keyed_rate_limiter(bad, Rate::overall(1, HOUR));
@@ -75,7 +75,7 @@ async fn each_policy_has_its_state_in_one_slot_or_refuses_the_name() {
     let client = patient(&cluster.nodes()[0].url()).await;
     for (policy, unit) in every_policy(5) {
         let name = policy.algorithm();
-        let limiter = client.limiter(policy).unwrap();
+        let limiter = client.policy_limiter(policy).unwrap();
         let limiter = limiter.with_penalty(HOUR).unwrap();
         for bad in ["a}b:", "{a", "x{}y:"] {
             let decision = limiter.clone().with_prefix(bad).check(name, unit).await;

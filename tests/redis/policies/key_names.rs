@@ -9,7 +9,7 @@ use crate::keys;
 async fn ordinary_keys_stand_as_they_are_and_what_could_be_mistaken_is_marked() {
     let mut fixture = Fixture::start().await;
     let client = fixture.client().await;
-    let plain = client.limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let plain = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
     let tagged = plain.clone().with_prefix("{shop}:");
     for (limiter, key, name) in [
         (&plain, "rate:limit:123:/a%20b", "rate:limit:123:/a%20b"),
@@ -81,6 +81,9 @@ async fn ambiguous_names_are_marked_too_if_a_mapper_makes_a_hash_tag() {
         .unwrap();
     for key in ["u", "u:value", "u:permits", "u:value:client"] {
         assert!(keyed.check(key, 1).await.unwrap().is_granted(), "{key}");
-        assert!(!keyed.limiter(key).try_acquire(1).await.unwrap(), "{key}");
+        assert!(
+            !keyed.rate_limiter(key).try_acquire(1).await.unwrap(),
+            "{key}"
+        );
     }
 }

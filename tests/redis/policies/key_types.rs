@@ -17,7 +17,7 @@ async fn limiters(
     let mut limiters: Vec<(_, Box<dyn Chargeable>)> = Vec::new();
     for policy in every_policy(5).map(|(policy, _)| policy).chain([rate]) {
         fixture.run(&["FLUSHALL"]).await;
-        let limiter = client.limiter(policy).unwrap();
+        let limiter = client.policy_limiter(policy).unwrap();
         assert!(limiter.check(KEY, 1).await.unwrap().is_granted());
         let own_type: String = fixture.raw.key_type(KEY).await.unwrap();
         if own_type != "none" {
@@ -59,7 +59,7 @@ async fn of_several_limiters_a_bad_state_of_one_charges_nobody() {
     let limiters = limiters(&mut fixture, &client).await;
     fixture.run(&["RPUSH", "list", "x"]).await;
     let before = fixture.everything().await;
-    let good = client.limiter(FixedWindow::new(5, HOUR)).unwrap();
+    let good = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
     for (_, bad) in limiters {
         for first in [true, false] {
             let mut charges = [

@@ -15,7 +15,7 @@ const START: &str = "{orders:api}-st";
 
 async fn limiter(fixture: &Fixture, policy: LeakyBucket) -> PolicyLimiter<LeakyBucket> {
     let client = fixture.client().await;
-    client.limiter(policy).unwrap()
+    client.policy_limiter(policy).unwrap()
 }
 
 /// Two in ten seconds, and five may wait: both keys live 40 s.

@@ -19,7 +19,7 @@ async fn limiter(
 ) -> PolicyLimiter<AnyPolicy> {
     let client = fixture.client().await;
     client
-        .limiter(policy)
+        .policy_limiter(policy)
         .unwrap()
         .with_penalty(penalty)
         .unwrap()

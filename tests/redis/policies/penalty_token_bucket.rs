@@ -19,7 +19,7 @@ async fn limiter(
     policy: PenaltyTokenBucket,
 ) -> PolicyLimiter<PenaltyTokenBucket> {
     let client = fixture.client().await;
-    client.limiter(policy).unwrap()
+    client.policy_limiter(policy).unwrap()
 }
 
 /// Ten, and three with each second: twice the time to fill is 6668 ms.

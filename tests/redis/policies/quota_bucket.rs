@@ -19,7 +19,7 @@ fn in_a_minute(capacity: u32, quota: u32) -> QuotaBucket {
 
 async fn limiter(fixture: &Fixture, policy: QuotaBucket) -> PolicyLimiter<QuotaBucket> {
     let client = fixture.client().await;
-    client.limiter(policy).unwrap()
+    client.policy_limiter(policy).unwrap()
 }
 
 async fn ask(limiter: &PolicyLimiter<QuotaBucket>, cost: u32) -> Decision {

@@ -28,7 +28,7 @@ async fn prepared(client: RedissonClient, proxy: &Proxy) -> RedissonClient {
     let rate = Rate::overall(1, HOUR);
     let other = client.keyed_rate_limiter("other:", rate).unwrap();
     assert!(other.check("k", 1).await.unwrap().is_granted());
-    other.limiter("k").delete().await.unwrap();
+    other.rate_limiter("k").delete().await.unwrap();
     proxy.take_seen();
     client
 }
@@ -163,7 +163,7 @@ async fn a_request_of_another_limiter_whose_answer_was_lost_is_not_sent_again() 
     let proxy = Proxy::to(fixture.server.port()).await;
     let client = reconnecting_behind(&proxy, &fixture).await;
     let limiter = client
-        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
     assert!(limiter.check("bucket", 1).await.unwrap().is_granted());
     proxy.next("EVALSHA", Fate::CutBeforeAnswer);
@@ -191,10 +191,17 @@ async fn a_call_that_the_server_gets_after_its_deadline_charges_nobody() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let bucket = TokenBucket::per_second(1).with_capacity(10);
-    let patient = fixture.client().await.limiter(bucket).unwrap();
+    let patient = fixture
+        .client()
+        .await
+        .policy_limiter(bucket.clone())
+        .unwrap();
     assert!(patient.check("bucket", 1).await.unwrap().is_granted());
     let builder = fixture.builder().response_timeout(ms(200));
-    let limiter = steady(&proxy.url(), builder).await.limiter(bucket).unwrap();
+    let limiter = steady(&proxy.url(), builder)
+        .await
+        .policy_limiter(bucket)
+        .unwrap();
     while limiter.check("another", 1).await.is_err() {}
     proxy.next("EVALSHA", Fate::Held);
     let time = StoppedTime::stop();
@@ -221,9 +228,9 @@ async fn several_limiters_decide_in_one_round_trip() {
     let proxy = Proxy::to(fixture.server.port()).await;
     let client = behind(&proxy, &fixture).await;
     let user = client
-        .limiter(TokenBucket::per_second(1).with_capacity(10))
+        .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
-    let address = client.limiter(FixedWindow::new(3, HOUR)).unwrap();
+    let address = client.policy_limiter(FixedWindow::new(3, HOUR)).unwrap();
     let application = client.rate_limiter("application");
     application.set_rate(Rate::overall(5, HOUR)).await.unwrap();
     let ask = async || {
