@@ -1,4 +1,4 @@
-//! A bucket whose level changes with whole units of time: the state and the arithmetic of a LeakyBucket and of a
+//! A bucket whose level changes with whole periods: the state and the arithmetic of a LeakyBucket and of a
 //! PenaltyTokenBucket.
 
 use super::algorithm::{LONGEST, State, div_ceil};
@@ -11,7 +11,7 @@ use crate::window::{At, Timed};
 pub(crate) struct Bucket {
     /// What it holds: requests, or tokens.
     pub(super) level: Timed<i64>,
-    /// When the unit began up to which the level is counted.
+    /// When the period began up to which the level is counted.
     pub(super) start: Timed<i64>,
 }
 
@@ -42,11 +42,11 @@ impl State for Bucket {
     }
 }
 
-/// What flows out of a bucket, or into it: a `quantity` at the end of each `unit` (ms).
+/// What flows out of a bucket, or into it: a `quantity` at the end of each `period` (ms).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flow {
     pub(super) quantity: i64,
-    pub(super) unit: i64,
+    pub(super) period: i64,
     pub(super) starts: Starts,
     /// How much longer the level lives than the start, in ms.
     pub(super) level_lives_longer: i64,
@@ -70,43 +70,43 @@ impl Flow {
         let Some(&start) = state.start.get() else {
             return Open {
                 used: 0,
-                start: self.starts.of(self.unit, now),
+                start: self.starts.of(self.period, now),
                 is_first: true,
                 start_moved: true,
             };
         };
         let used = state.level.get().map_or(0, |&level| used(level));
-        let units = (now - start).div_euclid(self.unit).max(0);
+        let periods = (now - start).div_euclid(self.period).max(0);
         Open {
-            used: if units >= div_ceil(used, self.quantity) {
+            used: if periods >= div_ceil(used, self.quantity) {
                 0
             } else {
-                used - units * self.quantity
+                used - periods * self.quantity
             },
-            start: start + units * self.unit,
+            start: start + periods * self.period,
             is_first: false,
-            start_moved: units > 0,
+            start_moved: periods > 0,
         }
     }
 
     /// Milliseconds until so much has flowed.
     #[inline(always)]
     pub(super) fn until(&self, count: i64, open: &Open, now: i64) -> i64 {
-        let units = div_ceil(count, self.quantity);
-        let time = units.saturating_mul(self.unit).min(LONGEST);
+        let periods = div_ceil(count, self.quantity);
+        let time = periods.saturating_mul(self.period).min(LONGEST);
         (time + open.start - now).max(0)
     }
 
     /// Milliseconds in which so much flows.
     #[inline]
     pub(super) fn time_for(&self, count: i64) -> i64 {
-        div_ceil(count, self.quantity.max(1)).saturating_mul(self.unit)
+        div_ceil(count, self.quantity.max(1)).saturating_mul(self.period)
     }
 
-    /// Milliseconds until the next unit begins.
+    /// Milliseconds until the next period begins.
     #[inline(always)]
     pub(super) fn until_next(&self, open: &Open, now: i64) -> i64 {
-        open.start + self.unit - now
+        open.start + self.period - now
     }
 
     /// Sets the level of a bucket of which `used` is in use; a new one lives for `time_to_live` ms.

@@ -89,7 +89,7 @@ async fn a_joint_decision_lengthens_the_keep_alive_whatever_it_decides() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leaky_bucket_with_another_unit_or_capacity_keeps_what_it_holds() {
+async fn a_leaky_bucket_with_another_period_or_capacity_keeps_what_it_holds() {
     let minute = LeakyBucket::new(1, MINUTE).with_capacity(2);
     let second = LeakyBucket::new(1, SECOND).with_capacity(1);
     for later in [minute, LeakyBucket::new(1, SECOND).with_capacity(99)] {
@@ -99,7 +99,7 @@ async fn a_leaky_bucket_with_another_unit_or_capacity_keeps_what_it_holds() {
         let most = later.capacity() + later.quantity();
         assert_eq!(granted(&limiter, 200).await, most as usize - 1);
         advance(ms(3_700)).await;
-        let drained = if later.unit() == SECOND { 3 } else { 0 };
+        let drained = if later.period() == SECOND { 3 } else { 0 };
         assert_eq!(granted(&limiter, 200).await, drained);
     }
 }
@@ -118,7 +118,7 @@ async fn a_penalty_token_bucket_with_other_settings_keeps_what_was_taken() {
         // What the smaller bucket had not is taken: tokens are counted, not what is missing.
         assert_eq!(granted(&limiter, 200).await, 0);
         advance(ms(3_700)).await;
-        let arrived = if later.unit() == SECOND { 3 } else { 0 };
+        let arrived = if later.period() == SECOND { 3 } else { 0 };
         assert_eq!(granted(&limiter, 200).await, arrived);
     }
 }

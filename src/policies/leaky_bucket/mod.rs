@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::example::{Example, pace};
 use super::starts::Starts;
 
-/// Requests proceed at a constant pace, `quantity` in each `unit` of time. Up to `capacity` more may wait for their turn, and
+/// Requests proceed at a constant pace, `quantity` in each `period`. Up to `capacity` more may wait for their turn, and
 /// requests beyond that are denied.
 ///
 /// A request that has to wait is granted with a [`delay`](crate::Granted::delay);
@@ -15,15 +15,15 @@ use super::starts::Starts;
 /// its cost. The largest cost that can be granted is `capacity + quantity`.
 ///
 /// State, in the form of the .NET library FireflySoft.RateLimit: the string `key`, the requests in the bucket, and the
-/// string `{key}-st`, the time of the last outflow (ms). They expire after `capacity / quantity` units, rounded up, and
-/// one more unit.
+/// string `{key}-st`, the time of the last outflow (ms). They expire after `capacity / quantity` periods, rounded up, and
+/// one more period.
 ///
 /// After a change of the policy ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the content of the bucket drains at the new pace, and
 /// nothing more is granted until it fits the new capacity; delays that were returned do not change. A bucket that grants
 /// nothing for as long as the old policy kept its state is then empty.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
-/// `{"algorithm":"leaky_bucket","quantity":1,"unit_ms":1000,"capacity":5,"aligned_to_clock":true}`.
+/// `{"algorithm":"leaky_bucket","quantity":1,"period_ms":1000,"capacity":5,"aligned_to_clock":true}`.
 /// `capacity` and `aligned_to_clock` may be left out.
 ///
 /// ```
@@ -49,13 +49,13 @@ use super::starts::Starts;
 pub struct LeakyBucket {
     capacity: u32,
     quantity: u32,
-    unit: Duration,
+    period: Duration,
     starts: Starts,
 }
 
 impl LeakyBucket {
-    /// Lets `quantity` requests (at least 1) proceed in each `unit` (whole milliseconds, at least 1), and up to
-    /// `quantity` more wait. A full bucket must drain within 2^52 ms. The first unit begins with the first request.
+    /// Lets `quantity` requests (at least 1) proceed in each `period` (whole milliseconds, at least 1), and up to
+    /// `quantity` more wait. A full bucket must drain within 2^52 ms. The first period begins with the first request.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -65,15 +65,15 @@ impl LeakyBucket {
     /// let policy = LeakyBucket::new(100, minute);
     /// assert_eq!(policy.capacity(), 100);
     /// assert_eq!(policy.quantity(), 100);
-    /// assert_eq!(policy.unit(), minute);
+    /// assert_eq!(policy.period(), minute);
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn new(quantity: u32, unit: Duration) -> Self {
+    pub fn new(quantity: u32, period: Duration) -> Self {
         Self {
             capacity: quantity,
             quantity,
-            unit,
+            period,
             starts: Starts::WithFirstRequest,
         }
     }
@@ -96,23 +96,23 @@ impl LeakyBucket {
 
 impl Example for LeakyBucket {
     fn example(limit: u32, window: Duration) -> Self {
-        let (quantity, unit) = pace(limit, window);
+        let (quantity, period) = pace(limit, window);
         let waiting = limit.saturating_sub(quantity);
-        Self::new(quantity, unit).with_capacity(waiting.max(1))
+        Self::new(quantity, period).with_capacity(waiting.max(1))
     }
 }
 
 numbers! {
-    LeakyBucket, "leaky bucket: {quantity} per {unit:?}, up to {capacity} waiting{starts}";
+    LeakyBucket, "leaky bucket: {quantity} per {period:?}, up to {capacity} waiting{starts}";
     new {
-        /// How many requests proceed in each unit.
+        /// How many requests proceed in each period.
         quantity: u32 = quantity,
-        /// A unit's length.
-        unit: Duration = unit_ms,
+        /// A period's length.
+        period: Duration = period_ms,
     }
     with {
         /// How many requests may wait.
         capacity: u32 = capacity by with_capacity,
     }
-    aligned_to_clock, is_aligned_to_clock = starts: "the first unit", "the unit";
+    aligned_to_clock, is_aligned_to_clock = starts: "the first period", "the period";
 }

@@ -1,6 +1,6 @@
 //! Requests that flow out at a constant pace; what does not fit into the bucket is refused.
 //!
-//! The bucket holds the requests of the unit that runs and those that wait for a later one. Both keys live as long as a
+//! The bucket holds the requests of the period that runs and those that wait for a later one. Both keys live as long as a
 //! full bucket takes to flow out, so a bucket that is gone was empty.
 
 use super::LeakyBucket;
@@ -15,9 +15,9 @@ use crate::window::At;
 
 impl LeakyBucket {
     #[inline]
-    fn unit_millis(&self) -> i64 {
+    fn period_millis(&self) -> i64 {
         // It was validated, so that it fits.
-        self.unit.as_millis() as i64
+        self.period.as_millis() as i64
     }
 
     #[inline]
@@ -25,9 +25,9 @@ impl LeakyBucket {
         i64::from(self.capacity) + i64::from(self.quantity)
     }
 
-    /// How many units a full bucket takes to flow out.
+    /// How many periods a full bucket takes to flow out.
     #[inline]
-    fn units_to_live(&self) -> i64 {
+    fn periods_to_live(&self) -> i64 {
         div_ceil(i64::from(self.capacity), i64::from(self.quantity)) + 1
     }
 
@@ -35,7 +35,7 @@ impl LeakyBucket {
     fn flow(&self) -> Flow {
         Flow {
             quantity: i64::from(self.quantity),
-            unit: self.unit_millis(),
+            period: self.period_millis(),
             starts: self.starts,
             level_lives_longer: 0,
         }
@@ -54,7 +54,7 @@ impl LeakyBucket {
         if open.is_first || batch <= 0 {
             return 0;
         }
-        (batch - 1) * self.unit_millis() + self.flow().until_next(open, now)
+        (batch - 1) * self.period_millis() + self.flow().until_next(open, now)
     }
 }
 
@@ -64,11 +64,11 @@ impl Model for LeakyBucket {
     fn validate(&self) -> Result<()> {
         at_least_one(self.quantity, "quantity")?;
         at_least_one(self.capacity, "capacity")?;
-        let unit = whole_millis(self.unit, "unit")?;
-        self.starts.validate(unit, "unit")?;
-        if i128::from(self.units_to_live()) * i128::from(unit) > i128::from(LONGEST) {
+        let period = whole_millis(self.period, "period")?;
+        self.starts.validate(period, "period")?;
+        if i128::from(self.periods_to_live()) * i128::from(period) > i128::from(LONGEST) {
             return Err(Error::InvalidArgument {
-                argument: "unit",
+                argument: "period",
                 reason: "must be shorter: a full bucket would take longer than 2^52 ms to flow out",
             });
         }
@@ -96,8 +96,8 @@ impl Model for LeakyBucket {
         vec![
             i64::from(self.capacity),
             i64::from(self.quantity),
-            self.unit_millis(),
-            self.starts.unit(self.unit_millis()),
+            self.period_millis(),
+            self.starts.unit(self.period_millis()),
         ]
     }
 
@@ -146,7 +146,7 @@ impl Model for LeakyBucket {
     fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
         let open = self.open(state, at.now);
         let filled = open.used + cost;
-        let time_to_live = self.units_to_live() * self.unit_millis();
+        let time_to_live = self.periods_to_live() * self.period_millis();
         self.flow().set(state, at, &open, [filled; 2], time_to_live);
     }
 
@@ -173,8 +173,8 @@ mod tests {
 
     impl Compared for LeakyBucket {
         fn policies() -> BoxedStrategy<Self> {
-            let policy = |(capacity, quantity): (u32, u32), unit: i64| {
-                LeakyBucket::new(quantity, Duration::from_millis(unit.unsigned_abs()))
+            let policy = |(capacity, quantity): (u32, u32), period: i64| {
+                LeakyBucket::new(quantity, Duration::from_millis(period.unsigned_abs()))
                     .with_capacity(capacity)
             };
             let numbers = (1..20_u32, 1..7_u32);
@@ -182,7 +182,7 @@ mod tests {
                 3 => (numbers.clone(), 1..4_i64)
                     .prop_map(move |(numbers, n)| policy(numbers, n * TTL_UNIT)),
                 1 => (numbers, prop_oneof![Just(TTL_UNIT), Just(DAY)])
-                    .prop_map(move |(numbers, unit)| policy(numbers, unit).aligned_to_clock()),
+                    .prop_map(move |(numbers, period)| policy(numbers, period).aligned_to_clock()),
             ]
             .boxed()
         }
@@ -245,18 +245,18 @@ mod tests {
             refused(LeakyBucket::new(0, second).with_capacity(1)),
             "quantity"
         );
-        for unit in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
-            assert_eq!(refused(LeakyBucket::new(1, unit)), "unit");
+        for period in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
+            assert_eq!(refused(LeakyBucket::new(1, period)), "period");
         }
-        let unit = Duration::from_millis(1_500);
-        let aligned = LeakyBucket::new(1, unit).aligned_to_clock();
-        assert_eq!(refused(aligned), "unit");
-        let unit = Duration::from_millis(1 << 20);
+        let period = Duration::from_millis(1_500);
+        let aligned = LeakyBucket::new(1, period).aligned_to_clock();
+        assert_eq!(refused(aligned), "period");
+        let period = Duration::from_millis(1 << 20);
         assert_eq!(
-            refused(LeakyBucket::new(1, unit + second).with_capacity(u32::MAX)),
-            "unit"
+            refused(LeakyBucket::new(1, period + second).with_capacity(u32::MAX)),
+            "period"
         );
-        assert!(Model::validate(&LeakyBucket::new(1, unit).with_capacity(u32::MAX)).is_ok());
+        assert!(Model::validate(&LeakyBucket::new(1, period).with_capacity(u32::MAX)).is_ok());
         assert!(
             Model::validate(&LeakyBucket::new(u32::MAX, Duration::from_millis(1)).with_capacity(1))
                 .is_ok()

@@ -7,22 +7,22 @@ use std::time::Duration;
 use super::example::{Example, pace};
 use super::starts::Starts;
 
-/// A bucket of `capacity` tokens to which `quantity` tokens are added at the end of each `unit` of time. A request removes
+/// A bucket of `capacity` tokens to which `quantity` tokens are added at the end of each `period`. A request removes
 /// its cost. With a [`penalty`](crate::PolicyLimiter::with_penalty), a denied request locks its target out.
 ///
 /// A limiter without a penalty also denies a target that another limiter has locked out.
 ///
 /// State, in the form of the .NET library FireflySoft.RateLimit: the string `key`, the tokens left; the string
 /// `{key}-st`, the time of the last refill (ms); the string `{key}-lock` while the target is locked out. The time of
-/// the last refill expires after twice the time that an empty bucket takes to fill, but not before a unit is over; the
+/// the last refill expires after twice the time that an empty bucket takes to fill, but not before a period is over; the
 /// tokens 10 ms later. A denial writes nothing but the lock.
 ///
 /// After a change of the policy ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the tokens left stay, up
-/// to the new capacity, and the new units count from the last refill on. A bucket that grants nothing for as long as the old
+/// to the new capacity, and the new periods count from the last refill on. A bucket that grants nothing for as long as the old
 /// policy kept its state is then full. A lock stays.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
-/// `{"algorithm":"penalty_token_bucket","quantity":10,"unit_ms":60000,"capacity":100,"aligned_to_clock":true}`.
+/// `{"algorithm":"penalty_token_bucket","quantity":10,"period_ms":60000,"capacity":100,"aligned_to_clock":true}`.
 /// `capacity` and `aligned_to_clock` may be left out.
 ///
 /// ```
@@ -43,13 +43,13 @@ use super::starts::Starts;
 pub struct PenaltyTokenBucket {
     capacity: u32,
     quantity: u32,
-    unit: Duration,
+    period: Duration,
     starts: Starts,
 }
 
 impl PenaltyTokenBucket {
-    /// Adds `quantity` tokens (at least 1) with each `unit` (whole milliseconds, at least 1), up to a capacity of
-    /// `quantity`. An empty bucket must fill within 2^51 ms. The first unit begins with the first request.
+    /// Adds `quantity` tokens (at least 1) with each `period` (whole milliseconds, at least 1), up to a capacity of
+    /// `quantity`. An empty bucket must fill within 2^51 ms. The first period begins with the first request.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -59,15 +59,15 @@ impl PenaltyTokenBucket {
     /// let policy = PenaltyTokenBucket::new(100, minute);
     /// assert_eq!(policy.capacity(), 100);
     /// assert_eq!(policy.quantity(), 100);
-    /// assert_eq!(policy.unit(), minute);
+    /// assert_eq!(policy.period(), minute);
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn new(quantity: u32, unit: Duration) -> Self {
+    pub fn new(quantity: u32, period: Duration) -> Self {
         Self {
             capacity: quantity,
             quantity,
-            unit,
+            period,
             starts: Starts::WithFirstRequest,
         }
     }
@@ -90,22 +90,22 @@ impl PenaltyTokenBucket {
 
 impl Example for PenaltyTokenBucket {
     fn example(limit: u32, window: Duration) -> Self {
-        let (quantity, unit) = pace(limit, window);
-        Self::new(quantity, unit).with_capacity(limit)
+        let (quantity, period) = pace(limit, window);
+        Self::new(quantity, period).with_capacity(limit)
     }
 }
 
 numbers! {
-    PenaltyTokenBucket, "penalty token bucket: {quantity} per {unit:?}, up to {capacity}{starts}";
+    PenaltyTokenBucket, "penalty token bucket: {quantity} per {period:?}, up to {capacity}{starts}";
     new {
-        /// How many tokens come with each unit.
+        /// How many tokens come with each period.
         quantity: u32 = quantity,
-        /// A unit's length.
-        unit: Duration = unit_ms,
+        /// A period's length.
+        period: Duration = period_ms,
     }
     with {
         /// How many tokens there are at most.
         capacity: u32 = capacity by with_capacity,
     }
-    aligned_to_clock, is_aligned_to_clock = starts: "the first unit", "the unit";
+    aligned_to_clock, is_aligned_to_clock = starts: "the first period", "the period";
 }

@@ -1,4 +1,4 @@
-//! Tokens that come in at the end of each unit of time; a request takes its cost out of them, and a target may be locked
+//! Tokens that come in at the end of each period; a request takes its cost out of them, and a target may be locked
 //! out.
 //!
 //! The key with the time of the last inflow outlives the time that an empty bucket takes to fill, so a bucket without
@@ -19,20 +19,20 @@ const TOKENS_LIVE_LONGER: i64 = 10;
 
 impl PenaltyTokenBucket {
     #[inline]
-    fn unit_millis(&self) -> i64 {
+    fn period_millis(&self) -> i64 {
         // It was validated, so that it fits.
-        self.unit.as_millis() as i64
+        self.period.as_millis() as i64
     }
 
     /// The time to live of the last inflow's time, in ms; too large to be used where the policy is refused.
     #[inline]
     fn time_to_live(&self) -> i64 {
-        let unit = self.unit.as_millis();
+        let period = self.period.as_millis();
         let fill = u128::from(self.capacity)
-            .saturating_mul(unit)
+            .saturating_mul(period)
             .div_ceil(u128::from(self.quantity.max(1)));
-        // Tokens come in with whole units: a small bucket is not full before the unit is over.
-        let time = fill.saturating_mul(2).max(unit);
+        // Tokens come in with whole periods: a small bucket is not full before the period is over.
+        let time = fill.saturating_mul(2).max(period);
         i64::try_from(time).unwrap_or(i64::MAX)
     }
 
@@ -40,7 +40,7 @@ impl PenaltyTokenBucket {
     fn flow(&self) -> Flow {
         Flow {
             quantity: i64::from(self.quantity),
-            unit: self.unit_millis(),
+            period: self.period_millis(),
             starts: self.starts,
             level_lives_longer: TOKENS_LIVE_LONGER,
         }
@@ -66,11 +66,11 @@ impl Model for PenaltyTokenBucket {
     fn validate(&self) -> Result<()> {
         at_least_one(self.quantity, "quantity")?;
         at_least_one(self.capacity, "capacity")?;
-        let unit = whole_millis(self.unit, "unit")?;
-        self.starts.validate(unit, "unit")?;
+        let period = whole_millis(self.period, "period")?;
+        self.starts.validate(period, "period")?;
         if self.time_to_live() > LONGEST {
             return Err(Error::InvalidArgument {
-                argument: "unit",
+                argument: "period",
                 reason: "must be shorter: an empty bucket would take longer than 2^51 ms to fill",
             });
         }
@@ -98,8 +98,8 @@ impl Model for PenaltyTokenBucket {
         vec![
             i64::from(self.capacity),
             i64::from(self.quantity),
-            self.unit_millis(),
-            self.starts.unit(self.unit_millis()),
+            self.period_millis(),
+            self.starts.unit(self.period_millis()),
             self.time_to_live(),
         ]
     }
@@ -164,20 +164,20 @@ mod tests {
 
     impl Compared for PenaltyTokenBucket {
         fn policies() -> BoxedStrategy<Self> {
-            let policy = |(capacity, quantity): (u32, u32), unit: i64| {
-                let unit = Duration::from_millis(unit.unsigned_abs());
-                PenaltyTokenBucket::new(quantity, unit).with_capacity(capacity)
+            let policy = |(capacity, quantity): (u32, u32), period: i64| {
+                let period = Duration::from_millis(period.unsigned_abs());
+                PenaltyTokenBucket::new(quantity, period).with_capacity(capacity)
             };
             let numbers = (1..20_u32, 1..30_u32);
             prop_oneof![
                 3 => (numbers.clone(), 1_000..3 * TTL_UNIT)
-                    .prop_map(move |(numbers, unit)| policy(numbers, unit)),
+                    .prop_map(move |(numbers, period)| policy(numbers, period)),
                 1 => (numbers, prop_oneof![1..400_i64, Just(DAY / 1000)])
                     .prop_map(move |(numbers, n)| policy(numbers, n * 1000).aligned_to_clock()),
             ]
-            // Both times to live are the same multiple of the unit, once rounded up, also after some seconds.
+            // Both times to live are the same multiple of the period, once rounded up, also after some seconds.
             .prop_filter(
-                "the times to live must lie apart from their unit's",
+                "the times to live must lie apart from their period's",
                 |policy| {
                     (TTL_UNIT / 2..TTL_UNIT - TOKENS_LIVE_LONGER)
                         .contains(&(policy.time_to_live() % TTL_UNIT))
@@ -236,19 +236,19 @@ mod tests {
     #[test]
     fn each_number_out_of_its_range_is_named() {
         let second = Duration::from_secs(1);
-        let new = |capacity, quantity, unit| {
-            PenaltyTokenBucket::new(quantity, unit).with_capacity(capacity)
+        let new = |capacity, quantity, period| {
+            PenaltyTokenBucket::new(quantity, period).with_capacity(capacity)
         };
         assert_eq!(refused(new(0, 1, second)), "capacity");
         assert_eq!(refused(new(1, 0, second)), "quantity");
-        for unit in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
-            assert_eq!(refused(new(1, 1, unit)), "unit");
+        for period in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
+            assert_eq!(refused(new(1, 1, period)), "period");
         }
-        let unit = Duration::from_millis(1_500);
-        assert_eq!(refused(new(1, 1, unit).aligned_to_clock()), "unit");
-        let unit = Duration::from_millis(1 << 19);
-        assert_eq!(refused(new(u32::MAX, 1, unit + second)), "unit");
-        assert!(Model::validate(&new(u32::MAX, 1, unit)).is_ok());
+        let period = Duration::from_millis(1_500);
+        assert_eq!(refused(new(1, 1, period).aligned_to_clock()), "period");
+        let period = Duration::from_millis(1 << 19);
+        assert_eq!(refused(new(u32::MAX, 1, period + second)), "period");
+        assert!(Model::validate(&new(u32::MAX, 1, period)).is_ok());
         assert!(Model::validate(&new(1, u32::MAX, Duration::from_millis(1))).is_ok());
     }
 
