@@ -1,14 +1,14 @@
 //! The handler of a client's events, if the application has set one.
 
 use std::fmt;
-use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use smallvec::smallvec;
 use tokio::time::Instant;
 
-use super::Event;
-use super::reported::Reported;
+use super::reported::{Limiters, Reported};
+use super::{AskedLimiter, Event};
 
 /// Without a handler nothing is made for an event: no text, no list, and no look at the clock.
 #[derive(Clone, Default)]
@@ -43,13 +43,18 @@ impl Events {
         permits: u32,
         name: impl FnOnce() -> &'a str,
     ) -> Reported<'a> {
-        let reported = Reported::new(self);
-        reported.asking(iter::once_with(|| (name(), permits)))
+        match self.start() {
+            Some(at) => Reported::new(self, at, smallvec![AskedLimiter::new(name(), permits)]),
+            None => Reported::default(),
+        }
     }
 
     /// A request that starts, to limiters that are yet to be [named](Reported::asking).
     pub(crate) fn joint_request(&self) -> Reported<'_> {
-        Reported::new(self)
+        match self.start() {
+            Some(at) => Reported::new(self, at, Limiters::new()),
+            None => Reported::default(),
+        }
     }
 }
 
@@ -77,7 +82,7 @@ mod tests {
         drop(
             events
                 .joint_request()
-                .asking(iter::once_with(|| unreachable!())),
+                .asking(std::iter::once_with(|| unreachable!())),
         );
     }
 }

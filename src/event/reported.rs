@@ -11,9 +11,12 @@ use crate::error::{Error, Result};
 use crate::grant::Origin;
 
 /// If it is dropped before it has [ended](Self::ended), the request was cancelled.
-pub(crate) struct Reported<'a>(Option<Started<'a>>);
+///
+/// Without a handler it is as small as a pointer: it is part of each request's future.
+#[derive(Default)]
+pub(crate) struct Reported<'a>(Option<Box<Started<'a>>>);
 
-type Limiters<'a> = SmallVec<[AskedLimiter<'a>; 1]>;
+pub(super) type Limiters<'a> = SmallVec<[AskedLimiter<'a>; 1]>;
 
 struct Started<'a> {
     events: &'a Events,
@@ -37,17 +40,16 @@ pub(crate) trait Reports {
 }
 
 impl<'a> Reported<'a> {
-    #[inline]
-    pub(super) fn new(events: &'a Events) -> Self {
-        Self(events.start().map(|at| Started {
+    #[cold]
+    pub(super) fn new(events: &'a Events, at: Instant, limiters: Limiters<'a>) -> Self {
+        Self(Some(Box::new(Started {
             events,
             at,
-            limiters: Limiters::new(),
-        }))
+            limiters,
+        })))
     }
 
     /// The same request, to limiters of these names, for so many permits each.
-    #[inline]
     pub(crate) fn asking<'b>(
         mut self,
         limiters: impl Iterator<Item = (&'b str, u32)>,
@@ -55,14 +57,11 @@ impl<'a> Reported<'a> {
     where
         'a: 'b,
     {
-        Reported(self.0.take().map(|started| {
-            Started {
-                limiters: limiters
-                    .map(|(name, permits)| AskedLimiter::new(name, permits))
-                    .collect(),
-                ..started
-            }
-        }))
+        let Some(started) = self.0.take() else {
+            return Reported::default();
+        };
+        let limiters = limiters.map(|(name, permits)| AskedLimiter::new(name, permits));
+        Reported::new(started.events, started.at, limiters.collect())
     }
 
     #[cfg(test)]
@@ -129,7 +128,7 @@ impl Started<'_> {
 }
 
 impl<'a> AskedLimiter<'a> {
-    fn new(name: &'a str, permits: u32) -> Self {
+    pub(super) fn new(name: &'a str, permits: u32) -> Self {
         Self {
             name,
             permits,
