@@ -42,8 +42,8 @@ use crate::window::{SetUp, Settings};
 #[non_exhaustive]
 pub enum FailurePolicy {
     /// It waits for Redis until its response timeout, and then fails with the error. Once Redis has been down for one
-    /// response timeout, it fails at once with [`Error::StoreUnavailable`] or [`Error::AuthenticationFailed`], which
-    /// have the cause.
+    /// response timeout, it fails at once with [`StoreUnavailable`](crate::Error::StoreUnavailable) or
+    /// [`AuthenticationFailed`](crate::Error::AuthenticationFailed), which have the cause.
     #[default]
     Error,
     /// It waits for Redis: a request that does not wait for permits as under [`Error`](Self::Error), and a waiter at its place
