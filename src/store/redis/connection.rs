@@ -46,6 +46,8 @@ use cluster::Cluster;
 pub use credentials::Credentials;
 pub(crate) use credentials::Provider;
 pub(crate) use given::Given;
+#[cfg(test)]
+pub(crate) use given::Silent;
 use link::{Link, Request, WaitUntil};
 use per_runtime::PerRuntime;
 use resolver::Resolver;
@@ -248,7 +250,7 @@ impl Connection {
         })
     }
 
-    /// Who is told of calls.
+    /// The handler of events.
     pub(super) fn events(&self) -> &Events {
         &self.breakers.events
     }

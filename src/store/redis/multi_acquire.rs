@@ -198,29 +198,15 @@ impl Drop for MultiAcquireFlusher {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{Future, pending};
-    use std::pin::Pin;
+    use std::future::Future;
     use std::task::{Context, Waker};
     use std::time::Duration;
 
-    use redis::{Cmd, RedisResult};
     use tokio::runtime::{Builder, Runtime};
 
-    use super::super::connection::Given;
+    use super::super::connection::Silent;
     use super::*;
     use crate::window::Requests;
-
-    /// A connection over which nothing comes back.
-    struct Silent;
-
-    impl Given for Silent {
-        fn send<'a>(
-            &'a self,
-            _command: &'a Cmd,
-        ) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
-            Box::pin(pending())
-        }
-    }
 
     fn runtime() -> Runtime {
         Builder::new_current_thread().enable_all().build().unwrap()

@@ -196,29 +196,15 @@ fn command(name: &str, script: &str, keys: &[impl AsRef<[u8]>], args: &Args) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::future::{Future, pending};
-    use std::pin::{Pin, pin};
+    use std::future::Future;
+    use std::pin::pin;
     use std::sync::{Arc, Mutex};
     use std::task::{Context, Waker};
     use std::time::Duration;
 
-    use redis::RedisResult;
-
-    use super::super::connection::Given;
+    use super::super::connection::Silent;
     use super::*;
     use crate::store::breaker::Breakers;
-
-    /// A connection over which nothing comes back.
-    struct Silent;
-
-    impl Given for Silent {
-        fn send<'a>(
-            &'a self,
-            _command: &'a Cmd,
-        ) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
-            Box::pin(pending())
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_is_told_as_unanswered_if_it_is_dropped_before_its_answer() {

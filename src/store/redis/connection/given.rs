@@ -31,6 +31,17 @@ where
     }
 }
 
+/// A connection over which nothing comes back.
+#[cfg(test)]
+pub(crate) struct Silent;
+
+#[cfg(test)]
+impl Given for Silent {
+    fn send<'a>(&'a self, _command: &'a Cmd) -> Answer<'a> {
+        Box::pin(std::future::pending())
+    }
+}
+
 /// Sends a command, and waits for its answer until the deadline, whatever the connection's own timeouts are. What cannot
 /// be answered by then is not sent.
 pub(super) async fn send(
