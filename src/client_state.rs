@@ -1,4 +1,4 @@
-//! What all handles of a client share besides its store: whether it is closed, and who is told of events.
+//! What all handles of a client share besides its store: whether it is closed, and the handler of its events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! Processes that wait on one limiter with a backlog each are all granted permits, whoever else waits.
+//! Processes that wait on one limiter with a backlog each are all granted permits, whatever other processes wait.
 //!
 //! How much each gets in a given time is for the machine to say as well: it wakes some processes later than others. So each
 //! side goes on until all of them have had a quarter of what 20 s bring, however long that takes. One that leaves the others

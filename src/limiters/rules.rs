@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::joint::{Charged, JointDecision, check_all, check_limiters};
 use super::{Chargeable, Registry};
 use crate::decision::Decision;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A rule for requests of type `R`: a limiter, the target that a request counts for, what it costs, and the rejection of
 /// type `E` that a denied request gets.
@@ -319,7 +319,8 @@ impl<R, E> Rules<R, E> {
                     .iter()
                     .map(|(rule, key, cost)| rule.limiter.charge(key, *cost));
                 let charges = charges.collect::<Result<Vec<_>>>();
-                let charges = charges.map_err(|error| self.refused(error))?;
+                let events = &self.registry.state.events;
+                let charges = charges.map_err(|error| events.joint_request().failed(error))?;
                 let joint = check_all(&self.registry, charges).await?;
                 (several[joint.deciding_place()].0, joint)
             }
@@ -331,14 +332,6 @@ impl<R, E> Rules<R, E> {
             let rejection = (rule.rejection)(request, decision);
             Verdict::Rejected(rejection, joint)
         })
-    }
-}
-
-impl<R, E> Rules<R, E> {
-    /// Tells of a request for which no joint decision can be made.
-    fn refused(&self, error: Error) -> Error {
-        let reported = self.registry.state.events.joint_request();
-        reported.failed(error)
     }
 }
 

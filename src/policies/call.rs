@@ -111,7 +111,7 @@ impl Call {
     }
 
     pub(crate) fn reset(target: Target) -> Self {
-        // Its lock goes too, whoever has set it.
+        // Its lock is deleted too, whichever limiter has set it.
         let penalty = Some(target.penalty.unwrap_or(0))
             .filter(|_| !target.model.properties().is_on_the_window);
         Self::with_purpose(Purpose::Reset, vec![Target { penalty, ..target }], vec![1])
