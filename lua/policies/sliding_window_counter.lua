@@ -11,10 +11,10 @@
 --         5… of each counter that is not 0: the last ms of its period, and its count. If all requests were granted, one
 --            pair: the last ms of the newest period, and the sum of all counts
 -- Writes  the counter of the current period. With the first request of a period also the start, whose time to live is two
---         windows, the lengths, with the same, and the counter's time to live, 16 ms more. The lengths also as below. As shared/life.lua says, a time
---         to live is never shortened. The start's shows whether the counters, whose own are not read, live as long as this
---         window needs: with the first request of the newest period it was two windows. If it was less, all that were
---         found are extended
+--         windows, or longer by as much as a first period is still ahead, the lengths, with the same, and the counter's time
+--         to live, 16 ms more. The lengths also as below. As shared/life.lua says, a time to live is never shortened. The
+--         start's shows whether the counters, whose own are not read, live as long as this window needs: with the first
+--         request of the newest period it was two windows. If it was less, all that were found are extended
 --
 -- The lengths are little-endian doubles in one string, by which clients with other numbers count each other's counters: one
 -- of another length counts as long as its last ms is in the window. If all clients have one window and period, it is these
@@ -161,11 +161,11 @@ end
 --! end
 
 --! part write
+local from_end = 2 * window - min(floor(1.5 * period), window) - now -- from a period's end to that of its needed life, in ms from now
 local needed = 0
 if last_found then
   last_found = min(last_found, current)
-  last_found = last_found + (current - last_found) % period -- the end of the period of this length that holds it
-  needed = last_found - min(floor(1.5 * period), window) + 2 * window - now
+  needed = from_end + last_found + (current - last_found) % period -- the end of the period of this length that holds it
 end
 local lasting, is_there, is_renewed = start_key, text, false
 --! include shared/life.lua
@@ -177,10 +177,11 @@ if is_extended then
     end
   end
 end
+local time_to_live = max(left, 2 * window)
 if taken > 0 then
   local counter = names[current_place]
   if is_first then
-    local time_to_live = max(left, 2 * window)
+    time_to_live = max(time_to_live, current + from_end)
     call('set', counter, format('%d', (tonumber(stored[current_place]) or 0) + taken), 'px', format('%d', time_to_live + 16))
     call('set', start_key, format('%d', start), 'px', format('%d', time_to_live))
   else
@@ -188,7 +189,7 @@ if taken > 0 then
   end
 end
 if taken > 0 and (is_first or not lengths) or lengths and not is_known then
-  call('set', lengths_key, own_lengths, 'px', format('%d', max(left, 2 * window)))
+  call('set', lengths_key, own_lengths, 'px', format('%d', time_to_live))
 end
 return state
 --! end

@@ -141,16 +141,20 @@ impl Open {
         }
     }
 
+    /// How long the counters must live, if the newest period with a request ends then.
+    #[inline]
+    fn needed(&self, newest: i64, server: i64) -> i64 {
+        // Half a period more than it is old at most: clocks may differ a little.
+        let slack = (self.period + self.period / 2).min(self.window);
+        server + newest - slack + 2 * self.window - self.now
+    }
+
     /// Has the counters live as long as the window needs them. The start's time to live shows whether they do: with the
     /// first request of the newest period it was two windows.
     #[inline]
     fn extend(&self, state: &mut Periods, server: i64) {
-        let Self { window, period, .. } = *self;
-        // Half a period more than it is old at most: clocks may differ a little.
-        let slack = (period + period / 2).min(window);
-        let needed = |newest: i64| server + newest - slack + 2 * window - self.now;
         let left = state.start.expires_at();
-        if left.is_none_or(|at| at >= needed(self.current)) {
+        if left.is_none_or(|at| at >= self.needed(self.current, server)) {
             return; // found without looking at the counters
         }
         let Some((newest, _)) = self.held(state).last() else {
@@ -158,7 +162,7 @@ impl Open {
         };
         // The end of the period of this length that holds it.
         let newest = newest.min(self.current);
-        let end = needed(newest + (self.current - newest) % period);
+        let end = self.needed(newest + (self.current - newest) % self.period, server);
         if state.start.outlive(end) {
             state.lengths.outlive(end);
             for (last, counter) in state.counters.iter_mut() {
@@ -191,7 +195,9 @@ impl Open {
         let is_first = state.start.get().is_none() || counter.get().is_none();
         *counter.get_or_set(|| 0) += cost;
         if is_first {
-            let end = state.start.life(server, server + 2 * self.window);
+            // Longer than two windows where the first period is still ahead.
+            let needed = self.needed(self.current, server);
+            let end = state.start.life(needed, server + 2 * self.window);
             counter.expire_at(end + COUNTERS_OUTLIVE);
             state.start.set(self.start);
             state.start.expire_at(end);

@@ -41,7 +41,11 @@ impl Compared for SlidingWindowCounter {
     }
 
     fn states() -> BoxedStrategy<Periods> {
-        let starts = prop_oneof![(-300..9_i64).prop_map(|n| n * 1000), -300_000..9_000_i64];
+        let starts = prop_oneof![
+            4 => (-300..9_i64).prop_map(|n| n * 1000),
+            4 => -300_000..9_000_i64,
+            1 => 0..200_000_i64,
+        ];
         let counter = (0..300_i64, -3..20_i64, times_to_live());
         let periods = prop::sample::select(&[1_000_i64, 5_000, 6_000, 10_000, 30_000]);
         (
@@ -175,6 +179,26 @@ fn counters_of_any_number_are_summed_exactly() {
         let evaluation = policy.evaluate(&state, at, 5).unwrap();
         assert_eq!((evaluation.granted, evaluation.remaining), (is_granted, 0));
     }
+}
+
+/// The script extends a life once in a call, before it counts.
+#[test]
+fn a_further_request_before_the_first_period_extends_no_life() {
+    let policy = policy(5, 60_000, 10_000);
+    let at = At {
+        now: 1_000,
+        server: 0,
+    };
+    let mut state = Periods {
+        start: timed(31_000, Some(90_000)),
+        ..Periods::default()
+    };
+    policy.charge(&mut state, at, &[0; 16], 1);
+    let after_the_first = state.clone();
+    assert_eq!(state.start.expires_at(), Some(145_000 - 1));
+    policy.charge(&mut state, at, &[0; 16], 1);
+    *state.counters.of(40_999).get_or_set(|| 0) -= 1;
+    assert_eq!(state, after_the_first);
 }
 
 #[test]
