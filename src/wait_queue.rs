@@ -103,7 +103,7 @@ impl WaitQueue {
         let state = State::over(store.response_timeout());
         let queue = Arc::new(Queue {
             store,
-            last_answer: state.last_answer.published(),
+            last_answer: Arc::clone(state.last_answer.published()),
             state: Lock::new(state),
             own: AtomicU64::new(0),
             on_granted,

@@ -214,7 +214,10 @@ impl Queue {
         let state = self.state.lock();
         let now = Instant::now();
         let denial = || {
-            let decision = state.last_answer.denial(request, changes, now)?;
+            let decision = state
+                .last_answer
+                .published()
+                .denial(request, changes, now)?;
             Some(Ok(Checked::new(decision, Duration::ZERO))) // none of them waits
         };
         std::iter::repeat_with(denial).take(count).collect()

@@ -128,13 +128,8 @@ impl WaitQueue {
         }
         let request = Deniable::one(permits, set_up, at_most);
         let changes = self.store().changes();
-        if set_up.is_none() {
-            let observed = self.queue.last_answer.observed();
-            let observed = observed.filter(|it| it.is_after(changes))?;
-            return observed.denial(&request, Instant::now());
-        }
-        let state = self.queue.state.lock();
-        state.last_answer.denial(&request, changes, Instant::now())
+        let last_answer = &self.queue.last_answer;
+        last_answer.denial(&request, changes, Instant::now())
     }
 
     /// Like [`check`](Self::check), after [`remembered`](Self::remembered). If the request is probably denied again,
@@ -150,10 +145,8 @@ impl WaitQueue {
         let is_shared = !at_most.is_zero() && {
             let request = Deniable::one(permits, set_up, at_most);
             let changes = self.store().changes();
-            let state = self.queue.state.lock();
-            state
-                .last_answer
-                .would_deny(&request, changes, Instant::now())
+            let last_answer = &self.queue.last_answer;
+            last_answer.would_deny(&request, changes, Instant::now())
         };
         let request = Request {
             permits,
@@ -168,8 +161,7 @@ impl WaitQueue {
 
     /// Whether the store's last answer still denies some requests.
     pub(crate) fn remembers(&self, at_most: Duration) -> bool {
-        let state = self.queue.state.lock();
-        state.last_answer.is_in_use(at_most, Instant::now())
+        self.queue.last_answer.is_in_use(at_most, Instant::now())
     }
 }
 

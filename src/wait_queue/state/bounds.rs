@@ -61,7 +61,7 @@ impl State {
             set_up,
             until,
         } = *request;
-        let observed = self.last_answer.observed(set_up, changes)?;
+        let observed = self.last_answer.published().observed(set_up, changes)?;
         let exceeds = |permits: u32| u64::from(permits) > observed.rate;
         if exceeds(permits) {
             return None;

@@ -13,12 +13,10 @@ use tokio::time::Instant;
 use super::life::{Life, Made};
 use super::observed::Observed;
 use super::published::Published;
-use crate::decision::Decision;
 use crate::window::SetUp;
 
 #[derive(Default)]
 pub(in crate::wait_queue) struct LastAnswer {
-    observed: Option<Observed>,
     /// The calls under way that change the limiter.
     under_way: usize,
     /// The settings that this client's calls last gave the limiter, if it has not changed the limiter otherwise since.
@@ -26,7 +24,7 @@ pub(in crate::wait_queue) struct LastAnswer {
     /// Until when a change may still be made whose call was not answered.
     unsettled_until: Option<Instant>,
     life: Life,
-    /// `observed`, for readers without the lock, and how often one has been dropped.
+    /// The answer.
     published: Arc<Published>,
 }
 
@@ -91,20 +89,15 @@ impl Deniable {
 }
 
 impl LastAnswer {
-    pub(in crate::wait_queue) fn published(&self) -> Arc<Published> {
-        Arc::clone(&self.published)
-    }
-
-    #[cfg(test)]
-    pub(in crate::wait_queue) fn sent(&self, now: Instant, changes: u64) -> Sent {
-        self.published.sent(now, changes)
+    pub(in crate::wait_queue) fn published(&self) -> &Arc<Published> {
+        &self.published
     }
 
     /// This client has changed the limiter, or permits may have come free.
     pub(in crate::wait_queue) fn changed(&mut self) {
         self.published.next_epoch();
         self.set_up = None;
-        self.observe(None);
+        self.published.publish(None);
     }
 
     /// A call is about to be sent. Returns whether it changes the limiter: then [`over`](Self::over) must be called.
@@ -223,50 +216,14 @@ impl LastAnswer {
             self.changed();
             self.set_up = set_up;
         }
-        let is_last = { self.observed }.is_none_or(|before| before.sent_at <= sent.at);
+        let before = self.published.last();
+        let is_last = before.is_none_or(|before| before.sent_at <= sent.at);
         let is_settled =
             self.under_way == 0 && { self.unsettled_until }.is_none_or(|until| until <= sent.at);
         if is_current && is_last && is_settled {
             let limit = self.life.limit(sent.at);
-            self.observe(observed.map(|it| limit.map_or(it, |limit| it.until(limit))));
+            let observed = observed.map(|it| limit.map_or(it, |limit| it.until(limit)));
+            self.published.publish(observed);
         }
-    }
-
-    fn observe(&mut self, observed: Option<Observed>) {
-        self.observed = observed;
-        self.published.publish(observed.as_ref());
-    }
-
-    /// The answer, if requests with this set-up leave the limiter as it says, and the store counts so many changes.
-    pub(super) fn observed(&self, set_up: Option<SetUp>, changes: u64) -> Option<&Observed> {
-        let observed = self.observed.as_ref()?;
-        (observed.has_settings_of(set_up) && observed.is_after(changes)).then_some(observed)
-    }
-
-    /// The denial of a request that would still be denied.
-    pub(in crate::wait_queue) fn denial(
-        &self,
-        request: &Deniable,
-        changes: u64,
-        now: Instant,
-    ) -> Option<Decision> {
-        self.observed(request.set_up, changes)?.denial(request, now)
-    }
-
-    /// Whether a request would be denied if the answer were young enough.
-    pub(in crate::wait_queue) fn would_deny(
-        &self,
-        request: &Deniable,
-        changes: u64,
-        now: Instant,
-    ) -> bool {
-        let observed = self.observed(request.set_up, changes);
-        observed.is_some_and(|observed| observed.denies(request, now))
-    }
-
-    /// Whether it denies anything at that age.
-    pub(in crate::wait_queue) fn is_in_use(&self, at_most: Duration, now: Instant) -> bool {
-        self.observed
-            .is_some_and(|observed| observed.age(now) < observed.lasts.min(at_most))
     }
 }

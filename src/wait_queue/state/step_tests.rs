@@ -105,7 +105,7 @@ impl Queue {
 
     /// A call, and for how long its waiters have been held up.
     fn call_held_up(&mut self) -> (Arc<AcquireCall>, Duration) {
-        self.sent = Some(self.state.last_answer.sent(self.now, 0));
+        self.sent = Some(self.state.last_answer.published().sent(self.now, 0));
         match self.next_on(0) {
             Next::Call(call, held_up) => (call, held_up),
             other => panic!("{other:?}"),

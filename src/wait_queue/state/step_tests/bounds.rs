@@ -66,7 +66,7 @@ fn an_answer_that_does_not_say_exactly_what_is_left_says_nothing() {
     inexact[0].has_more = true;
     inexact[1].audit_due = true;
     inexact[2].found = true;
-    let sent = LastAnswer::default().sent(Instant::now(), 0);
+    let sent = LastAnswer::default().published().sent(Instant::now(), 0);
     let says = |answer: &Answer, permits| {
         let requests = Requests::one(permits);
         Observed::by_answer(answer, &requests, None, &sent).is_some()
@@ -88,7 +88,7 @@ fn waiters_whose_permits_an_answer_may_count_are_not_counted_again() {
     queue.now += LONGEST_SLEEP;
     let call = queue.call();
     // The first one's call is under way; a plain request is answered meanwhile.
-    let sent = queue.state.last_answer.sent(queue.now, 0);
+    let sent = queue.state.last_answer.published().sent(queue.now, 0);
     let answer = Answer::new(0, RATE, 0, 60_000, 60_000);
     let observed = Observed::by_answer(&answer, &Requests::one(1), None, &sent);
     let received_later = observed.map(|it| it.received_at(queue.now + Duration::from_millis(1)));
@@ -111,7 +111,7 @@ fn while_a_waiter_has_left_a_call_in_flight_nothing_is_known() {
     let _ = queue.leave(1);
     assert_eq!(wait(&queue, 1, None), None);
     // What a plain request finds taken may be taken for the first one.
-    let sent = queue.state.last_answer.sent(queue.now, 0);
+    let sent = queue.state.last_answer.published().sent(queue.now, 0);
     let answer = Answer::new(0, RATE, 0, 60_000, 60_000);
     let observed = Observed::by_answer(&answer, &Requests::one(1), None, &sent);
     queue.state.note(observed, None, &sent);
