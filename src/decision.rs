@@ -78,6 +78,8 @@ pub enum DecisionSource {
     Remembered,
     /// The [`FailurePolicy`](crate::FailurePolicy), because Redis could not decide.
     FailurePolicy,
+    /// A [`Rule`](crate::Rule), for a plan that [blocks](crate::Plan::Block): a denial.
+    Rule,
 }
 
 impl DecisionSource {
@@ -88,6 +90,7 @@ impl DecisionSource {
             Self::Store => "store",
             Self::Remembered => "remembered",
             Self::FailurePolicy => "failure_policy",
+            Self::Rule => "rule",
         }
     }
 }

@@ -77,6 +77,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A [`Rule`](crate::Rule) cannot be one of these rules. Nothing was sent, and the rules in force stay.
+    #[error("invalid rule `{}`: it {reason}", Escaped(.rule))]
+    InvalidRule {
+        /// The rule's name, or that of the limiter of its plan.
+        rule: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// The call was sent, and no answer came within the response timeout, or only a refusal of a later attempt: it may have
     /// had its effect or not.
     ///

@@ -11,7 +11,7 @@ use crate::error::ErrorKind;
 use crate::health::BreakerState;
 
 pub(crate) use events::Events;
-pub(crate) use reported::{Reported, Reports};
+pub(crate) use reported::{Mode, Reported, Reports};
 
 /// What has happened in a client: the argument of the handler that
 /// [`on_event`](crate::RedissonClientBuilder::on_event) sets.
@@ -67,7 +67,8 @@ pub(crate) use reported::{Reported, Reports};
 pub enum Event<'a> {
     /// A request for permits has ended: `acquire`, `try_acquire`, `try_acquire_timeout`, `check`, `check_with_rate`,
     /// `check_and_wait` (before it waits), `check_all`, or [`Rules::check`](crate::Rules::check) where a rule applies. There
-    /// is one event for each call of such a method, also if its future is dropped.
+    /// is one event for each call of such a method, also if its future is dropped, and one more for its rules in shadow
+    /// mode.
     #[non_exhaustive]
     Request {
         /// The limiters that were asked: one, or those of a joint decision in the order of the charges. Empty if a joint
@@ -78,6 +79,9 @@ pub enum Event<'a> {
         /// The time from the call of the method until it returned, or until its future was dropped: waiting for permits
         /// and for Redis.
         took: Duration,
+        /// Whether the limiters are those of rules in [shadow mode](crate::Rule::in_shadow): the request goes on, whatever
+        /// they decide. Those that are enforced have an event of their own.
+        is_shadow: bool,
     },
     /// A script was sent to Redis, and was answered or given up. It may have taken two round trips, if the server did not
     /// know the script. Not in memory.
@@ -192,6 +196,48 @@ pub enum RequestResult {
     Failed(ErrorKind),
     /// The request's future was dropped.
     Cancelled,
+}
+
+impl AskedLimiter<'_> {
+    /// Whether this request has brought what its key has used to this share of the limit, or above it: a share of 0.8 is
+    /// reached by the request that leaves 2 of 10 permits or fewer where more were left before. So of all granted requests
+    /// for a key one reaches it, until permits have come back.
+    ///
+    /// False for a request that was denied, and for one by a method that returns no decision.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{Event, FixedWindow, MemoryStore, RedissonClient};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// let (sender, near_limit) = std::sync::mpsc::channel();
+    /// let builder = RedissonClient::builder().on_event(move |event| {
+    ///     if let Event::Request { limiters, .. } = event {
+    ///         for limiter in limiters.iter().filter(|it| it.reaches(0.8)) {
+    ///             sender.send(limiter.name.to_owned()).unwrap();
+    ///         }
+    ///     }
+    /// });
+    /// let client = builder.in_memory(&MemoryStore::new());
+    /// let limiter = client.policy_limiter(FixedWindow::new(10, Duration::from_secs(60)))?.with_name("logins");
+    /// for _ in 0..12 {
+    ///     let _ = limiter.check("alice", 1).await?;
+    /// }
+    /// assert!(limiter.check("bob", 7).await?.is_granted());
+    /// assert_eq!(near_limit.try_iter().collect::<Vec<_>>(), ["logins"]); // alice, once
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn reaches(&self, share: f64) -> bool {
+        let Some(Decision::Granted(granted)) = self.decision else {
+            return false;
+        };
+        let used = granted.limit.saturating_sub(granted.remaining);
+        let before = used.saturating_sub(u64::from(self.permits));
+        let bound = granted.limit as f64 * share;
+        granted.limit > 0 && used as f64 >= bound && (before as f64) < bound
+    }
 }
 
 impl RequestResult {

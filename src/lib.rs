@@ -91,8 +91,8 @@ pub use grant::Grant;
 pub use health::{BreakerState, Health, ServerHealth};
 pub use limiter_options::LimiterOptions;
 pub use limiters::{
-    Charge, Chargeable, JointDecision, KeyedRateLimiter, Limiter, PolicyLimiter, RRateLimiter,
-    RateLimiter, Rule, Rules, Verdict,
+    Charge, Chargeable, JointDecision, KeyedRateLimiter, Limiter, Plan, PolicyLimiter,
+    RRateLimiter, RateLimiter, Rule, Rules, Verdict,
 };
 pub use policies::{AnyPolicy, Policy};
 pub use quota::Quota;

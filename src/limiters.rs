@@ -19,13 +19,13 @@ use crate::decision::Decision;
 use crate::error::Result;
 
 pub use joint::{Charge, JointDecision};
-pub(crate) use joint::{check_all, peek_all, refund_all};
+pub(crate) use joint::{Mode, check_all, peek_all, refund_all};
 pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use policy_limiter::PolicyLimiter;
 pub use rate_limiter::RateLimiter;
 pub(crate) use registry::{NameMapper, Registry};
 pub use rrate_limiter::RRateLimiter;
-pub use rules::{Rule, Rules, Verdict};
+pub use rules::{Plan, Rule, Rules, Verdict};
 
 /// A limiter that decides by a key and a cost: those of this crate, and your own. The limiters of this crate have
 /// [`check`](PolicyLimiter::check) as an inherent method, so that only code for any limiter needs this trait.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::RedissonClient;
 use crate::error::Result;
 use crate::limiters::{
-    Charge, JointDecision, KeyedRateLimiter, PolicyLimiter, RateLimiter, Rule, Rules, check_all,
-    peek_all, refund_all,
+    Charge, JointDecision, KeyedRateLimiter, Mode, PolicyLimiter, RateLimiter, Rule, Rules,
+    check_all, peek_all, refund_all,
 };
 use crate::policies::Policy;
 use crate::rate::Rate;
@@ -117,7 +117,7 @@ impl RedissonClient {
         &self,
         charges: impl IntoIterator<Item = Charge> + Send,
     ) -> Result<JointDecision> {
-        check_all(&self.0, charges).await
+        check_all(&self.0, charges, Mode::Enforced).await
     }
 
     /// Returns what [`check_all`](Self::check_all) would return now, and charges nothing. Changes nothing in Redis.
@@ -179,7 +179,7 @@ impl RedissonClient {
         refund_all(&self.0, decision).await
     }
 
-    /// [`Rules`] for requests of type `R`. Their limiters must be this client's, and be able to decide together.
+    /// [`Rules`] for requests of type `R`. Their limiters must be this client's, and have different names.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -195,9 +195,9 @@ impl RedissonClient {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there are more than 32, if they are not all of this client,
-    /// or if a request to all of them would read more than 2,000 members and counters, and the errors of a
-    /// [`RateLimiter`](crate::RateLimiter) whose name is invalid.
+    /// [`Error::InvalidRule`](crate::Error::InvalidRule) for a rule that has the name of another one, a limiter of another
+    /// client or one whose keys no cluster could keep in one slot; [`Error::InvalidArgument`](crate::Error::InvalidArgument) if
+    /// there are more than 32 rules, or if a request to all of them would read more than 2,000 members and counters.
     pub fn rules<R, E>(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<Rules<R, E>> {
         Rules::new(Arc::clone(&self.0), rules.into())
     }

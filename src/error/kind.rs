@@ -31,6 +31,8 @@ pub enum ErrorKind {
     InvalidArgument,
     /// [`Error::InvalidName`].
     InvalidName,
+    /// [`Error::InvalidRule`].
+    InvalidRule,
     /// [`Error::Indeterminate`].
     Indeterminate,
     /// [`Error::StoreUnavailable`].
@@ -58,6 +60,7 @@ impl ErrorKind {
             Self::Closed => "closed",
             Self::InvalidArgument => "invalid_argument",
             Self::InvalidName => "invalid_name",
+            Self::InvalidRule => "invalid_rule",
             Self::Indeterminate => "indeterminate",
             Self::StoreUnavailable => "store_unavailable",
             Self::NoRuntime => "no_runtime",
@@ -86,6 +89,7 @@ impl Error {
             Self::Closed => ErrorKind::Closed,
             Self::InvalidArgument { .. } => ErrorKind::InvalidArgument,
             Self::InvalidName { .. } => ErrorKind::InvalidName,
+            Self::InvalidRule { .. } => ErrorKind::InvalidRule,
             Self::Indeterminate { .. } => ErrorKind::Indeterminate,
             Self::StoreUnavailable { .. } => ErrorKind::StoreUnavailable,
             Self::NoRuntime => ErrorKind::NoRuntime,
@@ -126,6 +130,10 @@ mod tests {
                 name: name(),
                 reason: "",
             },
+            Error::InvalidRule {
+                rule: name(),
+                reason: "",
+            },
             Error::Indeterminate { source: None },
             Error::not_sent(),
             Error::NoRuntime,
@@ -141,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_label_of_an_error_is_the_name_of_its_variant_in_snake_case() {
-        let labels = "not_initialized exceeds_limit queue_full closed invalid_argument invalid_name indeterminate \
+        let labels = "not_initialized exceeds_limit queue_full closed invalid_argument invalid_name invalid_rule indeterminate \
                       store_unavailable no_runtime authentication_failed permission_denied bad_state redis";
         let errors = errors();
         assert_eq!(labels.split_whitespace().count(), errors.len());

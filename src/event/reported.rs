@@ -22,6 +22,14 @@ struct Started<'a> {
     events: &'a Events,
     at: Instant,
     limiters: Limiters<'a>,
+    mode: Mode,
+}
+
+/// Whether what limiters decide is enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Enforced,
+    Shadow,
 }
 
 /// What a method returns about a request.
@@ -46,6 +54,7 @@ impl<'a> Reported<'a> {
             events,
             at,
             limiters,
+            mode: Mode::Enforced,
         })))
     }
 
@@ -61,7 +70,14 @@ impl<'a> Reported<'a> {
             return Reported::default();
         };
         let limiters = limiters.map(|(name, permits)| AskedLimiter::new(name, permits));
-        Reported::new(started.events, started.at, limiters.collect())
+        Reported::new(started.events, started.at, limiters.collect()).in_mode(started.mode)
+    }
+
+    pub(crate) fn in_mode(mut self, mode: Mode) -> Self {
+        if let Some(started) = &mut self.0 {
+            started.mode = mode;
+        }
+        self
     }
 
     #[cfg(test)]
@@ -123,6 +139,7 @@ impl Started<'_> {
             limiters,
             result,
             took,
+            is_shadow: self.mode == Mode::Shadow,
         });
     }
 }

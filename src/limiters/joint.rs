@@ -2,17 +2,19 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Registry;
 use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
+pub(crate) use crate::event::Mode;
 use crate::event::{Reports, RequestResult};
 use crate::fallback::{LocalStore, TargetRequest, check_together};
 use crate::keys::share_a_slot;
 use crate::policies::algorithm::MOST_TOUCHED;
-use crate::policies::call::{Call, Purpose};
+use crate::policies::call::{Call, Purpose, Target};
 use crate::store::Store;
 use crate::wait_queue::Sending;
 
@@ -47,6 +49,43 @@ impl Charge {
     pub(super) fn charged(&self) -> Charged {
         Charged::by(&self.request)
     }
+
+    /// The same charge, by a limiter of this name.
+    pub(super) fn named(mut self, name: Arc<str>) -> Self {
+        self.request.name = name;
+        self
+    }
+
+    pub(super) fn is_of(&self, store: &Arc<dyn Store>) -> bool {
+        Arc::ptr_eq(&self.store, store)
+    }
+
+    /// How many members of logs and counters it touches.
+    pub(super) fn touches(&self) -> u32 {
+        let TargetRequest { target, cost, .. } = &self.request;
+        target.model.touches(*cost)
+    }
+
+    /// How long what a target has used counts, and a penalty after that; `None` if that is not known.
+    pub(super) fn counts_for(&self) -> Option<Duration> {
+        let Target { model, penalty, .. } = &self.request.target;
+        let window = model.quota().window;
+        let penalty = Duration::from_millis(penalty.unwrap_or(0).unsigned_abs());
+        (!window.is_zero()).then_some(window.max(penalty))
+    }
+
+    /// Whose keys it uses, beside another charge.
+    pub(super) fn keys_of(&self, other: &Self) -> Keys {
+        let [this, other] = [self, other].map(|it| &it.request.target);
+        match (
+            this.key == other.key,
+            this.model.kind() == other.model.kind(),
+        ) {
+            (false, _) => Keys::Others,
+            (true, false) => Keys::OfAnotherAlgorithm,
+            (true, true) => Keys::Same,
+        }
+    }
 }
 
 /// A limiter that took part in a joint decision.
@@ -56,6 +95,14 @@ pub(super) struct Charged {
     /// The name in the store of the RRateLimiter whose permits were taken; `None` of a limiter that does not know single
     /// grants.
     pub(super) rate_limiter: Option<Arc<str>>,
+}
+
+/// Whether two limiters use the same keys.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Keys {
+    Same,
+    OfAnotherAlgorithm,
+    Others,
 }
 
 impl Charged {
@@ -116,8 +163,9 @@ pub struct JointDecision {
 pub(crate) async fn check_all(
     registry: &Arc<Registry>,
     charges: impl IntoIterator<Item = Charge> + Send,
+    mode: Mode,
 ) -> Result<JointDecision> {
-    let reported = registry.state.events.joint_request();
+    let reported = registry.state.events.joint_request().in_mode(mode);
     let admitted = registry.state.admit();
     let requests = match admitted.and_then(|()| joint_requests(&registry.store, charges)) {
         Ok(requests) => requests,
@@ -152,7 +200,7 @@ impl Reports for JointDecision {
     fn result(&self) -> RequestResult {
         let source = match self.is_by_failure_policy() {
             true => DecisionSource::FailurePolicy,
-            false => DecisionSource::Store,
+            false => self.deciding().1.source(),
         };
         RequestResult::of(self.is_granted(), source)
     }
@@ -270,14 +318,13 @@ pub(super) fn check_limiters(
     argument: &'static str,
 ) -> Result<()> {
     let refuse = |reason| Err(Error::InvalidArgument { argument, reason });
-    if !charges.iter().all(|it| Arc::ptr_eq(&it.store, store)) {
+    if !charges.iter().all(|it| it.is_of(store)) {
         return refuse("must all be of this client");
     }
     if charges.len() > MOST_LIMITERS {
         return refuse("must be at most 32");
     }
-    let each = charges.iter().map(|charge| &charge.request);
-    let touched = each.map(|it| it.target.model.touches(it.cost));
+    let touched = charges.iter().map(Charge::touches);
     if touched.fold(0, u32::saturating_add) > MOST_TOUCHED {
         return refuse("must touch at most 2,000 members of logs and counters together");
     }

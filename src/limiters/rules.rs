@@ -1,162 +1,26 @@
 //! Rules of a service: which requests are limited, whom each counts for, and what a denied one gets.
 
+mod in_force;
+mod rule;
+
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use super::joint::{Charged, JointDecision, check_all, check_limiters};
-use super::{Chargeable, Registry};
-use crate::decision::Decision;
+use super::joint::{Charged, JointDecision, Mode, check_all};
+use super::{Charge, Registry};
+use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::Result;
-
-/// A rule for requests of type `R`: a limiter, the target that a request counts for, what it costs, and the rejection of
-/// type `E` that a denied request gets.
-///
-/// The limiter is one of this crate's: see [`Chargeable`]. A [`RateLimiter`](super::RateLimiter) is one for all, whatever target
-/// the rule returns. To apply a limiter of your own as well, call its
-/// [`check`](super::Limiter::check) before or after [`Rules::check`].
-///
-/// ```
-/// # use redisson_rate_limiter::*;
-/// # use std::time::Duration;
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() -> Result<()> {
-/// let client = RedissonClient::in_memory();
-/// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-/// let rule = Rule::new(logins, |user: &&str| Some(format!("login:{user}")), |_, _| "too many logins");
-/// let rules = client.rules([rule])?;
-/// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
-/// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected("too many logins", _)));
-/// # Ok(()) }
-/// ```
-pub struct Rule<R, E> {
-    limiter: Arc<dyn Chargeable>,
-    name: Arc<str>,
-    /// Whether its grants can be given back.
-    takes_permits: bool,
-    targets: Vec<Target<R>>,
-    cost: Cost<R>,
-    rejection: Rejection<R, E>,
-}
+use in_force::InForce;
+use rule::Applied;
+pub use rule::{Plan, Rule};
 
 /// What is true of a limiter whatever the key is, is true of this one.
 const ANY_KEY: &str = "key";
 
-type Target<R> = Box<dyn Fn(&R) -> Option<String> + Send + Sync>;
-type Cost<R> = Box<dyn Fn(&R) -> u32 + Send + Sync>;
-type Rejection<R, E> = Box<dyn Fn(&R, &Decision) -> E + Send + Sync>;
-
-impl<R, E> Rule<R, E> {
-    /// A rule by which a request counts for the target (the limiter's key) that `target` returns: its user, address or
-    /// application. The rule does not apply to a request for which `target` returns `None`. `rejection` creates the answer
-    /// to a request that the rule denied. A request costs 1, unless [`cost`](Self::cost) says otherwise.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let client = RedissonClient::in_memory();
-    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let for_users = |user: &Option<&str>| user.map(|user| format!("login:{user}"));
-    /// let rules = client.rules([Rule::new(logins, for_users, |_, _| "too many logins")])?;
-    /// assert_eq!(rules.check(&None).await?, Verdict::Granted(None)); // the rule does not apply
-    /// # Ok(()) }
-    /// ```
-    pub fn new(
-        limiter: impl Chargeable + 'static,
-        target: impl Fn(&R) -> Option<String> + Send + Sync + 'static,
-        rejection: impl Fn(&R, &Decision) -> E + Send + Sync + 'static,
-    ) -> Self {
-        let charge = limiter.charge(ANY_KEY, 1);
-        let takes_permits = charge.is_ok_and(|it| it.charged().rate_limiter.is_some());
-        Self {
-            name: limiter.name().into(),
-            takes_permits,
-            limiter: Arc::new(limiter),
-            targets: vec![Box::new(target)],
-            cost: Box::new(|_| 1),
-            rejection: Box::new(rejection),
-        }
-    }
-
-    /// Counts for the combination of the targets so far and this one, for example a user at an address. The key is the
-    /// targets joined by `:`; a `:` or `%` in a target is escaped as `%3A` or `%25`, so that no two combinations share a
-    /// key.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let client = RedissonClient::in_memory();
-    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rule = Rule::new(logins, |request: &(&str, &str)| Some(request.0.to_owned()), |_, _| "too many logins")
-    ///     .and_by(|request| Some(request.1.to_owned()));
-    /// let rules = client.rules([rule])?;
-    /// assert!(matches!(rules.check(&("alice", "192.0.2.1")).await?, Verdict::Granted(_)));
-    /// assert!(matches!(rules.check(&("alice", "192.0.2.2")).await?, Verdict::Granted(_)));
-    /// assert!(matches!(rules.check(&("alice", "192.0.2.1")).await?, Verdict::Rejected(..)));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn and_by(mut self, target: impl Fn(&R) -> Option<String> + Send + Sync + 'static) -> Self {
-        self.targets.push(Box::new(target));
-        self
-    }
-
-    /// Sets what a request costs, at least 1. The default is 1.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let client = RedissonClient::in_memory();
-    /// let traffic = client.policy_limiter(FixedWindow::new(1_000, Duration::from_secs(60)))?;
-    /// let rule = Rule::new(traffic, |_: &u32| Some("all".to_owned()), |_, _| "too much").cost(|bytes| *bytes);
-    /// let rules = client.rules([rule])?;
-    /// assert!(matches!(rules.check(&700).await?, Verdict::Granted(_)));
-    /// assert!(matches!(rules.check(&700).await?, Verdict::Rejected("too much", _)));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn cost(self, cost: impl Fn(&R) -> u32 + Send + Sync + 'static) -> Self {
-        Self {
-            cost: Box::new(cost),
-            ..self
-        }
-    }
-
-    fn charged(&self, key: &str) -> Result<Charged> {
-        if self.takes_permits {
-            return Ok(self.limiter.charge(key, 1)?.charged());
-        }
-        Ok(Charged {
-            name: Arc::clone(&self.name),
-            rate_limiter: None,
-        })
-    }
-
-    /// The limiter's key for a request; `None` where the rule does not apply to it.
-    fn key(&self, request: &R) -> Option<String> {
-        if let [only] = &self.targets[..] {
-            return only(request);
-        }
-        let names = self.targets.iter().map(|target| {
-            let name = target(request)?;
-            Some(name.replace('%', "%25").replace(':', "%3A"))
-        });
-        Some(names.collect::<Option<Vec<_>>>()?.join(":"))
-    }
-}
-
-impl<R, E> fmt::Debug for Rule<R, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rule")
-            .field("limiter", &self.limiter)
-            .finish_non_exhaustive()
-    }
-}
+/// What a blocked request is told to wait: no end is known.
+const BLOCKED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Rules that decide a request together: either all that apply grant it, or none is charged. From
 /// [`RedissonClient::rules`](crate::RedissonClient::rules).
@@ -172,8 +36,9 @@ impl<R, E> fmt::Debug for Rule<R, E> {
 /// let client = RedissonClient::in_memory();
 /// let logins = client
 ///     .policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?
+///     .with_name("logins")
 ///     .with_penalty(Duration::from_secs(600))?;
-/// let traffic = client.policy_limiter(TokenBucket::per_second(100).with_capacity(1_000))?;
+/// let traffic = client.policy_limiter(TokenBucket::per_second(100).with_capacity(1_000))?.with_name("traffic");
 /// let rules = client.rules(vec![
 ///     Rule::new(
 ///         logins,
@@ -205,7 +70,8 @@ impl<R, E> fmt::Debug for Rule<R, E> {
 /// ```
 pub struct Rules<R, E> {
     registry: Arc<Registry>,
-    rules: RwLock<Arc<[Rule<R, E>]>>,
+    in_force: RwLock<Arc<InForce<R, E>>>,
+    is_shadow: AtomicBool,
 }
 
 /// What the rules decide about a request.
@@ -232,7 +98,8 @@ pub struct Rules<R, E> {
 #[must_use = "a request that was rejected must not go on"]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict<E> {
-    /// All rules that apply granted it, with the decision of each, by the name of its limiter; `None` if no rule applies.
+    /// All rules that apply and are enforced granted it, with the decision of each, by the name of its limiter; `None` if
+    /// there is no such rule.
     Granted(Option<JointDecision>),
     /// A rule denied it, and no rule charged it: the rejection of the rule that [decides](JointDecision::deciding), and the
     /// decision of each.
@@ -241,17 +108,21 @@ pub enum Verdict<E> {
 
 impl<R, E> Rules<R, E> {
     pub(crate) fn new(registry: Arc<Registry>, rules: Arc<[Rule<R, E>]>) -> Result<Self> {
-        let made = Self {
+        let in_force = InForce::new(&registry.store, rules, None)?;
+        Ok(Self {
             registry,
-            rules: RwLock::default(),
-        };
-        made.replace(rules)?;
-        Ok(made)
+            in_force: RwLock::new(Arc::new(in_force)),
+            is_shadow: AtomicBool::new(false),
+        })
     }
 
-    /// Replaces the rules while requests come in. A request in flight is decided by the old ones. What the targets have used
-    /// stays, in the keys of the limiters. To change the numbers of a limiter, see
-    /// [`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy).
+    /// Replaces the rules while requests come in. A request in flight is decided by the old ones.
+    ///
+    /// What the targets have used still counts. It is in the keys of the limiters, and a rule whose limiter has the same
+    /// algorithm and prefix as before finds it there. If the limiter of a rule, or of its plan, has other keys than the one
+    /// of the same name before, as it must if its algorithm changes, the one before takes part in the decisions too until its
+    /// window and its penalty have passed, with ` (replaced)` behind its name. Until then a request is granted only if both grant
+    /// it. To change the numbers of a limiter, see also [`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -270,16 +141,44 @@ impl<R, E> Rules<R, E> {
     /// # Errors
     /// As [`RedissonClient::rules`](crate::RedissonClient::rules); the old rules stay.
     pub fn replace(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<()> {
-        let rules = rules.into();
-        let charges = rules.iter().map(|rule| rule.limiter.charge(ANY_KEY, 1));
-        let charges = charges.collect::<Result<Vec<_>>>()?;
-        check_limiters(&self.registry.store, &charges, "rules")?;
         // Nothing panics while the lock is held.
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+        let mut in_force = self
+            .in_force
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *in_force = Arc::new(InForce::new(
+            &self.registry.store,
+            rules.into(),
+            Some(&**in_force),
+        )?);
         Ok(())
     }
 
-    /// Decides a request by all rules that apply to it, in one round trip.
+    /// Sets all rules in [shadow mode](Rule::in_shadow), or ends that: nothing is enforced, and each request is decided and
+    /// counted as before. Those that are in shadow mode by themselves stay so.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
+    /// rules.set_shadow(true);
+    /// for _ in 0..2 {
+    ///     assert_eq!(rules.check(&"alice").await?, Verdict::Granted(None));
+    /// }
+    /// rules.set_shadow(false);
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected(429, _)));
+    /// # Ok(()) }
+    /// ```
+    pub fn set_shadow(&self, is_shadow: bool) {
+        self.is_shadow.store(is_shadow, Ordering::Relaxed);
+    }
+
+    /// Decides a request by all rules that apply to it, in one round trip; if rules in [shadow mode](Rule::in_shadow) apply, a
+    /// request that the others grant takes another one.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -301,44 +200,140 @@ impl<R, E> Rules<R, E> {
     /// # Cancel safety
     /// A call dropped in flight may or may not have been charged.
     pub async fn check(&self, request: &R) -> Result<Verdict<E>> {
-        let rules = Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner));
-        let mut applying = Vec::with_capacity(rules.len());
-        for rule in &*rules {
-            if let Some(key) = rule.key(request) {
-                applying.push((rule, key, (rule.cost)(request)));
+        let in_force = {
+            let in_force = self.in_force.read();
+            Arc::clone(&in_force.unwrap_or_else(PoisonError::into_inner))
+        };
+        let is_shadow = self.is_shadow.load(Ordering::Relaxed);
+        let mut enforced = Vec::with_capacity(in_force.rules.len());
+        let mut in_shadow = Vec::new();
+        for (place, rule) in in_force.rules.iter().enumerate() {
+            let Some(applied) = rule.applied(request) else {
+                continue;
+            };
+            if is_shadow || rule.is_shadow {
+                in_shadow.push((place, applied));
+            } else if applied.limited.is_some() {
+                enforced.push((place, applied));
+            } else {
+                let joint = self.blocked(rule, &applied, Mode::Enforced)?;
+                return Ok(Verdict::Rejected(rule.rejects(request, &joint), joint));
             }
         }
-        let (rule, joint) = match &applying[..] {
-            [] => return Ok(Verdict::Granted(None)),
-            [(rule, key, cost)] => {
-                let decision = rule.limiter.check(key, *cost).await?;
-                (*rule, JointDecision::of_one(rule.charged(key)?, decision))
+        let decided = self.decide(&in_force, &enforced).await?;
+        if let Some((rule, joint)) = &decided
+            && !joint.is_granted()
+        {
+            let rejection = in_force.rules[*rule].rejects(request, joint);
+            let joint = decided.map(|(_, joint)| joint);
+            return Ok(joint.map_or(Verdict::Granted(None), |it| {
+                Verdict::Rejected(rejection, it)
+            }));
+        }
+        if !in_shadow.is_empty() {
+            // Events tell what comes of it.
+            let _ = Box::pin(self.decide_in_shadow(&in_force, &in_shadow)).await;
+        }
+        Ok(Verdict::Granted(decided.map(|(_, joint)| joint)))
+    }
+
+    /// What the rules decide, and the place of the one that does; `None` if there are none.
+    async fn decide(
+        &self,
+        in_force: &InForce<R, E>,
+        applying: &[(usize, Applied<'_>)],
+    ) -> Result<Option<(usize, JointDecision)>> {
+        match applying {
+            [] => Ok(None),
+            [(place, applied)] if !in_force.has_replaced() => {
+                let Some(limited) = applied.limited else {
+                    return Ok(None);
+                };
+                let decision = limited.limiter.check(&applied.key, applied.cost).await?;
+                let joint = JointDecision::of_one(limited.charged(&applied.key)?, decision);
+                Ok(Some((*place, joint)))
             }
             several => {
-                let charges = several
-                    .iter()
-                    .map(|(rule, key, cost)| rule.limiter.charge(key, *cost));
-                let charges = charges.collect::<Result<Vec<_>>>();
-                let events = &self.registry.state.events;
-                let charges = charges.map_err(|error| events.joint_request().failed(error))?;
-                let joint = check_all(&self.registry, charges).await?;
-                (several[joint.deciding_place()].0, joint)
+                let (places, charges) = self.charges(in_force, several, Mode::Enforced)?;
+                let joint = check_all(&self.registry, charges, Mode::Enforced).await?;
+                Ok(Some((places[joint.deciding_place()], joint)))
             }
+        }
+    }
+
+    async fn decide_in_shadow(
+        &self,
+        in_force: &InForce<R, E>,
+        applying: &[(usize, Applied<'_>)],
+    ) -> Result<()> {
+        let blocked = applying.iter().find(|(_, it)| it.limited.is_none());
+        if let Some((place, applied)) = blocked {
+            let _ = self.blocked(&in_force.rules[*place], applied, Mode::Shadow)?;
+            return Ok(());
+        }
+        let (_, charges) = self.charges(in_force, applying, Mode::Shadow)?;
+        let _ = check_all(&self.registry, charges, Mode::Shadow).await?;
+        Ok(())
+    }
+
+    /// The charges of one decision, and the place of each one's rule.
+    fn charges(
+        &self,
+        in_force: &InForce<R, E>,
+        applying: &[(usize, Applied<'_>)],
+        mode: Mode,
+    ) -> Result<(Vec<usize>, Vec<Charge>)> {
+        let (mut places, mut charges) = (Vec::new(), Vec::new());
+        for (place, applied) in applying {
+            let Some(limited) = applied.limited else {
+                continue;
+            };
+            let charge = applied.charge(limited).map_err(|error| {
+                let events = &self.registry.state.events;
+                events.joint_request().in_mode(mode).failed(error)
+            })?;
+            charges.push(charge);
+            // One that could never grant the request does not know it.
+            let replaced = in_force.replaced(*place, applied.plan);
+            charges.extend(replaced.filter_map(|limited| applied.charge(limited).ok()));
+            places.resize(charges.len(), *place);
+        }
+        Ok((places, charges))
+    }
+
+    /// The decision about a request of a plan that blocks.
+    fn blocked(
+        &self,
+        rule: &Rule<R, E>,
+        applied: &Applied<'_>,
+        mode: Mode,
+    ) -> Result<JointDecision> {
+        let name = &rule.limited.name;
+        let events = &self.registry.state.events;
+        let reported = events.request(applied.cost, || name).in_mode(mode);
+        let denied = Decision::Denied(Denied {
+            source: DecisionSource::Rule,
+            ..Denied::new(BLOCKED_FOR)
+        });
+        let charged = Charged {
+            name: Arc::clone(name),
+            rate_limiter: None,
         };
-        Ok(if joint.is_granted() {
-            Verdict::Granted(Some(joint))
-        } else {
-            let (_, decision) = joint.deciding();
-            let rejection = (rule.rejection)(request, decision);
-            Verdict::Rejected(rejection, joint)
-        })
+        reported.ended(Ok(JointDecision::of_one(charged, denied)))
+    }
+}
+
+impl<R, E> Rule<R, E> {
+    fn rejects(&self, request: &R, joint: &JointDecision) -> E {
+        (self.rejection)(request, joint.deciding().1)
     }
 }
 
 impl<R, E> fmt::Debug for Rules<R, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rules")
-            .field("rules", &self.rules)
+            .field("rules", &self.in_force)
+            .field("is_shadow", &self.is_shadow)
             .finish_non_exhaustive()
     }
 }

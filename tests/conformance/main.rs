@@ -249,6 +249,10 @@ on_every_store! {
             a_verdict_has_the_decision_of_each_limiter_by_its_name,
             an_rratelimiter_is_part_of_a_rule_as_any_other,
             rules_that_cannot_decide_together_are_refused_when_made,
+            a_rule_in_shadow_mode_is_charged_and_told_and_not_enforced,
+            rules_are_set_in_shadow_mode_while_requests_come_in,
+            a_plan_has_a_limiter_of_its_own_or_allows_or_blocks,
+            a_rule_that_changes_its_algorithm_counts_what_was_used,
         }
         fixed_window {
             of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it,

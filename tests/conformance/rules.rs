@@ -1,10 +1,13 @@
 //! Rules: which target a request counts for, what it costs, and what a denied request gets.
+use std::sync::Arc;
+
 use redisson_rate_limiter::{
-    Chargeable, Decision, Denied, Error, FixedWindow, JointDecision, Rate, RedissonClient, Rule,
-    TokenBucket, Verdict,
+    AnyPolicy, Chargeable, Decision, DecisionSource, Denied, Error, FixedWindow, JointDecision,
+    Plan, Rate, RedissonClient, Rule, TokenBucket, Verdict,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND};
+use crate::told::Told;
 
 #[derive(Clone)]
 struct Request {
@@ -22,9 +25,12 @@ const ALICE: Request = Request {
 };
 
 fn window(client: &RedissonClient, limit: u32) -> impl Chargeable + use<> {
-    client
-        .policy_limiter(FixedWindow::new(limit, HOUR))
-        .unwrap()
+    let limiter = client.policy_limiter(FixedWindow::new(limit, HOUR));
+    limiter.unwrap().with_name(format!("{limit} an hour"))
+}
+
+fn limit(limiter: impl Chargeable + 'static) -> Plan {
+    Plan::Limit(Arc::new(limiter))
 }
 
 /// Whom a request counts for by its user, in the slot of the fixture's name.
@@ -271,18 +277,189 @@ pub async fn rules_that_cannot_decide_together_are_refused_when_made(fixture: Fi
     let other = fixture.client("other").await;
     let rule = |limiter| Rule::new(limiter, by_user(&fixture), |_, _| "denied");
     let few = || vec![rule(window(&client, 1))];
-    let many: Vec<_> = (0..33).map(|_| rule(window(&client, 1))).collect();
+    let many: Vec<_> = (1..34).map(|limit| rule(window(&client, limit))).collect();
     let rules = client.rules(few()).unwrap();
-    let foreign = vec![rule(window(&other, 1))];
-    for refused in [many, foreign] {
-        let refused = rules.replace(refused);
-        let Err(Error::InvalidArgument { argument, .. }) = refused else {
-            panic!("{refused:?}");
-        };
-        assert_eq!(argument, "rules");
-    }
+    let error = |refused: Vec<_>| rules.replace(refused).unwrap_err().to_string();
+    assert_eq!(error(many), "invalid argument: `rules` must be at most 32");
+    assert_eq!(
+        error(vec![rule(window(&other, 1))]),
+        "invalid rule `1 an hour`: it has a limiter of another client"
+    );
+    let twins = vec![rule(window(&client, 7)), rule(window(&client, 7))];
+    assert_eq!(
+        error(twins),
+        "invalid rule `7 an hour`: it has the name of another rule"
+    );
+    let of_a_plan = rule(window(&client, 8)).with_plan("paid", limit(window(&client, 7)));
+    assert_eq!(
+        error(vec![rule(window(&client, 7)), of_a_plan]),
+        "invalid rule `7 an hour`: it has the name of another rule"
+    );
     assert!(client.rules(vec![rule(window(&other, 1))]).is_err());
     // The old ones stay.
     assert_eq!(says(&rules, &ALICE).await, None);
     assert_eq!(says(&rules, &ALICE).await, Some("denied"));
+}
+
+pub async fn a_rule_in_shadow_mode_is_charged_and_told_and_not_enforced(fixture: Fixture) {
+    let told = Told::default();
+    let builder = RedissonClient::builder().response_timeout(60 * SECOND);
+    let client = fixture.build(told.by(builder)).await;
+    let user = Rule::new(window(&client, 3), by_user(&fixture), |_, _| "user");
+    let address = Rule::new(window(&client, 2), by_address(&fixture), |_, _| "address");
+    let address = address.cost(|request| request.size).in_shadow();
+    let rules = client.rules(vec![address, user]).unwrap();
+    let Verdict::Granted(Some(decision)) = rules.check(&ALICE).await.unwrap() else {
+        panic!("it is denied");
+    };
+    let names: Vec<_> = decision.by_limiter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["3 an hour"]);
+    for (size, expected) in [(2, None), (0, None), (1, Some("user"))] {
+        assert_eq!(says(&rules, &Request { size, ..ALICE }).await, expected);
+    }
+    assert_eq!(
+        told.take_requests(),
+        [
+            "*3 an hour 1 granted: granted by store",
+            "shadow *2 an hour 1 granted: granted by store",
+            "*3 an hour 1 granted: granted by store",
+            "shadow *2 an hour 2 denied: denied by store",
+            "*3 an hour 1 granted: granted by store",
+            "shadow : invalid_argument",
+            "*3 an hour 1 denied: denied by store", // the rule in shadow mode is not asked
+        ]
+    );
+}
+
+pub async fn rules_are_set_in_shadow_mode_while_requests_come_in(fixture: Fixture) {
+    let told = Told::default();
+    let builder = RedissonClient::builder().response_timeout(60 * SECOND);
+    let client = fixture.build(told.by(builder)).await;
+    let user = Rule::new(window(&client, 1), by_user(&fixture), |_, _| "user");
+    let address = Rule::new(window(&client, 3), by_address(&fixture), |_, _| "address");
+    let address = address
+        .with_plan("blocked", Plan::Block)
+        .plan_of(|request, _| (request.size == 9).then(|| "blocked".to_owned()));
+    let rules = client.rules(vec![user, address]).unwrap();
+    rules.set_shadow(true);
+    let blocked = Request { size: 9, ..ALICE };
+    for request in [&ALICE, &ALICE, &blocked] {
+        assert_eq!(rules.check(request).await.unwrap(), Verdict::Granted(None));
+    }
+    rules.set_shadow(false);
+    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+    assert_eq!(says(&rules, &blocked).await, Some("address"));
+    let nobody = Request {
+        user: None,
+        ..ALICE
+    };
+    for expected in [None, None, Some("address")] {
+        assert_eq!(says(&rules, &nobody).await, expected, "one was charged");
+    }
+    assert_eq!(
+        told.take_requests()[..5],
+        [
+            "shadow *1 an hour 1 granted, *3 an hour 1 granted: granted by store",
+            "shadow *1 an hour 1 denied, 3 an hour 1 denied: denied by store",
+            "shadow *3 an hour 1 denied: denied by rule",
+            "*1 an hour 1 denied, 3 an hour 1 denied: denied by store",
+            "*3 an hour 1 denied: denied by rule",
+        ]
+    );
+}
+
+pub async fn a_plan_has_a_limiter_of_its_own_or_allows_or_blocks(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let tag = format!("{{{}}}", fixture.name());
+    let paid = client.policy_limiter(TokenBucket::per_second(2)).unwrap();
+    let paid = paid.with_prefix(format!("{tag}paid:"));
+    let all = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
+    let all = all.with_prefix(tag).with_name("all");
+    let user = Rule::new(
+        window(&client, 1),
+        by_user(&fixture),
+        |_, denied: &Decision| match denied.source() {
+            DecisionSource::Rule => "blocked",
+            _ => "user",
+        },
+    );
+    let user = user
+        .with_plan("paid", limit(paid))
+        .with_plan("allowed", Plan::Allow)
+        .with_plan("blocked", Plan::Block)
+        .plan_of(|request, _| Some(request.address.to_owned()));
+    let all = Rule::new(all, |_| Some("all".to_owned()), |_, _| "all");
+    let rules = client.rules(vec![all, user]).unwrap();
+    let on = |address| Request { address, ..ALICE };
+    for (plan, expected) in [
+        ("free", None),
+        ("free", Some("user")),
+        ("paid", None),
+        ("paid", None),
+        ("paid", Some("user")),
+        ("allowed", None),
+        ("allowed", None),
+        ("blocked", Some("blocked")),
+    ] {
+        assert_eq!(says(&rules, &on(plan)).await, expected, "{plan}");
+    }
+    let Verdict::Granted(Some(all)) = rules.check(&on("allowed")).await.unwrap() else {
+        panic!("it is denied");
+    };
+    // Five of nine were granted, and this one; what was denied was charged to nobody.
+    assert_eq!(
+        (all.by_limiter().count(), all.deciding().1.remaining()),
+        (1, 3)
+    );
+    let Verdict::Rejected(_, blocked) = rules.check(&on("blocked")).await.unwrap() else {
+        panic!("it is granted");
+    };
+    assert_eq!(blocked.deciding().0, "1 an hour");
+}
+
+pub async fn a_rule_that_changes_its_algorithm_counts_what_was_used(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let stopped = fixture.stop_time();
+    let tag = format!("{{{}}}", fixture.name());
+    let rule = |limiter| {
+        let to = |request: &Request| request.user.map(str::to_owned);
+        vec![Rule::new(limiter, to, |_, _| "user")]
+    };
+    let limiter = |policy: AnyPolicy, prefix| {
+        let limiter = client.policy_limiter(policy).unwrap();
+        limiter
+            .with_prefix(format!("{tag}{prefix}"))
+            .with_name("user")
+    };
+    let fixed = |prefix, limit| rule(limiter(FixedWindow::new(limit, 10 * SECOND).into(), prefix));
+    let bucket = |prefix| rule(limiter(TokenBucket::per_second(5).into(), prefix));
+    let rules = client.rules(fixed("fixed:", 2)).unwrap();
+    assert_eq!(says(&rules, &ALICE).await, None);
+    let refused = rules.replace(bucket("fixed:")).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "invalid rule `user`: it has another algorithm than before: give its limiter another prefix"
+    );
+    rules.replace(bucket("bucket:")).unwrap();
+    let Verdict::Granted(Some(both)) = rules.check(&ALICE).await.unwrap() else {
+        panic!("it is denied");
+    };
+    let left = both.by_limiter().map(|(name, it)| (name, it.remaining()));
+    assert_eq!(
+        left.collect::<Vec<_>>(),
+        [("user", 4), ("user (replaced)", 0)]
+    );
+    assert_eq!(says(&rules, &ALICE).await, Some("user")); // two were used
+    rules.replace(bucket("other:")).unwrap(); // what both have counted counts
+    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+    rules.replace(fixed("fixed:", 3)).unwrap(); // so do its own targets
+    assert_eq!(says(&rules, &ALICE).await, None);
+    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+    rules.replace(bucket("bucket:")).unwrap();
+    fixture.let_pass(10 * SECOND).await;
+    let Verdict::Granted(Some(one)) = rules.check(&ALICE).await.unwrap() else {
+        panic!("it is denied");
+    };
+    assert_eq!(one.by_limiter().count(), 1);
+    drop(stopped);
 }

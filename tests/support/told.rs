@@ -75,12 +75,16 @@ impl Told {
 fn line(event: &Event<'_>) -> Line {
     match *event {
         Event::Request {
-            limiters, result, ..
+            limiters,
+            result,
+            is_shadow,
+            ..
         } => {
             let limiters: Vec<_> = limiters.iter().map(limiter).collect();
             let source = result.source().map(|it| format!(" by {}", it.as_str()));
             let (limiters, source) = (limiters.join(", "), source.unwrap_or_default());
-            Line::Request(format!("{limiters}: {result}{source}"))
+            let mode = if is_shadow { "shadow " } else { "" };
+            Line::Request(format!("{mode}{limiters}: {result}{source}"))
         }
         Event::Call {
             script,

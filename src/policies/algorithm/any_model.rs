@@ -1,6 +1,6 @@
 //! An algorithm as a trait object, so that one call holds several kinds.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 
 use super::{Evaluation, Model, Properties, ShareOf, State, Unusable};
@@ -14,6 +14,8 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     /// The name of its function in `lua/joint.lua`.
     #[cfg(feature = "redis")]
     fn name(&self) -> &'static str;
+    /// Tells algorithms apart.
+    fn kind(&self) -> TypeId;
     fn properties(&self) -> &'static Properties;
     fn set_up(&self) -> Option<SetUp>;
     fn limit(&self) -> Option<i64>;
@@ -55,6 +57,10 @@ impl<M: Model> AnyModel for M {
     #[cfg(feature = "redis")]
     fn name(&self) -> &'static str {
         M::NAME
+    }
+
+    fn kind(&self) -> TypeId {
+        TypeId::of::<M>()
     }
 
     fn properties(&self) -> &'static Properties {
