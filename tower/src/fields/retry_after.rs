@@ -1,0 +1,45 @@
+//! The field `Retry-After`.
+
+use std::time::{Duration, SystemTime};
+
+use http::HeaderValue;
+
+use super::limit::seconds_up;
+
+/// The value of `Retry-After`: whole seconds, rounded up.
+///
+/// ```
+/// use redisson_rate_limiter_tower::fields::retry_after;
+/// use std::time::Duration;
+///
+/// assert_eq!(retry_after(Duration::from_millis(1_001)), "2");
+/// ```
+#[must_use]
+pub fn retry_after(time: Duration) -> HeaderValue {
+    HeaderValue::from(seconds_up(time))
+}
+
+/// The time that `Retry-After` states: seconds, or the time from `now` until a date. Zero if the date has passed, `None` if it
+/// is neither.
+///
+/// ```
+/// use http::HeaderValue;
+/// use redisson_rate_limiter_tower::fields::parse_retry_after;
+/// use std::time::{Duration, SystemTime};
+///
+/// let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_445_412_470);
+/// let date = HeaderValue::from_static("Wed, 21 Oct 2015 07:28:00 GMT");
+/// assert_eq!(parse_retry_after(&date, now), Some(Duration::from_secs(10)));
+/// assert_eq!(parse_retry_after(&HeaderValue::from_static("120"), now), Some(Duration::from_secs(120)));
+/// assert_eq!(parse_retry_after(&HeaderValue::from_static("soon"), now), None);
+/// ```
+#[must_use]
+pub fn parse_retry_after(value: &HeaderValue, now: SystemTime) -> Option<Duration> {
+    let value = value.to_str().ok()?.trim();
+    if !value.is_empty() && value.bytes().all(|it| it.is_ascii_digit()) {
+        // More than a u64 holds is for ever.
+        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}

@@ -1,0 +1,187 @@
+//! Writing limits as header fields.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sfv::{Integer, KeyRef, ListSerializer, StringRef};
+
+use super::limit::{Limit, seconds_up};
+use super::{Fields, RATELIMIT, RATELIMIT_POLICY, X_LIMIT, X_REMAINING, X_RESET};
+
+const Q: &KeyRef = KeyRef::constant("q");
+const W: &KeyRef = KeyRef::constant("w");
+const QU: &KeyRef = KeyRef::constant("qu");
+const PK: &KeyRef = KeyRef::constant("pk");
+const R: &KeyRef = KeyRef::constant("r");
+const T: &KeyRef = KeyRef::constant("t");
+
+/// Room for one limit.
+const ROOM: usize = 64;
+
+impl Fields {
+    /// Adds the fields that state these limits, the strictest of which comes first. Several [`Ietf`](Self::Ietf) fields in
+    /// one response are one list, as the draft has it, so these are added to those that are there. Of the other forms a
+    /// response has one, and one that is there stays.
+    ///
+    /// A number is at most 999,999,999,999,999, as in every structured field. A window under a second is left out, because
+    /// the field has whole seconds, and `t` is at most `w`. In a name, a character that is not printable ASCII becomes `_`.
+    ///
+    /// ```
+    /// use http::HeaderMap;
+    /// use redisson_rate_limiter::{Decision, Denied, Granted, Quota};
+    /// use redisson_rate_limiter_tower::fields::{Fields, Limit};
+    /// use std::time::Duration;
+    ///
+    /// let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
+    /// let burst: Decision = Denied::new(second).with_quota(Quota::new(10, second)).into();
+    /// let hourly: Decision = Denied::new(Duration::ZERO).with_quota(Quota::new(1_000, hour)).with_remaining(900).with_reset(hour).into();
+    /// let limits: Vec<_> = [("burst", &burst), ("hourly", &hourly)]
+    ///     .into_iter()
+    ///     .filter_map(|(name, decision)| Limit::of(name, decision))
+    ///     .collect();
+    ///
+    /// let mut headers = HeaderMap::new();
+    /// Fields::Ietf.add_to(&mut headers, &limits);
+    /// assert_eq!(headers["ratelimit-policy"], r#""burst";q=10;w=1, "hourly";q=1000;w=3600"#);
+    /// assert_eq!(headers["ratelimit"], r#""burst";r=0;t=1, "hourly";r=900;t=3600"#);
+    ///
+    /// let mut headers = HeaderMap::new();
+    /// Fields::Draft7.add_to(&mut headers, &limits);
+    /// assert_eq!(headers["ratelimit"], "limit=10, remaining=0, reset=1");
+    /// assert_eq!(headers["ratelimit-policy"], "10;w=1, 1000;w=3600");
+    /// ```
+    pub fn add_to(self, headers: &mut HeaderMap, limits: &[Limit<'_>]) {
+        let Some(strictest) = limits.first() else {
+            return;
+        };
+        match self {
+            Self::Ietf => add_ietf(headers, limits),
+            Self::Draft7 if !headers.contains_key(RATELIMIT) => {
+                insert(headers, RATELIMIT, draft7(strictest));
+                let mut buffer = String::with_capacity(ROOM * limits.len());
+                let mut policies = ListSerializer::with_buffer(&mut buffer);
+                for limit in limits {
+                    let Some(quota) = limit.limit else { continue };
+                    let written = policies.bare_item(integer(quota));
+                    if let Some(window) = window(limit) {
+                        let _ = written.parameter(W, integer(window));
+                    }
+                }
+                if policies.finish().is_some() {
+                    insert(headers, RATELIMIT_POLICY, buffer);
+                }
+            }
+            Self::XRateLimit if !headers.contains_key(X_LIMIT) => {
+                let mut number = |name, number| headers.insert(name, HeaderValue::from(number));
+                if let Some(limit) = strictest.limit {
+                    number(X_LIMIT, limit);
+                }
+                number(X_REMAINING, strictest.remaining);
+                if let Some(reset) = strictest.reset {
+                    number(X_RESET, seconds_up(reset));
+                }
+            }
+            Self::Draft7 | Self::XRateLimit | Self::None => {}
+        }
+    }
+}
+
+fn add_ietf(headers: &mut HeaderMap, limits: &[Limit<'_>]) {
+    let mut buffer = String::with_capacity(ROOM * limits.len());
+    let mut policies = ListSerializer::with_buffer(&mut buffer);
+    for limit in limits {
+        let Some(quota) = limit.limit else { continue };
+        let mut written = policies.bare_item(&*string(&limit.name));
+        written = written.parameter(Q, integer(quota));
+        if let Some(unit) = &limit.unit {
+            written = written.parameter(QU, &*string(unit));
+        }
+        if let Some(window) = window(limit) {
+            written = written.parameter(W, integer(window));
+        }
+        if let Some(key) = &limit.partition_key {
+            written = written.parameter(PK, &**key);
+        }
+        let _ = written.finish();
+    }
+    if policies.finish().is_some() {
+        append(headers, RATELIMIT_POLICY, buffer);
+    }
+
+    let mut buffer = String::with_capacity(ROOM * limits.len());
+    let mut list = ListSerializer::with_buffer(&mut buffer);
+    for limit in limits {
+        let mut written = list.bare_item(&*string(&limit.name));
+        written = written.parameter(R, integer(limit.remaining));
+        if let Some(time) = time(limit) {
+            written = written.parameter(T, integer(time));
+        }
+        if let Some(key) = &limit.partition_key {
+            written = written.parameter(PK, &**key);
+        }
+        let _ = written.finish();
+    }
+    let _ = list.finish();
+    append(headers, RATELIMIT, buffer);
+}
+
+fn draft7(limit: &Limit<'_>) -> String {
+    let numbers = [
+        ("limit", limit.limit),
+        ("remaining", Some(limit.remaining)),
+        ("reset", time(limit)),
+    ];
+    let mut field = String::with_capacity(ROOM);
+    for (name, number) in numbers {
+        let Some(number) = number else { continue };
+        let separator = if field.is_empty() { "" } else { ", " };
+        field += separator;
+        field += name;
+        field.push('=');
+        field += &integer(number).to_string();
+    }
+    field
+}
+
+/// `w`: whole seconds, so that a window is rounded up, and one under a second cannot be stated.
+fn window(limit: &Limit<'_>) -> Option<u64> {
+    let window = limit.window.filter(|it| *it >= Duration::from_secs(1))?;
+    Some(seconds_up(window))
+}
+
+/// `t`
+fn time(limit: &Limit<'_>) -> Option<u64> {
+    let time = seconds_up(limit.available_in.or(limit.reset)?);
+    Some(window(limit).map_or(time, |window| time.min(window)))
+}
+
+fn integer(number: u64) -> Integer {
+    Integer::try_from(number).unwrap_or(Integer::MAX)
+}
+
+/// A name that a structured field can hold.
+fn string(name: &str) -> Cow<'_, StringRef> {
+    if let Ok(name) = StringRef::from_str(name) {
+        return Cow::Borrowed(name);
+    }
+    let printable = |it: char| it == ' ' || it.is_ascii_graphic();
+    let name: String = name
+        .chars()
+        .map(|it| if printable(it) { it } else { '_' })
+        .collect();
+    // All of its characters are allowed.
+    sfv::String::from_string(name).map_or(Cow::Borrowed(StringRef::constant("_")), Cow::Owned)
+}
+
+fn append(headers: &mut HeaderMap, name: HeaderName, value: String) {
+    // What the serializer writes is printable ASCII.
+    if let Ok(value) = HeaderValue::try_from(value) {
+        headers.append(name, value);
+    }
+}
+
+fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
+    headers.remove(&name);
+    append(headers, name, value);
+}
