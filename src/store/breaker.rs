@@ -412,4 +412,36 @@ mod tests {
         drop(one);
         assert!(breakers.are_healthy());
     }
+
+    /// A breaker that the next connection has half opened.
+    fn half_open() -> Arc<Breaker> {
+        let breaker = Breaker::new("a server".to_owned(), LEASE, Arc::default());
+        breaker.disconnected(&Error::not_sent());
+        breaker.connected();
+        breaker
+    }
+
+    const LEASE: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn that_a_probe_is_under_way_is_told_to_those_who_wait_for_a_refusal() {
+        let breaker = half_open();
+        let (at, refusing) = (Instant::now(), breaker.refusing());
+        let probed = async { breaker.admit(Patience::None).unwrap() };
+        let both = async { tokio::join!(refusing, probed).1 };
+        let probe = tokio::time::timeout(LEASE, both).await.unwrap();
+        assert_eq!(at.elapsed(), Duration::ZERO);
+        drop(probe);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_waits_takes_the_place_of_a_dropped_probe_at_once() {
+        let breaker = half_open();
+        let probe = breaker.admit(Patience::None).unwrap();
+        assert!(breaker.admit(Patience::None).is_err());
+        let at = Instant::now();
+        tokio::join!(breaker.recovered(), async { drop(probe) });
+        assert_eq!(at.elapsed(), Duration::ZERO);
+        assert!(breaker.admit(Patience::None).is_ok());
+    }
 }

@@ -253,4 +253,17 @@ mod tests {
         let pauses = pauses_after(Failure::NotSent(failure::timed_out())).await;
         assert_eq!(pauses, [10, 20, 40, 80, 160, 250, 250]);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_without_more_time_says_why_the_server_refused_it() {
+        let connection = Connection::over(Distant::new(0, None), HOUR, Arc::default());
+        let deadline = Instant::now() + Duration::from_millis(20);
+        let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
+        let busy = Failure::NotRun(make_extension_error("BUSY".to_owned(), None));
+        assert!(attempts.after::<()>(Err(busy)).await.unwrap().is_none());
+        tokio::time::advance(attempts.remaining()).await;
+        let late = Failure::NotSent(failure::timed_out());
+        let error = attempts.after::<()>(Err(late)).await.unwrap_err();
+        assert!(error.to_string().contains("BUSY"), "{error}");
+    }
 }
