@@ -1,0 +1,180 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::policy::PolicyArguments;
+use crate::rate::{RateArgument, duration};
+use crate::store::StoreArguments;
+
+/// Redisson's rate limiters on the command line.
+///
+/// They are those of Java services and of the Rust crate redisson-rate-limiter: what one takes, all others see.
+#[derive(Debug, Parser)]
+#[command(
+    name = "rratelimiter",
+    version,
+    after_help = "Exit codes: 0 granted or done, 1 denied or no such limiter, 2 usage, 3 store. Those of `run` are the command's.",
+    after_long_help = "\
+Examples:
+  rratelimiter set orders:api 5/s                      give a limiter its rate
+  rratelimiter try orders:api && curl …                only if a permit is there
+  rratelimiter run orders:api -- curl …                wait for a permit, then run
+  rratelimiter run orders:api --each -- curl -s < urls one command a line, at the limiter's pace
+  rratelimiter try alice --policy token-bucket --per-second 2 --capacity 100
+
+Exit codes:
+  0  granted, or done
+  1  denied, or there is no such limiter
+  2  usage: an argument, or a limiter that has no rate
+  3  the store: it is away, refuses, or holds something else
+  `run` ends with the exit code of its command; 126 and 127 as in a shell where that cannot be started."
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+    /// Print JSON, one object a command
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    #[command(flatten)]
+    On(Box<OnStore>),
+    /// Print the completions for a shell
+    Completions { shell: Shell },
+    /// Print the manual page
+    Man,
+}
+
+/// The commands that connect.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OnStore {
+    /// Set a limiter's rate, and forget the permits in use
+    Set {
+        #[command(flatten)]
+        rate: RateArguments,
+        /// Leave the rate of a limiter that has one (exit code 1)
+        #[arg(long)]
+        if_missing: bool,
+    },
+    /// Change the rate of a limiter that has one, and keep the permits in use
+    Update {
+        #[command(flatten)]
+        rate: RateArguments,
+        /// Forget the permits in use
+        #[arg(long)]
+        reset: bool,
+    },
+    /// Take permits if they are there
+    Try(PermitArguments),
+    /// Wait for permits, and take them
+    Acquire {
+        /// How long to wait at most
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        timeout: Option<Duration>,
+        #[command(flatten)]
+        permits: PermitArguments,
+    },
+    /// Give permits back, those that were taken first
+    Release {
+        name: String,
+        #[arg(default_value_t = 1)]
+        permits: u32,
+    },
+    /// Print how many permits are there
+    Available { name: String },
+    /// Print what `try` would, and take nothing
+    Peek(PermitArguments),
+    /// Print the rate and the time to live
+    Config { name: String },
+    /// Remove a limiter, or all that a policy counted for a key
+    Delete {
+        name: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+        #[command(flatten)]
+        policy: PolicyArguments,
+    },
+    /// Give a limiter a time to live, or take it away
+    Expire {
+        name: String,
+        #[arg(value_parser = duration, required_unless_present = "never", conflicts_with = "never")]
+        time: Option<Duration>,
+        /// It does not expire any more
+        #[arg(long)]
+        never: bool,
+    },
+    /// Wait for permits, then run a command in place of this one
+    Run(RunArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RateArguments {
+    pub(crate) name: String,
+    /// PERMITS/INTERVAL, such as 5/s, 100/10m or 20/500ms
+    pub(crate) rate: RateArgument,
+    #[command(flatten)]
+    pub(crate) kind: RateKind,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RateKind {
+    /// Each client has the whole rate to itself
+    #[arg(long)]
+    pub(crate) per_client: bool,
+    /// The limiter is removed when nobody has taken permits for so long
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) keep_alive: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PermitArguments {
+    pub(crate) name: String,
+    #[arg(default_value_t = 1)]
+    pub(crate) permits: u32,
+    #[command(flatten)]
+    pub(crate) set_up: SetUpArguments,
+    // Last, as its heading stands before all that follow.
+    #[command(flatten)]
+    pub(crate) policy: PolicyArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetUpArguments {
+    /// The rate that the limiter gets if it has none
+    #[arg(long, value_name = "RATE", conflicts_with = "policy")]
+    pub(crate) rate: Option<RateArgument>,
+    #[command(flatten)]
+    pub(crate) kind: RateKind,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    pub(crate) name: String,
+    /// How many permits a run of the command takes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) permits: u32,
+    /// How long to wait for them at most; exit code 1 if they did not come
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Run the command for each line of the standard input, with the line in place of {}, or as the last argument
+    #[arg(long)]
+    pub(crate) each: bool,
+    /// How many of these commands run at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "each", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: u16,
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) set_up: SetUpArguments,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArguments,
+}

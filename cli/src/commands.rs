@@ -1,0 +1,100 @@
+//! What each command does. A command that waits ends at a signal, and gives back what it took.
+
+mod life;
+mod permits;
+mod rate;
+mod run;
+mod run_each;
+
+use std::time::Duration;
+
+use clap::CommandFactory;
+use redisson_rate_limiter::{RateLimiter, RedissonClient};
+use serde_json::Value;
+
+use crate::arguments::{Arguments, Command, OnStore};
+use crate::failure::Failure;
+use crate::report::Report;
+use crate::signals::or_signal;
+use crate::store::StoreArguments;
+
+/// How long permits that a cancelled command took may take to be given back.
+const CLOSE: Duration = Duration::from_secs(3);
+
+/// What every command has at hand.
+pub(crate) struct Context {
+    pub(crate) client: RedissonClient,
+    pub(crate) store: StoreArguments,
+}
+
+pub(crate) async fn execute(arguments: Arguments) -> Result<Report, Failure> {
+    let command = match arguments.command {
+        Command::Completions { shell } => return Ok(completions(shell)),
+        Command::Man => return man(),
+        Command::On(command) => command,
+    };
+    let client = arguments.store.connect().await?;
+    let context = Context {
+        client: client.clone(),
+        store: arguments.store,
+    };
+    let result = execute_on(&context, *command).await;
+    client.close(CLOSE).await;
+    result
+}
+
+async fn execute_on(context: &Context, command: OnStore) -> Result<Report, Failure> {
+    match command {
+        OnStore::Set { rate, if_missing } => rate::set(context, &rate, if_missing).await,
+        OnStore::Update { rate, reset } => rate::update(context, &rate, reset).await,
+        OnStore::Config { name } => rate::config(context, &name).await,
+        OnStore::Try(permits) => permits::try_acquire(context, &permits).await,
+        OnStore::Acquire { permits, timeout } => permits::acquire(context, &permits, timeout).await,
+        OnStore::Release { name, permits } => permits::release(context, &name, permits).await,
+        OnStore::Available { name } => permits::available(context, &name).await,
+        OnStore::Peek(permits) => permits::peek(context, &permits).await,
+        OnStore::Delete { name, yes, policy } => life::delete(context, &name, yes, &policy).await,
+        OnStore::Expire { name, time, .. } => life::expire(context, &name, time).await,
+        OnStore::Run(arguments) if arguments.each => run_each::run(context, &arguments).await,
+        OnStore::Run(arguments) => run::run(context, &arguments).await,
+    }
+}
+
+impl Context {
+    pub(crate) fn rate_limiter(&self, name: &str) -> RateLimiter {
+        self.client.rate_limiter(&self.store.full_name(name))
+    }
+
+    /// What `wait` returns, unless a signal comes first: then `wait` is dropped, and what it took is given back.
+    pub(crate) async fn unless_interrupted<T>(
+        &self,
+        wait: impl Future<Output = redisson_rate_limiter::Result<T>>,
+    ) -> Result<T, Failure> {
+        let ended = or_signal(wait).await;
+        match ended.map_err(|error| Failure::usage(format!("signals: {error}")))? {
+            Ok(output) => Ok(output?),
+            Err(exit_code) => Err(Failure::interrupted(exit_code)),
+        }
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Report {
+    let mut script = Vec::new();
+    let mut command = Arguments::command();
+    let name = command.get_name().to_owned();
+    clap_complete::generate(shell, &mut command, name, &mut script);
+    text_only(&script)
+}
+
+fn man() -> Result<Report, Failure> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Arguments::command())
+        .render(&mut page)
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(text_only(&page))
+}
+
+fn text_only(text: &[u8]) -> Report {
+    let text = String::from_utf8_lossy(text);
+    Report::new(text.trim_end(), Value::from(&*text))
+}

@@ -1,0 +1,67 @@
+//! `delete`, `expire`.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::Context;
+use crate::failure::Failure;
+use crate::limiter::Limiter;
+use crate::policy::PolicyArguments;
+use crate::report::Report;
+
+pub(super) async fn delete(
+    context: &Context,
+    name: &str,
+    yes: bool,
+    policy: &PolicyArguments,
+) -> Result<Report, Failure> {
+    let limiter = Limiter::new(context, name, policy, None)?;
+    let name = context.store.full_name(name);
+    if !yes && !is_confirmed(&name)? {
+        return Ok(Report::either(false, "kept", json!({ "deleted": false })));
+    }
+    let is_deleted = limiter.delete().await?;
+    let text = match is_deleted {
+        true => "deleted".to_owned(),
+        false => format!("there is no limiter {}", name.escape_debug()),
+    };
+    let json = json!({ "deleted": is_deleted });
+    Ok(Report::either(is_deleted, text, json))
+}
+
+fn is_confirmed(name: &str) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "without a terminal to ask on, `delete` needs --yes",
+        ));
+    }
+    eprint!("Delete {}? [y/N] ", name.escape_debug());
+    let failed = |error: io::Error| Failure::usage(error.to_string());
+    io::stderr().flush().map_err(failed)?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).map_err(failed)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Without a time, it does not expire any more.
+pub(super) async fn expire(
+    context: &Context,
+    name: &str,
+    time: Option<Duration>,
+) -> Result<Report, Failure> {
+    let limiter = context.rate_limiter(name);
+    let is_changed = match time {
+        Some(time) => limiter.expire(time).await?,
+        None => limiter.clear_expire().await?,
+    };
+    let text = match (is_changed, time) {
+        (true, Some(time)) => format!("expires in {}", humantime::format_duration(time)),
+        (true, None) => "does not expire any more".to_owned(),
+        (false, Some(_)) => format!("there is no limiter {}", limiter.name().escape_debug()),
+        (false, None) => "has no time to live".to_owned(),
+    };
+    let json = json!({ "changed": is_changed });
+    Ok(Report::either(is_changed, text, json))
+}

@@ -1,0 +1,64 @@
+//! `set`, `update`, `config`.
+
+use redisson_rate_limiter::PermitsInUse;
+use serde_json::json;
+
+use super::Context;
+use crate::arguments::RateArguments;
+use crate::failure::Failure;
+use crate::limiter::rate_of;
+use crate::report::{Report, time_to_live_as_json, time_to_live_as_text};
+
+pub(super) async fn set(
+    context: &Context,
+    arguments: &RateArguments,
+    if_missing: bool,
+) -> Result<Report, Failure> {
+    let limiter = context.rate_limiter(&arguments.name);
+    let rate = rate_of(arguments.rate, &arguments.kind);
+    let is_set = match if_missing {
+        true => limiter.try_set_rate(rate).await?,
+        false => limiter.set_rate(rate).await.map(|()| true)?,
+    };
+    let text = match is_set {
+        true => format!("{}: {rate}", limiter.name().escape_debug()),
+        false => format!("{} has a rate already", limiter.name().escape_debug()),
+    };
+    Ok(Report::either(is_set, text, json!({ "set": is_set })))
+}
+
+pub(super) async fn update(
+    context: &Context,
+    arguments: &RateArguments,
+    reset: bool,
+) -> Result<Report, Failure> {
+    let limiter = context.rate_limiter(&arguments.name);
+    let rate = rate_of(arguments.rate, &arguments.kind);
+    let in_use = match reset {
+        true => PermitsInUse::Reset,
+        false => PermitsInUse::Keep,
+    };
+    let is_set = limiter.update_rate(rate, in_use).await?;
+    let name = limiter.name().escape_debug();
+    let text = match is_set {
+        true => format!("{name}: {rate}"),
+        false => format!("there is no limiter {name}"),
+    };
+    Ok(Report::either(is_set, text, json!({ "set": is_set })))
+}
+
+pub(super) async fn config(context: &Context, name: &str) -> Result<Report, Failure> {
+    let limiter = context.rate_limiter(name);
+    let rate = limiter.config().await?;
+    let Some(rate) = rate else {
+        let text = format!("there is no limiter {}", limiter.name().escape_debug());
+        return Ok(Report::either(false, text, json!({ "rate": null })));
+    };
+    let time_to_live = limiter.remain_time_to_live().await?;
+    let text = format!("{rate}; {}", time_to_live_as_text(time_to_live));
+    let json = json!({
+        "rate": rate,
+        "time_to_live_ms": time_to_live_as_json(time_to_live),
+    });
+    Ok(Report::new(text, json))
+}

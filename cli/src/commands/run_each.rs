@@ -1,0 +1,160 @@
+//! `run --each`: a command for each line of the standard input, each with permits of its own.
+//!
+//! At a signal no more commands start. Those that run get it too, and are waited for.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::process::{ExitStatus, Stdio};
+
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+use tokio::task::JoinSet;
+
+use super::{Context, run};
+use crate::arguments::RunArguments;
+use crate::failure::Failure;
+use crate::limiter::Limiter;
+use crate::report::Report;
+use crate::signals::{or_signal, wait_for};
+
+/// As xargs(1) ends where one of its commands fails.
+const A_COMMAND_FAILED: u8 = 123;
+
+#[derive(Default)]
+struct Progress {
+    succeeded: u64,
+    failed: u64,
+    denied: u64,
+    is_shown: bool,
+}
+
+pub(super) async fn run(context: &Context, arguments: &RunArguments) -> Result<Report, Failure> {
+    let set_up = Some(&arguments.set_up);
+    let limiter = Limiter::new(context, &arguments.name, &arguments.policy, set_up)?;
+    let mut progress = Progress {
+        is_shown: io::stderr().is_terminal(),
+        ..Progress::default()
+    };
+    let mut running = JoinSet::new();
+    let started = start_each(&limiter, arguments, &mut running, &mut progress);
+    let ended = or_signal(started).await.map_err(failed)?;
+    while let Some(status) = running.join_next().await {
+        progress.note(status)?;
+    }
+    progress.clear();
+    match ended {
+        Ok(result) => result?,
+        Err(exit_code) => return Err(Failure::interrupted(exit_code)),
+    }
+    Ok(progress.report())
+}
+
+async fn start_each(
+    limiter: &Limiter,
+    arguments: &RunArguments,
+    running: &mut JoinSet<io::Result<ExitStatus>>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let mut lines = BufReader::new(tokio::io::stdin());
+    loop {
+        let mut line = Vec::new();
+        if lines.read_until(b'\n', &mut line).await.map_err(failed)? == 0 {
+            return Ok(());
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        while running.len() >= arguments.jobs.into() {
+            if let Some(status) = running.join_next().await {
+                progress.note(status)?;
+            }
+        }
+        if !limiter
+            .acquire(arguments.permits, arguments.timeout)
+            .await?
+        {
+            progress.denied += 1;
+            progress.show();
+            continue;
+        }
+        let child = command(arguments, OsString::from_vec(line))
+            .spawn()
+            .map_err(|error| run::not_started(arguments, &error))?;
+        running.spawn(wait_for(child));
+        progress.show();
+    }
+}
+
+/// The command for a line.
+fn command(arguments: &RunArguments, line: OsString) -> Command {
+    let words: Vec<_> = match arguments.command.iter().any(|word| word == "{}") {
+        true => { arguments.command.iter() }
+            .map(|word| if word == "{}" { &line } else { word })
+            .collect(),
+        false => arguments.command.iter().chain([&line]).collect(),
+    };
+    // There is a program: the argument is required.
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).stdin(Stdio::null());
+    command
+}
+
+impl Progress {
+    fn note(
+        &mut self,
+        status: Result<io::Result<ExitStatus>, tokio::task::JoinError>,
+    ) -> Result<(), Failure> {
+        let status = status.map_err(|error| failed(error.into()))?;
+        if status.map_err(failed)?.success() {
+            self.succeeded += 1;
+        } else {
+            self.failed += 1;
+        }
+        self.show();
+        Ok(())
+    }
+
+    fn show(&self) {
+        if self.is_shown {
+            eprint!("\r\x1b[K{}", self.text());
+            let _ = io::stderr().flush();
+        }
+    }
+
+    fn clear(&self) {
+        if self.is_shown {
+            eprint!("\r\x1b[K");
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self {
+            succeeded,
+            failed,
+            denied,
+            ..
+        } = self;
+        format!("{succeeded} succeeded, {failed} failed, {denied} not run")
+    }
+
+    fn report(&self) -> Report {
+        let json = json!({
+            "succeeded": self.succeeded,
+            "failed": self.failed,
+            "not_run": self.denied,
+        });
+        // The commands' own output is on the standard output.
+        let report = Report::on_stderr(self.text(), json);
+        match (self.failed, self.denied) {
+            (0, 0) => report,
+            (0, _) => report.with_exit_code(crate::report::DENIED),
+            _ => report.with_exit_code(A_COMMAND_FAILED),
+        }
+    }
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::usage(error.to_string())
+}

@@ -1,0 +1,77 @@
+//! Why a command did nothing, and the exit code that says so.
+
+use std::process::ExitCode;
+
+use redisson_rate_limiter::{Error, ErrorKind};
+use serde_json::json;
+
+/// The command line asks for what cannot be.
+pub(crate) const USAGE: u8 = 2;
+/// The store cannot say, or did not.
+pub(crate) const STORE: u8 = 3;
+
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit_code: u8,
+    kind: &'static str,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self {
+            exit_code: USAGE,
+            kind: "usage",
+            message: message.into(),
+        }
+    }
+
+    /// A command that could not be started, with the exit code that shells give it.
+    pub(crate) fn not_started(exit_code: u8, message: String) -> Self {
+        Self {
+            exit_code,
+            kind: "not_started",
+            message,
+        }
+    }
+
+    /// Ended by a signal.
+    pub(crate) fn interrupted(exit_code: u8) -> Self {
+        Self {
+            exit_code,
+            kind: "interrupted",
+            message: "interrupted while waiting: no permits are kept".to_owned(),
+        }
+    }
+
+    pub(crate) fn print(self, is_json: bool) -> ExitCode {
+        if is_json {
+            let error = json!({ "kind": self.kind, "message": self.message });
+            eprintln!("{}", json!({ "error": error }));
+        } else {
+            eprintln!("rratelimiter: {}", self.message);
+        }
+        ExitCode::from(self.exit_code)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit_code = match error.kind() {
+            ErrorKind::NotInitialized
+            | ErrorKind::ExceedsLimit
+            | ErrorKind::InvalidArgument
+            | ErrorKind::InvalidName => USAGE,
+            _ => STORE,
+        };
+        let mut message = error.to_string();
+        if error.kind() == ErrorKind::NotInitialized {
+            message += "; `rratelimiter set NAME RATE` gives it a rate";
+        }
+        Self {
+            exit_code,
+            kind: error.kind().as_str(),
+            message,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The limiter that the arguments name, of whatever algorithm.
+
+use std::time::Duration;
+
+use redisson_rate_limiter::{AnyPolicy, Decision, PolicyLimiter, Rate, RateLimiter, Result};
+use tokio::time::{Instant, sleep};
+
+use crate::arguments::{RateKind, SetUpArguments};
+use crate::commands::Context;
+use crate::failure::Failure;
+use crate::policy::PolicyArguments;
+use crate::rate::RateArgument;
+
+pub(crate) enum Limiter {
+    Rate(RateLimiter),
+    /// Its prefix is empty, so the key is the whole name.
+    Policy(PolicyLimiter<AnyPolicy>, String),
+}
+
+impl Limiter {
+    pub(crate) fn new(
+        context: &Context,
+        name: &str,
+        policy: &PolicyArguments,
+        set_up: Option<&SetUpArguments>,
+    ) -> std::result::Result<Self, Failure> {
+        if let Some(policy) = policy.policy()? {
+            let limiter = context.client.policy_limiter(policy)?;
+            return Ok(Self::Policy(limiter, context.store.full_name(name)));
+        }
+        let limiter = context.rate_limiter(name);
+        let Some(set_up) = set_up else {
+            return Ok(Self::Rate(limiter));
+        };
+        Ok(Self::Rate(match set_up.rate {
+            Some(rate) => limiter.with_rate(rate_of(rate, &set_up.kind))?,
+            None if set_up.kind.per_client || set_up.kind.keep_alive.is_some() => {
+                let message =
+                    "--per-client and --keep-alive say more of a --rate, which is missing";
+                return Err(Failure::usage(message));
+            }
+            None => limiter,
+        }))
+    }
+
+    pub(crate) async fn check(&self, permits: u32) -> Result<Decision> {
+        match self {
+            Self::Rate(limiter) => limiter.check(permits).await,
+            Self::Policy(limiter, key) => limiter.check(key, permits).await,
+        }
+    }
+
+    pub(crate) async fn peek(&self, permits: u32) -> Result<Decision> {
+        match self {
+            Self::Rate(limiter) => limiter.peek(permits).await,
+            Self::Policy(limiter, key) => limiter.peek(key, permits).await,
+        }
+    }
+
+    /// Returns whether there was anything to remove.
+    pub(crate) async fn delete(&self) -> Result<bool> {
+        match self {
+            Self::Rate(limiter) => limiter.delete().await,
+            Self::Policy(limiter, key) => limiter.reset(key).await,
+        }
+    }
+
+    /// Waits for permits, for ever without a timeout. Returns whether they came.
+    pub(crate) async fn acquire(&self, permits: u32, timeout: Option<Duration>) -> Result<bool> {
+        match (self, timeout) {
+            (Self::Rate(limiter), Some(timeout)) => {
+                limiter.try_acquire_timeout(permits, timeout).await
+            }
+            (Self::Rate(limiter), None) => limiter.acquire(permits).await.map(|()| true),
+            (Self::Policy(limiter, key), timeout) => {
+                ask_until_granted(limiter, key, permits, timeout).await
+            }
+        }
+    }
+}
+
+/// Limiters of policies have no queue.
+async fn ask_until_granted(
+    limiter: &PolicyLimiter<AnyPolicy>,
+    key: &str,
+    permits: u32,
+    timeout: Option<Duration>,
+) -> Result<bool> {
+    const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+    let start = Instant::now();
+    loop {
+        let Some(retry_after) = limiter.check(key, permits).await?.retry_after() else {
+            return Ok(true);
+        };
+        let pause = retry_after.max(SHORTEST_PAUSE);
+        if timeout.is_some_and(|timeout| start.elapsed() + pause > timeout) {
+            return Ok(false);
+        }
+        sleep(pause).await;
+    }
+}
+
+pub(crate) fn rate_of(rate: RateArgument, kind: &RateKind) -> Rate {
+    let of_type = match kind.per_client {
+        true => Rate::per_client,
+        false => Rate::overall,
+    };
+    let rate = of_type(rate.permits, rate.interval);
+    match kind.keep_alive {
+        Some(keep_alive) => rate.keep_alive(keep_alive),
+        None => rate,
+    }
+}

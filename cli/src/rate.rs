@@ -1,0 +1,71 @@
+//! A rate as one argument: `5/s`, `100/10m`, `20/500ms`.
+
+use std::time::Duration;
+
+/// How many permits in which time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RateArgument {
+    pub(crate) permits: u64,
+    pub(crate) interval: Duration,
+}
+
+impl std::str::FromStr for RateArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (permits, interval) = text
+            .split_once('/')
+            .ok_or("must be PERMITS/INTERVAL, such as 5/s, 100/10m or 20/500ms")?;
+        let permits = permits
+            .trim()
+            .parse()
+            .map_err(|_| format!("`{permits}` is not a whole number of permits"))?;
+        let interval = interval.trim();
+        let has_number = interval.starts_with(|c: char| c.is_ascii_digit());
+        let interval = match has_number {
+            true => duration(interval)?,
+            false => duration(&format!("1{interval}"))?,
+        };
+        Ok(Self { permits, interval })
+    }
+}
+
+/// A time such as `500ms`, `5s` or `1h 30m`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}, such as 500ms, 5s or 1h"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<(u64, Duration), String> {
+        let rate: RateArgument = text.parse()?;
+        Ok((rate.permits, rate.interval))
+    }
+
+    #[test]
+    fn a_rate_is_permits_and_an_interval_whose_one_may_be_left_out() {
+        assert_eq!(parsed("5/s"), Ok((5, Duration::from_secs(1))));
+        assert_eq!(parsed("100/10m"), Ok((100, Duration::from_secs(600))));
+        assert_eq!(parsed("20 / 500ms"), Ok((20, Duration::from_millis(500))));
+        assert_eq!(parsed("1/1h 30m"), Ok((1, Duration::from_secs(5_400))));
+    }
+
+    #[test]
+    fn a_rate_that_says_nothing_exact_is_refused() {
+        for text in [
+            "",
+            "5",
+            "/s",
+            "5/",
+            "five/s",
+            "-1/s",
+            "5/s/s",
+            "5/fortnight",
+            "1.5/s",
+        ] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+}

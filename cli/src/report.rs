@@ -1,0 +1,96 @@
+//! What a command found out, as text or as JSON, and the exit code.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use redisson_rate_limiter::{Decision, TimeToLive};
+use serde_json::{Value, json};
+
+/// Permits are not there, or there is no such limiter.
+pub(crate) const DENIED: u8 = 1;
+
+#[derive(Debug)]
+pub(crate) struct Report {
+    text: String,
+    json: Value,
+    exit_code: u8,
+    is_on_stderr: bool,
+}
+
+impl Report {
+    pub(crate) fn new(text: impl Into<String>, json: Value) -> Self {
+        Self {
+            text: text.into(),
+            json,
+            exit_code: 0,
+            is_on_stderr: false,
+        }
+    }
+
+    /// For a command whose standard output is that of others.
+    pub(crate) fn on_stderr(text: impl Into<String>, json: Value) -> Self {
+        Self {
+            is_on_stderr: true,
+            ..Self::new(text, json)
+        }
+    }
+
+    /// With exit code 0 if `is_so`, and else 1.
+    pub(crate) fn either(is_so: bool, text: impl Into<String>, json: Value) -> Self {
+        Self {
+            exit_code: if is_so { 0 } else { DENIED },
+            ..Self::new(text, json)
+        }
+    }
+
+    pub(crate) fn with_exit_code(self, exit_code: u8) -> Self {
+        Self { exit_code, ..self }
+    }
+
+    pub(crate) fn of_decision(decision: &Decision) -> Self {
+        let json = json!({
+            "granted": decision.is_granted(),
+            "limit": decision.limit(),
+            "window_ms": millis(decision.window()),
+            "remaining": decision.remaining(),
+            "reset_ms": millis(decision.reset()),
+            "retry_after_ms": decision.retry_after().map(millis),
+        });
+        Self::either(decision.is_granted(), decision.to_string(), json)
+    }
+
+    pub(crate) fn print(self, is_json: bool) -> ExitCode {
+        let text = if is_json {
+            self.json.to_string()
+        } else {
+            self.text
+        };
+        // Whoever reads it may have enough.
+        let _ = match self.is_on_stderr {
+            true => writeln!(std::io::stderr(), "{text}"),
+            false => writeln!(std::io::stdout(), "{text}"),
+        };
+        ExitCode::from(self.exit_code)
+    }
+}
+
+pub(crate) fn time_to_live_as_text(time_to_live: TimeToLive) -> String {
+    match time_to_live {
+        TimeToLive::Unlimited => "does not expire".to_owned(),
+        TimeToLive::Remaining(left) => format!("expires in {}", humantime::format_duration(left)),
+        _ => "missing".to_owned(),
+    }
+}
+
+/// In whole milliseconds. `null` if it does not expire.
+pub(crate) fn time_to_live_as_json(time_to_live: TimeToLive) -> Value {
+    match time_to_live {
+        TimeToLive::Remaining(left) => millis(left).into(),
+        _ => Value::Null,
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,124 @@
+use serde_json::json;
+
+use crate::support::{Cli, Ran, program};
+
+#[test]
+fn a_limiter_lives_from_set_to_delete() {
+    let cli = Cli::start();
+    assert_eq!(cli.run("set orders 2/1h").out, "orders: 2 per 3600s");
+    assert_eq!(cli.run("try orders").code, 0);
+    assert_eq!(cli.run("available orders").out, "1");
+    assert_eq!(cli.run("try orders 2").code, 1);
+    let peeked = cli.json("peek orders");
+    assert_eq!(
+        (&peeked["granted"], &peeked["remaining"]),
+        (&json!(true), &json!(0))
+    );
+    assert_eq!(cli.run("available orders").out, "1");
+    assert_eq!(cli.run("release orders").out, "2 available");
+    assert_eq!(cli.run("update orders 7/1h").out, "orders: 7 per 3600s");
+    assert_eq!(cli.run("expire orders 2h").out, "expires in 2h");
+    assert_eq!(cli.run("expire orders --never").code, 0);
+    let config = cli.json("config orders");
+    assert_eq!(config["rate"]["permits"], json!(7));
+    assert_eq!(config["time_to_live_ms"], json!(null));
+    assert_eq!(cli.run("delete orders --yes").out, "deleted");
+    assert_eq!(cli.run("delete orders --yes").code, 1);
+    assert_eq!(cli.run("config orders").code, 1);
+}
+
+#[test]
+fn set_if_missing_leaves_the_rate_that_is_there() {
+    let cli = Cli::start();
+    assert_eq!(
+        cli.json("set orders 2/s --if-missing"),
+        json!({"set": true})
+    );
+    assert_eq!(cli.run("set orders 9/s --if-missing").code, 1);
+    assert_eq!(cli.run("config orders").out, "2 per 1s; does not expire");
+    assert_eq!(cli.run("update others 9/s").code, 1);
+}
+
+#[test]
+fn a_rate_in_the_call_makes_a_limiter_that_is_missing() {
+    let cli = Cli::start();
+    assert_eq!(
+        cli.run("try orders --rate 1/1h --per-client --keep-alive 2h")
+            .code,
+        0
+    );
+    let rate = &cli.json("config orders")["rate"];
+    assert_eq!(rate["rate_type"], json!("per_client"));
+    assert_eq!(rate["keep_alive_ms"], json!(7_200_000));
+}
+
+#[test]
+fn clients_of_a_rate_for_each_are_told_apart_by_their_ids() {
+    let cli = Cli::start();
+    cli.run("set orders 1/1h --per-client");
+    for (client, code) in [("a", 0), ("b", 0), ("a", 1), ("b", 1)] {
+        assert_eq!(
+            cli.run(&format!("try orders --client-id {client}")).code,
+            code
+        );
+    }
+}
+
+#[test]
+fn an_acquire_waits_until_permits_are_there_or_its_time_is_up() {
+    let cli = Cli::start();
+    cli.run("set orders 1/1h");
+    assert_eq!(cli.json("acquire orders")["granted"], json!(true));
+    let denied = cli.run("acquire orders --timeout 50ms");
+    assert_eq!(denied.code, 1, "{denied:?}");
+    let mut waiting = cli.command("acquire orders").spawn().unwrap();
+    // Also if it comes before the program waits.
+    cli.run("release orders");
+    assert_eq!(waiting.wait().unwrap().code(), Some(0));
+    assert_eq!(cli.run("available orders").out, "0");
+}
+
+#[test]
+fn each_policy_decides_and_is_reset_by_its_key() {
+    let cli = Cli::start();
+    for policy in [
+        "fixed-window --limit 2 --window 1h",
+        "sliding-window-log --limit 2 --window 1h",
+        "sliding-window-counter --limit 2 --window 1h --period 30m",
+        "token-bucket --per-second 1 --capacity 2",
+        "quota-bucket --quota 2 --period 1h --capacity 2",
+        "leaky-bucket --quantity 1 --period 1h --capacity 1",
+        "penalty-token-bucket --quantity 1 --period 1h --capacity 2",
+    ] {
+        let key = policy.split(' ').next().unwrap();
+        let arguments = format!("{key} 2 --prefix a: --policy {policy}");
+        assert_eq!(cli.run(&format!("peek {arguments}")).code, 0, "{policy}");
+        assert_eq!(cli.run(&format!("try {arguments}")).code, 0, "{policy}");
+        if key != "token-bucket" {
+            assert_eq!(cli.run(&format!("try {arguments}")).code, 1, "{policy}");
+        }
+        let target = arguments.replacen(" 2", "", 1);
+        let deleted = cli.run(&format!("delete --yes {target}"));
+        assert_eq!(deleted.out, "deleted", "{policy}");
+        assert_eq!(cli.run(&format!("try {arguments}")).code, 0, "{policy}");
+    }
+}
+
+#[test]
+fn a_policys_acquire_comes_back_when_the_policy_says() {
+    let cli = Cli::start();
+    let acquire = "acquire a --policy fixed-window --limit 1 --window 300ms";
+    assert_eq!(cli.run(acquire).code, 0);
+    assert_eq!(cli.run(acquire).code, 0);
+    let hour = "acquire b --policy fixed-window --limit 1 --window 1h --timeout 1s";
+    assert_eq!(cli.run(hour).code, 0);
+    assert_eq!(cli.run(hour).code, 1);
+}
+
+#[test]
+fn completions_and_manual_need_no_server() {
+    let completions = Ran::from(program("completions bash").output().unwrap());
+    assert!(completions.out.contains("_rratelimiter"), "{completions:?}");
+    let page = Ran::from(program("man").output().unwrap());
+    assert!(page.out.contains(".TH rratelimiter"), "{page:?}");
+}

@@ -1,0 +1,103 @@
+use std::fs;
+
+use crate::support::servers::Server;
+use crate::support::{Cli, Ran, program};
+
+#[test]
+fn a_mistake_of_the_command_line_ends_with_2_and_names_the_argument() {
+    let cli = Cli::start();
+    for (arguments, named) in [
+        ("set orders five/s", "five"),
+        ("set orders 0/s", "permits"),
+        ("try orders 0", "permits"),
+        ("try orders", "orders"),
+        ("try orders --limit 5", "--policy"),
+        ("try a --policy fixed-window --limit 5", "window"),
+        ("try a --policy fixed-window --limit 0 --window 1s", "limit"),
+        (
+            "try a --policy fixed-window --limit 5 --window 1s --capacity 3",
+            "capacity",
+        ),
+        ("try a --policy no-such", "no-such"),
+        ("try orders --per-client", "--rate"),
+        ("expire orders", "TIME"),
+        ("delete orders", "--yes"),
+        ("run orders", "COMMAND"),
+        (
+            "--password-file /no/such/file available orders",
+            "/no/such/file",
+        ),
+        ("--url http://127.0.0.1 available orders", "url"),
+    ] {
+        let ran = cli.run(arguments);
+        assert_eq!(
+            (ran.code, ran.out.as_str()),
+            (2, ""),
+            "{arguments}: {ran:?}"
+        );
+        assert!(ran.err.contains(named), "{arguments}: {ran:?}");
+    }
+    let mut connection = redis::Client::open(format!("redis://127.0.0.1:{}", cli.server.port()))
+        .unwrap()
+        .get_connection()
+        .unwrap();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    assert!(keys.is_empty(), "{keys:?}");
+}
+
+#[test]
+fn a_store_that_is_away_or_holds_something_else_ends_with_3() {
+    let nobody = { Server::start() }.port();
+    let url = format!("redis://:hunter2@127.0.0.1:{nobody}");
+    let ran = Ran::from(
+        program("--json try orders")
+            .env("REDIS_URL", url)
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(ran.code, 3, "{ran:?}");
+    let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!(error["error"]["kind"], "store_unavailable");
+    assert!(!ran.err.contains("hunter2"), "{ran:?}");
+
+    let cli = Cli::start();
+    let mut connection = redis::Client::open(format!("redis://127.0.0.1:{}", cli.server.port()))
+        .unwrap()
+        .get_connection()
+        .unwrap();
+    let () = redis::cmd("SET")
+        .arg("orders")
+        .arg("junk")
+        .query(&mut connection)
+        .unwrap();
+    assert_eq!(cli.run("try orders").code, 3);
+}
+
+#[test]
+fn a_password_comes_from_a_file_and_is_not_printed() {
+    let server = Server::start_with(&["--requirepass", "hunter2"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let run = || {
+        let mut command = program("set orders 5/s");
+        let command = command
+            .env("REDIS_URL", &url)
+            .env("REDIS_PASSWORD_FILE", &file);
+        Ran::from(command.output().unwrap())
+    };
+    fs::write(&file, "hunter2\n").unwrap();
+    assert_eq!(run().code, 0);
+    fs::write(&file, "hunter3\n").unwrap();
+    let refused = run();
+    assert_eq!(refused.code, 3, "{refused:?}");
+    assert!(!refused.err.contains("hunter3"), "{refused:?}");
+}
+
+#[test]
+fn a_name_with_control_characters_is_printed_escaped() {
+    let cli = Cli::start();
+    let mut command = cli.command("config");
+    let ran = Ran::from(command.arg("a\x1b[2J\nb").output().unwrap());
+    assert_eq!(ran.out, "there is no limiter a\\u{1b}[2J\\nb");
+}

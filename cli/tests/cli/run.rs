@@ -1,0 +1,117 @@
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Cli, Ran};
+
+#[test]
+fn a_command_runs_with_its_permits_and_its_exit_code_is_the_programs() {
+    let cli = Cli::start();
+    let ran = cli.run("run orders --rate 2/1h -- sh -c exit${IFS}7");
+    assert_eq!(ran.code, 7, "{ran:?}");
+    assert_eq!(cli.run("run orders -- echo done").out, "done");
+    let denied = cli.run("run orders --timeout 10ms -- echo done");
+    assert_eq!((denied.code, denied.out.as_str()), (1, "denied: not run"));
+}
+
+#[test]
+fn a_command_that_cannot_be_started_ends_as_in_a_shell() {
+    let cli = Cli::start();
+    cli.run("set orders 9/1h");
+    assert_eq!(cli.run("run orders -- no-such-program").code, 127);
+    assert_eq!(cli.run("run orders -- /").code, 126);
+    assert_eq!(cli.run("run orders --each -- no-such-program").code, 0); // there is no line
+    assert_eq!(
+        cli.run_with("run orders --each -- no-such-program", "a\n")
+            .code,
+        127
+    );
+}
+
+#[test]
+fn a_signal_while_it_waits_keeps_no_permits() {
+    let cli = Cli::start();
+    cli.run("set orders 2/1h");
+    cli.run("try orders");
+    let mut waiting = cli
+        .command("run orders --permits 2 -- echo done")
+        .spawn()
+        .unwrap();
+    let id = i32::try_from(waiting.id()).unwrap();
+    wait_until_caught(id);
+    kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
+    assert_eq!(waiting.wait().unwrap().code(), Some(128 + 15));
+    assert_eq!(cli.run("available orders").out, "1");
+    cli.run("release orders");
+    assert_eq!(cli.run("available orders").out, "2");
+}
+
+/// Until a process catches the signal that asks it to end.
+fn wait_until_caught(id: i32) {
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let caught = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:\t"));
+        if u64::from_str_radix(caught.unwrap(), 16).unwrap() & (1 << 14) != 0 {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_signal_reaches_the_command_that_took_the_programs_place() {
+    let cli = Cli::start();
+    let script = "run orders --rate 1/s -- sh -c";
+    let mut running = cli
+        .command(script)
+        .arg("trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(running.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let id = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
+    kill_process(id, Signal::TERM).unwrap();
+    assert_eq!(
+        (line.as_str(), running.wait().unwrap().code()),
+        ("ready\n", Some(9))
+    );
+}
+
+#[test]
+fn each_line_is_an_argument_of_a_command_of_its_own() {
+    let cli = Cli::start();
+    cli.run("set orders 4/1h");
+    let ran = cli.run_with("run orders --each -- echo a", "x y\n\nz");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "a x y\na \na z"));
+    assert_eq!(ran.err, "3 succeeded, 0 failed, 0 not run");
+    let ran = cli.run_with("run orders --each --timeout 10ms -- echo {} a", "1\n2\n");
+    assert_eq!((ran.code, ran.out.as_str()), (1, "1 a"));
+    assert_eq!(ran.err, "1 succeeded, 0 failed, 1 not run");
+}
+
+#[test]
+fn a_line_whose_command_fails_does_not_stop_the_others() {
+    let cli = Cli::start();
+    let lines = "run orders --rate 9/1h --each --jobs 3 -- sh -c";
+    let mut command = cli.command(lines);
+    command
+        .arg("exit $0")
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, b"0\n1\n2\n0\n").unwrap();
+    drop(stdin);
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (123, "2 succeeded, 2 failed, 0 not run")
+    );
+    assert_eq!(cli.run("available orders").out, "5");
+}

@@ -1,0 +1,84 @@
+//! The program, run against a server of the test's own.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+#[path = "../../../tests/support/mod.rs"]
+#[allow(clippy::duplicate_mod, reason = "each test binary has its own")]
+pub mod servers;
+
+use servers::Server;
+
+pub struct Cli {
+    pub server: Server,
+}
+
+/// What a run printed, and its exit code.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().trim_end().to_owned();
+        Self {
+            code: output.status.code().expect("not ended by a signal"),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
+    }
+}
+
+impl Cli {
+    pub fn start() -> Self {
+        Self {
+            server: Server::start(),
+        }
+    }
+
+    /// The program with these arguments, which are separated by spaces.
+    pub fn command(&self, arguments: &str) -> Command {
+        let url = format!("redis://127.0.0.1:{}", self.server.port());
+        let mut command = program(arguments);
+        command.env("REDIS_URL", url);
+        command
+    }
+
+    pub fn run(&self, arguments: &str) -> Ran {
+        self.command(arguments).output().unwrap().into()
+    }
+
+    /// With this standard input.
+    pub fn run_with(&self, arguments: &str, input: &str) -> Ran {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped());
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input.as_bytes()).unwrap();
+        drop(stdin);
+        child.wait_with_output().unwrap().into()
+    }
+
+    /// The JSON that a run prints.
+    pub fn json(&self, arguments: &str) -> serde_json::Value {
+        let ran = self.run(&format!("--json {arguments}"));
+        serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+    }
+}
+
+pub fn program(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rratelimiter"));
+    command.args(arguments.split_whitespace());
+    command
+        .env_remove("REDIS_URL")
+        .env_remove("REDIS_PASSWORD_FILE")
+        .stdin(Stdio::null());
+    command
+}
