@@ -155,6 +155,9 @@ pub(crate) fn system_millis() -> i64 {
 pub(crate) struct TokioClock {
     started: Instant,
     started_millis: i64,
+    /// By how much a test has moved it on, in ms.
+    #[cfg(feature = "test-util")]
+    advanced: std::sync::atomic::AtomicI64,
 }
 
 impl TokioClock {
@@ -162,12 +165,23 @@ impl TokioClock {
         Self {
             started: Instant::now(),
             started_millis: system_millis(),
+            #[cfg(feature = "test-util")]
+            advanced: 0.into(),
         }
     }
 
     #[inline]
     pub(crate) fn now(&self) -> i64 {
-        self.started_millis + self.started.elapsed().as_millis() as i64
+        let now = self.started_millis + self.started.elapsed().as_millis() as i64;
+        #[cfg(feature = "test-util")]
+        let now = now + self.advanced.load(std::sync::atomic::Ordering::Relaxed);
+        now
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn advance(&self, millis: i64) {
+        let advanced = &self.advanced;
+        advanced.fetch_add(millis, std::sync::atomic::Ordering::Relaxed);
     }
 }
 

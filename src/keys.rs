@@ -116,7 +116,7 @@ pub(crate) fn share_a_slot(keys: &[impl AsRef<str>]) -> bool {
 
 /// The part of a key that decides its slot: what is between the first `{` and the next `}`, unless it is empty or
 /// missing.
-fn hash_tag(key: &str) -> &str {
+pub(crate) fn hash_tag(key: &str) -> &str {
     key.split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'))
         .map(|(tag, _)| tag)

@@ -10,7 +10,8 @@
 //! | `redis`, on by default | limiters in Redis: [`RedissonClient::connect`], the builder's settings for it, [`Credentials`]. Without it, no redis crate is compiled, clients are [in memory](RedissonClient::in_memory), and `connect` fails |
 //! | `cluster` | Redis Cluster; implies `redis` |
 //! | `tls` | `rediss://` URLs and [`TlsConfig`]; implies `redis` |
-//! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies, [`AnyPolicy`] and [`FailurePolicy`] |
+//! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies, [`AnyPolicy`] and [`FailurePolicy`], and rules from a file: [`RulesConfig`] |
+//! | `test-util` | for tests: `MemoryStore::advance`, and a `TestLimiter` that denies, fails or stalls on demand |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -60,6 +61,9 @@ mod same_runtime;
 #[cfg(feature = "serde")]
 mod serialization;
 
+#[cfg(feature = "test-util")]
+mod test_util;
+
 #[cfg(all(doc, any(feature = "redis", not(doctest))))]
 pub mod guide;
 
@@ -94,6 +98,8 @@ pub use limiters::{
     Charge, Chargeable, JointDecision, KeyedRateLimiter, Limiter, Plan, PolicyLimiter,
     RRateLimiter, RateLimiter, Rule, Rules, Verdict,
 };
+#[cfg(feature = "serde")]
+pub use limiters::{RuleConfig, RulesConfig};
 pub use policies::{AnyPolicy, Policy};
 pub use quota::Quota;
 pub use rate::{Rate, RateType};
@@ -103,6 +109,8 @@ pub use store::redis::connection::Credentials;
 #[cfg(feature = "tls")]
 pub use store::redis::connection::TlsConfig;
 pub use store::{PermitsInUse, TimeToLive};
+#[cfg(feature = "test-util")]
+pub use test_util::TestLimiter;
 
 macro_rules! exports {
     ([] $($name:ident: $Policy:ident,)*) => {

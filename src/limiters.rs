@@ -26,6 +26,8 @@ pub use rate_limiter::RateLimiter;
 pub(crate) use registry::{NameMapper, Registry};
 pub use rrate_limiter::RRateLimiter;
 pub use rules::{Plan, Rule, Rules, Verdict};
+#[cfg(feature = "serde")]
+pub use rules::{RuleConfig, RulesConfig};
 
 /// A limiter that decides by a key and a cost: those of this crate, and your own. The limiters of this crate have
 /// [`check`](PolicyLimiter::check) as an inherent method, so that only code for any limiter needs this trait.

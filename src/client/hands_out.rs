@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use super::RedissonClient;
+#[cfg(feature = "serde")]
+use crate::decision::Decision;
 use crate::error::Result;
+#[cfg(feature = "serde")]
+use crate::limiters::RuleConfig;
 use crate::limiters::{
     Charge, JointDecision, KeyedRateLimiter, Mode, PolicyLimiter, RateLimiter, Rule, Rules,
     check_all, peek_all, refund_all,
@@ -82,8 +86,18 @@ impl RedissonClient {
     }
 
     /// Decides one request by several limiters at once: either all of them grant it and are charged, or none is charged.
-    /// Takes one round trip.
+    /// Takes one round trip, if the keys of all of them are in one slot of a cluster, or if it is no cluster.
     ///
+    /// # Several slots of a cluster
+    /// No call reaches limiters in several slots. They are asked all at the same time, without a charge, and then decide one slot
+    /// after another, until one denies: a round trip, and one more for each slot. Those that would deny come first, so that
+    /// a denied request is charged nowhere. If a limiter denies although it would have granted, because another request came
+    /// in between, what the slots before it took of limiters with a [`Rate`](crate::Rate) is given back, also if the future is
+    /// dropped; other requests may have been denied meanwhile for want of it. A policy does not know single grants: what it
+    /// was charged then stays. No limiter ever grants more than its limit. If the keys have a common hash tag, such as
+    /// `{alice}:second` and `{alice}:day`, one slot has them all.
+    ///
+    /// # Failures
     /// While Redis is unavailable, the [`FailurePolicy`](crate::FailurePolicy) of each limiter counts: the request fails if
     /// one of them is `Error` or `Wait`, and is denied if one is `Deny`. Local limiters decide together too.
     ///
@@ -107,9 +121,8 @@ impl RedissonClient {
     /// [`SlidingWindowLog`](crate::SlidingWindowLog)s and [`SlidingWindowCounter`](crate::SlidingWindowCounter)s would touch
     /// more than 2,000 members and counters together, four for each unit of cost at a log and one for each period of a
     /// counter's window; if two have the same name, whatever their kinds; or if one is of another client;
-    /// [`Error::InvalidName`](crate::Error::InvalidName) on a cluster if the keys do not share a slot: give them one hash tag;
     /// and those of [`PolicyLimiter::check`](crate::PolicyLimiter::check). No limiter was charged, unless it is
-    /// [`Error::Indeterminate`](crate::Error::Indeterminate).
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) or the keys are in several slots.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have been charged.
@@ -146,8 +159,7 @@ impl RedissonClient {
         &self,
         charges: impl IntoIterator<Item = Charge> + Send,
     ) -> Result<JointDecision> {
-        self.0.state.admit()?;
-        peek_all(&self.0.store, &self.0.local_store, charges).await
+        peek_all(&self.0, charges).await
     }
 
     /// Gives back what a joint decision took of limiters with a [`Rate`](crate::Rate), as
@@ -177,6 +189,24 @@ impl RedissonClient {
     /// If the future is dropped, some grants may not have been given back.
     pub async fn refund_all(&self, decision: JointDecision) -> Result<u64> {
         refund_all(&self.0, decision).await
+    }
+
+    /// A rule that a configuration file describes: with the feature `serde`. Its requests count for the target that
+    /// `target` returns, and a denied one gets what `rejection` returns, as in [`Rule::new`]. Sends nothing.
+    ///
+    /// See [`RulesConfig`](crate::RulesConfig) for the fields and an example.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if a number of a policy is out of its range, which a
+    /// configuration that was read from a file has checked.
+    #[cfg(feature = "serde")]
+    pub fn rule<R, E>(
+        &self,
+        config: &RuleConfig,
+        target: impl Fn(&R) -> Option<String> + Send + Sync + 'static,
+        rejection: impl Fn(&R, &Decision) -> E + Send + Sync + 'static,
+    ) -> Result<Rule<R, E>> {
+        config.rule(&self.0, target, rejection)
     }
 
     /// [`Rules`] for requests of type `R`. Their limiters must be this client's, and have different names.

@@ -90,6 +90,30 @@ impl RedissonClient {
         poll_fn(|context| Poll::Ready(given_back.as_mut().poll(context).is_ready())).await
     }
 
+    /// How many callers wait for permits, of all limiters of the client. See also
+    /// [`RateLimiter::waiters`](crate::RateLimiter::waiters).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let mails = client.keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?;
+    /// let mut waiting = tokio::task::JoinSet::new();
+    /// for user in ["alice", "alice", "bob", "bob"] {
+    ///     let mails = mails.clone();
+    ///     waiting.spawn(async move { mails.acquire(user, 1).await });
+    /// }
+    /// tokio::task::yield_now().await;
+    /// assert_eq!(client.waiters(), 2);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn waiters(&self) -> usize {
+        self.0.waiters()
+    }
+
     /// Whether the client was [closed](Self::close).
     #[must_use]
     pub fn is_closed(&self) -> bool {

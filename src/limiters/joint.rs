@@ -1,5 +1,7 @@
 //! Several limiters in one decision: granted by all, or charged to none.
 
+mod in_turn;
+
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,6 @@ use crate::error::{Error, Result};
 pub(crate) use crate::event::Mode;
 use crate::event::{Reports, RequestResult};
 use crate::fallback::{LocalStore, TargetRequest, check_together};
-use crate::keys::share_a_slot;
 use crate::policies::algorithm::MOST_TOUCHED;
 use crate::policies::call::{Call, Purpose, Target};
 use crate::store::Store;
@@ -174,12 +175,25 @@ pub(crate) async fn check_all(
     let requests: Arc<[TargetRequest]> = requests.into();
     let limiters = requests.iter().map(|it| (&*it.name, it.cost));
     let reported = reported.asking(limiters);
-    let call = call_of(&requests, Purpose::Decide);
+    let decided = match in_turn::slots(&*registry.store, &requests) {
+        None => decide(registry, &requests).await,
+        Some(slots) => Box::pin(in_turn::decide_in_turn(registry, slots)).await,
+    };
+    let decided = decided.map(|decisions| JointDecision::by(&requests, decisions));
+    reported.ended(decided)
+}
+
+/// Decides a request by limiters that one call reaches.
+async fn decide(
+    registry: &Arc<Registry>,
+    requests: &Arc<[TargetRequest]>,
+) -> Result<Vec<Decision>> {
+    let call = call_of(requests, Purpose::Decide);
     // Boxed, because the future of the failure policy has room for it several times.
     let asking = Box::pin({
         let (registry, requests, call) = (
             Arc::clone(registry),
-            Arc::clone(&requests),
+            Arc::clone(requests),
             Arc::clone(&call),
         );
         async move {
@@ -191,9 +205,7 @@ pub(crate) async fn check_all(
         }
     });
     let (store, local) = (&*registry.store, &registry.local_store);
-    let decided = check_together(store, local, &requests, &call, asking).await;
-    let decided = decided.map(|decisions| JointDecision::by(&requests, decisions));
-    reported.ended(decided)
+    check_together(store, local, requests, &call, asking).await
 }
 
 impl Reports for JointDecision {
@@ -216,12 +228,25 @@ impl Reports for JointDecision {
 
 /// What `check_all` would return.
 pub(crate) async fn peek_all(
-    store: &Arc<dyn Store>,
-    local: &Arc<LocalStore>,
+    registry: &Registry,
     charges: impl IntoIterator<Item = Charge> + Send,
 ) -> Result<JointDecision> {
-    let requests: Arc<[TargetRequest]> = joint_requests(store, charges)?.into();
-    let call = call_of(&requests, Purpose::Peek);
+    registry.state.admit()?;
+    let requests: Arc<[TargetRequest]> = joint_requests(&registry.store, charges)?.into();
+    let decisions = match in_turn::slots(&*registry.store, &requests) {
+        None => peek_requests(&registry.store, &registry.local_store, &requests).await?,
+        Some(slots) => Box::pin(in_turn::peek(registry, slots)).await?,
+    };
+    Ok(JointDecision::by(&requests, decisions))
+}
+
+/// What limiters that one call reaches would decide.
+async fn peek_requests(
+    store: &Arc<dyn Store>,
+    local: &Arc<LocalStore>,
+    requests: &Arc<[TargetRequest]>,
+) -> Result<Vec<Decision>> {
+    let call = call_of(requests, Purpose::Peek);
     let asking = Box::pin({
         let (store, call) = (Arc::clone(store), Arc::clone(&call));
         async move {
@@ -229,8 +254,7 @@ pub(crate) async fn peek_all(
             answers.decisions(&call)
         }
     });
-    let decisions = check_together(&**store, local, &requests, &call, asking).await?;
-    Ok(JointDecision::by(&requests, decisions))
+    check_together(&**store, local, requests, &call, asking).await
 }
 
 /// What `check` of one limiter would return.
@@ -239,7 +263,9 @@ pub(super) async fn peek(
     local: &Arc<LocalStore>,
     charge: Charge,
 ) -> Result<Decision> {
-    Ok(peek_all(store, local, [charge]).await?.into_decision())
+    let requests: Arc<[TargetRequest]> = joint_requests(store, [charge])?.into();
+    let decisions = peek_requests(store, local, &requests).await?;
+    Ok(JointDecision::by(&requests, decisions).into_decision())
 }
 
 /// Gives back what a joint decision took, and returns how many permits.
@@ -289,16 +315,10 @@ fn joint_requests(
     if charges.is_empty() {
         return refuse("must be at least one");
     }
-    let mut requests: Vec<_> = charges.into_iter().map(|charge| charge.request).collect();
+    let requests: Vec<_> = charges.into_iter().map(|charge| charge.request).collect();
     let mut keys: Vec<_> = { requests.iter() }
         .flat_map(|request| request.target.all_keys())
         .collect();
-    if store.is_cluster() && !share_a_slot(&keys) {
-        return Err(Error::InvalidName {
-            name: requests.swap_remove(0).target.key.to_string(),
-            reason: "the limiters of one decision lie in several slots of the cluster: give their keys one hash tag",
-        });
-    }
     let mut names: Vec<&str> = requests.iter().map(|it| &*it.target.key).collect();
     names.sort_unstable();
     if has_twins(&names) {

@@ -60,11 +60,17 @@ impl Registry {
     /// Refuses all requests from now on, and ends the waiting of those who wait.
     pub(crate) fn close(&self) {
         self.state.close();
-        let in_use: Vec<_> = {
-            let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner);
-            queues.by_name.values().filter_map(Weak::upgrade).collect()
-        };
-        in_use.iter().for_each(|queue| queue.close());
+        self.queues_in_use().iter().for_each(|queue| queue.close());
+    }
+
+    fn queues_in_use(&self) -> Vec<Arc<GuardedQueue>> {
+        let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner);
+        queues.by_name.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// How many callers wait for permits.
+    pub(crate) fn waiters(&self) -> usize {
+        self.queues_in_use().iter().map(|it| it.waiters()).sum()
     }
 
     pub(crate) fn mapped_name<'a>(&self, name: &'a str) -> Cow<'a, str> {

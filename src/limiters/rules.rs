@@ -1,5 +1,7 @@
 //! Rules of a service: which requests are limited, whom each counts for, and what a denied one gets.
 
+#[cfg(feature = "serde")]
+mod config;
 mod in_force;
 mod rule;
 
@@ -12,6 +14,8 @@ use super::joint::{Charged, JointDecision, Mode, check_all};
 use super::{Charge, Registry};
 use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::Result;
+#[cfg(feature = "serde")]
+pub use config::{RuleConfig, RulesConfig};
 use in_force::InForce;
 use rule::Applied;
 pub use rule::{Plan, Rule};

@@ -104,7 +104,15 @@ macro_rules! numbers {
                 }
             }
 
-            as_fields!($Policy, Fields, crate::policies::algorithm::Model::validate);
+            as_fields!(
+                $Policy,
+                Fields,
+                crate::policies::algorithm::Model::validate,
+                [
+                    $((stringify!($number), stringify!($field)),)*
+                    $((stringify!($more), stringify!($more_field)),)*
+                ]
+            );
         };
     };
 }

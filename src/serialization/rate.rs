@@ -56,4 +56,9 @@ impl From<RateFields> for Rate {
     }
 }
 
-as_fields!(Rate, RateFields, Rate::validate);
+as_fields!(
+    Rate,
+    RateFields,
+    Rate::validate,
+    [("interval", "interval_ms"), ("keep_alive", "keep_alive_ms")]
+);

@@ -108,6 +108,30 @@ impl MemoryStore {
     }
 
     /// The same, one part after another, so that other tasks go on. Returns whether nothing is left.
+    /// Moves the clock of this store on, by whole milliseconds: with the feature `test-util`, for tests that do not pause tokio's
+    /// time. Windows pass, permits come back, and keys and penalties end. Those who wait for permits sleep by tokio's
+    /// clock: where a test has waiters, pause that, and `tokio::time::advance` moves both.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let store = MemoryStore::new();
+    /// let client = RedissonClient::builder().in_memory(&store);
+    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert!(logins.check("alice", 1).await?.is_granted());
+    /// assert!(!logins.check("alice", 1).await?.is_granted());
+    /// store.advance(Duration::from_secs(60));
+    /// assert!(logins.check("alice", 1).await?.is_granted());
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "test-util")]
+    pub fn advance(&self, time: std::time::Duration) {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX / 4);
+        self.0.clock.advance(millis);
+    }
+
     async fn shrink_in_parts(&self) -> bool {
         let mut is_empty = true;
         for place in 0..SHARDS {

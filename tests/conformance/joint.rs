@@ -1,8 +1,8 @@
 //! Joint decisions: granted by all limiters, or charged to none.
 
 use redisson_rate_limiter::{
-    Charge, Decision, Denied, Error, FixedWindow, Granted, PolicyLimiter, Rate, RateLimiter,
-    RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
+    Charge, Decision, Denied, Error, FixedWindow, Granted, JointDecision, PolicyLimiter, Rate,
+    RateLimiter, RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
@@ -336,4 +336,38 @@ pub async fn every_grant_of_a_joint_decision_is_given_back(fixture: Fixture) {
     let peeked = client.peek_all(charges()).await.unwrap();
     assert!(peeked.is_granted());
     assert_eq!(client.refund_all(peeked).await.unwrap(), 0);
+}
+
+/// On a cluster they are in several slots.
+pub async fn limiters_whose_keys_have_no_common_tag_grant_or_none_is_charged(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let name = fixture.name();
+    let user = client.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
+    let address = client.policy_limiter(TokenBucket::per_second(1).with_capacity(3));
+    let address = address.unwrap().with_penalty(9 * SECOND).unwrap();
+    let application =
+        client.keyed_rate_limiter(&format!("{name}-application:"), Rate::overall(4, HOUR));
+    let application = application.unwrap();
+    let charges = |cost| {
+        Ok::<_, Error>([
+            user.charge(&format!("{name}-user"), 1)?,
+            address.charge(&format!("{name}-address"), cost)?,
+            application.charge("all", 2)?,
+        ])
+    };
+    let each = |joint: &JointDecision| -> Vec<_> {
+        let all = joint.decisions().iter();
+        all.map(|it| (it.is_granted(), it.remaining())).collect()
+    };
+    let peeked = each(&client.peek_all(charges(1).unwrap()).await.unwrap());
+    assert_eq!(peeked, [(true, 1), (true, 2), (true, 2)]);
+    let ask = async |cost| Ok::<_, Error>(each(&client.check_all(charges(cost)?).await?));
+    assert_eq!(ask(1).await.unwrap(), [(true, 1), (true, 2), (true, 2)]);
+    assert_eq!(ask(3).await.unwrap(), [(false, 1), (false, 2), (false, 2)]);
+    // Its penalty is as that of a decision in one slot.
+    assert_eq!(ask(1).await.unwrap(), [(false, 1), (false, 0), (false, 2)]);
+    assert!(address.reset(&format!("{name}-address")).await.unwrap());
+    assert_eq!(ask(1).await.unwrap(), [(true, 0), (true, 2), (true, 0)]);
+    // What the address would grant is not charged.
+    assert_eq!(ask(1).await.unwrap(), [(false, 0), (false, 2), (false, 0)]);
 }

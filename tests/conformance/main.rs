@@ -229,6 +229,7 @@ on_every_store! {
             a_keep_alive_that_the_rate_does_not_name_is_left_as_it_is,
         }
         joint {
+            limiters_whose_keys_have_no_common_tag_grant_or_none_is_charged,
             what_all_grant_is_charged_to_each,
             what_one_denies_is_charged_to_none,
             the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_left,

@@ -34,7 +34,7 @@ use crate::limiters::{Charge, Chargeable};
 pub struct Rule<R, E> {
     pub(super) limited: Limited,
     pub(super) plans: HashMap<String, Limits>,
-    plan_of: Option<PlanOf<R>>,
+    plans_of: Vec<PlanOf<R>>,
     pub(super) is_shadow: bool,
     targets: Vec<Target<R>>,
     cost: Cost<R>,
@@ -144,7 +144,7 @@ impl<R, E> Rule<R, E> {
         Self {
             limited: Limited::new(Arc::new(limiter)),
             plans: HashMap::new(),
-            plan_of: None,
+            plans_of: Vec::new(),
             is_shadow: false,
             targets: vec![Box::new(target)],
             cost: Box::new(|_| 1),
@@ -244,7 +244,8 @@ impl<R, E> Rule<R, E> {
     }
 
     /// Chooses the [plan](Self::with_plan) of each request that the rule applies to, by the request and its key. The rule's
-    /// own limiter decides where `plan` returns `None` or a name that the rule has no plan for.
+    /// own limiter decides where `plan` returns `None` or a name that the rule has no plan for. Of several such functions the first
+    /// that names a plan of the rule counts.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -264,13 +265,11 @@ impl<R, E> Rule<R, E> {
     /// ```
     #[must_use]
     pub fn plan_of(
-        self,
+        mut self,
         plan: impl Fn(&R, &str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            plan_of: Some(Box::new(plan)),
-            ..self
-        }
+        self.plans_of.push(Box::new(plan));
+        self
     }
 
     /// Lets the rule decide without being enforced: each request that the other rules grant is charged and counted as if it
@@ -320,8 +319,10 @@ impl<R, E> Rule<R, E> {
     /// What the rule says about a request; `None` if it does not apply.
     pub(super) fn applied(&self, request: &R) -> Option<Applied<'_>> {
         let key = self.key(request)?;
-        let plan = self.plan_of.as_ref().and_then(|of| of(request, &key));
-        let plan = plan.and_then(|name| self.plans.get_key_value(&name));
+        let plan = self.plans_of.iter().find_map(|of| {
+            let name = of(request, &key)?;
+            self.plans.get_key_value(&name)
+        });
         let (plan, limited) = match plan {
             None => (None, Some(&self.limited)),
             Some((_, Limits::Allow)) => return None,

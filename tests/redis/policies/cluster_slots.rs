@@ -1,43 +1,97 @@
-//! On a cluster the keys of all limiters of a joint decision must be in one slot.
+//! On a cluster the keys of a target must be in one slot, and those of a joint decision may be in several.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, LeakyBucket, Limiter, Rate, TokenBucket,
+    Clock, Decision, Error, Event, FixedWindow, LeakyBucket, Limiter, Rate, RedissonClient,
+    RedissonClientBuilder, SlidingWindowLog,
 };
+use tokio::sync::Notify;
 
 use crate::clients::patient;
 use crate::every_policy::every_policy;
 use crate::fixture::{HOUR, SECOND};
 use crate::support::cluster::Cluster;
 
-#[tokio::test]
-async fn other_mixes_of_tags_are_refused_before_anything_is_sent() {
-    let cluster = Cluster::start();
-    let urls = cluster.urls().join(",");
-    let client = patient(&urls).await;
-    let user = client
-        .policy_limiter(TokenBucket::per_second(1).with_capacity(2))
-        .unwrap();
-    let address = client.policy_limiter(FixedWindow::new(3, HOUR)).unwrap();
-    let application = client.rate_limiter("{shop}:application");
-    application.set_rate(Rate::overall(5, HOUR)).await.unwrap();
+/// Settings of a client whose clock goes back to 1 ms after its start whenever a peek is answered.
+fn clock_back_after_peeks() -> (Arc<AtomicI64>, RedissonClientBuilder) {
+    let now = Arc::new(AtomicI64::new(1_000_000));
+    let (shown, moved) = (Arc::clone(&now), Arc::clone(&now));
+    let builder = RedissonClient::builder()
+        .response_timeout(60 * SECOND)
+        .clock(Clock::from_fn(move || shown.load(Ordering::SeqCst)))
+        .on_event(move |event| {
+            if matches!(
+                event,
+                Event::Call {
+                    script: "joint",
+                    requests: 0,
+                    ..
+                }
+            ) {
+                moved.store(1_000_001, Ordering::SeqCst);
+            }
+        });
+    (now, builder)
+}
 
-    let ask = async |user_key: &str, address_key: &str| {
-        let charges = [
-            user.charge(user_key, 1)?,
-            address.charge(address_key, 1)?,
-            application.charge(1)?,
-        ];
-        Ok::<_, Error>(client.check_all(charges).await?.is_granted())
+#[tokio::test]
+async fn what_a_slot_took_is_given_back_if_a_later_one_denies() {
+    let cluster = Cluster::start();
+    let (now, builder) = clock_back_after_peeks();
+    let client = builder.connect(&cluster.urls().join(",")).await.unwrap();
+    let application = client.rate_limiter("application");
+    application.set_rate(Rate::overall(5, HOUR)).await.unwrap();
+    let users = client.policy_limiter(SlidingWindowLog::new(1, SECOND));
+    let users = users.unwrap();
+    assert!(users.check("user", 1).await.unwrap().is_granted());
+    // Asked a minute later both grant, and when the user's slot decides it is not a minute later.
+    now.store(1_060_000, Ordering::SeqCst);
+    let charges = [
+        users.charge("user", 1).unwrap(),
+        application.charge(2).unwrap(),
+    ];
+    let denied = client.check_all(charges).await.unwrap();
+    assert!(!denied.is_granted());
+    let [user, spared] = denied.decisions() else {
+        panic!("{denied:?}");
     };
-    let refused = ask("user:1", "{shop}:address").await;
-    let Err(Error::InvalidName { reason, .. }) = refused else {
-        panic!("{refused:?}");
-    };
-    assert!(reason.contains("one hash tag"), "{reason}");
-    assert!(ask("{shop}:user:1", "{shop}:address").await.unwrap());
-    assert!(ask("{shop}:user:1", "{shop}:address").await.unwrap());
-    assert!(!ask("{shop}:user:1", "{shop}:address").await.unwrap());
-    assert_eq!(application.available_permits().await.unwrap(), 3);
+    assert_eq!(user.retry_after(), Some(Duration::from_millis(999)));
+    assert_eq!(
+        (spared.retry_after(), spared.remaining()),
+        (Some(Duration::ZERO), 5)
+    );
+    assert_eq!(application.available_permits().await.unwrap(), 5);
+}
+
+#[tokio::test]
+async fn what_a_slot_took_is_given_back_if_the_future_is_dropped() {
+    let cluster = Cluster::start();
+    let decided = Arc::new(Notify::new());
+    let noted = Arc::clone(&decided);
+    let builder = RedissonClient::builder().response_timeout(60 * SECOND);
+    let builder = builder.on_event(move |event| {
+        if matches!(event, Event::Call { requests: 1.., .. }) {
+            noted.notify_one();
+        }
+    });
+    let client = builder.connect(&cluster.urls().join(",")).await.unwrap();
+    let application = client.rate_limiter("application");
+    application.set_rate(Rate::overall(5, HOUR)).await.unwrap();
+    let users = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
+    let charges = [
+        users.charge("user", 1).unwrap(),
+        application.charge(2).unwrap(),
+    ];
+    tokio::select! {
+        biased;
+        () = decided.notified() => {}
+        decision = client.check_all(charges) => panic!("{decision:?}"),
+    }
+    assert!(client.close(60 * SECOND).await);
+    assert_eq!(application.available_permits().await.unwrap(), 5);
 }
 
 #[tokio::test]

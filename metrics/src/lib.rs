@@ -1,0 +1,194 @@
+#![doc = include_str!("../README.md")]
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use metrics::{
+    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+use redisson_rate_limiter::{AskedLimiter, BreakerState, Event, RedissonClient, RequestResult};
+
+/// Counts the [events](redisson_rate_limiter::RedissonClientBuilder::on_event) of a client in the recorder of the `metrics`
+/// facade.
+///
+/// ```
+/// use metrics_exporter_prometheus::PrometheusBuilder;
+/// use redisson_rate_limiter::{FixedWindow, MemoryStore, RedissonClient};
+/// use redisson_rate_limiter_metrics::Metrics;
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let prometheus = PrometheusBuilder::new().install_recorder()?;
+/// let metrics = Metrics::new().near_limit(0.8);
+/// metrics.describe();
+/// let client = RedissonClient::builder()
+///     .on_event(move |event| metrics.note(event))
+///     .in_memory(&MemoryStore::new()); // or .connect("redis://127.0.0.1:6379").await?
+///
+/// let logins = client.policy_limiter(FixedWindow::new(5, Duration::from_secs(60)))?.with_prefix("login:");
+/// assert!(logins.check("alice", 1).await?.is_granted());
+///
+/// // The handler of `/metrics`:
+/// metrics.sample(&client);
+/// let text = prometheus.render();
+/// let counted = r#"rate_limiter_requests{limiter="login:",result="granted",source="store",mode="enforced"} 1"#;
+/// assert!(text.contains(counted), "{text}");
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Metrics {
+    near_limit: Option<f64>,
+}
+
+impl Metrics {
+    /// Counts everything but requests that come near a limit.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts also how often a key has used this share of its limit, such as 0.8: see
+    /// [`AskedLimiter::reaches`](redisson_rate_limiter::AskedLimiter::reaches).
+    ///
+    /// ```
+    /// let metrics = redisson_rate_limiter_metrics::Metrics::new().near_limit(0.8);
+    /// assert_eq!(format!("{metrics:?}"), "Metrics { near_limit: Some(0.8) }");
+    /// ```
+    #[must_use]
+    pub fn near_limit(self, share: f64) -> Self {
+        Self {
+            near_limit: Some(share),
+        }
+    }
+
+    /// Gives the recorder the units and descriptions. To be called once, after the recorder is installed.
+    pub fn describe(&self) {
+        describe_counter!(REQUESTS, "Requests for permits that have ended");
+        describe_histogram!(
+            REQUEST_DURATION,
+            Unit::Seconds,
+            "How long requests took, with waiting for permits and for Redis"
+        );
+        describe_counter!(
+            NEAR_LIMIT,
+            "How often a key has used the set share of its limit"
+        );
+        describe_gauge!(WAITERS, "Callers that wait for permits");
+        describe_counter!(CALLS, "Calls to Redis");
+        describe_histogram!(CALL_DURATION, Unit::Seconds, "How long calls to Redis took");
+        describe_counter!(CALL_REQUESTS, "Requests for permits in calls to Redis");
+        describe_counter!(RETRIES, "Calls to Redis that were sent again");
+        describe_counter!(CONNECTIONS, "Connections made");
+        describe_counter!(CONNECTIONS_LOST, "Connections lost");
+        describe_gauge!(
+            BREAKER,
+            "The state of the circuit breaker: 0 closed, 1 half open, 2 open"
+        );
+        describe_gauge!(
+            CLOCK_AHEAD,
+            Unit::Seconds,
+            "By how much the clock of a peer was last ahead"
+        );
+    }
+
+    /// Counts an event: for [`on_event`](redisson_rate_limiter::RedissonClientBuilder::on_event).
+    pub fn note(&self, event: &Event<'_>) {
+        match *event {
+            Event::Request {
+                limiters,
+                result,
+                took,
+                is_shadow,
+                ..
+            } => {
+                let mode = if is_shadow { "shadow" } else { "enforced" };
+                for limiter in limiters.iter().filter(|it| it.is_deciding) {
+                    note_request(limiter, result, took, mode);
+                }
+                let share = self.near_limit.into_iter();
+                let near =
+                    share.flat_map(|share| limiters.iter().filter(move |it| it.reaches(share)));
+                for limiter in near {
+                    counter!(NEAR_LIMIT, "limiter" => limiter.name.to_owned(), "mode" => mode)
+                        .increment(1);
+                }
+            }
+            Event::Call {
+                script,
+                requests,
+                attempt,
+                is_answered,
+                took,
+                ..
+            } => {
+                let answered = if is_answered { "true" } else { "false" };
+                counter!(CALLS, "script" => script, "answered" => answered).increment(1);
+                histogram!(CALL_DURATION, "script" => script).record(took);
+                counter!(CALL_REQUESTS, "script" => script).increment(requests.into());
+                let retries = u64::from(attempt > 1);
+                counter!(RETRIES, "script" => script).increment(retries);
+            }
+            Event::Connected { server, .. } => {
+                counter!(CONNECTIONS, "server" => server.to_owned()).increment(1);
+            }
+            Event::ConnectionLost { server, .. } => {
+                counter!(CONNECTIONS_LOST, "server" => server.to_owned()).increment(1);
+            }
+            Event::BreakerChanged { server, state, .. } => set_breaker(server, state),
+            Event::ClockAhead { ahead, .. } => gauge!(CLOCK_AHEAD).set(ahead.as_secs_f64()),
+            _ => {}
+        }
+    }
+
+    /// Sets what no event tells: how many callers wait, and the state of each circuit breaker. To be called before each
+    /// scrape. Asks no server.
+    pub fn sample(&self, client: &RedissonClient) {
+        gauge!(WAITERS).set(client.waiters() as f64);
+        for server in client.health().servers {
+            set_breaker(&server.server, server.breaker);
+        }
+    }
+}
+
+const REQUESTS: &str = "rate_limiter.requests";
+const REQUEST_DURATION: &str = "rate_limiter.request.duration";
+const NEAR_LIMIT: &str = "rate_limiter.near_limit";
+const WAITERS: &str = "rate_limiter.waiters";
+const CALLS: &str = "rate_limiter.calls";
+const CALL_DURATION: &str = "rate_limiter.call.duration";
+const CALL_REQUESTS: &str = "rate_limiter.call.requests";
+const RETRIES: &str = "rate_limiter.retries";
+const CONNECTIONS: &str = "rate_limiter.connections";
+const CONNECTIONS_LOST: &str = "rate_limiter.connections_lost";
+const BREAKER: &str = "rate_limiter.breaker.state";
+const CLOCK_AHEAD: &str = "rate_limiter.clock_ahead";
+
+fn note_request(
+    limiter: &AskedLimiter<'_>,
+    result: RequestResult,
+    took: Duration,
+    mode: &'static str,
+) {
+    let source = result.source().map_or("none", |it| it.as_str());
+    let name = limiter.name.to_owned();
+    counter!(
+        REQUESTS,
+        "limiter" => name.clone(),
+        "result" => result.as_str(),
+        "source" => source,
+        "mode" => mode
+    )
+    .increment(1);
+    histogram!(REQUEST_DURATION, "limiter" => name, "result" => result.as_str()).record(took);
+}
+
+fn set_breaker(server: &str, state: BreakerState) {
+    let number = match state {
+        BreakerState::Closed => 0.0,
+        BreakerState::HalfOpen => 1.0,
+        _ => 2.0,
+    };
+    gauge!(BREAKER, "server" => server.to_owned()).set(number);
+}

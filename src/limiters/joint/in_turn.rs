@@ -1,0 +1,196 @@
+//! Limiters whose keys lie in several slots of a cluster, where no call reaches all of them.
+//!
+//! All are asked first, without a charge, the slots at the same time. Then each slot's limiters decide, in one call, one
+//! slot after another, until one denies: first those that would deny, so that a denied request is charged nowhere, then
+//! those whose permits can be given back. What was granted before a denial is given back. Another client may take
+//! what a later slot would have granted meanwhile; then a policy of an earlier one, which knows no single grants, stays
+//! charged. So no limiter ever grants more than its limit.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::{Registry, decide, peek_requests};
+use crate::decision::{Decision, Denied};
+use crate::error::Result;
+use crate::fallback::TargetRequest;
+use crate::grant::{Grant, Origin};
+use crate::keys::{Keys, hash_tag};
+use crate::store::Store;
+
+/// The limiters of a decision that lie in one slot.
+pub(super) struct Slot {
+    requests: Arc<[TargetRequest]>,
+    /// Their places in the decision.
+    places: Vec<usize>,
+    decisions: Vec<Decision>,
+}
+
+/// The slots of a decision; `None` if one call reaches all of its limiters.
+pub(super) fn slots(store: &dyn Store, requests: &[TargetRequest]) -> Option<Vec<Slot>> {
+    if !store.is_cluster() {
+        return None;
+    }
+    let mut slots: Vec<(String, Vec<usize>)> = Vec::new();
+    for (place, request) in requests.iter().enumerate() {
+        // All keys of a target are in the slot of the first one.
+        let keys = request.target.all_keys();
+        let slot = keys.first().map_or("", |first| hash_tag(first));
+        match slots.iter_mut().find(|(found, _)| found == slot) {
+            Some((_, places)) => places.push(place),
+            None => slots.push((slot.to_owned(), vec![place])),
+        }
+    }
+    if slots.len() < 2 {
+        return None;
+    }
+    let slots = slots.into_iter().map(|(_, places)| Slot {
+        requests: places
+            .iter()
+            .map(|&place| requests[place].clone())
+            .collect(),
+        places,
+        decisions: Vec::new(),
+    });
+    Some(slots.collect())
+}
+
+impl Slot {
+    fn is_granted(&self) -> bool {
+        self.decisions.iter().all(Decision::is_granted)
+    }
+
+    /// Whether a charge to one of its limiters cannot be given back.
+    fn keeps_charges(&self) -> bool {
+        let mut requests = self.requests.iter();
+        requests.any(|it| !it.target.model.properties().is_on_the_window)
+    }
+
+    fn grants(&self) -> impl Iterator<Item = (Arc<str>, Grant)> {
+        let each = self.requests.iter().zip(&self.decisions);
+        let of_rates = each.filter(|(it, _)| it.target.model.properties().is_on_the_window);
+        of_rates.filter_map(|(request, decision)| {
+            let grant = decision.clone().into_grant()?;
+            Some((Arc::clone(&request.target.key), grant))
+        })
+    }
+}
+
+/// What `peek_all` returns about limiters in several slots.
+pub(super) async fn peek(registry: &Registry, mut slots: Vec<Slot>) -> Result<Vec<Decision>> {
+    ask(registry, &mut slots).await?;
+    Ok(joined(slots))
+}
+
+/// Decides a request by limiters in several slots.
+pub(super) async fn decide_in_turn(
+    registry: &Arc<Registry>,
+    mut slots: Vec<Slot>,
+) -> Result<Vec<Decision>> {
+    ask(registry, &mut slots).await?;
+    slots.sort_by_key(|slot| (slot.is_granted(), slot.keeps_charges()));
+    let mut taken = Taken {
+        registry,
+        grants: Vec::new(),
+    };
+    for slot in &mut slots {
+        // If it fails, what was taken is given back in the background.
+        slot.decisions = decide(registry, &slot.requests).await?;
+        if !slot.is_granted() {
+            taken.give_back().await;
+            break;
+        }
+        taken.grants.extend(slot.grants());
+    }
+    taken.grants.clear();
+    Ok(joined(slots))
+}
+
+/// Asks all slots at the same time what they would decide.
+async fn ask(registry: &Registry, slots: &mut [Slot]) -> Result<()> {
+    type Asking<'a> = Pin<Box<dyn Future<Output = Result<Vec<Decision>>> + Send + 'a>>;
+    let asking = slots.iter().map(|slot| {
+        let Registry {
+            store, local_store, ..
+        } = registry;
+        let asking: Asking<'_> = Box::pin(peek_requests(store, local_store, &slot.requests));
+        asking
+    });
+    let mut asking: Vec<_> = asking.collect();
+    let mut answers: Vec<_> = asking.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (asking, answer) in asking.iter_mut().zip(&mut answers) {
+            if answer.is_none()
+                && let Poll::Ready(decisions) = asking.as_mut().poll(context)
+            {
+                *answer = Some(decisions);
+            }
+        }
+        match answers.iter().all(Option::is_some) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    drop(asking);
+    for (slot, answer) in slots.iter_mut().zip(answers.into_iter().flatten()) {
+        slot.decisions = answer?;
+    }
+    Ok(())
+}
+
+/// The decisions in the order of the charges. If one denies, those that would grant are not charged.
+fn joined(slots: Vec<Slot>) -> Vec<Decision> {
+    let is_granted = slots.iter().all(Slot::is_granted);
+    let mut decisions: Vec<_> = { slots.into_iter() }
+        .flat_map(|slot| slot.places.into_iter().zip(slot.decisions))
+        .collect();
+    decisions.sort_unstable_by_key(|(place, _)| *place);
+    let decisions = decisions.into_iter().map(|(_, decision)| match decision {
+        Decision::Granted(granted) if !is_granted => {
+            let remaining = granted.remaining + u64::from(granted.grant.permits());
+            Decision::Denied(Denied {
+                limit: granted.limit,
+                window: granted.window,
+                remaining: remaining.min(granted.limit),
+                reset: granted.reset,
+                source: granted.source,
+                ..Denied::new(Duration::ZERO)
+            })
+        }
+        decision => decision,
+    });
+    decisions.collect()
+}
+
+/// Permits that are given back unless all slots grant, also if the future is dropped.
+struct Taken<'a> {
+    registry: &'a Registry,
+    grants: Vec<(Arc<str>, Grant)>,
+}
+
+impl Taken<'_> {
+    async fn give_back(&mut self) {
+        while let Some((name, grant)) = self.grants.last() {
+            // If that fails, they come back when their window has passed.
+            let _ = self.registry.rate_limiter(name).refund(grant.clone()).await;
+            self.grants.pop();
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let Registry {
+            store, client_id, ..
+        } = self.registry;
+        for (name, grant) in self.grants.drain(..) {
+            if grant.origin == Origin::Store {
+                let limiter = store.limiter(Arc::new(Keys::new(&name, client_id)));
+                limiter.refund_unclaimed(grant, Box::new(|| ()));
+            }
+        }
+    }
+}
