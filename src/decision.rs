@@ -191,6 +191,23 @@ impl Decision {
         }
     }
 
+    /// How long a granted request has to wait before it proceeds.
+    #[inline]
+    pub(crate) fn delay(&self) -> Duration {
+        match self {
+            Self::Granted(granted) => granted.delay,
+            Self::Denied(_) => Duration::ZERO,
+        }
+    }
+
+    /// Makes this the decision on a request that has waited and may proceed.
+    pub(crate) fn proceed_after(&mut self, waited: Duration) {
+        if let Self::Granted(granted) = self {
+            granted.delay = Duration::ZERO;
+            granted.reset = granted.reset.saturating_sub(waited);
+        }
+    }
+
     /// The same decision, as one of the failure policy, with a grant that is found at `origin`.
     pub(crate) fn by_failure_policy(mut self, origin: Origin) -> Self {
         match &mut self {

@@ -66,9 +66,8 @@ pub(crate) use reported::{Mode, Reported, Reports};
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A request for permits has ended: `acquire`, `try_acquire`, `try_acquire_timeout`, `check`, `check_with_rate`,
-    /// `check_and_wait` (before it waits), `check_all`, or [`Rules::check`](crate::Rules::check) where a rule applies. There
-    /// is one event for each call of such a method, also if its future is dropped, and one more for its rules in shadow
-    /// mode.
+    /// `check_without_waiting`, `check_all`, or [`Rules::check`](crate::Rules::check) where a rule applies. There is one event
+    /// for each call of such a method, when it returns or its future is dropped, and one more for its rules in shadow mode.
     #[non_exhaustive]
     Request {
         /// The limiters that were asked: one, or those of a joint decision in the order of the charges. Empty if a joint
@@ -76,8 +75,8 @@ pub enum Event<'a> {
         limiters: &'a [AskedLimiter<'a>],
         /// How the request has ended.
         result: RequestResult,
-        /// The time from the call of the method until it returned, or until its future was dropped: waiting for permits
-        /// and for Redis.
+        /// The time from the call of the method until it returned, or until its future was dropped: waiting for permits,
+        /// for the turn that a [`LeakyBucket`](crate::LeakyBucket) gives, and for Redis.
         took: Duration,
         /// Whether the limiters are those of rules in [shadow mode](crate::Rule::in_shadow): the request goes on, whatever
         /// they decide. Those that are enforced have an event of their own.

@@ -10,6 +10,7 @@ mod registry;
 mod rrate_limiter;
 mod rules;
 mod target_name;
+mod turn;
 
 use std::fmt;
 
@@ -69,7 +70,8 @@ pub trait Limiter: fmt::Debug + Send + Sync {
         ""
     }
 
-    /// Decides a request of `cost` (at least 1) for the target `key` now, and charges the target if it is granted. The
+    /// Decides a request of `cost` (at least 1) for the target `key`, and charges the target if it is granted. A granted
+    /// request may proceed when this returns: a [`LeakyBucket`](crate::LeakyBucket) has it wait for its turn first. The
     /// limiters of this crate accept any text as a key: see [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside). A
     /// [`RateLimiter`] is one for all, and takes its permits whatever the key is.
     ///
@@ -96,8 +98,35 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// For the limiters of this crate, those of [`PolicyLimiter::check`].
     ///
     /// # Cancel safety
-    /// For the limiters of this crate: a call dropped in flight may or may not have been charged.
+    /// For the limiters of this crate: a call dropped in flight may or may not have been charged, and one dropped while it
+    /// waits for its turn was.
     async fn check(&self, key: &str, cost: u32) -> Result<Decision>;
+
+    /// Decides as [`check`](Self::check), and returns at once: the caller waits for the
+    /// [`delay`](crate::Granted::delay) of a granted request. See
+    /// [`PolicyLimiter::check_without_waiting`]. A limiter that gives no delays needs no such method of its own.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter: &dyn Limiter = &client.policy_limiter(LeakyBucket::new(1, Duration::from_secs(1)))?;
+    /// assert!(limiter.check("orders:api", 1).await?.is_granted());
+    /// let Decision::Granted(granted) = limiter.check_without_waiting("orders:api", 1).await? else { panic!() };
+    /// assert_eq!(granted.delay, Duration::from_secs(1));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    ///
+    /// # Cancel safety
+    /// As [`check`](Self::check).
+    async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
+        self.check(key, cost).await
+    }
 }
 
 /// A [`Limiter`] that can decide together with others, in one atomic step: one of this crate's.

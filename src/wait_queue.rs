@@ -249,6 +249,11 @@ impl WaitQueue {
         }
     }
 
+    /// Gives back a grant of the store that has no owner.
+    pub(crate) fn give_back(&self, grant: Grant) {
+        self.queue.give_back(grant);
+    }
+
     /// Permits may have come free: makes the queue's call due at once.
     pub(crate) fn permits_freed(&self) {
         self.queue.permits_freed();

@@ -92,7 +92,8 @@ impl Run {
             let time = start.elapsed();
             match step {
                 Step::Ask => {
-                    let decision = self.shown.limiter.check(&key, 1).await?;
+                    let limiter = &self.shown.limiter;
+                    let decision = limiter.check_without_waiting(&key, 1).await?;
                     self.note(time, &decision);
                 }
                 Step::Sample if time > planned + LATE => {}

@@ -88,6 +88,9 @@ impl RedissonClient {
     /// Decides one request by several limiters at once: either all of them grant it and are charged, or none is charged.
     /// Takes one round trip, if the keys of all of them are in one slot of a cluster, or if it is no cluster.
     ///
+    /// A granted request may proceed when this returns: with a [`LeakyBucket`](crate::LeakyBucket) among the limiters, it waits
+    /// for its turn first, with several for the last of its turns. The other limiters count it from the decision on.
+    ///
     /// # Several slots of a cluster
     /// No call reaches limiters in several slots. They are asked all at the same time, without a charge, and then decide one slot
     /// after another, until one denies: a round trip, and one more for each slot. Those that would deny come first, so that
@@ -125,7 +128,9 @@ impl RedissonClient {
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) or the keys are in several slots.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have been charged.
+    /// A call dropped in flight may or may not have been charged. One dropped while it waits for its turn gives back what it
+    /// took of limiters with a [`Rate`](crate::Rate); the other policies do not know single grants, so what they were charged
+    /// stays.
     pub async fn check_all(
         &self,
         charges: impl IntoIterator<Item = Charge> + Send,
@@ -133,7 +138,8 @@ impl RedissonClient {
         check_all(&self.0, charges, Mode::Enforced).await
     }
 
-    /// Returns what [`check_all`](Self::check_all) would return now, and charges nothing. Changes nothing in Redis.
+    /// Returns what [`check_all`](Self::check_all) would decide now, and charges nothing. Changes nothing in Redis. Does not
+    /// wait: the decisions have the delays of [`LeakyBucket`](crate::LeakyBucket)s.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -50,7 +50,7 @@ impl RedissonClient {
 
     /// Closes the client, its clones and all their limiters. From now on requests for permits fail with
     /// [`Error::Closed`](crate::Error::Closed), whatever the failure policy, and so do those who wait for permits. A request
-    /// whose call is in flight has its answer. Then waits until everything is given back that requests without a caller were
+    /// whose call is in flight has its answer, and one that a [`LeakyBucket`](crate::LeakyBucket) granted has its turn. Then waits until everything is given back that requests without a caller were
     /// granted, and returns whether it is.
     ///
     /// If the timeout passes first, the rest is given back as long as the process runs; otherwise it comes back with its

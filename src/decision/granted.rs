@@ -49,7 +49,9 @@ pub struct Granted {
     pub remaining: u64,
     /// The time until the whole limit is available again, if nothing more is taken: see [`Decision::reset`].
     pub reset: Duration,
-    /// How long the request has to wait before it proceeds: zero, except from a [`LeakyBucket`](crate::LeakyBucket).
+    /// How long the request has to wait before it proceeds. Only a [`LeakyBucket`](crate::LeakyBucket) states one, and only in
+    /// answers without this wait: those of [`check_without_waiting`](crate::PolicyLimiter::check_without_waiting) and of a
+    /// peek.
     pub delay: Duration,
     /// Who decided.
     pub source: DecisionSource,

@@ -240,6 +240,15 @@ impl GuardedQueue {
         }
     }
 
+    /// The same for a request that is gone, in the background.
+    pub(crate) fn give_back(&self, grant: Grant) {
+        match grant.origin {
+            Origin::Store => self.queue.give_back(grant),
+            Origin::Local => self.local.give_back(&grant),
+            Origin::Nowhere => {}
+        }
+    }
+
     pub(crate) async fn release(&self, permits: u32, policy: &FailurePolicy) -> Result<()> {
         let FailurePolicy::Local(_) = policy else {
             return self.store().release(permits).await;

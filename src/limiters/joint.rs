@@ -1,6 +1,7 @@
 //! Several limiters in one decision: granted by all, or charged to none.
 
 mod in_turn;
+mod taken;
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,15 +10,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Registry;
+use super::turn::wait_for_turn;
 use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
 pub(crate) use crate::event::Mode;
 use crate::event::{Reports, RequestResult};
 use crate::fallback::{LocalStore, TargetRequest, check_together};
+use crate::grant::Grant;
 use crate::policies::algorithm::MOST_TOUCHED;
 use crate::policies::call::{Call, Purpose, Target};
 use crate::store::Store;
 use crate::wait_queue::Sending;
+use taken::Taken;
 
 /// A request to one of several limiters that decide together: an argument of
 /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). From [`PolicyLimiter::charge`](crate::PolicyLimiter::charge),
@@ -160,7 +164,8 @@ pub struct JointDecision {
     deciding: usize,
 }
 
-/// Decides one request by several limiters of one client.
+/// Decides one request by several limiters of one client, and waits until a granted one may proceed, unless that is
+/// in shadow mode.
 pub(crate) async fn check_all(
     registry: &Arc<Registry>,
     charges: impl IntoIterator<Item = Charge> + Send,
@@ -179,7 +184,18 @@ pub(crate) async fn check_all(
         None => decide(registry, &requests).await,
         Some(slots) => Box::pin(in_turn::decide_in_turn(registry, slots)).await,
     };
-    let decided = decided.map(|decisions| JointDecision::by(&requests, decisions));
+    let mut decided = decided.map(|decisions| JointDecision::by(&requests, decisions));
+    if let Ok(decision) = &mut decided
+        && mode == Mode::Enforced
+        && decision.has_delay()
+    {
+        let mut taken = Taken::nothing(registry);
+        taken.add(decision.grants());
+        match wait_for_turn(&mut decision.decisions).await {
+            Ok(()) => taken.keep(),
+            Err(error) => return Err(reported.failed(error)),
+        }
+    }
     reported.ended(decided)
 }
 
@@ -271,10 +287,7 @@ pub(super) async fn peek(
 /// Gives back what a joint decision took, and returns how many permits.
 pub(crate) async fn refund_all(registry: &Registry, decision: JointDecision) -> Result<u64> {
     let (mut refunded, mut failure) = (0, None);
-    for (limiter, decision) in decision.limiters.into_iter().zip(decision.decisions) {
-        let (Some(name), Some(grant)) = (limiter.rate_limiter, decision.into_grant()) else {
-            continue;
-        };
+    for (name, grant) in decision.grants() {
         match registry.rate_limiter(&name).refund(grant).await {
             Ok(permits) => refunded += u64::from(permits),
             Err(error) => failure = failure.or(Some(error)),
@@ -382,6 +395,20 @@ impl JointDecision {
         }
     }
 
+    /// What was taken of RRateLimiters, by their names in the store.
+    fn grants(&self) -> impl Iterator<Item = (Arc<str>, Grant)> {
+        let each = self.limiters.iter().zip(&self.decisions);
+        each.filter_map(|(limiter, decision)| {
+            let name = limiter.rate_limiter.as_ref()?;
+            Some((Arc::clone(name), decision.clone().into_grant()?))
+        })
+    }
+
+    /// Whether the request has to wait before it proceeds.
+    fn has_delay(&self) -> bool {
+        self.decisions.iter().any(|it| !it.delay().is_zero())
+    }
+
     /// Whether all limiters granted the request, and were charged.
     pub fn is_granted(&self) -> bool {
         self.decisions.iter().all(Decision::is_granted)
@@ -442,7 +469,7 @@ impl JointDecision {
     }
 
     /// The name of the limiter that decides, and its answer, the strictest one: for a denied request the one with the longest
-    /// `retry_after`, for a granted one the one with the longest delay, and among equals the one with the fewest permits
+    /// `retry_after`, for a granted one the one that had it wait longest, and among equals the one with the fewest permits
     /// left.
     pub fn deciding(&self) -> (&str, &Decision) {
         // There is at least one, and `deciding` is its place.

@@ -1,18 +1,19 @@
 //! The handle that applies a policy to targets.
 
 mod combining;
-mod pace;
 mod policies;
 mod settings;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::slice;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use super::joint::{self, Charge};
 use super::target_name::target_name;
+use super::turn::wait_for_turn;
 use super::{Chargeable, Limiter, RateLimiter, Registry};
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
@@ -91,8 +92,11 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    /// Decides a request of `cost` (at least 1) for the target `key` now, and charges the target if it is granted. Writes
+    /// Decides a request of `cost` (at least 1) for the target `key`, and charges the target if it is granted. Writes
     /// the keys that the policy documents.
+    ///
+    /// A granted request may proceed when this returns: a [`LeakyBucket`](crate::LeakyBucket) has it wait for its turn first,
+    /// for as long as its capacity allows. The [`delay`](crate::Granted::delay) of the returned decision is zero.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -114,11 +118,47 @@ impl<P: Policy> PolicyLimiter<P> {
     /// [`Error::ExceedsLimit`] for one that could never be granted,
     /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] if the keys hold something else, such as
     /// another kind of limiter as far as types and fields show it, and the errors that [`RateLimiter`](crate::RateLimiter)
-    /// lists.
+    /// lists; [`Error::NoRuntime`] also in memory, if the request has to wait for its turn.
+    ///
+    /// # Cancel safety
+    /// A call dropped in flight may or may not have been charged. One dropped while it waits for its turn has been: its
+    /// place in the [`LeakyBucket`](crate::LeakyBucket) stays taken until it has flowed out, because those behind it already
+    /// know when they may proceed.
+    pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        let reported = self.reported(cost);
+        let decided = async {
+            let mut decision = self.decide(key, cost).await?;
+            wait_for_turn(slice::from_mut(&mut decision)).await?;
+            Ok(decision)
+        };
+        reported.ended(decided.await)
+    }
+
+    /// Decides as [`check`](Self::check), and returns at once: a granted request may proceed after its
+    /// [`delay`](crate::Granted::delay), and the caller waits for that, for example with a queue of delayed jobs. Otherwise
+    /// the pace is broken. Without a [`LeakyBucket`](crate::LeakyBucket) there is no delay, and this is the same as `check`.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let slow = LeakyBucket::new(1, Duration::from_millis(100)).with_capacity(2);
+    /// let limiter = RedissonClient::in_memory().policy_limiter(slow)?;
+    /// let mut delays = Vec::new();
+    /// while let Decision::Granted(granted) = limiter.check_without_waiting("orders:api", 1).await? {
+    ///     delays.push(granted.delay.as_millis());
+    /// }
+    /// assert_eq!(delays, [0, 100, 200]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have been charged.
-    pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+    pub async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
         reported.ended(self.decide(key, cost).await)
     }
@@ -214,7 +254,7 @@ impl<P: Policy> PolicyLimiter<P> {
         Ok(Charge::new(Arc::clone(&self.registry.store), request))
     }
 
-    /// Returns what [`check`](Self::check) would return now, and charges nothing. Changes nothing in Redis: a denial sets no
+    /// Returns what [`check_without_waiting`](Self::check_without_waiting) would return now, and charges nothing. Changes nothing in Redis: a denial sets no
     /// [penalty](Self::with_penalty), and no time to live changes.
     ///
     /// ```
@@ -436,6 +476,10 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
 
     async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         Self::check(self, key, cost).await
+    }
+
+    async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
+        Self::check_without_waiting(self, key, cost).await
     }
 }
 

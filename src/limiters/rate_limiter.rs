@@ -14,6 +14,7 @@ use crate::decision::Decision;
 use crate::error::{Result, at_least_one};
 use crate::event::Reported;
 use crate::fallback::{GuardedQueue, TargetRequest};
+use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
 use crate::limiters::{Charge, Chargeable, Limiter};
 use crate::policies::call::Target;
@@ -213,7 +214,6 @@ impl RateLimiter {
         Ok(Charge::new(Arc::clone(queue.client_store()), request))
     }
 
-    /// As [`asked_for`](Self::asked_for), for a request that the client refuses once it is closed.
     /// The same, as one of a limiter for keys whose events have this name.
     pub(crate) fn labelled(self, label: Arc<str>) -> Self {
         Self {
@@ -229,9 +229,15 @@ impl RateLimiter {
         self.queue.client().events.request(permits, name)
     }
 
+    /// As [`asked_for`](Self::asked_for), for a request that the client refuses once it is closed.
     fn requested(&self, permits: u32) -> Result<&Arc<GuardedQueue>> {
         self.queue.client().admit()?;
         self.asked_for(permits)
+    }
+
+    /// Gives back a grant whose request is gone.
+    pub(super) fn give_back(&self, grant: Grant) {
+        self.queue.give_back(grant);
     }
 
     /// The limiter as one target of a call, with the settings that it has.

@@ -182,7 +182,8 @@ impl<R, E> Rules<R, E> {
     }
 
     /// Decides a request by all rules that apply to it, in one round trip; if rules in [shadow mode](Rule::in_shadow) apply, a
-    /// request that the others grant takes another one.
+    /// request that the others grant takes another one. A granted request may proceed when this returns, as with
+    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all); it waits for no turn that a rule in shadow mode gives.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -202,7 +203,7 @@ impl<R, E> Rules<R, E> {
     /// As [`RedissonClient::check_all`](crate::RedissonClient::check_all).
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have been charged.
+    /// As [`RedissonClient::check_all`](crate::RedissonClient::check_all).
     pub async fn check(&self, request: &R) -> Result<Verdict<E>> {
         let in_force = {
             let in_force = self.in_force.read();

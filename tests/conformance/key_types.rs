@@ -53,7 +53,8 @@ pub struct Kind {
 
 impl Kind {
     pub async fn check(&self, target: &str, units: u32) -> Result<Decision> {
-        self.limiter.check(target, self.unit * units).await
+        let cost = self.unit * units;
+        self.limiter.check_without_waiting(target, cost).await
     }
 
     pub fn charge(&self, target: &str, units: u32) -> Result<Charge> {

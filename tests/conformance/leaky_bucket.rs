@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use redisson_rate_limiter::{Decision, Error, Granted, LeakyBucket, PolicyLimiter};
-use tokio::time::Instant;
 
-use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
+use crate::fixture::{Fixture, SECOND, fields, ms};
 
 async fn limiter(fixture: &Fixture, policy: LeakyBucket) -> PolicyLimiter<LeakyBucket> {
     fixture
@@ -34,7 +33,7 @@ async fn waits<const N: usize>(
 ) -> [Option<u128>; N] {
     let mut waits = [None; N];
     for place in &mut waits {
-        *place = wait(&limiter.check(bucket, 1).await.unwrap());
+        *place = wait(&limiter.check_without_waiting(bucket, 1).await.unwrap());
     }
     waits
 }
@@ -97,7 +96,8 @@ pub async fn in_the_long_run_the_pace_is_the_quantity_a_unit(fixture: Fixture) {
     let mut granted = 0;
     for _ in 0..145 {
         fixture.pass(ms(70)); // 10,150 ms
-        granted += u32::from(limiter.check(bucket, 1).await.unwrap().is_granted());
+        let decision = limiter.check_without_waiting(bucket, 1).await.unwrap();
+        granted += u32::from(decision.is_granted());
     }
     assert_eq!(granted, 20);
 }
@@ -123,7 +123,7 @@ pub async fn after_idle_units_the_capacity_is_checked_also_for_a_large_cost(fixt
         );
     }
     // Nothing remains from before, and no credit was accumulated.
-    let decision = limiter.check(bucket, 6).await.unwrap();
+    let decision = limiter.check_without_waiting(bucket, 6).await.unwrap();
     assert_eq!(wait(&decision), Some(2_000));
     assert_eq!(fields(&decision), (true, 0, None, 3_000));
     assert_eq!(waits(&limiter, bucket).await, [None]);
@@ -136,7 +136,8 @@ pub async fn with_something_left_after_idle_units_the_capacity_is_checked_too(fi
     fixture.pass(SECOND);
     let decision = limiter.check(bucket, 6).await.unwrap();
     assert_eq!(fields(&decision), (false, 5, Some(1_000), 1_000));
-    assert!(limiter.check(bucket, 5).await.unwrap().is_granted());
+    let decision = limiter.check_without_waiting(bucket, 5).await.unwrap();
+    assert_eq!(wait(&decision), Some(2_000));
 }
 
 pub async fn aligned_to_the_clock_the_first_unit_is_the_one_that_runs(fixture: Fixture) {
@@ -149,41 +150,6 @@ pub async fn aligned_to_the_clock_the_first_unit_is_the_one_that_runs(fixture: F
         waits(&limiter, fixture.name()).await,
         [Some(0), Some(45_000), Some(105_000)]
     );
-}
-
-pub async fn who_decides_and_waits_goes_on_when_it_is_its_turn(fixture: Fixture) {
-    // With this capacity its keys live for 5 s, while its clock does not move.
-    let limiter = limiter(&fixture, LeakyBucket::new(1, ms(50)).with_capacity(100)).await;
-    let bucket = fixture.name();
-    for least in [0, 50, 100] {
-        let asked_at = Instant::now();
-        let decision = limiter.check_and_wait(bucket, 1).await.unwrap();
-        assert_eq!(wait(&decision), Some(0)); // there is none left
-        assert!(asked_at.elapsed() >= ms(least), "{:?}", asked_at.elapsed());
-    }
-    // A denied request does not wait.
-    let denied = limiter.check_and_wait(bucket, 99).await;
-    assert_eq!(fields(&denied.unwrap()), (false, 98, Some(50), 150));
-}
-
-pub async fn who_is_dropped_while_waiting_leaves_its_place_taken(fixture: Fixture) {
-    let limiter = limiter(&fixture, LeakyBucket::new(1, HOUR).with_capacity(4)).await;
-    let bucket = fixture.name().to_owned();
-    assert!(limiter.check(&bucket, 1).await.unwrap().is_granted());
-    let waiting = tokio::spawn({
-        let (limiter, bucket) = (limiter.clone(), bucket.clone());
-        async move { limiter.check_and_wait(&bucket, 2).await }
-    });
-    // A request that does not fit under the new rule takes nothing, and returns what is left.
-    let left = async || fields(&limiter.check(&bucket, 5).await.unwrap()).1;
-    while left().await == 4 {
-        tokio::task::yield_now().await;
-    }
-    waiting.abort();
-    assert!(waiting.await.unwrap_err().is_cancelled());
-    assert_eq!(left().await, 2);
-    fixture.pass(HOUR);
-    assert_eq!(left().await, 3);
 }
 
 pub async fn what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace(fixture: Fixture) {

@@ -48,6 +48,7 @@ mod timed;
 mod token_bucket;
 #[path = "../support/told.rs"]
 mod told;
+mod turn;
 mod untrusted_keys;
 mod update_rate;
 mod waiting;
@@ -73,6 +74,8 @@ on_every_store! {
         }
         moved_calls {
             a_call_that_shares_none_ends_when_another_runtime_polls_it,
+            a_request_has_its_turn_where_another_runtime_polls_it,
+            outside_of_a_runtime_a_request_that_has_to_wait_is_an_error,
         }
     }
     everywhere {
@@ -313,10 +316,17 @@ on_every_store! {
             after_idle_units_the_capacity_is_checked_also_for_a_large_cost,
             with_something_left_after_idle_units_the_capacity_is_checked_too,
             aligned_to_the_clock_the_first_unit_is_the_one_that_runs,
-            who_decides_and_waits_goes_on_when_it_is_its_turn,
-            who_is_dropped_while_waiting_leaves_its_place_taken,
             what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace,
             an_idle_bucket_expires_when_it_has_flowed_out,
+        }
+        turn {
+            a_check_returns_when_its_request_may_proceed,
+            a_check_without_waiting_returns_the_delay_at_once,
+            a_request_dropped_before_its_turn_leaves_its_place_taken,
+            a_joint_check_returns_when_the_last_of_its_turns_has_come,
+            a_joint_check_dropped_before_its_turn_gives_permits_back,
+            rules_grant_a_request_when_it_may_proceed,
+            the_wait_for_a_turn_is_part_of_the_time_that_is_told,
         }
         penalty_token_bucket {
             a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over,

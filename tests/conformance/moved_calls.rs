@@ -3,10 +3,12 @@
 use redisson_rate_limiter::{
     Error, FailurePolicy, LimiterOptions, LocalShare, Rate, RedissonClient,
 };
+use tokio::runtime::Runtime;
 
 use crate::by_hand::{Pending, poll_once};
 use crate::fixture::{Fixture, HOUR, ms, runtime};
 use crate::runtimes::{NEVER, elsewhere};
+use crate::turn::{Bucket, bucket, is_used};
 
 /// How a call ends whose first runtime is idle, and so never reads the answer.
 #[derive(Clone, Copy)]
@@ -87,4 +89,50 @@ pub fn a_call_that_shares_none_ends_when_another_runtime_polls_it(fixture: Fixtu
         }
         drop(kept);
     }
+}
+
+/// A bucket that is in use, and the runtime that its client was connected on.
+fn on_a_runtime(fixture: &Fixture, period: std::time::Duration) -> (Runtime, Bucket) {
+    let first = runtime();
+    let bucket = first.block_on(async {
+        let bucket = bucket(&fixture.client("client").await, fixture, period);
+        is_used(&bucket, "a").await;
+        bucket
+    });
+    (first, bucket)
+}
+
+pub fn a_request_has_its_turn_where_another_runtime_polls_it(fixture: Fixture) {
+    for is_shut_down in [false, true] {
+        let (first, bucket) = on_a_runtime(&fixture, ms(300));
+        let waiting = first.block_on(async {
+            let limiter = bucket.clone();
+            let mut check: Pending<'_, _> =
+                Box::pin(async move { limiter.check("a", 1).await.unwrap() });
+            let left = bucket.peek("a", 1).await.unwrap().remaining();
+            let mut answer = None;
+            while answer.is_none() && bucket.peek("a", 1).await.unwrap().remaining() == left {
+                answer = poll_once(&mut check);
+            }
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+                answer = answer.or_else(|| poll_once(&mut check));
+            }
+            answer.is_none().then_some(check) // on a slow machine it has had its turn
+        });
+        let kept = (!is_shut_down).then_some(first);
+        if let Some(check) = waiting {
+            let answer = elsewhere(move || check).recv_timeout(NEVER);
+            assert!(answer.expect("it has its turn").is_granted());
+        }
+        drop(kept);
+        let _ = elsewhere(move || async move { bucket.reset("a").await }).recv_timeout(NEVER);
+    }
+}
+
+pub fn outside_of_a_runtime_a_request_that_has_to_wait_is_an_error(fixture: Fixture) {
+    let (_first, bucket) = on_a_runtime(&fixture, HOUR);
+    let mut check = Box::pin(bucket.check("a", 1));
+    let answer = poll_once(&mut check).expect("it does not wait");
+    assert!(matches!(answer, Err(Error::NoRuntime)), "{answer:?}");
 }

@@ -23,7 +23,7 @@ pub async fn a_peek_says_what_a_check_at_that_time_says(fixture: Fixture) {
         let limiter = client.policy_limiter(policy).unwrap();
         for expected in [true, true, true, false, false] {
             let peeked = limiter.peek(&key, unit).await.unwrap();
-            let checked = limiter.check(&key, unit).await.unwrap();
+            let checked = limiter.check_without_waiting(&key, unit).await.unwrap();
             assert_eq!(checked.is_granted(), expected, "{key}");
             let (granted, limit, remaining, retry_after) = said(&peeked);
             let (_, of, left, retry_later) = said(&checked);
@@ -112,7 +112,8 @@ pub async fn a_peek_sets_no_penalty_and_sees_one(fixture: Fixture) {
         let denied = limiter.peek(&key, 2 * unit).await.unwrap();
         assert_eq!(denied.retry_after(), Some(100 * HOUR), "{key}");
         assert!(limiter.peek(&key, unit).await.unwrap().is_granted());
-        assert!(limiter.check(&key, unit).await.unwrap().is_granted());
+        let decision = limiter.check_without_waiting(&key, unit).await;
+        assert!(decision.unwrap().is_granted());
         assert!(!limiter.check(&key, unit).await.unwrap().is_granted());
         let locked_out = limiter.peek(&key, unit).await.unwrap();
         assert!(!locked_out.is_granted(), "{key}");

@@ -170,7 +170,7 @@ pub async fn an_empty_key_is_refused_unless_it_is_accepted(fixture: Fixture) {
         keyed.try_acquire_timeout("", 1, HOUR).await.map(drop),
         keyed.rate_limiter("").check(1).await.map(drop),
         window.check("", 1).await.map(drop),
-        window.check_and_wait("", 1).await.map(drop),
+        window.check_without_waiting("", 1).await.map(drop),
         window.charge("", 1).map(drop),
         window.peek("", 1).await.map(drop),
         window.reset("").await.map(drop),

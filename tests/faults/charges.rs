@@ -42,7 +42,7 @@ fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<(u32, Arc<dyn Limi
 
 /// How many units of a limiter are charged, with the one by which this is asked. A part of a unit may have flowed back.
 async fn charged(limiter: &dyn Limiter, unit: u32, key: &str) -> i64 {
-    match limiter.check(key, unit).await.unwrap() {
+    match limiter.check_without_waiting(key, unit).await.unwrap() {
         Decision::Granted(Granted { remaining, .. }) => {
             i64::from(AMPLE) - (remaining / u64::from(unit)) as i64
         }
@@ -66,7 +66,10 @@ async fn policies(mut round: Round) {
             callers.push(async move {
                 let ask = |cost| {
                     let limiter = Arc::clone(&limiter);
-                    async move { Ok(limiter.check("key", cost * unit).await?.is_granted()) }
+                    async move {
+                        let decision = limiter.check_without_waiting("key", cost * unit);
+                        Ok(decision.await?.is_granted())
+                    }
                 };
                 (place, check_until_over(&plan, random, watch, ask).await)
             });

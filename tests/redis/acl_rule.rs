@@ -129,8 +129,8 @@ async fn by_policy(app: &RedissonClient, policy: impl Into<AnyPolicy>, unit: u32
         .with_prefix("orders:strict:")
         .with_penalty(HOUR)?;
     for _ in 0..4 {
-        let _ = limiter.check(kind, unit).await?;
-        let _ = strict.check(kind, unit).await?;
+        let _ = limiter.check_without_waiting(kind, unit).await?;
+        let _ = strict.check_without_waiting(kind, unit).await?;
         let _ = limiter.peek(kind, unit).await?;
     }
     limiter.reset(kind).await?;

@@ -59,7 +59,12 @@ async fn by_many<P: Policy>(client: &RedissonClient, callers: u32, policy: P) {
     let limiter = client.policy_limiter(policy).expect("a limiter");
     unequal(callers, |_, cost| {
         let limiter: PolicyLimiter<P> = limiter.clone();
-        async move { limiter.check("target", cost).await.map(drop) }
+        async move {
+            limiter
+                .check_without_waiting("target", cost)
+                .await
+                .map(drop)
+        }
     })
     .await;
 }

@@ -127,7 +127,10 @@ async fn scripts_of(
         .await
         .expect("the server's statistics at zero");
     for _ in 0..SCARCE {
-        let decision = limiter.check(key, 1).await.expect("a decision");
+        let decision = limiter
+            .check_without_waiting(key, 1)
+            .await
+            .expect("a decision");
         assert_eq!(decision.is_granted(), is_granted, "{limiter:?}");
     }
     let statistics: String = redis::cmd("INFO")
@@ -169,7 +172,10 @@ pub async fn round(callers: &[Arc<dyn Limiter>], length: Duration) -> f64 {
         asking.spawn(async move {
             let mut decisions = 0_u64;
             while start.elapsed() < length {
-                let decision = limiter.check(KEY, 1).await.expect("a decision");
+                let decision = limiter
+                    .check_without_waiting(KEY, 1)
+                    .await
+                    .expect("a decision");
                 assert!(decision.is_granted(), "{limiter:?}");
                 decisions += 1;
             }
@@ -195,7 +201,10 @@ async fn bytes(redis: &mut MultiplexedConnection, subject: Subject) -> (u64, u64
     let limiter = subject.limiter(&client, Rule::Scarce, KEY).await;
     let mut after_one = 0;
     for place in 0..SCARCE {
-        let decision = limiter.check(KEY, 1).await.expect("a decision");
+        let decision = limiter
+            .check_without_waiting(KEY, 1)
+            .await
+            .expect("a decision");
         assert!(decision.is_granted(), "{limiter:?}");
         if place == 0 {
             after_one = memory_usage(redis).await;

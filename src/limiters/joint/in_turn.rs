@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::taken::Taken;
 use super::{Registry, decide, peek_requests};
 use crate::decision::{Decision, Denied};
 use crate::error::Result;
 use crate::fallback::TargetRequest;
-use crate::grant::{Grant, Origin};
-use crate::keys::{Keys, hash_tag};
+use crate::grant::Grant;
+use crate::keys::hash_tag;
 use crate::store::Store;
 
 /// The limiters of a decision that lie in one slot.
@@ -91,20 +92,17 @@ pub(super) async fn decide_in_turn(
 ) -> Result<Vec<Decision>> {
     ask(registry, &mut slots).await?;
     slots.sort_by_key(|slot| (slot.is_granted(), slot.keeps_charges()));
-    let mut taken = Taken {
-        registry,
-        grants: Vec::new(),
-    };
+    let mut taken = Taken::nothing(registry);
     for slot in &mut slots {
         // If it fails, what was taken is given back in the background.
         slot.decisions = decide(registry, &slot.requests).await?;
         if !slot.is_granted() {
             taken.give_back().await;
-            break;
+            return Ok(joined(slots));
         }
-        taken.grants.extend(slot.grants());
+        taken.add(slot.grants());
     }
-    taken.grants.clear();
+    taken.keep();
     Ok(joined(slots))
 }
 
@@ -163,34 +161,4 @@ fn joined(slots: Vec<Slot>) -> Vec<Decision> {
         decision => decision,
     });
     decisions.collect()
-}
-
-/// Permits that are given back unless all slots grant, also if the future is dropped.
-struct Taken<'a> {
-    registry: &'a Registry,
-    grants: Vec<(Arc<str>, Grant)>,
-}
-
-impl Taken<'_> {
-    async fn give_back(&mut self) {
-        while let Some((name, grant)) = self.grants.last() {
-            // If that fails, they come back when their window has passed.
-            let _ = self.registry.rate_limiter(name).refund(grant.clone()).await;
-            self.grants.pop();
-        }
-    }
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        let Registry {
-            store, client_id, ..
-        } = self.registry;
-        for (name, grant) in self.grants.drain(..) {
-            if grant.origin == Origin::Store {
-                let limiter = store.limiter(Arc::new(Keys::new(&name, client_id)));
-                limiter.refund_unclaimed(grant, Box::new(|| ()));
-            }
-        }
-    }
 }

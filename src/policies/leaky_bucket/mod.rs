@@ -10,9 +10,15 @@ use super::starts::Starts;
 /// Requests proceed at a constant pace, `quantity` in each `period`. Up to `capacity` more may wait for their turn, and
 /// requests beyond that are denied.
 ///
-/// A request that has to wait is granted with a [`delay`](crate::Granted::delay);
-/// [`check_and_wait`](crate::PolicyLimiter::check_and_wait) waits for it. The first request of a target proceeds at once, whatever
-/// its cost. The largest cost that can be granted is `capacity + quantity`.
+/// A granted request has its turn at a time that the bucket gives it: [`check`](crate::PolicyLimiter::check) waits until
+/// then, so that whoever it returns to may proceed. [`check_without_waiting`](crate::PolicyLimiter::check_without_waiting)
+/// returns the [`delay`](crate::Granted::delay) at once, for callers that wait by themselves. The first request of a target
+/// proceeds at once, whatever its cost. The largest cost that can be granted is `capacity + quantity`.
+///
+/// The capacity bounds the wait: no request waits longer than `capacity / quantity` periods, rounded up. So choose it for the
+/// longest time that callers wait. The place of a caller that gives up earlier stays taken until it has flowed out, because
+/// those behind it already know when they may proceed; where callers have a shorter timeout than the bucket's wait, those
+/// places keep others out.
 ///
 /// State, in the form of the .NET library FireflySoft.RateLimit: the string `key`, the requests in the bucket, and the
 /// string `{key}-st`, the time of the last outflow (ms). They expire after `capacity / quantity` periods, rounded up, and
@@ -36,13 +42,18 @@ use super::starts::Starts;
 /// let client = RedissonClient::in_memory();
 /// // One in 100 ms, and two may wait.
 /// let limiter = client.policy_limiter(LeakyBucket::new(1, Duration::from_millis(100)).with_capacity(2))?;
-/// assert!(limiter.check("orders:api", 1).await?.is_granted());
-/// let Decision::Granted(granted) = limiter.check("orders:api", 1).await? else { panic!() };
-/// assert_eq!(granted.delay, Duration::from_millis(100));
-///
 /// let asked_at = Instant::now();
-/// assert!(limiter.check_and_wait("orders:api", 1).await?.is_granted());
-/// assert!(asked_at.elapsed() >= Duration::from_millis(200));
+/// for turn in [0, 100, 200] {
+///     assert!(limiter.check("orders:api", 1).await?.is_granted()); // and it is its turn
+///     assert_eq!(asked_at.elapsed(), Duration::from_millis(turn));
+/// }
+/// // With two that wait, the next one is denied.
+/// for delay in [100, 200] {
+///     let decision = limiter.check_without_waiting("orders:api", 1).await?;
+///     let Decision::Granted(granted) = decision else { panic!() };
+///     assert_eq!(granted.delay, Duration::from_millis(delay));
+/// }
+/// assert!(!limiter.check("orders:api", 1).await?.is_granted());
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -25,7 +25,8 @@ async fn two_in_ten_seconds(fixture: &Fixture) -> PolicyLimiter<LeakyBucket> {
 
 /// The wait of a granted request in ms.
 async fn wait(limiter: &PolicyLimiter<LeakyBucket>, cost: u32) -> Option<u128> {
-    match limiter.check(BUCKET, cost).await.unwrap() {
+    let decision = limiter.check_without_waiting(BUCKET, cost);
+    match decision.await.unwrap() {
         Decision::Granted(Granted { delay, .. }) => Some(delay.as_millis()),
         Decision::Denied(_) => None,
     }
