@@ -90,6 +90,31 @@ impl Grant {
         self.permits
     }
 
+    /// A part of this grant, of at most `permits`, to [refund](crate::RateLimiter::refund): where a request has cost less than
+    /// was taken for it. The rest stays taken: this grant's clones give back nothing any more.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(60))).await?;
+    /// let grant = limiter.check(3).await?.into_grant().expect("granted");
+    /// assert_eq!(limiter.refund(grant.part(2)).await?, 2);
+    /// assert_eq!(limiter.available_permits().await?, 4);
+    /// # Ok(()) }
+    /// ```
+    #[must_use = "the rest of the grant cannot be given back"]
+    pub fn part(self, permits: u32) -> Self {
+        let is_used_up = !self.begin_refund() || permits == 0;
+        Self {
+            permits: permits.min(self.permits),
+            is_refunded: Arc::new(AtomicBool::new(is_used_up)).into(),
+            ..self
+        }
+    }
+
     /// Whether none of its clones was given back. From here on it counts as given back.
     pub(crate) fn begin_refund(&self) -> bool {
         let is_refunded = self.is_refunded.get();

@@ -18,6 +18,7 @@ use async_trait::async_trait;
 
 use crate::decision::Decision;
 use crate::error::Result;
+use crate::grant::Grant;
 
 pub use joint::{Charge, JointDecision};
 pub(crate) use joint::{Mode, check_all, peek_all, refund_all};
@@ -126,6 +127,60 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// As [`check`](Self::check).
     async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
         self.check(key, cost).await
+    }
+
+    /// Decides as [`check`](Self::check) if that needs no call and waits for nobody: in memory. `None` otherwise; nothing is
+    /// charged then. The caller waits for the [`delay`](crate::Granted::delay) of a granted request. It is for middleware that
+    /// has no task to wait in, or that would allocate one.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// fn decide(limiter: &dyn Limiter, key: &str) -> Option<Result<Decision>> {
+    ///     limiter.check_now(key, 1)
+    /// }
+    ///
+    /// let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// assert!(decide(&limiter, "user:123").is_none_or(|it| it.is_ok()));
+    /// # Ok(()) }
+    /// ```
+    fn check_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
+        let _ = (key, cost);
+        None
+    }
+
+    /// Gives back what `key` was granted, and returns how many permits: see [`RateLimiter::refund`]. 0 for a limiter that does
+    /// not keep track of single grants.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let client = RedissonClient::in_memory();
+    /// let limiters: [Box<dyn Limiter>; 2] = [
+    ///     Box::new(client.keyed_rate_limiter("mail:", Rate::overall(5, minute))?),
+    ///     Box::new(client.policy_limiter(FixedWindow::new(5, minute))?),
+    /// ];
+    /// let mut refunded = Vec::new();
+    /// for limiter in limiters {
+    ///     let grant = limiter.check("alice", 2).await?.into_grant().expect("granted");
+    ///     refunded.push(limiter.refund("alice", grant).await?);
+    /// }
+    /// assert_eq!(refunded, [2, 0]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`RateLimiter::refund`].
+    ///
+    /// # Cancel safety
+    /// As [`RateLimiter::refund`].
+    async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
+        let _ = (key, grant);
+        Ok(0)
     }
 }
 

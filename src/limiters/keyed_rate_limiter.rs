@@ -11,6 +11,7 @@ use super::joint::Charge;
 use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry};
 use crate::decision::Decision;
 use crate::error::Result;
+use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
 use crate::policies::algorithm::Model;
 use crate::policies::shared_rate::SharedRate;
@@ -357,6 +358,10 @@ impl Limiter for KeyedRateLimiter {
 
     async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         Self::check(self, key, cost).await
+    }
+
+    async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
+        self.limiter.refund(key, grant).await
     }
 }
 

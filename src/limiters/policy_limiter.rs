@@ -481,6 +481,14 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
     async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
         Self::check_without_waiting(self, key, cost).await
     }
+
+    async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
+        if !self.is_shared() {
+            return Ok(0);
+        }
+        let limiter = self.rate_limiter(&self.mapped_name(key));
+        limiter.refund(grant).await
+    }
 }
 
 impl<P: Policy> Chargeable for PolicyLimiter<P> {

@@ -288,6 +288,10 @@ impl Limiter for RateLimiter {
     async fn check(&self, _key: &str, cost: u32) -> Result<Decision> {
         Self::check(self, cost).await
     }
+
+    async fn refund(&self, _key: &str, grant: Grant) -> Result<u32> {
+        Self::refund(self, grant).await
+    }
 }
 
 impl Chargeable for RateLimiter {

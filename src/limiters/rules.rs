@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::joint::{Charged, JointDecision, Mode, check_all};
+use super::joint::{Charged, JointDecision, Mode, check_all, refund_all};
 use super::{Charge, Registry};
 use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::Result;
@@ -240,6 +240,31 @@ impl<R, E> Rules<R, E> {
             let _ = Box::pin(self.decide_in_shadow(&in_force, &in_shadow)).await;
         }
         Ok(Verdict::Granted(decided.map(|(_, joint)| joint)))
+    }
+
+    /// Gives back every grant of a decision of these rules, as [`RedissonClient::refund_all`](crate::RedissonClient::refund_all).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let mails = client.keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(mails, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
+    /// let Verdict::Granted(Some(decision)) = rules.check(&"alice").await? else { panic!() };
+    /// assert_eq!(rules.refund(decision).await?, 1);
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`RedissonClient::refund_all`](crate::RedissonClient::refund_all).
+    ///
+    /// # Cancel safety
+    /// As [`RedissonClient::refund_all`](crate::RedissonClient::refund_all).
+    pub async fn refund(&self, decision: JointDecision) -> Result<u64> {
+        refund_all(&self.registry, decision).await
     }
 
     /// What the rules decide, and the place of the one that does; `None` if there are none.

@@ -183,6 +183,7 @@ on_every_store! {
             a_grant_can_be_refunded_through_another_handle_and_another_client,
             of_many_grants_of_the_same_millisecond_each_is_found_by_itself,
             of_a_grant_and_its_clones_one_is_given_back,
+            of_a_part_of_a_grant_no_more_than_the_part_is_given_back,
         }
         per_client {
             asking_for_20_of_1_is_an_error_and_1_is_granted_afterwards,

@@ -170,3 +170,18 @@ pub async fn of_a_grant_and_its_clones_one_is_given_back(fixture: Fixture) {
         assert_eq!(limiter.available_permits().await.unwrap(), left);
     }
 }
+
+pub async fn of_a_part_of_a_grant_no_more_than_the_part_is_given_back(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    // The grants of callers that are served together share one member of the state.
+    let (first, second) = tokio::join!(take(&limiter, 5), take(&limiter, 4));
+    let clone = first.clone();
+    assert_eq!(limiter.refund(first.part(2)).await.unwrap(), 2);
+    assert_eq!(limiter.refund(clone.clone()).await.unwrap(), 0);
+    assert_eq!(limiter.refund(clone.part(5)).await.unwrap(), 0);
+    assert_eq!(limiter.available_permits().await.unwrap(), 3);
+    let whole = second.part(9);
+    assert_eq!(whole.permits(), 4);
+    assert_eq!(limiter.refund(whole.part(0)).await.unwrap(), 0);
+    assert_eq!(limiter.available_permits().await.unwrap(), 3);
+}

@@ -1,0 +1,247 @@
+//! Who decides a request: one limiter, or rules.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use redisson_rate_limiter::{Decision, DecisionSource, Error, Limiter, Result, Rules, Verdict};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::charged::Charged;
+use crate::key::{Key, bounded};
+
+/// The decision on a request, and its head, which the decision has needed.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost each request that is decided at once"
+)]
+pub(crate) enum Deciding {
+    Now(Parts, Answer),
+    Later(Later),
+}
+
+pub(crate) type Later = Pin<Box<dyn Future<Output = (Parts, Answer)> + Send>>;
+
+pub(crate) enum Answer {
+    /// Nobody limits it.
+    Free,
+    Granted(Charged),
+    Denied(Charged),
+    Failed(Error),
+}
+
+pub(crate) mod sealed {
+    use super::{Deciding, Duration, Parts};
+
+    pub trait Decide: Send + Sync + 'static {
+        /// Decides a request. It waits for a grant for up to `wait`.
+        #[allow(private_interfaces, reason = "the trait is sealed")]
+        fn decide(&self, request: Parts, wait: Duration) -> Deciding;
+    }
+}
+
+/// The key of a request that has none.
+const UNKNOWN: &str = "unknown";
+
+type AsyncKey =
+    dyn Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>> + Send + Sync;
+type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
+
+/// One limiter decides: see [`RateLimitLayer::new`](crate::RateLimitLayer::new).
+#[derive(Clone)]
+pub struct OneLimiter {
+    limiter: Arc<dyn Limiter>,
+    key: KeyOf,
+    pub(crate) cost: Option<Arc<Cost>>,
+}
+
+#[derive(Clone)]
+enum KeyOf {
+    Now(Arc<dyn Key>),
+    Later(Arc<AsyncKey>),
+}
+
+impl OneLimiter {
+    pub(crate) fn new(limiter: impl Limiter + 'static, key: impl Key) -> Self {
+        Self::by(limiter, KeyOf::Now(Arc::new(key)))
+    }
+
+    pub(crate) fn with_async_key<F>(limiter: impl Limiter + 'static, key: F) -> Self
+    where
+        F: Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        Self::by(limiter, KeyOf::Later(Arc::new(key)))
+    }
+
+    fn by(limiter: impl Limiter + 'static, key: KeyOf) -> Self {
+        Self {
+            limiter: Arc::new(limiter),
+            key,
+            cost: None,
+        }
+    }
+
+    fn answer(
+        limiter: Arc<dyn Limiter>,
+        key: String,
+        cost: u32,
+        decided: Result<Decision>,
+    ) -> Answer {
+        match decided {
+            Ok(decision) => {
+                let is_granted = decision.is_granted();
+                let charged = Charged::by_one(limiter, key, cost, decision);
+                if is_granted {
+                    Answer::Granted(charged)
+                } else {
+                    Answer::Denied(charged)
+                }
+            }
+            Err(error) => Answer::Failed(error),
+        }
+    }
+}
+
+impl sealed::Decide for OneLimiter {
+    #[allow(private_interfaces, reason = "the trait is sealed")]
+    fn decide(&self, request: Parts, wait: Duration) -> Deciding {
+        let cost = self.cost.as_ref().map_or(1, |cost| cost(&request));
+        if cost == 0 {
+            return Deciding::Now(request, Answer::Free);
+        }
+        let limiter = Arc::clone(&self.limiter);
+        match &self.key {
+            KeyOf::Now(key) => {
+                let key = key
+                    .key(&request)
+                    .map_or(UNKNOWN.into(), bounded)
+                    .into_owned();
+                match limiter.check_now(&key, cost) {
+                    Some(decided) if is_final(&decided, wait) => {
+                        Deciding::Now(request, Self::answer(limiter, key, cost, decided))
+                    }
+                    first => Deciding::Later(Box::pin(async move {
+                        let decided = decide_in_time(&*limiter, &key, cost, wait, first).await;
+                        (request, Self::answer(limiter, key, cost, decided))
+                    })),
+                }
+            }
+            KeyOf::Later(key) => {
+                let key = Arc::clone(key);
+                Deciding::Later(Box::pin(async move {
+                    let key = key(&request)
+                        .await
+                        .map_or(UNKNOWN.into(), |it| bounded(it.into()))
+                        .into_owned();
+                    let decided = decide_in_time(&*limiter, &key, cost, wait, None).await;
+                    (request, Self::answer(limiter, key, cost, decided))
+                }))
+            }
+        }
+    }
+}
+
+/// Whether a request has its answer by this decision.
+fn is_final(decided: &Result<Decision>, wait: Duration) -> bool {
+    match decided {
+        Ok(Decision::Granted(granted)) => granted.delay.is_zero(),
+        Ok(Decision::Denied(denied)) => denied.retry_after > wait,
+        Err(_) => true,
+    }
+}
+
+/// Asks until the request is granted, or would be only after `wait`. Nothing is in flight while it waits. `first` is the
+/// first decision, if it is made.
+async fn decide_in_time(
+    limiter: &dyn Limiter,
+    key: &str,
+    cost: u32,
+    wait: Duration,
+    first: Option<Result<Decision>>,
+) -> Result<Decision> {
+    let until = Instant::now() + wait;
+    let mut decision = match first {
+        Some(first) => first?,
+        None => limiter.check(key, cost).await?,
+    };
+    while let Some(at) = retry_at(&decision, until) {
+        sleep_until(at).await;
+        decision = limiter.check(key, cost).await?;
+    }
+    if let Decision::Granted(granted) = &decision {
+        sleep(granted.delay).await;
+    }
+    Ok(decision)
+}
+
+async fn apply_in_time(
+    rules: &Rules<Parts, ()>,
+    request: &Parts,
+    wait: Duration,
+) -> Result<Verdict<()>> {
+    let until = Instant::now() + wait;
+    loop {
+        let verdict = rules.check(request).await?;
+        let at = match &verdict {
+            Verdict::Granted(_) => None,
+            Verdict::Rejected((), joint) => retry_at(joint.deciding().1, until),
+        };
+        let Some(at) = at else { return Ok(verdict) };
+        sleep_until(at).await;
+    }
+}
+
+/// When to ask again. `None` if that is not before `until`, and if the request was granted, or was not denied by the limiter.
+fn retry_at(decision: &Decision, until: Instant) -> Option<Instant> {
+    if matches!(
+        decision.source(),
+        DecisionSource::FailurePolicy | DecisionSource::Rule
+    ) {
+        return None;
+    }
+    let at = Instant::now() + decision.retry_after()?;
+    (at <= until).then_some(at)
+}
+
+impl fmt::Debug for OneLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OneLimiter")
+            .field("limiter", &self.limiter.name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Rules decide: see [`RateLimitLayer::by_rules`](crate::RateLimitLayer::by_rules).
+#[derive(Clone)]
+pub struct ByRules(pub(crate) Arc<Rules<Parts, ()>>);
+
+impl sealed::Decide for ByRules {
+    #[allow(private_interfaces, reason = "the trait is sealed")]
+    fn decide(&self, request: Parts, wait: Duration) -> Deciding {
+        let rules = Arc::clone(&self.0);
+        Deciding::Later(Box::pin(async move {
+            let verdict = apply_in_time(&rules, &request, wait).await;
+            let answer = match verdict {
+                Ok(Verdict::Granted(None)) => Answer::Free,
+                Ok(Verdict::Granted(Some(joint))) => {
+                    Answer::Granted(Charged::by_rules(rules, joint))
+                }
+                Ok(Verdict::Rejected((), joint)) => Answer::Denied(Charged::by_rules(rules, joint)),
+                Err(error) => Answer::Failed(error),
+            };
+            (request, answer)
+        }))
+    }
+}
+
+impl fmt::Debug for ByRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByRules").finish_non_exhaustive()
+    }
+}

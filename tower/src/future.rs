@@ -1,0 +1,151 @@
+//! The response to a request.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use crate::charged::Charged;
+use crate::decide::Later;
+use crate::layer::Settings;
+use crate::reject::Reject;
+
+pin_project! {
+    /// The response of a [`RateLimit`](crate::RateLimit) to a request.
+    pub struct ResponseFuture<S, D, R, B>
+    where
+        S: Service<Request<B>>,
+    {
+        settings: Arc<Settings<D, R>>,
+        charged: Option<Charged>,
+        #[pin]
+        state: State<S, S::Future, S::Response, B>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<S, F, P, B> {
+        Deciding { decision: Later, service: S, body: Option<B> },
+        Running { #[pin] response: F },
+        Settling { settling: Pin<Box<dyn Future<Output = ()> + Send>>, response: Option<P> },
+        Rejected { response: Option<P> },
+    }
+}
+
+impl<S, D, R, B> ResponseFuture<S, D, R, B>
+where
+    S: Service<Request<B>>,
+{
+    pub(crate) fn passed(
+        settings: Arc<Settings<D, R>>,
+        response: S::Future,
+        charged: Option<Charged>,
+    ) -> Self {
+        Self {
+            settings,
+            charged,
+            state: State::Running { response },
+        }
+    }
+
+    pub(crate) fn rejected(settings: Arc<Settings<D, R>>, response: S::Response) -> Self {
+        let response = Some(response);
+        Self {
+            settings,
+            charged: None,
+            state: State::Rejected { response },
+        }
+    }
+
+    pub(crate) fn deciding(
+        settings: Arc<Settings<D, R>>,
+        decision: Later,
+        service: S,
+        body: B,
+    ) -> Self {
+        let body = Some(body);
+        Self {
+            settings,
+            charged: None,
+            state: State::Deciding {
+                decision,
+                service,
+                body,
+            },
+        }
+    }
+}
+
+/// A future that is polled after it was ready, which no caller may do.
+const POLLED_AGAIN: &str = "polled after it was ready";
+
+impl<S, D, R, ReqBody, ResBody> Future for ResponseFuture<S, D, R, ReqBody>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    R: Reject<ResBody>,
+{
+    type Output = Result<Response<ResBody>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProjection::Deciding {
+                    decision,
+                    service,
+                    body,
+                } => {
+                    let (head, answer) = ready!(decision.as_mut().poll(context));
+                    match this.settings.admit(head, answer) {
+                        Ok((head, charged)) => {
+                            *this.charged = charged;
+                            let request =
+                                Request::from_parts(head, body.take().expect(POLLED_AGAIN));
+                            State::Running {
+                                response: service.call(request),
+                            }
+                        }
+                        Err(response) => State::Rejected {
+                            response: Some(response),
+                        },
+                    }
+                }
+                StateProjection::Running { response } => {
+                    let mut response = ready!(response.poll(context))?;
+                    let Some(charged) = this.charged.take() else {
+                        return Poll::Ready(Ok(response));
+                    };
+                    this.settings.state_limits(&mut response, &charged);
+                    let (head, body) = response.into_parts();
+                    let cost = this.settings.settle.as_ref().and_then(|cost| cost(&head));
+                    let response = Response::from_parts(head, body);
+                    let Some(cost) = cost else {
+                        return Poll::Ready(Ok(response));
+                    };
+                    let settling = Box::pin(async move {
+                        if let Err(error) = charged.settle(cost).await {
+                            tracing::warn!(%error, "the charge of a request is not settled: it stays as estimated");
+                        }
+                    });
+                    State::Settling {
+                        settling,
+                        response: Some(response),
+                    }
+                }
+                StateProjection::Settling { settling, response } => {
+                    ready!(settling.as_mut().poll(context));
+                    return Poll::Ready(Ok(response.take().expect(POLLED_AGAIN)));
+                }
+                StateProjection::Rejected { response } => {
+                    return Poll::Ready(Ok(response.take().expect(POLLED_AGAIN)));
+                }
+            };
+            this.state.set(next);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Which key a request counts for.
+//!
+//! ```
+//! use redisson_rate_limiter_tower::key::{ClientAddress, Header, Key};
+//!
+//! // Each API key has a limit of its own, and so has each address of requests without one.
+//! let key = Header::new("x-api-key").hashed("secret of this service").or(ClientAddress::behind_proxies(1));
+//!
+//! let (request, ()) = http::Request::builder()
+//!     .extension(std::net::SocketAddr::from(([10, 0, 0, 7], 4711))) // the proxy's
+//!     .header("x-forwarded-for", "203.0.113.9, 192.0.2.1") // the first one is what the client wrote
+//!     .body(())?
+//!     .into_parts();
+//! assert_eq!(key.key(&request).as_deref(), Some("192.0.2.1"));
+//! # Ok::<(), http::Error>(())
+//! ```
+
+mod address;
+mod combined;
+mod forwarded;
+mod hashed;
+mod of_request;
+
+use std::borrow::Cow;
+
+use http::request::Parts;
+
+pub use address::{ClientAddress, InvalidNetwork};
+pub use combined::{And, Or};
+pub use hashed::Hashed;
+pub(crate) use hashed::bounded;
+#[cfg(feature = "axum")]
+pub use of_request::Route;
+pub use of_request::{Everyone, Header, Path};
+
+/// Which key a request counts for: a type of this module, a function from [`Parts`](http::request::Parts) to `Option<String>`, or
+/// a type of your own.
+///
+/// `None` is a request without a key, such as one without the header. In a [layer](crate::RateLimitLayer) all of them share
+/// one key, `unknown`, so that nobody escapes the limit by leaving something out. In [rules](by) the rule does not apply.
+///
+/// A key of more than 256 bytes is replaced by its hash, so that no request makes a large key in Redis.
+pub trait Key: Send + Sync + 'static {
+    /// The key of this request.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::{Header, Key};
+    ///
+    /// let (request, ()) = http::Request::builder().header("x-user", "alice").body(())?.into_parts();
+    /// assert_eq!(Header::new("x-user").key(&request).as_deref(), Some("alice"));
+    /// assert_eq!(Header::new("x-app").key(&request), None);
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>>;
+
+    /// This key, hashed, for one that is a secret, such as an API key: what operators see in Redis and in logs does not
+    /// give it away. The hash is HMAC-SHA-256 with `secret`, of which all processes that share the limit need the same.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::{Header, Key};
+    ///
+    /// let (request, ()) = http::Request::builder().header("x-api-key", "sk-123").body(())?.into_parts();
+    /// let key = Header::new("x-api-key").hashed("secret of this service");
+    /// assert_eq!(key.key(&request).as_deref(), Some("feb880058dc8f5122458b99e61971f8c"));
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    fn hashed(self, secret: impl AsRef<[u8]>) -> Hashed<Self>
+    where
+        Self: Sized,
+    {
+        Hashed::new(self, secret.as_ref())
+    }
+
+    /// This key, or `other` of a request that has none.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::{Everyone, Header, Key};
+    ///
+    /// let (request, ()) = http::Request::new(()).into_parts();
+    /// assert_eq!(Header::new("x-user").or(Everyone).key(&request).as_deref(), Some("everyone"));
+    /// ```
+    fn or<K: Key>(self, other: K) -> Or<Self, K>
+    where
+        Self: Sized,
+    {
+        Or(self, other)
+    }
+
+    /// The combination of this key and `other`, such as a user and a path. `None` if the request lacks one of them. A `:` or
+    /// `%` in a key is escaped, so that no two combinations share a key.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::{Header, Key, Path};
+    ///
+    /// let (request, ()) = http::Request::get("/orders").header("x-user", "a:b").body(())?.into_parts();
+    /// assert_eq!(Header::new("x-user").and(Path).key(&request).as_deref(), Some("a%3Ab:/orders"));
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    fn and<K: Key>(self, other: K) -> And<Self, K>
+    where
+        Self: Sized,
+    {
+        And(self, other)
+    }
+}
+
+impl<F> Key for F
+where
+    F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+{
+    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
+        self(request).map(Cow::Owned)
+    }
+}
+
+/// A key as the target of a [`Rule`](redisson_rate_limiter::Rule) for requests.
+///
+/// ```
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule};
+/// use redisson_rate_limiter_tower::RateLimitLayer;
+/// use redisson_rate_limiter_tower::key::{ClientAddress, Header, by};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// # fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let minute = Duration::from_secs(60);
+/// let per_user = client.policy_limiter(FixedWindow::new(100, minute))?.with_prefix("{api}:user:").with_name("user");
+/// let per_address = client.policy_limiter(FixedWindow::new(500, minute))?.with_prefix("{api}:address:").with_name("address");
+/// let rules = client.rules([
+///     Rule::new(per_user, by(Header::new("x-user")), |_, _| ()),
+///     Rule::new(per_address, by(ClientAddress::peer()), |_, _| ()),
+/// ])?;
+/// let layer = RateLimitLayer::by_rules(Arc::new(rules));
+/// # Ok(()) }
+/// ```
+pub fn by(key: impl Key) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
+    move |request| Some(bounded(key.key(request)?).into_owned())
+}

@@ -1,0 +1,247 @@
+//! The address of the client.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::request::Parts;
+use ipnet::{IpNet, Ipv6Net};
+
+use super::Key;
+use super::forwarded::Forwarded;
+
+/// The client's address: an IPv4 address, or the network of an IPv6 address.
+///
+/// Whoever sends a request can write any address into `X-Forwarded-For` and `Forwarded`; each proxy then adds the address
+/// that it was asked from at the end. So the list is read from its right end, and only as far as proxies that are trusted
+/// have written it: what a client has forged stands further left and is never read.
+///
+/// The address of the connection is found in the request's extensions: a [`SocketAddr`] or [`IpAddr`], with the feature
+/// `axum` also a `ConnectInfo<SocketAddr>`, which axum adds if the service is made by
+/// `into_make_service_with_connect_info::<SocketAddr>()`; or [where you say](Self::with_peer). If it is missing, requests
+/// without an address share one key, `unknown`, and an event of `tracing` says so, once.
+///
+/// ```
+/// use redisson_rate_limiter_tower::key::{ClientAddress, Key};
+/// use std::net::SocketAddr;
+///
+/// let request = |peer: &str| {
+///     let request = http::Request::builder()
+///         .extension(peer.parse::<SocketAddr>().expect("an address"))
+///         .header("x-forwarded-for", "203.0.113.9, 192.0.2.1, 10.0.0.3");
+///     request.body(()).expect("a request").into_parts().0
+/// };
+/// let key = |key: ClientAddress, peer| key.key(&request(peer)).map(|it| it.into_owned());
+///
+/// assert_eq!(key(ClientAddress::peer(), "10.0.0.7:80").as_deref(), Some("10.0.0.7"));
+/// assert_eq!(key(ClientAddress::behind_proxies(1), "10.0.0.7:80").as_deref(), Some("10.0.0.3"));
+/// assert_eq!(key(ClientAddress::behind_proxies(2), "10.0.0.7:80").as_deref(), Some("192.0.2.1"));
+/// let ours = ClientAddress::behind_networks(&["10.0.0.0/8"])?;
+/// assert_eq!(key(ours.clone(), "10.0.0.7:80").as_deref(), Some("192.0.2.1"));
+/// // It does not come from our proxies, so what it says of others is not read.
+/// assert_eq!(key(ours, "198.51.100.5:80").as_deref(), Some("198.51.100.5"));
+/// assert_eq!(key(ClientAddress::peer(), "[2001:db8:1:2:3::4]:80").as_deref(), Some("2001:db8:1:2::/64"));
+/// # Ok::<(), redisson_rate_limiter_tower::key::InvalidNetwork>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ClientAddress {
+    trusted: Trusted,
+    forwarded: Forwarded,
+    ipv6_prefix: u8,
+    peer: fn(&Parts) -> Option<IpAddr>,
+}
+
+/// Whose word about the one before it is believed.
+#[derive(Debug, Clone)]
+enum Trusted {
+    Proxies(usize),
+    Networks(Vec<IpNet>),
+}
+
+impl ClientAddress {
+    /// The address at the other end of the connection.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::ClientAddress;
+    ///
+    /// let key = ClientAddress::peer();
+    /// ```
+    #[must_use]
+    pub fn peer() -> Self {
+        Self::behind_proxies(0)
+    }
+
+    /// The address that the first of `count` proxies was asked from. Requests must not reach the service by fewer proxies,
+    /// or the client chooses its address. Where they can, use [`behind_networks`](Self::behind_networks).
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::ClientAddress;
+    ///
+    /// let key = ClientAddress::behind_proxies(1); // a load balancer
+    /// ```
+    #[must_use]
+    pub fn behind_proxies(count: usize) -> Self {
+        Self {
+            trusted: Trusted::Proxies(count),
+            forwarded: Forwarded::XForwardedFor,
+            ipv6_prefix: 64,
+            peer: peer_of,
+        }
+    }
+
+    /// The first address from the right that lies in none of these networks, such as `10.0.0.0/8` and `fd00::/8`, or that is
+    /// a single address.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::ClientAddress;
+    ///
+    /// assert!(ClientAddress::behind_networks(&["10.0.0.0/8", "192.0.2.7"]).is_ok());
+    /// let error = ClientAddress::behind_networks(&["10.0.0.0/33"]).unwrap_err();
+    /// assert_eq!(error.to_string(), "not a network or an address: 10.0.0.0/33");
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidNetwork`] for a text that is neither a network nor an address.
+    pub fn behind_networks(networks: &[&str]) -> Result<Self, InvalidNetwork> {
+        let parsed = networks.iter().map(|text| {
+            let address = || text.parse().map(|it: IpAddr| IpNet::from(it));
+            let network = text.parse().or_else(|_| address());
+            network.map_err(|_| InvalidNetwork(String::from(*text)))
+        });
+        Ok(Self {
+            trusted: Trusted::Networks(parsed.collect::<Result<_, _>>()?),
+            ..Self::peer()
+        })
+    }
+
+    /// Reads the field `Forwarded` (RFC 7239) instead of `X-Forwarded-For`. Only one of them is read: a proxy that writes the
+    /// one passes on what clients have written into the other.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::{ClientAddress, Key};
+    ///
+    /// let (request, ()) = http::Request::builder()
+    ///     .extension(std::net::SocketAddr::from(([10, 0, 0, 7], 80)))
+    ///     .header("forwarded", r#"for=203.0.113.9, for="[2001:db8::1]:4711";proto=https"#)
+    ///     .body(())?
+    ///     .into_parts();
+    /// let key = ClientAddress::behind_proxies(1).in_forwarded();
+    /// assert_eq!(key.key(&request).as_deref(), Some("2001:db8::/64"));
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    #[must_use]
+    pub fn in_forwarded(self) -> Self {
+        Self {
+            forwarded: Forwarded::Rfc7239,
+            ..self
+        }
+    }
+
+    /// How many bits of an IPv6 address count, at most 128. The default is 64: a client usually has a network of that size, and
+    /// could use a new address for each request.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::ClientAddress;
+    ///
+    /// let key = ClientAddress::peer().ipv6_prefix(56);
+    /// ```
+    #[must_use]
+    pub fn ipv6_prefix(self, bits: u8) -> Self {
+        Self {
+            ipv6_prefix: bits.min(128),
+            ..self
+        }
+    }
+
+    /// Where the address of the connection is found, for a server that keeps it elsewhere.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::ClientAddress;
+    /// use std::net::IpAddr;
+    ///
+    /// #[derive(Clone)]
+    /// struct Connection(IpAddr);
+    ///
+    /// let key = ClientAddress::peer()
+    ///     .with_peer(|request| request.extensions.get::<Connection>().map(|it| it.0));
+    /// ```
+    #[must_use]
+    pub fn with_peer(self, peer: fn(&Parts) -> Option<IpAddr>) -> Self {
+        Self { peer, ..self }
+    }
+
+    /// The client's address. An entry that is no address, such as `unknown`, ends what can be followed: the client is then
+    /// the proxy that wrote it.
+    fn address(&self, request: &Parts) -> Option<IpAddr> {
+        let mut client = (self.peer)(request).map(|it| it.to_canonical());
+        let mut before = self.forwarded.nearest_first(&request.headers);
+        let is_trusted = |networks: &[IpNet], client: Option<IpAddr>| {
+            client.is_some_and(|it| networks.iter().any(|network| network.contains(&it)))
+        };
+        let mut followed = 0;
+        while match &self.trusted {
+            Trusted::Proxies(count) => followed < *count,
+            Trusted::Networks(networks) => is_trusted(networks, client),
+        } {
+            let Some(Some(address)) = before.next() else {
+                break;
+            };
+            client = Some(address);
+            followed += 1;
+        }
+        client
+    }
+}
+
+impl Key for ClientAddress {
+    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
+        let Some(address) = self.address(request) else {
+            tell_of_missing_address();
+            return Some(Cow::Borrowed("unknown"));
+        };
+        let text = match address {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => {
+                let network = Ipv6Net::new(address, self.ipv6_prefix);
+                network.map_or_else(|_| address.to_string(), |it| it.trunc().to_string())
+            }
+        };
+        Some(Cow::Owned(text))
+    }
+}
+
+fn peer_of(request: &Parts) -> Option<IpAddr> {
+    let extensions = &request.extensions;
+    let socket = || extensions.get::<SocketAddr>().map(SocketAddr::ip);
+    #[cfg(feature = "axum")]
+    let socket = || {
+        use axum::extract::ConnectInfo;
+        let info = extensions.get::<ConnectInfo<SocketAddr>>();
+        info.map(|it| it.0.ip()).or_else(socket)
+    };
+    socket().or_else(|| extensions.get::<IpAddr>().copied())
+}
+
+fn tell_of_missing_address() {
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    if !IS_TOLD.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            "requests have no peer address in their extensions, so all of them share one limit; \
+             with axum, use into_make_service_with_connect_info::<SocketAddr>()"
+        );
+    }
+}
+
+/// A text that is neither a network, such as `10.0.0.0/8`, nor an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidNetwork(String);
+
+impl fmt::Display for InvalidNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a network or an address: {}", self.0)
+    }
+}
+
+impl Error for InvalidNetwork {}

@@ -1,0 +1,53 @@
+//! The fields in which proxies say whom they were asked by.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::header::FORWARDED;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Forwarded {
+    XForwardedFor,
+    Rfc7239,
+}
+
+impl Forwarded {
+    /// The entries from the right, that of the nearest proxy first; `None` for one that is no address.
+    ///
+    /// They are split at every comma, also in quotes: no address contains one, and a quote that a client has left open must
+    /// not hide what a proxy wrote behind it.
+    pub(super) fn nearest_first(self, headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
+        let name = match self {
+            Self::XForwardedFor => X_FORWARDED_FOR,
+            Self::Rfc7239 => FORWARDED,
+        };
+        let lines = headers.get_all(name).into_iter().rev();
+        let entries = lines.flat_map(|line: &HeaderValue| line.as_bytes().rsplit(|it| *it == b','));
+        entries.map(move |entry| {
+            let entry = str::from_utf8(entry).ok()?.trim();
+            match self {
+                Self::XForwardedFor => address(entry),
+                Self::Rfc7239 => address(parameter_for(entry)?),
+            }
+        })
+    }
+}
+
+/// The value of `for` in an element such as `for="[2001:db8::1]:4711";proto=https`.
+fn parameter_for(element: &str) -> Option<&str> {
+    let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
+    let value = value.trim();
+    let quoted = value.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+    Some(quoted.unwrap_or(value))
+}
+
+/// An address, also with a port or in brackets.
+fn address(text: &str) -> Option<IpAddr> {
+    let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+    let with_port = || text.parse().ok().map(|it: SocketAddr| it.ip());
+    let address = text.parse().ok().or_else(with_port).or_else(bracketed);
+    address.map(|it: IpAddr| it.to_canonical())
+}

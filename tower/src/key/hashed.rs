@@ -1,0 +1,63 @@
+//! Hashes in the place of keys.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::fmt::Write;
+
+use hmac::{Hmac, KeyInit, Mac};
+use http::request::Parts;
+use sha2::{Digest, Sha256};
+
+use super::Key;
+
+/// A longer key is replaced by its hash.
+const LONGEST: usize = 256;
+
+/// A key that is hashed: from [`Key::hashed`].
+#[derive(Clone)]
+pub struct Hashed<K> {
+    key: K,
+    hmac: Hmac<Sha256>,
+}
+
+impl<K> Hashed<K> {
+    pub(super) fn new(key: K, secret: &[u8]) -> Self {
+        // HMAC takes a secret of any length.
+        let Ok(hmac) = Hmac::new_from_slice(secret) else {
+            unreachable!("HMAC refuses no secret")
+        };
+        Self { key, hmac }
+    }
+}
+
+impl<K: Key> Key for Hashed<K> {
+    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
+        let key = self.key.key(request)?;
+        let hash = self.hmac.clone().chain_update(&*key).finalize();
+        // Half of it: no two keys have the same by chance, and none can be made to.
+        Some(Cow::Owned(hex(&hash.into_bytes()[..16])))
+    }
+}
+
+/// Shows neither the secret nor what is derived from it.
+impl<K: fmt::Debug> fmt::Debug for Hashed<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hashed").field(&self.key).finish()
+    }
+}
+
+/// The key, or its hash if it is long.
+pub(crate) fn bounded(key: Cow<'_, str>) -> Cow<'_, str> {
+    if key.len() <= LONGEST {
+        return key;
+    }
+    Cow::Owned(format!("sha256-{}", hex(&Sha256::digest(&*key))))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}"); // a String takes everything
+    }
+    text
+}

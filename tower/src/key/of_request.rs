@@ -1,0 +1,74 @@
+//! Keys that a request has as they are.
+
+use std::borrow::Cow;
+
+use http::HeaderName;
+use http::request::Parts;
+
+use super::Key;
+
+/// One key for all requests: for a [`RateLimiter`](redisson_rate_limiter::RateLimiter), which is one for all anyway.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Everyone;
+
+impl Key for Everyone {
+    fn key<'a>(&'a self, _request: &'a Parts) -> Option<Cow<'a, str>> {
+        Some(Cow::Borrowed("everyone"))
+    }
+}
+
+/// The value of a header field; its first one, if there are several.
+///
+/// Anybody can write anything into a header, and has a new key with each value: use one that is verified, such as the user
+/// that an earlier layer has authenticated, and [`hashed`](Key::hashed) for a secret.
+#[derive(Debug, Clone)]
+pub struct Header(HeaderName);
+
+impl Header {
+    /// The field of this name.
+    ///
+    /// # Panics
+    /// If it cannot be a field's name, or has upper case letters.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::Header;
+    ///
+    /// let key = Header::new("x-user");
+    /// ```
+    #[must_use]
+    pub fn new(name: &'static str) -> Self {
+        Self(HeaderName::from_static(name))
+    }
+}
+
+impl Key for Header {
+    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
+        let value = request.headers.get(&self.0)?;
+        let is_empty = value.is_empty();
+        (!is_empty).then(|| String::from_utf8_lossy(value.as_bytes()))
+    }
+}
+
+/// The path of the request. Each path that a client makes up is a key of its own: behind a router, the matched route is better.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Path;
+
+impl Key for Path {
+    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
+        Some(Cow::Borrowed(request.uri.path()))
+    }
+}
+
+/// The route that axum has matched, such as `/users/{id}`. `None` for a request that matches no route, and in a layer that
+/// stands before the router.
+#[cfg(feature = "axum")]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Route;
+
+#[cfg(feature = "axum")]
+impl Key for Route {
+    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
+        let route = request.extensions.get::<axum::extract::MatchedPath>()?;
+        Some(Cow::Borrowed(route.as_str()))
+    }
+}

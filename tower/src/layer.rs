@@ -1,0 +1,385 @@
+//! The layer, and its settings.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::response;
+use redisson_rate_limiter::{Limiter, Rules};
+use tower_layer::Layer;
+
+use crate::decide::{ByRules, OneLimiter};
+use crate::fields::Fields;
+use crate::key::Key;
+use crate::reject::ProblemJson;
+use crate::service::RateLimit;
+
+/// Limits the requests of a service.
+///
+/// Its type can be written down: a `RateLimitLayer` has one limiter and rejects with [`ProblemJson`], a
+/// `RateLimitLayer<ByRules>` has rules, and a `RateLimitLayer<OneLimiter, Grpc>` rejects by [`Grpc`](crate::reject::Grpc).
+///
+/// ```
+/// use http::{Request, Response};
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient, Result};
+/// use redisson_rate_limiter_tower::RateLimitLayer;
+/// use redisson_rate_limiter_tower::key::ClientAddress;
+/// use std::convert::Infallible;
+/// use std::time::Duration;
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// fn layer(client: &RedissonClient) -> Result<RateLimitLayer> {
+///     let limiter = client.policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?.with_prefix("api:");
+///     Ok(RateLimitLayer::new(limiter.with_name("address"), ClientAddress::behind_proxies(1)))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let handler = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+/// let service = layer(&RedissonClient::in_memory())?.layer(handler);
+/// let response = service.oneshot(Request::new(())).await.expect("infallible");
+/// assert_eq!(response.headers()["ratelimit"], r#""address";r=99;t=60"#);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct RateLimitLayer<D = OneLimiter, R = ProblemJson> {
+    settings: Settings<D, R>,
+}
+
+type OfRequest<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
+type OfResponse<T> = Arc<dyn Fn(&response::Parts) -> T + Send + Sync>;
+
+#[derive(Clone)]
+pub(crate) struct Settings<D, R> {
+    pub(crate) decide: D,
+    pub(crate) reject: R,
+    pub(crate) fields: Fields,
+    pub(crate) skip: Option<OfRequest<bool>>,
+    pub(crate) settle: Option<OfResponse<Option<u32>>>,
+    pub(crate) wait: Duration,
+    pub(crate) outage: Duration,
+    pub(crate) jitter: Duration,
+}
+
+impl RateLimitLayer<OneLimiter> {
+    /// Requests count for their key in `limiter`: one of the core's ([`KeyedRateLimiter`](redisson_rate_limiter::KeyedRateLimiter),
+    /// [`PolicyLimiter`](redisson_rate_limiter::PolicyLimiter), also with a policy that is chosen at run time, or a
+    /// [`RateLimiter`](redisson_rate_limiter::RateLimiter), with the key [`Everyone`](crate::key::Everyone)), or your own.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{AnyPolicy, Rate, RedissonClient, Result, TokenBucket};
+    /// use redisson_rate_limiter_tower::RateLimitLayer;
+    /// use redisson_rate_limiter_tower::key::{Everyone, Header, Key};
+    /// use std::time::Duration;
+    ///
+    /// fn layers(client: &RedissonClient, chosen: AnyPolicy) -> Result<[RateLimitLayer; 3]> {
+    ///     let minute = Duration::from_secs(60);
+    ///     let api_key = || Header::new("x-api-key").hashed("secret of this service");
+    ///     Ok([
+    ///         RateLimitLayer::new(client.rate_limiter("api").with_rate(Rate::overall(1_000, minute))?, Everyone),
+    ///         RateLimitLayer::new(client.keyed_rate_limiter("api:", Rate::overall(100, minute))?, api_key()),
+    ///         RateLimitLayer::new(client.policy_limiter(chosen)?.with_prefix("burst:"), api_key()),
+    ///     ])
+    /// }
+    ///
+    /// layers(&RedissonClient::in_memory(), TokenBucket::per_second(10).into())?;
+    /// # Ok::<(), redisson_rate_limiter::Error>(())
+    /// ```
+    pub fn new(limiter: impl Limiter + 'static, key: impl Key) -> Self {
+        Self::deciding(OneLimiter::new(limiter, key))
+    }
+
+    /// As [`new`](Self::new), with a key that takes time to find, such as that of a session in a database.
+    ///
+    /// ```
+    /// use http::request::Parts;
+    /// use redisson_rate_limiter::{FixedWindow, RedissonClient};
+    /// use redisson_rate_limiter_tower::RateLimitLayer;
+    /// use std::time::Duration;
+    ///
+    /// async fn user_of_session(request: &Parts) -> Option<String> {
+    ///     # tokio::task::yield_now().await;
+    ///     // ask the database
+    ///     Some("alice".to_owned())
+    /// }
+    ///
+    /// # fn main() -> redisson_rate_limiter::Result<()> {
+    /// let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+    /// let layer = RateLimitLayer::with_async_key(limiter, |request| Box::pin(user_of_session(request)));
+    /// # Ok(()) }
+    /// ```
+    pub fn with_async_key<F>(limiter: impl Limiter + 'static, key: F) -> Self
+    where
+        F: Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        Self::deciding(OneLimiter::with_async_key(limiter, key))
+    }
+}
+
+impl RateLimitLayer<ByRules> {
+    /// Rules decide, all of those that apply to a request in one round trip. The rules can be
+    /// [replaced](Rules::replace) while requests come in. What a rejected request gets, the [layer](Self::reject_with) says, not
+    /// the rule.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule};
+    /// use redisson_rate_limiter_tower::RateLimitLayer;
+    /// use redisson_rate_limiter_tower::key::{Everyone, Header, by};
+    /// use std::convert::Infallible;
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let minute = Duration::from_secs(60);
+    /// let per_user = client.policy_limiter(FixedWindow::new(10, minute))?.with_prefix("user:").with_name("user");
+    /// let all = client.policy_limiter(FixedWindow::new(900, minute))?.with_prefix("all:").with_name("all");
+    /// let rules = client.rules([
+    ///     Rule::new(per_user, by(Header::new("x-user")), |_, _| ()),
+    ///     Rule::new(all, by(Everyone), |_, _| ()),
+    /// ])?;
+    /// let handler = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+    /// let service = RateLimitLayer::by_rules(Arc::new(rules)).layer(handler);
+    /// let request = Request::builder().header("x-user", "alice").body(()).expect("a request");
+    /// let response = service.oneshot(request).await.expect("infallible");
+    /// assert_eq!(response.headers()["ratelimit"], r#""user";r=9;t=60, "all";r=899;t=60"#);
+    /// # Ok(()) }
+    /// ```
+    pub fn by_rules(rules: Arc<Rules<Parts, ()>>) -> Self {
+        Self::deciding(ByRules(rules))
+    }
+}
+
+impl<D> RateLimitLayer<D> {
+    fn deciding(decide: D) -> Self {
+        let settings = Settings {
+            decide,
+            reject: ProblemJson,
+            fields: Fields::default(),
+            skip: None,
+            settle: None,
+            wait: Duration::ZERO,
+            outage: Duration::from_secs(1),
+            jitter: Duration::ZERO,
+        };
+        Self { settings }
+    }
+}
+
+impl<R> RateLimitLayer<OneLimiter, R> {
+    /// Sets what a request costs. The default is 1. A request that costs 0 is not limited.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use redisson_rate_limiter_tower::{RateLimitLayer, key::Everyone};
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+    /// let layer = RateLimitLayer::new(limiter, Everyone)
+    ///     .cost(|request| if request.method == http::Method::POST { 5 } else { 1 });
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn cost(mut self, cost: impl Fn(&Parts) -> u32 + Send + Sync + 'static) -> Self {
+        self.settings.decide.cost = Some(Arc::new(cost));
+        self
+    }
+
+    /// Corrects the charge by the response, where a request's cost is known only then: the [cost](Self::cost) is an estimate,
+    /// and the difference is given back or charged before the response goes out, as by [`Charged::settle`](crate::Charged::settle).
+    /// `None` leaves the charge as it is. A cost that is known only when the response's body has been sent is for the handler
+    /// to settle.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use redisson_rate_limiter_tower::{RateLimitLayer, key::Everyone};
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().keyed_rate_limiter("tokens:", Rate::overall(100_000, Duration::from_secs(60)))?;
+    /// let layer = RateLimitLayer::new(limiter, Everyone)
+    ///     .cost(|_| 1_000)
+    ///     .settle(|response| response.headers.get("x-tokens")?.to_str().ok()?.parse().ok());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn settle(
+        mut self,
+        cost: impl Fn(&response::Parts) -> Option<u32> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.settle = Some(Arc::new(cost));
+        self
+    }
+}
+
+impl<D, R> RateLimitLayer<D, R> {
+    /// Lets requests through that are not to be limited, such as those of health checks.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use redisson_rate_limiter_tower::{RateLimitLayer, key::Everyone};
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+    /// let layer = RateLimitLayer::new(limiter, Everyone).skip(|request| request.uri.path() == "/healthz");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.settings.skip = Some(Arc::new(skip));
+        self
+    }
+
+    /// Waits for a grant for up to this time, instead of rejecting at once. A request that would have to wait longer is
+    /// rejected at once. It asks again when the denial says, in no order with others; to wait in the order of arrival, call
+    /// [`acquire`](redisson_rate_limiter::RateLimiter::acquire) in the handler. Nothing is taken while it waits, so a request
+    /// that is dropped meanwhile keeps nothing.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use redisson_rate_limiter_tower::{RateLimitLayer, key::Everyone};
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+    /// let layer = RateLimitLayer::new(limiter, Everyone).wait_up_to(Duration::from_secs(2));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn wait_up_to(mut self, time: Duration) -> Self {
+        self.settings.wait = time;
+        self
+    }
+
+    /// Sets the form of the header fields that state the limits, on every response. The default is [`Fields::Ietf`].
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use redisson_rate_limiter_tower::{RateLimitLayer, fields::Fields, key::Everyone};
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+    /// let layer = RateLimitLayer::new(limiter, Everyone).fields(Fields::XRateLimit);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn fields(mut self, fields: Fields) -> Self {
+        self.settings.fields = fields;
+        self
+    }
+
+    /// Sets the `Retry-After` of requests that are rejected because Redis is unavailable. The default is one second. Whether
+    /// they are rejected, the limiter's [`FailurePolicy`](redisson_rate_limiter::FailurePolicy) says.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use redisson_rate_limiter_tower::{RateLimitLayer, key::Everyone};
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+    /// let layer = RateLimitLayer::new(limiter, Everyone).retry_after_outage(Duration::from_secs(10));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn retry_after_outage(mut self, time: Duration) -> Self {
+        self.settings.outage = time;
+        self
+    }
+
+    /// Adds a random time, at most this one, to each `Retry-After`, so that clients that are rejected together do not come
+    /// back together. The default is none.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use redisson_rate_limiter_tower::{RateLimitLayer, key::Everyone};
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+    /// let layer = RateLimitLayer::new(limiter, Everyone).retry_after_jitter(Duration::from_secs(5));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn retry_after_jitter(mut self, most: Duration) -> Self {
+        self.settings.jitter = most;
+        self
+    }
+
+    /// Sets how rejections are answered: see [`Reject`](crate::Reject). The default is [`ProblemJson`].
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use redisson_rate_limiter::{FixedWindow, RedissonClient};
+    /// use redisson_rate_limiter_tower::key::Everyone;
+    /// use redisson_rate_limiter_tower::{OneLimiter, RateLimitLayer, Rejection};
+    /// use std::time::Duration;
+    ///
+    /// type Answer = fn(&Rejection<'_>) -> Response<String>;
+    ///
+    /// fn slow_down(rejection: &Rejection<'_>) -> Response<String> {
+    ///     let mut response = Response::new("Slow down.".to_owned());
+    ///     *response.status_mut() = rejection.status();
+    ///     response
+    /// }
+    ///
+    /// # fn main() -> redisson_rate_limiter::Result<()> {
+    /// # let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?;
+    /// let layer: RateLimitLayer<OneLimiter, Answer> = RateLimitLayer::new(limiter, Everyone).reject_with(slow_down);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn reject_with<T>(self, reject: T) -> RateLimitLayer<D, T> {
+        let Settings {
+            decide,
+            reject: _,
+            fields,
+            skip,
+            settle,
+            wait,
+            outage,
+            jitter,
+        } = self.settings;
+        RateLimitLayer {
+            settings: Settings {
+                decide,
+                reject,
+                fields,
+                skip,
+                settle,
+                wait,
+                outage,
+                jitter,
+            },
+        }
+    }
+}
+
+impl<S, D: Clone, R: Clone> Layer<S> for RateLimitLayer<D, R> {
+    type Service = RateLimit<S, D, R>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        RateLimit::new(inner, Arc::new(self.settings.clone()))
+    }
+}
+
+impl<D: fmt::Debug, R> fmt::Debug for RateLimitLayer<D, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
+    }
+}
+
+impl<D: fmt::Debug, R> fmt::Debug for Settings<D, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayer")
+            .field("decide", &self.decide)
+            .field("fields", &self.fields)
+            .field("wait", &self.wait)
+            .finish_non_exhaustive()
+    }
+}

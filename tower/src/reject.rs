@@ -1,0 +1,185 @@
+//! What a request gets that does not reach the service.
+
+mod grpc;
+mod problem_json;
+mod protobuf;
+
+use std::fmt;
+use std::time::Duration;
+
+use http::{Response, StatusCode};
+use redisson_rate_limiter::{Decision, DecisionSource, Error, ErrorKind};
+
+use crate::charged::Charged;
+
+pub use grpc::Grpc;
+pub use problem_json::ProblemJson;
+
+/// Builds the response to a request that was not let through: [`ProblemJson`], [`StatusOnly`], [`Grpc`], a function from
+/// `&Rejection` to `Response<B>`, or a type of your own. The layer then adds `Retry-After`, unless it is there, and the fields
+/// that state the limits.
+///
+/// ```
+/// use http::Response;
+/// use redisson_rate_limiter_tower::{Reject, Rejection};
+///
+/// #[derive(Clone)]
+/// struct Plain;
+///
+/// impl Reject<String> for Plain {
+///     fn reject(&self, rejection: &Rejection<'_>) -> Response<String> {
+///         let mut response = Response::new("Slow down.".to_owned());
+///         *response.status_mut() = rejection.status();
+///         response
+///     }
+/// }
+/// ```
+pub trait Reject<B> {
+    /// The response.
+    fn reject(&self, rejection: &Rejection<'_>) -> Response<B>;
+}
+
+impl<B, F: Fn(&Rejection<'_>) -> Response<B>> Reject<B> for F {
+    fn reject(&self, rejection: &Rejection<'_>) -> Response<B> {
+        self(rejection)
+    }
+}
+
+/// Why a request was not let through.
+#[derive(Debug)]
+pub struct Rejection<'a> {
+    cause: Cause<'a>,
+    retry_after: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum Cause<'a> {
+    Denied(&'a Charged),
+    Failed(&'a Error),
+}
+
+/// What kind of reason a rejection has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A limit is used up, or the request costs more than it: 429.
+    QuotaExceeded,
+    /// Redis is unavailable, and the [`FailurePolicy`](redisson_rate_limiter::FailurePolicy) lets nothing through, or its local
+    /// share is used up: 503.
+    Unavailable,
+    /// A rule [blocks](redisson_rate_limiter::Plan::Block) whoever sent it: 403.
+    Blocked,
+    /// The limiter cannot be used as it is set up, such as one without a rate: 500.
+    Misconfigured,
+}
+
+impl<'a> Rejection<'a> {
+    pub(crate) fn denied(charged: &'a Charged) -> Self {
+        Self {
+            cause: Cause::Denied(charged),
+            retry_after: charged.decision().retry_after(),
+        }
+    }
+
+    pub(crate) fn failed(error: &'a Error) -> Self {
+        Self {
+            cause: Cause::Failed(error),
+            retry_after: None,
+        }
+    }
+
+    /// Sets when an unavailable service is worth a retry, and adds to each time.
+    pub(crate) fn retried(self, outage: Duration, jitter: Duration) -> Self {
+        let time = match self.reason() {
+            Reason::Unavailable => Some(self.retry_after.map_or(outage, |it| it.max(outage))),
+            Reason::Blocked => None,
+            _ => self.retry_after,
+        };
+        Self {
+            retry_after: time.map(|it| it.saturating_add(jitter)),
+            ..self
+        }
+    }
+
+    /// What kind of reason it has.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self.cause {
+            Cause::Denied(charged) => match charged.decision().source() {
+                DecisionSource::FailurePolicy => Reason::Unavailable,
+                DecisionSource::Rule => Reason::Blocked,
+                _ => Reason::QuotaExceeded,
+            },
+            Cause::Failed(error) => match error.kind() {
+                ErrorKind::ExceedsLimit | ErrorKind::QueueFull => Reason::QuotaExceeded,
+                ErrorKind::StoreUnavailable
+                | ErrorKind::Indeterminate
+                | ErrorKind::AuthenticationFailed
+                | ErrorKind::Redis
+                | ErrorKind::Closed => Reason::Unavailable,
+                _ => Reason::Misconfigured,
+            },
+        }
+    }
+
+    /// 429, 503, 403 or 500: see [`Reason`].
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self.reason() {
+            Reason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+            Reason::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::Blocked => StatusCode::FORBIDDEN,
+            Reason::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The time after which a retry may be granted. `None` if no retry will be: the request costs more than the
+    /// limit, or its sender is blocked.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The limiters that denied the request, by name, and their decisions.
+    pub fn violated(&self) -> impl Iterator<Item = (&str, &Decision)> {
+        let charged = match self.cause {
+            Cause::Denied(charged) => Some(charged),
+            Cause::Failed(_) => None,
+        };
+        let limiters = charged.into_iter().flat_map(Charged::by_limiter);
+        // One that would have granted the request says zero.
+        limiters.filter(|(_, decision)| decision.retry_after().is_some_and(|it| !it.is_zero()))
+    }
+
+    /// The error, if there is no decision.
+    #[must_use]
+    pub fn error(&self) -> Option<&Error> {
+        match self.cause {
+            Cause::Denied(_) => None,
+            Cause::Failed(error) => Some(error),
+        }
+    }
+}
+
+/// As in `denied by user, address` and `failed: Redis is unavailable`.
+impl fmt::Display for Rejection<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(error) = self.error() {
+            return write!(f, "failed: {error}");
+        }
+        let names: Vec<_> = self.violated().map(|(name, _)| name).collect();
+        write!(f, "denied by {}", names.join(", "))
+    }
+}
+
+/// An empty body.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StatusOnly;
+
+impl<B: Default> Reject<B> for StatusOnly {
+    fn reject(&self, rejection: &Rejection<'_>) -> Response<B> {
+        let mut response = Response::new(B::default());
+        *response.status_mut() = rejection.status();
+        response
+    }
+}

@@ -1,0 +1,292 @@
+//! Keys of requests, and what a client can forge.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::request::Parts;
+use http::{HeaderValue, Request};
+use redisson_rate_limiter::RedissonClient;
+use redisson_rate_limiter_tower::RateLimitLayer;
+use redisson_rate_limiter_tower::key::{ClientAddress, Everyone, Header, Key};
+
+use crate::fixture::{ask, left, of, per_minute, request};
+
+fn from(peer: &str, name: &'static str, lines: &[&str]) -> Parts {
+    let mut request = Request::builder();
+    if !peer.is_empty() {
+        request = request.extension(peer.parse::<SocketAddr>().unwrap());
+    }
+    for line in lines {
+        request = request.header(name, *line);
+    }
+    request.body(()).unwrap().into_parts().0
+}
+
+#[track_caller]
+fn check(key: &ClientAddress, peer: &str, lines: &[&str], expected: &str) {
+    let request = from(peer, "x-forwarded-for", lines);
+    assert_eq!(
+        key.key(&request).as_deref(),
+        Some(expected),
+        "{peer} {lines:?}"
+    );
+}
+
+#[test]
+fn the_peer_is_believed_whatever_the_header_says() {
+    let key = ClientAddress::peer();
+    check(&key, "192.0.2.1:80", &["203.0.113.9"], "192.0.2.1");
+}
+
+#[test]
+fn a_forged_header_changes_nothing_behind_trusted_proxies() {
+    let one = ClientAddress::behind_proxies(1);
+    for forged in [
+        "",
+        "203.0.113.9, ",
+        "unknown, ",
+        "\"203.0.113.9, ",
+        ",,,",
+        "for=1.2.3.4, ",
+    ] {
+        check(
+            &one,
+            "10.0.0.7:80",
+            &[&format!("{forged}192.0.2.1")],
+            "192.0.2.1",
+        );
+    }
+    check(
+        &one,
+        "10.0.0.7:80",
+        &["203.0.113.9", "192.0.2.1"],
+        "192.0.2.1",
+    );
+    let two = ClientAddress::behind_proxies(2);
+    check(
+        &two,
+        "10.0.0.7:80",
+        &["203.0.113.9, 192.0.2.1, 10.0.0.3"],
+        "192.0.2.1",
+    );
+    check(
+        &two,
+        "10.0.0.7:80",
+        &["203.0.113.9", "192.0.2.1", "10.0.0.3"],
+        "192.0.2.1",
+    );
+}
+
+#[test]
+fn a_list_with_fewer_entries_than_proxies_ends_at_its_first() {
+    let two = ClientAddress::behind_proxies(2);
+    check(&two, "10.0.0.7:80", &["192.0.2.1"], "192.0.2.1");
+    check(&two, "10.0.0.7:80", &[], "10.0.0.7");
+}
+
+#[test]
+fn only_trusted_networks_are_followed() {
+    let key = ClientAddress::behind_networks(&["10.0.0.0/8", "fd00::/8"]).unwrap();
+    check(
+        &key,
+        "10.0.0.7:80",
+        &["203.0.113.9, 192.0.2.1, 10.0.0.3"],
+        "192.0.2.1",
+    );
+    check(
+        &key,
+        "[fd00::7]:80",
+        &["203.0.113.9, 192.0.2.1, 10.0.0.3"],
+        "192.0.2.1",
+    );
+    check(&key, "198.51.100.5:80", &["203.0.113.9"], "198.51.100.5");
+    check(&key, "10.0.0.7:80", &["10.0.0.3"], "10.0.0.3");
+    // An IPv4 address as a socket for both versions has it.
+    check(
+        &key,
+        "[::ffff:10.0.0.7]:80",
+        &["::ffff:192.0.2.1"],
+        "192.0.2.1",
+    );
+}
+
+#[test]
+fn an_entry_that_is_no_address_ends_at_the_proxy_that_wrote_it() {
+    let key = ClientAddress::behind_proxies(2);
+    for entry in [
+        "unknown",
+        "_hidden",
+        "",
+        "1.2.3",
+        "1.2.3.4.5",
+        "[::1",
+        "10.0.0.256",
+        "é",
+    ] {
+        check(
+            &key,
+            "10.0.0.7:80",
+            &[&format!("192.0.2.1, {entry}, 10.0.0.3")],
+            "10.0.0.3",
+        );
+    }
+}
+
+#[test]
+fn an_address_may_have_a_port_or_brackets() {
+    let key = ClientAddress::behind_proxies(1).ipv6_prefix(128);
+    check(&key, "10.0.0.7:80", &["192.0.2.1:4711"], "192.0.2.1");
+    for entry in ["2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:4711"] {
+        check(&key, "10.0.0.7:80", &[entry], "2001:db8::1/128");
+    }
+}
+
+#[test]
+fn addresses_of_one_ipv6_network_share_a_key() {
+    let key = ClientAddress::peer();
+    check(&key, "[2001:db8:1:2::1]:80", &[], "2001:db8:1:2::/64");
+    check(&key, "[2001:db8:1:2:ffff::1]:80", &[], "2001:db8:1:2::/64");
+    check(
+        &key.ipv6_prefix(48),
+        "[2001:db8:1:ffff::1]:80",
+        &[],
+        "2001:db8:1::/48",
+    );
+}
+
+#[test]
+fn the_field_forwarded_is_read_from_the_right_too() {
+    let key = ClientAddress::behind_proxies(1).in_forwarded();
+    for element in [
+        "for=192.0.2.1",
+        "For=\"192.0.2.1:4711\";proto=https",
+        "proto=http; by=10.0.0.7 ;FOR = 192.0.2.1",
+        "for=203.0.113.9, for=192.0.2.1",
+        // A quote that the client has left open.
+        "for=\"203.0.113.9, for=192.0.2.1",
+    ] {
+        let request = from("10.0.0.7:80", "forwarded", &[element]);
+        assert_eq!(key.key(&request).as_deref(), Some("192.0.2.1"), "{element}");
+    }
+    for element in ["proto=https", "for=unknown", "for=_gazonk", "192.0.2.1"] {
+        let request = from("10.0.0.7:80", "forwarded", &[element]);
+        assert_eq!(key.key(&request).as_deref(), Some("10.0.0.7"), "{element}");
+    }
+    let other = from("10.0.0.7:80", "x-forwarded-for", &["192.0.2.1"]);
+    assert_eq!(key.key(&other).as_deref(), Some("10.0.0.7"));
+}
+
+#[test]
+fn the_peer_is_found_where_the_server_keeps_it() {
+    let (mut request, ()) = Request::new(()).into_parts();
+    let address: IpAddr = "192.0.2.1".parse().unwrap();
+    request.extensions.insert(address);
+    assert_eq!(
+        ClientAddress::peer().key(&request).as_deref(),
+        Some("192.0.2.1")
+    );
+    let key = ClientAddress::peer().with_peer(|_| Some(IpAddr::from([192, 0, 2, 2])));
+    assert_eq!(key.key(&request).as_deref(), Some("192.0.2.2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_without_an_address_share_one_limit() {
+    let client = RedissonClient::in_memory();
+    let limiter = per_minute(&client, 2);
+    let layer = RateLimitLayer::new(limiter.clone(), ClientAddress::peer());
+    for status in [200, 200, 429] {
+        assert_eq!(ask(&layer, request()).await.status(), status);
+    }
+    assert_eq!(left(&limiter, "unknown").await, 0);
+    // The proxy's word is enough, where the proxy is trusted.
+    let layer = RateLimitLayer::new(limiter, ClientAddress::behind_proxies(1));
+    let mut forwarded = request();
+    forwarded
+        .headers_mut()
+        .insert("x-forwarded-for", HeaderValue::from_static("192.0.2.1"));
+    assert_eq!(ask(&layer, forwarded).await.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_escapes_by_leaving_out_the_header() {
+    let client = RedissonClient::in_memory();
+    let layer = RateLimitLayer::new(per_minute(&client, 1), Header::new("x-user"));
+    assert_eq!(ask(&layer, request()).await.status(), 200);
+    assert_eq!(ask(&layer, of("")).await.status(), 429);
+    assert_eq!(ask(&layer, of("alice")).await.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_of_a_megabyte_is_one_key_of_71_bytes() {
+    let client = RedissonClient::in_memory();
+    let limiter = per_minute(&client, 1);
+    let layer = RateLimitLayer::new(limiter.clone(), Header::new("x-user"));
+    let long = "k".repeat(1 << 20);
+    for status in [200, 429] {
+        assert_eq!(ask(&layer, of(&long)).await.status(), status);
+    }
+    assert_eq!(ask(&layer, of(&format!("{long}k"))).await.status(), 200);
+    let hash = "sha256-17b08269fd437b655d318c05c440dbab79afec7f92c056472a59a8d7208ce389";
+    assert_eq!((hash.len(), left(&limiter, hash).await), (71, 0));
+    assert_eq!(left(&limiter, &long).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_may_be_found_by_a_task() {
+    async fn user(request: &Parts) -> Option<String> {
+        tokio::task::yield_now().await;
+        let user = request.headers.get("x-user")?;
+        user.to_str().ok().map(str::to_uppercase)
+    }
+
+    let client = RedissonClient::in_memory();
+    let limiter = per_minute(&client, 1);
+    let layer = RateLimitLayer::with_async_key(limiter.clone(), |request| Box::pin(user(request)));
+    assert_eq!(ask(&layer, of("alice")).await.status(), 200);
+    assert_eq!(left(&limiter, "ALICE").await, 0);
+    assert_eq!(ask(&layer, request()).await.status(), 200);
+    assert_eq!(left(&limiter, "unknown").await, 0);
+}
+
+#[test]
+fn a_hash_depends_on_secret_and_key_and_shows_neither() {
+    let hash = |secret: &str, key: &str| {
+        let hashed = Header::new("x-user").hashed(secret);
+        assert!(!format!("{hashed:?}").contains(secret));
+        let (request, _) = of(key).into_parts();
+        hashed.key(&request).unwrap().into_owned()
+    };
+    // RFC 4231, test case 2.
+    assert_eq!(
+        hash("Jefe", "what do ya want for nothing?"),
+        "5bdcc146bf60754e6a042426089575c7"
+    );
+    assert_ne!(hash("one", "sk-123"), hash("two", "sk-123"));
+    assert_ne!(hash("one", "sk-123"), hash("one", "sk-124"));
+    assert_eq!(
+        Header::new("x-user")
+            .hashed("one")
+            .key(&request().into_parts().0),
+        None
+    );
+}
+
+#[test]
+fn no_two_combinations_share_a_key() {
+    let both = Header::new("x-user").and(Header::new("x-app"));
+    let key = |user: &str, app: &str| {
+        let mut request = of(user);
+        request
+            .headers_mut()
+            .insert("x-app", HeaderValue::from_str(app).unwrap());
+        both.key(&request.into_parts().0).unwrap().into_owned()
+    };
+    assert_eq!(key("alice", "web"), "alice:web");
+    assert_ne!(key("a:b", "c"), key("a", "b:c"));
+    assert_ne!(key("a%3Ab", "c"), key("a:b", "c"));
+    assert_eq!(both.key(&of("alice").into_parts().0), None);
+    let or = Header::new("x-app").or(Everyone);
+    assert_eq!(
+        or.key(&of("alice").into_parts().0).as_deref(),
+        Some("everyone")
+    );
+}

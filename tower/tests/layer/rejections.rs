@@ -1,0 +1,245 @@
+//! What rejected requests get.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Response;
+use redisson_rate_limiter::{Decision, Denied, Error, Granted, Quota, RedissonClient};
+use redisson_rate_limiter_tower::fields::Fields;
+use redisson_rate_limiter_tower::key::Everyone;
+use redisson_rate_limiter_tower::reject::{Grpc, Reason, StatusOnly};
+use redisson_rate_limiter_tower::{RateLimitLayer, Rejection};
+use tonic_types::StatusExt;
+
+use crate::fixture::{Always, MINUTE, ask, field, per_minute, request};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn failing(error: Error) -> RateLimitLayer {
+    RateLimitLayer::new(Always(Err(error)), Everyone)
+}
+
+fn unavailable() -> Error {
+    Error::Indeterminate { source: None }
+}
+
+fn uninitialized() -> Error {
+    Error::NotInitialized {
+        name: "api".to_owned(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_to_retry_is_rounded_up() {
+    let denied = Denied::new(Duration::from_millis(1_001)).with_quota(Quota::new(5, MINUTE));
+    let layer = RateLimitLayer::new(Always(Ok(denied.into())), Everyone);
+    let response = ask(&layer, request()).await;
+    assert_eq!(
+        (response.status().as_u16(), field(&response, "retry-after")),
+        (429, Some("2"))
+    );
+    assert_eq!(field(&response, "ratelimit"), Some(r#""";r=0;t=2"#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn jitter_only_adds_to_the_time_to_retry() {
+    let denied = Denied::new(MINUTE).with_quota(Quota::new(5, MINUTE));
+    let layer = RateLimitLayer::new(Always(Ok(denied.into())), Everyone);
+    let layer = layer.retry_after_jitter(9 * SECOND);
+    let mut times = Vec::new();
+    for _ in 0..200 {
+        let response = ask(&layer, request()).await;
+        times.push(
+            field(&response, "retry-after")
+                .unwrap()
+                .parse::<u64>()
+                .unwrap(),
+        );
+    }
+    times.sort_unstable();
+    times.dedup();
+    assert!(
+        times.len() > 3 && times[0] >= 60 && *times.last().unwrap() <= 69,
+        "{times:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unavailable_store_is_a_503_that_says_when_to_retry() {
+    let response = ask(&failing(unavailable()), request()).await;
+    assert_eq!(
+        (response.status().as_u16(), field(&response, "retry-after")),
+        (503, Some("1"))
+    );
+    let body: serde_json::Value = serde_json::from_str(response.body()).unwrap();
+    let kind = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+    assert_eq!(
+        (&body["type"], &body["status"]),
+        (&kind.into(), &503.into())
+    );
+    let layer = failing(unavailable()).retry_after_outage(10 * SECOND);
+    assert_eq!(
+        field(&ask(&layer, request()).await, "retry-after"),
+        Some("10")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_that_is_set_up_wrongly_is_a_500_without_details() {
+    let response = ask(&failing(uninitialized()), request()).await;
+    assert_eq!(
+        (response.status().as_u16(), field(&response, "retry-after")),
+        (500, None)
+    );
+    assert_eq!(
+        response.body(),
+        r#"{"type":"about:blank","title":"Internal Server Error","status":500}"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_can_never_be_granted_is_not_told_to_retry() {
+    let limiter = per_minute(&RedissonClient::in_memory(), 3);
+    let layer = RateLimitLayer::new(limiter, Everyone).cost(|_| 4);
+    let response = ask(&layer, request()).await;
+    assert_eq!(
+        (response.status().as_u16(), field(&response, "retry-after")),
+        (429, None)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_without_a_known_limit_has_no_fields() {
+    let layer = RateLimitLayer::new(Always(Ok(Granted::new(1).into())), Everyone);
+    let response = ask(&layer, request()).await;
+    assert_eq!(
+        (response.status().as_u16(), response.headers().len()),
+        (200, 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_in_json_are_escaped() {
+    let name = "a\"b\\c\nd\u{7f}é";
+    let limiter = per_minute(&RedissonClient::in_memory(), 1).with_name(name);
+    let layer = RateLimitLayer::new(limiter, Everyone);
+    ask(&layer, request()).await;
+    let body: serde_json::Value =
+        serde_json::from_str(ask(&layer, request()).await.body()).unwrap();
+    assert_eq!(body["violated-policies"], serde_json::json!([name]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejection_is_what_its_function_makes_of_it() {
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let limiter = per_minute(&RedissonClient::in_memory(), 1);
+    let layer =
+        RateLimitLayer::new(limiter, Everyone).reject_with(move |rejection: &Rejection<'_>| {
+            log.lock().unwrap().push((
+                rejection.reason(),
+                rejection.retry_after(),
+                rejection.to_string(),
+            ));
+            let mut response = Response::new("slow down".to_owned());
+            *response.status_mut() = rejection.status();
+            response.headers_mut().insert("retry-after", 7.into());
+            response
+        });
+    ask(&layer, request()).await;
+    let response = ask(&layer, request()).await;
+    assert_eq!(
+        (response.status().as_u16(), &**response.body()),
+        (429, "slow down")
+    );
+    assert_eq!(field(&response, "retry-after"), Some("7"));
+    assert_eq!(field(&response, "ratelimit"), Some(r#""user";r=0;t=60"#));
+    let expected = (
+        Reason::QuotaExceeded,
+        Some(MINUTE),
+        "denied by user".to_owned(),
+    );
+    assert_eq!(*seen.lock().unwrap(), [expected]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_form_of_the_fields_can_be_chosen() {
+    let limiter = per_minute(&RedissonClient::in_memory(), 9);
+    let layer = |fields| {
+        RateLimitLayer::new(limiter.clone(), Everyone)
+            .fields(fields)
+            .reject_with(StatusOnly)
+    };
+    let response = ask(&layer(Fields::Draft7), request()).await;
+    assert_eq!(
+        field(&response, "ratelimit"),
+        Some("limit=9, remaining=8, reset=60")
+    );
+    let response = ask(&layer(Fields::XRateLimit), request()).await;
+    assert_eq!(field(&response, "x-ratelimit-remaining"), Some("7"));
+    assert!(
+        ask(&layer(Fields::None), request())
+            .await
+            .headers()
+            .is_empty()
+    );
+}
+
+fn status(response: &Response<String>) -> tonic::Status {
+    tonic::Status::from_header_map(response.headers()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejection_of_grpc_has_the_details_that_its_clients_read() {
+    let limiter = per_minute(&RedissonClient::in_memory(), 1).with_name("größe");
+    let layer = RateLimitLayer::new(limiter, Everyone).reject_with(Grpc);
+    ask(&layer, request()).await;
+    tokio::time::advance(Duration::from_millis(500)).await;
+    let denied = status(&ask(&layer, request()).await);
+    assert_eq!(denied.code(), tonic::Code::ResourceExhausted);
+    let details = denied.get_error_details();
+    let delay = details.retry_info().unwrap().retry_delay;
+    assert_eq!(delay, Some(MINUTE - Duration::from_millis(500)));
+    let violation = &details.quota_failure().unwrap().violations[0];
+    assert_eq!(
+        (&*violation.subject, &*violation.description),
+        ("größe", "1 per 60s")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn grpc_knows_an_outage_from_a_quota() {
+    let codes = [
+        (unavailable(), tonic::Code::Unavailable, Some(SECOND)),
+        (uninitialized(), tonic::Code::Internal, None),
+    ];
+    for (error, code, retry) in codes {
+        let failed = status(&ask(&failing(error).reject_with(Grpc), request()).await);
+        assert_eq!(failed.code(), code);
+        let details = failed.get_error_details();
+        assert_eq!(details.retry_info().and_then(|it| it.retry_delay), retry);
+        assert!(details.quota_failure().is_none());
+    }
+    let names = ["a", "bc", "def", "ghij"].map(|name| "x".repeat(130) + name);
+    for name in names {
+        let denied = Denied::new(SECOND).with_quota(Quota::new(300, MINUTE));
+        let limiter = Named(name.clone(), denied.into());
+        let layer = RateLimitLayer::new(limiter, Everyone).reject_with(Grpc);
+        let details = status(&ask(&layer, request()).await).get_error_details();
+        assert_eq!(details.quota_failure().unwrap().violations[0].subject, name);
+    }
+}
+
+#[derive(Debug)]
+struct Named(String, Decision);
+
+#[async_trait::async_trait]
+impl redisson_rate_limiter::Limiter for Named {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    async fn check(&self, _key: &str, _cost: u32) -> redisson_rate_limiter::Result<Decision> {
+        Ok(self.1.clone())
+    }
+}
