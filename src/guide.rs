@@ -21,6 +21,7 @@ pages! {
     guarantees: "guarantees.md",
     memory: "memory.md",
     operation: "operation.md",
+    recipes: "recipes.md",
     redisson: "redisson.md",
     sharing: "sharing.md",
     which_limiter: "which-limiter.md",
