@@ -145,3 +145,24 @@ impl Limiter for TestLimiter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stalled_request_gets_the_answer_that_a_test_gives_later() {
+        let limiter = TestLimiter::new();
+        limiter.stall();
+        let asking = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.check("alice", 3).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!asking.is_finished());
+        assert_eq!((limiter.asked("alice"), limiter.charged("alice")), (1, 0));
+        limiter.grant();
+        assert!(asking.await.unwrap().unwrap().is_granted());
+        assert_eq!((limiter.asked("alice"), limiter.charged("alice")), (1, 3));
+    }
+}

@@ -93,8 +93,8 @@ impl RedissonClient {
     ///
     /// # Several slots of a cluster
     /// No call reaches limiters in several slots. They are asked all at the same time, without a charge, and then decide one slot
-    /// after another, until one denies: a round trip, and one more for each slot. Those that would deny come first, so that
-    /// a denied request is charged nowhere. If a limiter denies although it would have granted, because another request came
+    /// after another: a round trip, and one more for each slot. Those that would deny come first, and the others are not asked
+    /// again if one denies, so that a denied request is charged nowhere. If a limiter denies although it would have granted, because another request came
     /// in between, what the slots before it took of limiters with a [`Rate`](crate::Rate) is given back, also if the future is
     /// dropped; other requests may have been denied meanwhile for want of it. A policy does not know single grants: what it
     /// was charged then stays. No limiter ever grants more than its limit. If the keys have a common hash tag, such as

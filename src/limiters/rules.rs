@@ -181,9 +181,10 @@ impl<R, E> Rules<R, E> {
         self.is_shadow.store(is_shadow, Ordering::Relaxed);
     }
 
-    /// Decides a request by all rules that apply to it, in one round trip; if rules in [shadow mode](Rule::in_shadow) apply, a
-    /// request that the others grant takes another one. A granted request may proceed when this returns, as with
-    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all); it waits for no turn that a rule in shadow mode gives.
+    /// Decides a request by all rules that apply to it, in one round trip, or on a cluster in some more, as
+    /// [`check_all`](crate::RedissonClient::check_all) does; if rules in [shadow mode](Rule::in_shadow) apply, a request that the
+    /// others grant takes another one. A granted request may proceed when this returns, as with `check_all`; it waits for no
+    /// turn that a rule in shadow mode gives.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -371,3 +371,23 @@ pub async fn limiters_whose_keys_have_no_common_tag_grant_or_none_is_charged(fix
     // What the address would grant is not charged.
     assert_eq!(ask(1).await.unwrap(), [(false, 0), (false, 2), (false, 0)]);
 }
+
+pub async fn each_limiter_that_denies_sets_its_penalty_wherever_its_keys_lie(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let limiter = |prefix: &str| {
+        let bucket = client.policy_limiter(TokenBucket::per_second(1)).unwrap();
+        let bucket = bucket.with_penalty(HOUR).unwrap();
+        bucket.with_prefix(format!("{}-{prefix}:", fixture.name()))
+    };
+    let limiters = ["user", "address", "path"].map(limiter);
+    let [user, address, path] = &limiters;
+    assert!(user.check("a", 1).await.unwrap().is_granted());
+    assert!(address.check("a", 1).await.unwrap().is_granted());
+    let charges = limiters.iter().map(|it| it.charge("a", 1).unwrap());
+    assert!(!client.check_all(charges).await.unwrap().is_granted());
+    fixture.pass(2 * SECOND); // the buckets are full again
+    for (limiter, expected) in [(user, false), (address, false), (path, true)] {
+        let decision = limiter.check("a", 1).await.unwrap();
+        assert_eq!(decision.is_granted(), expected, "{}", limiter.prefix());
+    }
+}

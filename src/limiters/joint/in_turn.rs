@@ -1,8 +1,8 @@
 //! Limiters whose keys lie in several slots of a cluster, where no call reaches all of them.
 //!
 //! All are asked first, without a charge, the slots at the same time. Then each slot's limiters decide, in one call, one
-//! slot after another, until one denies: first those that would deny, so that a denied request is charged nowhere, then
-//! those whose permits can be given back. What was granted before a denial is given back. Another client may take
+//! slot after another: first those that would deny, so that a denied request is charged nowhere, then those whose permits
+//! can be given back, until one denies. What was granted before a denial is given back. Another client may take
 //! what a later slot would have granted meanwhile; then a policy of an earlier one, which knows no single grants, stays
 //! charged. So no limiter ever grants more than its limit.
 
@@ -93,16 +93,21 @@ pub(super) async fn decide_in_turn(
     ask(registry, &mut slots).await?;
     slots.sort_by_key(|slot| (slot.is_granted(), slot.keeps_charges()));
     let mut taken = Taken::nothing(registry);
+    let mut is_denied = false;
     for slot in &mut slots {
+        // All that would deny decide, so that each sets its penalty.
+        if is_denied && slot.is_granted() {
+            break;
+        }
         // If it fails, what was taken is given back in the background.
         slot.decisions = decide(registry, &slot.requests).await?;
-        if !slot.is_granted() {
-            taken.give_back().await;
-            return Ok(joined(slots));
-        }
+        is_denied |= !slot.is_granted();
         taken.add(slot.grants());
     }
-    taken.keep();
+    match is_denied {
+        true => taken.give_back().await,
+        false => taken.keep(),
+    }
     Ok(joined(slots))
 }
 
