@@ -17,7 +17,7 @@ use std::fmt;
 use async_trait::async_trait;
 
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::grant::Grant;
 
 pub use joint::{Charge, JointDecision};
@@ -148,6 +148,47 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     fn check_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
         let _ = (key, cost);
         None
+    }
+
+    /// Charges as much of `cost` as there is, as [`check`](Self::check) does: the grant of a granted decision says
+    /// [how much](Grant::permits), and the request is denied only if nothing is left. It checks again for what a denial leaves,
+    /// so that it makes one call more if there is less than the cost, and a [penalty](PolicyLimiter::with_penalty) begins then.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(5, Duration::from_secs(60)))?;
+    /// let mut charged = Vec::new();
+    /// for cost in [3, 9, 1] {
+    ///     let decision = limiter.check_up_to("user:123", cost).await?;
+    ///     charged.push(decision.into_grant().map(|it| it.permits()));
+    /// }
+    /// assert_eq!(charged, [Some(3), Some(2), None]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), except [`Error::ExceedsLimit`].
+    ///
+    /// # Cancel safety
+    /// As [`check`](Self::check).
+    async fn check_up_to(&self, key: &str, cost: u32) -> Result<Decision> {
+        let mut cost = cost;
+        loop {
+            let decided = self.check(key, cost).await;
+            let left = match &decided {
+                Ok(Decision::Denied(denied)) => denied.remaining,
+                Err(Error::ExceedsLimit { limit, .. }) => *limit,
+                _ => return decided,
+            };
+            // Each further request is for less, so that they come to an end.
+            match u32::try_from(left) {
+                Ok(left) if 0 < left && left < cost => cost = left,
+                _ => return decided,
+            }
+        }
     }
 
     /// Gives back what `key` was granted, and returns how many permits: see [`RateLimiter::refund`]. 0 for a limiter that does

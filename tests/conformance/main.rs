@@ -50,6 +50,7 @@ mod token_bucket;
 mod told;
 mod turn;
 mod untrusted_keys;
+mod up_to;
 mod update_rate;
 mod waiting;
 mod waiting_for_a_key;
@@ -170,6 +171,11 @@ on_every_store! {
             a_release_partly_of_what_is_over_gives_back_what_is_over_only_once,
             a_release_by_another_client_counts_for_all,
             all_that_has_expired_is_available_however_many_grants_it_was,
+        }
+        up_to {
+            as_many_permits_are_taken_as_there_are_and_none_twice,
+            what_was_taken_can_be_given_back_as_a_whole,
+            a_policy_is_charged_as_much_as_it_has_left,
         }
         refund {
             a_refunded_grant_is_back_at_once_and_leaves_the_others_as_they_are,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::request::Parts;
-use redisson_rate_limiter::{Decision, Error, JointDecision, Limiter, Result, Rules};
+use redisson_rate_limiter::{Decision, JointDecision, Limiter, Result, Rules};
 
 use crate::fields::Limit;
 
@@ -181,7 +181,7 @@ impl Charged {
         if cost < *charged {
             limiter.refund(key, grant.part(charged - cost)).await?;
         } else if cost > *charged {
-            charge(&**limiter, key, cost - charged).await?;
+            let _ = limiter.check_up_to(key, cost - charged).await?;
         }
         Ok(())
     }
@@ -223,26 +223,6 @@ impl<'a> Limits<'a> {
             Self::Several(limits) => limits,
         }
     }
-}
-
-/// Charges `cost`, or as much of it as is left.
-async fn charge(limiter: &dyn Limiter, key: &str, cost: u32) -> Result<()> {
-    /// Others charge meanwhile.
-    const ATTEMPTS: u32 = 3;
-    let mut cost = cost;
-    for _ in 0..ATTEMPTS {
-        let left = match limiter.check(key, cost).await {
-            Ok(Decision::Granted(_)) => return Ok(()),
-            Ok(Decision::Denied(denied)) => denied.remaining,
-            Err(Error::ExceedsLimit { limit, .. }) => limit,
-            Err(error) => return Err(error),
-        };
-        cost = cost.min(u32::try_from(left).unwrap_or(u32::MAX));
-        if cost == 0 {
-            break;
-        }
-    }
-    Ok(())
 }
 
 impl fmt::Debug for Charged {

@@ -9,6 +9,7 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::fallback::reset;
 use crate::grant::{Grant, Origin};
+use crate::limiters::Limiter;
 use crate::limiters::joint::peek;
 use crate::wait_queue::ReadSetUp;
 use crate::window::SetUp;
@@ -55,6 +56,32 @@ impl RateLimiter {
         };
         let (is_granted, _) = reported.ended(decided.await)?;
         Ok(is_granted)
+    }
+
+    /// Takes as many of these permits as are available now, and returns how many: 0 if there is none. It makes one call more
+    /// than [`try_acquire`](Self::try_acquire) if there are fewer, as [`Limiter::check_up_to`](crate::Limiter::check_up_to).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(10))).await?;
+    /// assert_eq!(limiter.try_acquire_up_to(3).await?, 3);
+    /// assert_eq!(limiter.try_acquire_up_to(3).await?, 2); // take so many jobs from a queue
+    /// assert_eq!(limiter.try_acquire_up_to(3).await?, 0);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire), except [`Error::ExceedsLimit`](crate::Error::ExceedsLimit).
+    ///
+    /// # Cancel safety
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn try_acquire_up_to(&self, permits: u32) -> Result<u32> {
+        let decision = Limiter::check_up_to(self, "", permits).await?;
+        Ok(decision.into_grant().map_or(0, |grant| grant.permits()))
     }
 
     /// Waits for permits in the order of arrival (FIFO in this process); returns `false` if `timeout` passes first. A
