@@ -7,10 +7,10 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `redis`, on by default | limiters in Redis: [`RedissonClient::connect`], the builder's settings for it, [`Credentials`]. Without it, no redis crate is compiled, clients are [in memory](RedissonClient::in_memory), and `connect` fails |
+//! | `redis`, on by default | limiters in Redis: [`RedissonClient::connect`], the builder's settings for it, `Credentials`. Without it, no redis crate is compiled, clients are [in memory](RedissonClient::in_memory), and `connect` fails |
 //! | `cluster` | Redis Cluster; implies `redis` |
-//! | `tls` | `rediss://` URLs and [`TlsConfig`]; implies `redis` |
-//! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies, [`AnyPolicy`] and [`FailurePolicy`], and rules from a file: [`RulesConfig`] |
+//! | `tls` | `rediss://` URLs and `TlsConfig`; implies `redis` |
+//! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies, [`AnyPolicy`] and [`FailurePolicy`], and rules from a file: `RulesConfig` |
 //! | `test-util` | for tests: `MemoryStore::advance`, and a `TestLimiter` that denies, fails or stalls on demand |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -288,9 +288,12 @@ pub trait Chargeable: Limiter + sealed::Chargeable {
 }
 
 mod sealed {
-    pub trait Chargeable {}
+    use std::sync::Arc;
 
-    impl<P: crate::policies::Policy> Chargeable for super::PolicyLimiter<P> {}
-    impl Chargeable for super::KeyedRateLimiter {}
-    impl Chargeable for super::RateLimiter {}
+    use crate::policies::algorithm::Internal;
+
+    pub trait Chargeable {
+        /// The name in the store of the RRateLimiter that decides for a key; `None` of a policy, which knows no single grants.
+        fn rate_limiter_of(&self, key: &str, _: Internal) -> Option<Arc<str>>;
+    }
 }

@@ -14,7 +14,7 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     use crate::failure_policy::{FailurePolicy, LocalShare};
-    use crate::policies::{AnyPolicy, FixedWindow, SlidingWindowCounter, TokenBucket};
+    use crate::policies::{AnyPolicy, FixedWindow, QuotaBucket, SlidingWindowCounter, TokenBucket};
     use crate::rate::Rate;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -103,6 +103,7 @@ mod tests {
             "at least 1 ms",
         );
         is_refused::<FixedWindow>(r#"{"limit":0,"window_ms":1000}"#, "`limit`");
+        is_refused::<QuotaBucket>(r#"{"quantity":0,"period_ms":1000}"#, "`quantity`");
         is_refused::<FixedWindow>(
             r#"{"limit":1,"window_ms":1500,"aligned_to_clock":true}"#,
             "must be a whole number of seconds",

@@ -2,9 +2,9 @@
 --
 -- KEYS    level, time of the last drain
 -- numbers 1  capacity
---         2  quantity that drains per unit
---         3  unit in ms
---         4  the unit of the clock in ms at whose start the first unit begins, 0 if it begins with the first request
+--         2  quantity that drains per period
+--         3  period in ms
+--         4  the unit of the clock in ms at whose start the first period begins, 0 if it begins with the first request
 -- Returns 4  level of the bucket
 --         5  time of the last drain in ms
 --         6  1 for the first request on the target, else 0
@@ -18,7 +18,7 @@
 
 --! part read
 local level_key, start_key = KEYS[1], KEYS[2]
-local capacity, quantity, unit, clock_unit = unpack_numbers('<dddd', numbers)
+local capacity, quantity, period, clock_unit = unpack_numbers('<dddd', numbers)
 local limit = capacity + quantity
 
 local level_text, start_text = call('get', level_key), call('get', start_key)
@@ -40,13 +40,13 @@ if not start_text then
   end
 else
   level = max(level, 0)
-  local units = max(floor((now - start) / unit), 0)
-  if units >= ceil(level / quantity) then
+  local periods = max(floor((now - start) / period), 0)
+  if periods >= ceil(level / quantity) then
     level = 0
   else
-    level = level - units * quantity
+    level = level - periods * quantity
   end
-  start, start_moved = start + units * unit, units > 0
+  start, start_moved = start + periods * period, periods > 0
 end
 local room = limit - level
 --! end
@@ -59,10 +59,10 @@ local state = pack('<dddddd', server_now, now, 0, level, start, start_text and 0
 
 --! part write
 local lasting, is_there, is_renewed = start_key, start_text, false
-local needed = ceil((level + taken) / quantity) * unit + start - now
+local needed = ceil((level + taken) / quantity) * period + start - now
 --! include shared/life.lua
 if taken > 0 then
-  local time_to_live = format('%d', max(left, needed, (ceil(capacity / quantity) + 1) * unit))
+  local time_to_live = format('%d', max(left, needed, (ceil(capacity / quantity) + 1) * period))
   call('set', level_key, format('%d', level + taken), 'px', time_to_live)
   if start_moved then
     call('set', start_key, format('%d', start), 'px', time_to_live)

@@ -1,12 +1,12 @@
--- Tokens that arrive at the end of each unit of time; a request takes its cost in tokens. The lock of every target is
+-- Tokens that arrive at the end of each period; a request takes its cost in tokens. The lock of every target is
 -- read, whether or not this policy has a penalty.
 --
 -- KEYS    tokens, time of the last refill
 -- numbers 1  capacity
---         2  quantity that arrives per unit
---         3  unit in ms
---         4  the unit of the clock in ms at whose start the first unit begins, 0 if it begins with the first request
---         5  time to live in ms of the last refill: twice the time that an empty bucket takes to fill, at least a unit
+--         2  quantity that arrives per period
+--         3  period in ms
+--         4  the unit of the clock in ms at whose start the first period begins, 0 if it begins with the first request
+--         5  time to live in ms of the last refill: twice the time that an empty bucket takes to fill, at least a period
 -- Returns 4  tokens
 --         5  time of the last refill in ms
 -- Writes  at a grant the tokens, which live 10 ms longer than number 5, and the time if it changed. As shared/life.lua says,
@@ -19,7 +19,7 @@
 
 --! part read
 local tokens_key, start_key = KEYS[1], KEYS[2]
-local limit, quantity, unit, clock_unit, time_to_live = unpack_numbers('<ddddd', numbers)
+local limit, quantity, period, clock_unit, time_to_live = unpack_numbers('<ddddd', numbers)
 
 local tokens_text, start_text = call('get', tokens_key), call('get', start_key)
 -- A missing count of tokens is a full bucket.
@@ -42,13 +42,13 @@ if not start_text then
   end
 else
   tokens = max(min(tokens, limit), 0)
-  local units = max(floor((now - start) / unit), 0)
-  if units >= ceil((limit - tokens) / quantity) then
+  local periods = max(floor((now - start) / period), 0)
+  if periods >= ceil((limit - tokens) / quantity) then
     tokens = limit
   else
-    tokens = tokens + units * quantity
+    tokens = tokens + periods * quantity
   end
-  start, start_moved = start + units * unit, units > 0
+  start, start_moved = start + periods * period, periods > 0
 end
 local room = tokens
 --! end
@@ -61,7 +61,7 @@ local state = pack('<ddddd', server_now, now, 0, tokens, start)
 
 --! part write
 local lasting, is_there, is_renewed = start_key, start_text, false
-local needed = ceil((limit - tokens + taken) / quantity) * unit + start - now
+local needed = ceil((limit - tokens + taken) / quantity) * period + start - now
 --! include shared/life.lua
 if taken > 0 then
   time_to_live = max(left, needed, time_to_live)

@@ -94,10 +94,9 @@ impl Granted {
     /// ```
     #[must_use]
     pub fn with_quota(self, quota: Quota) -> Self {
-        let Quota { limit, window } = quota;
         Self {
-            limit,
-            window,
+            limit: quota.limit,
+            window: quota.window,
             ..self
         }
     }

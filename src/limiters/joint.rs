@@ -51,10 +51,6 @@ impl Charge {
         Self { store, request }
     }
 
-    pub(super) fn charged(&self) -> Charged {
-        Charged::by(&self.request)
-    }
-
     /// The same charge, by a limiter of this name.
     pub(super) fn named(mut self, name: Arc<str>) -> Self {
         self.request.name = name;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::joint::Charge;
-use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry};
+use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry, sealed};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
-use crate::policies::algorithm::Model;
+use crate::policies::algorithm::{Internal, Model};
 use crate::policies::shared_rate::SharedRate;
 use crate::rate::Rate;
 
@@ -368,6 +368,12 @@ impl Limiter for KeyedRateLimiter {
 impl Chargeable for KeyedRateLimiter {
     fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
         Self::charge(self, key, cost)
+    }
+}
+
+impl sealed::Chargeable for KeyedRateLimiter {
+    fn rate_limiter_of(&self, key: &str, internal: Internal) -> Option<Arc<str>> {
+        self.limiter.rate_limiter_of(key, internal)
     }
 }
 

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use super::joint::{self, Charge};
 use super::target_name::target_name;
 use super::turn::wait_for_turn;
-use super::{Chargeable, Limiter, RateLimiter, Registry};
+use super::{Chargeable, Limiter, RateLimiter, Registry, sealed};
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result, at_least_one};
@@ -23,7 +23,7 @@ use crate::fallback::{TargetRequest, check_target, reset};
 use crate::grant::Grant;
 use crate::keys::check_not_empty;
 use crate::limiter_options::LimiterOptions;
-use crate::policies::algorithm::{AnyModel, INTERNAL, Policy};
+use crate::policies::algorithm::{AnyModel, INTERNAL, Internal, Policy};
 use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
 use crate::window::SetUp;
@@ -494,6 +494,12 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
 impl<P: Policy> Chargeable for PolicyLimiter<P> {
     fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
         Self::charge(self, key, cost)
+    }
+}
+
+impl<P: Policy> sealed::Chargeable for PolicyLimiter<P> {
+    fn rate_limiter_of(&self, key: &str, _: Internal) -> Option<Arc<str>> {
+        self.is_shared().then(|| self.mapped_name(key).into())
     }
 }
 

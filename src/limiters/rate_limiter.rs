@@ -16,7 +16,8 @@ use crate::event::Reported;
 use crate::fallback::{GuardedQueue, TargetRequest};
 use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
-use crate::limiters::{Charge, Chargeable, Limiter};
+use crate::limiters::{Charge, Chargeable, Limiter, sealed};
+use crate::policies::algorithm::Internal;
 use crate::policies::call::Target;
 use crate::policies::shared_rate::SharedRate;
 use crate::store::LimiterStore;
@@ -297,5 +298,11 @@ impl Limiter for RateLimiter {
 impl Chargeable for RateLimiter {
     fn charge(&self, _key: &str, cost: u32) -> Result<Charge> {
         Self::charge(self, cost)
+    }
+}
+
+impl sealed::Chargeable for RateLimiter {
+    fn rate_limiter_of(&self, _key: &str, _: Internal) -> Option<Arc<str>> {
+        Some(self.name().into())
     }
 }

@@ -281,7 +281,7 @@ impl<R, E> Rules<R, E> {
                     return Ok(None);
                 };
                 let decision = limited.limiter.check(&applied.key, applied.cost).await?;
-                let joint = JointDecision::of_one(limited.charged(&applied.key)?, decision);
+                let joint = JointDecision::of_one(limited.charged(&applied.key), decision);
                 Ok(Some((*place, joint)))
             }
             several => {

@@ -3,15 +3,17 @@
 //! Only whole tokens come in, and the time of the last refill moves by what those took, so the time of a token's fraction
 //! goes on counting and in the long run the rate is exact. Where that is no whole unit of time, the rest is kept beside it.
 
-use super::algorithm::div_ceil;
+use super::algorithm::{Evaluation, div_ceil};
+use crate::window::At;
 
-/// `rate` tokens come in with each `period`, up to `capacity`. One unit of time, ms or s, is that of the period and of all
-/// times.
+/// `rate` tokens come in with each `period`, up to `capacity`. The period and the times of [`Tokens`] are in a unit of time of
+/// this many ms, all other times in ms.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refill {
     pub(super) capacity: i64,
     pub(super) rate: i64,
     pub(super) period: i64,
+    pub(super) unit: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +32,9 @@ impl Refill {
             capacity,
             rate,
             period,
+            unit,
         } = *self;
+        let now = now.div_euclid(unit);
         let full = Tokens {
             left: capacity,
             refilled_at: now,
@@ -66,13 +70,29 @@ impl Refill {
     #[inline]
     pub(super) fn time_to_fill(&self) -> i64 {
         let tokens = self.capacity.saturating_mul(self.period);
-        div_ceil(tokens, self.rate.max(1))
+        div_ceil(tokens, self.rate.max(1)).saturating_mul(self.unit)
     }
 
-    /// The time at which there are so many tokens.
+    /// The time until there are so many tokens.
     #[inline(always)]
-    pub(super) fn time_of(&self, wanted: i64, tokens: &Tokens) -> i64 {
+    fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
         let missing = (wanted - tokens.left) * self.period + tokens.fraction;
-        div_ceil(missing, self.rate) + tokens.refilled_at
+        let there_at = div_ceil(missing, self.rate) + tokens.refilled_at;
+        (there_at * self.unit - now).max(0)
+    }
+
+    /// When the bucket is full, by the server's clock.
+    #[inline]
+    pub(super) fn full_at(&self, tokens: &Tokens, at: At) -> i64 {
+        // A time ahead of the caller's clock keeps no key for ever.
+        let now = at.now.max(tokens.refilled_at * self.unit);
+        at.server + self.until_there_are(self.capacity, tokens, now)
+    }
+
+    #[inline]
+    pub(super) fn evaluate(&self, tokens: &Tokens, now: i64, cost: i64) -> Evaluation {
+        let window = self.time_to_fill();
+        let until_there_are = |wanted| self.until_there_are(wanted, tokens, now);
+        Evaluation::of_tokens(self.capacity, window, tokens.left, cost, until_there_are)
     }
 }

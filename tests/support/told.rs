@@ -35,9 +35,15 @@ impl Told {
     }
 
     fn take<T>(&self, of: impl Fn(&Line) -> Option<T>) -> Vec<T> {
-        let mut lines = self.0.lock().unwrap();
-        let taken = lines.extract_if(.., |line| of(line).is_some());
-        taken.filter_map(|line| of(&line)).collect()
+        let mut taken = Vec::new();
+        self.0.lock().unwrap().retain(|line| match of(line) {
+            Some(it) => {
+                taken.push(it);
+                false
+            }
+            None => true,
+        });
+        taken
     }
 
     /// The requests that have ended since the last time: each limiter with its permits and, if it decided something, what,

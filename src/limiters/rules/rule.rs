@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::ANY_KEY;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::limiters::joint::Charged;
 use crate::limiters::{Charge, Chargeable};
+use crate::policies::algorithm::INTERNAL;
 
 /// A rule for requests of type `R`: a limiter, the target that a request counts for, what it costs, and the rejection of
 /// type `E` that a denied request gets.
@@ -16,7 +16,7 @@ use crate::limiters::{Charge, Chargeable};
 /// The limiter is one of this crate's: see [`Chargeable`]. Its name, which [`with_name`](crate::PolicyLimiter::with_name) gives it,
 /// is the name of the rule. A [`RateLimiter`](crate::RateLimiter) is one for all, whatever target
 /// the rule returns. To apply a limiter of your own as well, call its
-/// [`check`](crate::Limiter::check) before or after [`Rules::check`].
+/// [`check`](crate::Limiter::check) before or after [`Rules::check`](crate::Rules::check).
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -67,32 +67,23 @@ pub(super) enum Limits {
 pub(super) struct Limited {
     pub(super) limiter: Arc<dyn Chargeable>,
     pub(super) name: Arc<str>,
-    /// Whether its grants can be given back.
-    takes_permits: bool,
 }
 
 impl Limited {
     pub(super) fn new(limiter: Arc<dyn Chargeable>) -> Self {
-        let charge = limiter.charge(ANY_KEY, 1);
-        Self {
-            name: limiter.name().into(),
-            takes_permits: charge.is_ok_and(|it| it.charged().rate_limiter.is_some()),
-            limiter,
-        }
+        let name = limiter.name().into();
+        Self { limiter, name }
     }
 
     pub(super) fn with_name(self, name: Arc<str>) -> Self {
         Self { name, ..self }
     }
 
-    pub(super) fn charged(&self, key: &str) -> Result<Charged> {
-        if self.takes_permits {
-            return Ok(self.limiter.charge(key, 1)?.charged());
-        }
-        Ok(Charged {
+    pub(super) fn charged(&self, key: &str) -> Charged {
+        Charged {
             name: Arc::clone(&self.name),
-            rate_limiter: None,
-        })
+            rate_limiter: self.limiter.rate_limiter_of(key, INTERNAL),
+        }
     }
 }
 

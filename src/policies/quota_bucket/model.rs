@@ -36,6 +36,7 @@ impl QuotaBucket {
             capacity: i64::from(self.capacity),
             rate: i64::from(self.quantity),
             period: self.period_seconds(),
+            unit: 1000,
         }
     }
 
@@ -46,19 +47,7 @@ impl QuotaBucket {
             left: fields.tokens.left.max(0),
             ..fields.tokens
         });
-        self.refill().refilled(stored, now.div_euclid(1000))
-    }
-
-    /// Milliseconds in which an empty bucket fills.
-    #[inline]
-    fn time_to_fill(&self) -> i64 {
-        self.refill().time_to_fill().saturating_mul(1000)
-    }
-
-    /// Milliseconds until there are so many tokens.
-    #[inline]
-    fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
-        (self.refill().time_of(wanted, tokens) * 1000 - now).max(0)
+        self.refill().refilled(stored, now)
     }
 
     #[inline]
@@ -73,18 +62,11 @@ impl QuotaBucket {
 
     #[inline]
     fn write(&self, state: &mut Bucket, at: At, tokens: Tokens) {
-        let twice = at.server + 2 * self.time_to_fill();
-        let end = state.life(self.full_at(&tokens, at), twice);
+        let refill = self.refill();
+        let twice = at.server + 2 * refill.time_to_fill();
+        let end = state.life(refill.full_at(&tokens, at), twice);
         state.set(self.fields(tokens));
         state.expire_at(end);
-    }
-
-    /// When the bucket is full, by the server's clock.
-    #[inline]
-    fn full_at(&self, tokens: &Tokens, at: At) -> i64 {
-        // A time ahead of the caller's clock keeps no key for ever.
-        let now = at.now.max(tokens.refilled_at * 1000);
-        at.server + self.until_there_are(i64::from(self.capacity), tokens, now)
     }
 }
 
@@ -92,7 +74,7 @@ impl Model for QuotaBucket {
     type State = Bucket;
 
     fn validate(&self) -> Result<()> {
-        at_least_one(self.quantity, "quota")?;
+        at_least_one(self.quantity, "quantity")?;
         at_least_one(self.capacity, "capacity")?;
         let refuse = |reason| {
             Err(Error::InvalidArgument {
@@ -117,7 +99,7 @@ impl Model for QuotaBucket {
     }
 
     fn window(&self) -> Option<i64> {
-        Some(self.time_to_fill())
+        Some(self.refill().time_to_fill())
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
@@ -154,16 +136,7 @@ impl Model for QuotaBucket {
     #[inline]
     fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let tokens = self.refilled(state, at.now);
-        let limit = i64::from(self.capacity);
-        let window = self.time_to_fill();
-        let until_there_are = |wanted| self.until_there_are(wanted, &tokens, at.now);
-        Ok(Evaluation::of_tokens(
-            limit,
-            window,
-            tokens.left,
-            cost,
-            until_there_are,
-        ))
+        Ok(self.refill().evaluate(&tokens, at.now, cost))
     }
 
     #[inline]
@@ -180,7 +153,7 @@ impl Model for QuotaBucket {
 
     fn keep(&self, state: &mut Bucket, at: At) {
         let tokens = self.refilled(state, at.now);
-        state.outlive(self.full_at(&tokens, at));
+        state.outlive(self.refill().full_at(&tokens, at));
     }
 }
 
@@ -283,7 +256,7 @@ mod tests {
     fn each_number_out_of_its_range_is_named() {
         let minute = Duration::from_secs(60);
         assert_eq!(refused(0, 1, minute), "capacity");
-        assert_eq!(refused(1, 0, minute), "quota");
+        assert_eq!(refused(1, 0, minute), "quantity");
         for period in [0, 1, 999, 1_001, 1_500] {
             assert_eq!(refused(1, 1, Duration::from_millis(period)), "period");
         }

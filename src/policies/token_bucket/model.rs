@@ -18,26 +18,13 @@ impl TokenBucket {
             capacity: i64::from(self.capacity),
             rate: i64::from(self.rate),
             period: 1000,
+            unit: 1,
         }
     }
 
     #[inline]
     fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
         self.refill().refilled(state.get().copied(), now)
-    }
-
-    /// When the bucket is full, by the server's clock.
-    #[inline]
-    fn full_at(&self, tokens: &Tokens, at: At) -> i64 {
-        // A time ahead of the caller's clock keeps no key for ever.
-        let now = at.now.max(tokens.refilled_at);
-        at.server + self.until_there_are(i64::from(self.capacity), tokens, now)
-    }
-
-    /// Milliseconds until there are so many tokens.
-    #[inline]
-    fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
-        (self.refill().time_of(wanted, tokens) - now).max(0)
     }
 }
 
@@ -87,23 +74,14 @@ impl Model for TokenBucket {
     #[inline]
     fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
         let tokens = self.refilled(state, at.now);
-        let limit = i64::from(self.capacity);
-        let window = self.refill().time_to_fill();
-        let until_there_are = |wanted| self.until_there_are(wanted, &tokens, at.now);
-        Ok(Evaluation::of_tokens(
-            limit,
-            window,
-            tokens.left,
-            cost,
-            until_there_are,
-        ))
+        Ok(self.refill().evaluate(&tokens, at.now, cost))
     }
 
     #[inline]
     fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
         tokens.left -= cost;
-        let needed = self.full_at(&tokens, at);
+        let needed = self.refill().full_at(&tokens, at);
         let time_to_fill_twice =
             div_ceil(2 * i64::from(self.capacity) * 1000, i64::from(self.rate));
         let end = state.life(needed, at.server + time_to_fill_twice);
@@ -113,7 +91,7 @@ impl Model for TokenBucket {
 
     fn keep(&self, state: &mut Bucket, at: At) {
         let tokens = self.refilled(state, at.now);
-        state.outlive(self.full_at(&tokens, at));
+        state.outlive(self.refill().full_at(&tokens, at));
     }
 }
 
