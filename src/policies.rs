@@ -27,6 +27,7 @@ mod refill;
 pub(crate) mod reply;
 pub(crate) mod shared_rate;
 mod starts;
+pub(crate) mod stored_target;
 pub(crate) mod target_keys;
 
 pub use algorithm::Policy;

@@ -204,13 +204,13 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         &self,
         _permits: u32,
         _set_up: Option<SetUp>,
-    ) -> Option<Result<(CallId, Answer)>> {
-        None
+    ) -> Result<Option<(CallId, Answer)>> {
+        Ok(None)
     }
 
     /// Whether one request is granted, if the store decides without waiting. The grant has no id to refund it by.
-    fn try_acquire_now(&self, _permits: u32) -> Option<Result<bool>> {
-        None
+    fn try_acquire_now(&self, _permits: u32) -> Result<Option<bool>> {
+        Ok(None)
     }
 
     /// Gives back a grant without an owner. No caller waits for this, and it needs no caller's runtime.

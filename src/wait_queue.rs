@@ -62,7 +62,7 @@ use plain::Plain;
 use remembered::Heard;
 pub(crate) use remembered::Sending;
 pub(crate) use state::Effect;
-use state::{Availability, Published, State, Waiter, Waits};
+use state::{Availability, Outbox, Published, State, Waiter, Waits};
 use waiter::PlaceInQueue;
 
 /// The longest time between two calls of the queue, where permits come back much later: other processes may release
@@ -124,8 +124,8 @@ impl WaitQueue {
     /// these settings.
     #[cfg(test)]
     pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
-        match self.check_now(permits, set_up) {
-            Some(decision) => decision,
+        match self.store().acquire_now(permits, set_up)? {
+            Some((id, answer)) => self.decided(id, permits, &answer),
             None => {
                 let asking = self.check_remembering(permits, set_up, Duration::ZERO, false);
                 Ok(asking.await?.decision)
@@ -133,31 +133,14 @@ impl WaitQueue {
         }
     }
 
-    /// Like [`check`](Self::check), if the store answers without waiting.
-    pub(crate) fn check_now(
-        &self,
-        permits: u32,
-        set_up: Option<SetUp>,
-    ) -> Option<Result<Decision>> {
-        let checked = self.acquire_now(permits, set_up)?;
-        Some(checked.map(|checked| checked.decision))
-    }
-
-    /// Takes the permits if they are there, and if the store answers without waiting.
-    #[inline]
-    fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<Checked>> {
-        let answered = self.store().acquire_now(permits, set_up)?;
-        Some(answered.and_then(|(id, answer)| self.checked(id, permits, &answer)))
-    }
-
     /// What an answer to one request says.
     #[inline]
-    fn checked(&self, id: CallId, permits: u32, answer: &Answer) -> Result<Checked> {
-        let decision = decision_alone(self.queue.name(), id, permits, answer)?;
-        if decision.is_granted() {
+    pub(crate) fn decided(&self, id: CallId, permits: u32, answer: &Answer) -> Result<Decision> {
+        let decided = decision_alone(self.queue.name(), id, permits, answer);
+        if matches!(&decided, Ok(decision) if decision.is_granted()) {
             self.queue.note_own(i64::from(permits));
         }
-        Ok(Checked::new(decision, answer.wait()))
+        decided
     }
 
     #[cfg(test)]
@@ -269,7 +252,7 @@ impl Queue {
         drop(state);
         #[cfg(test)]
         crate::interleaving::let_others_run();
-        for grant in outbox.deliver() {
+        for grant in outbox.map(Outbox::deliver).into_iter().flatten() {
             self.give_back(grant);
         }
         result

@@ -30,6 +30,7 @@ pub(crate) fn check_fits(name: &str, permits: u32, rate: i64) -> Result<()> {
 }
 
 /// The decision on a request that was the only one of its call.
+#[inline]
 pub(crate) fn decision_alone(
     name: &str,
     id: CallId,
@@ -49,6 +50,7 @@ pub(crate) fn decision_alone(
 }
 
 /// The decision on one request of a call, where `left` permits remain after it.
+#[inline]
 pub(crate) fn decision(
     name: &str,
     id: CallId,

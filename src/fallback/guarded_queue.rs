@@ -13,17 +13,18 @@ use tokio::time::Instant;
 use super::local_limiter::LocalLimiter;
 use super::{Asked, LocalStore, RecentDenials, allowed, denied, named, over_store};
 use crate::client_state::ClientState;
-use crate::decision::{Decision, DecisionSource, check_fits};
+use crate::decision::{Decision, check_fits};
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
 use crate::limiter_options::LimiterOptions;
+use crate::permit::CallId;
 use crate::quota::Quota;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
 use crate::wait_queue::{Checked, Effect, Sending, WaitQueue};
-use crate::window::{SetUp, Settings};
+use crate::window::{Answer, SetUp, Settings};
 
 #[derive(Debug)]
 pub(crate) struct GuardedQueue {
@@ -103,49 +104,25 @@ impl GuardedQueue {
         self.local.settings()
     }
 
-    /// Whether the permits are granted now, and who decided.
-    pub(crate) async fn try_acquire(
-        &self,
-        permits: u32,
-        set_up: Option<SetUp>,
-        options: &LimiterOptions,
-    ) -> Result<(bool, DecisionSource)> {
-        if set_up.is_none()
-            && let Some(is_granted) = self.store().try_acquire_now(permits)
-        {
-            return Ok((is_granted?, DecisionSource::Store));
-        }
-        let decision = self.check(permits, set_up, options).await?;
-        Ok((decision.is_granted(), decision.source()))
+    /// The decision on a request that the store answered without waiting.
+    #[inline]
+    pub(crate) fn decided(&self, id: CallId, permits: u32, answer: &Answer) -> Result<Decision> {
+        self.queue.decided(id, permits, answer)
     }
 
-    /// Like [`WaitQueue::check`], unless the denial is remembered.
-    pub(crate) async fn check(
+    /// A remembered denial, the store's decision, or the failure policy's.
+    pub(crate) async fn ask(
         &self,
         permits: u32,
         set_up: Option<SetUp>,
         options: &LimiterOptions,
     ) -> Result<Decision> {
-        if let Some(decision) = self.queue.check_now(permits, set_up) {
-            return decision;
-        }
         let at_most = options.denial_age();
         if let Some(denial) = self.queue.remembered(permits, set_up, at_most) {
             return Ok(denial);
         }
-        self.ask(permits, set_up, options).await
-    }
-
-    /// The store's decision, or the failure policy's.
-    async fn ask(
-        &self,
-        permits: u32,
-        set_up: Option<SetUp>,
-        options: &LimiterOptions,
-    ) -> Result<Decision> {
         // Each in its own box, so that a future that needs none of this is small.
         if options.policy().is_error() && self.client_store.is_healthy() {
-            let at_most = options.denial_age();
             let asking = self
                 .queue
                 .check_remembering(permits, set_up, at_most, false);

@@ -181,13 +181,13 @@ impl LocalLimiter {
             name, client_id, ..
         } = &*self.keys;
         let memory = self.store.memory();
-        let Some(decided) = memory.acquire_now(name, client_id, permits, Some(share)) else {
-            return Ok(denied(share.settings.quota())); // nobody waits there
-        };
-        let (id, answer) = decided?;
-        match decision_alone(name, id, permits, &answer) {
-            Ok(decision) => Ok(decision.by_failure_policy(Origin::Local)),
-            Err(Error::ExceedsLimit { .. }) => Ok(denied(share.settings.quota())),
+        match memory.acquire_now(name, client_id, permits, Some(share)) {
+            Ok(Some((id, answer))) => {
+                let decision = decision_alone(name, id, permits, &answer)?;
+                Ok(decision.by_failure_policy(Origin::Local))
+            }
+            // Nobody waits there.
+            Ok(None) | Err(Error::ExceedsLimit { .. }) => Ok(denied(share.settings.quota())),
             Err(error) => Err(error),
         }
     }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use super::joint::Charge;
 use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry, sealed};
-use crate::decision::Decision;
+use crate::decision::{Decision, decision_alone};
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
@@ -184,7 +184,15 @@ impl KeyedRateLimiter {
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.limiter.reported(cost);
         let set_up = self.limiter.of_policy(SharedRate::set_up);
-        reported.ended(self.limiter.check_shared(key, cost, set_up).await)
+        let answer = match self.limiter.acquire_now(key, cost, set_up) {
+            Ok(Some((id, answer))) if reported.is_off() => {
+                return decision_alone(key, id, cost, &answer);
+            }
+            Ok(Some((id, answer))) => decision_alone(key, id, cost, &answer),
+            Ok(None) => self.limiter.check_shared(key, cost, set_up).await,
+            Err(error) => Err(error),
+        };
+        reported.ended(answer)
     }
 
     /// A request for permits of a key, as one part of a decision by several limiters: an argument of

@@ -23,10 +23,11 @@ use crate::fallback::{TargetRequest, check_target, reset};
 use crate::grant::Grant;
 use crate::keys::check_not_empty;
 use crate::limiter_options::LimiterOptions;
+use crate::permit::CallId;
 use crate::policies::algorithm::{AnyModel, INTERNAL, Internal, Policy};
-use crate::policies::call::{Target, TargetRef};
+use crate::policies::call::{Answer, Target, TargetRef};
 use crate::store::memory::MemoryClient;
-use crate::window::SetUp;
+use crate::window::{Answer as Acquired, SetUp};
 use combining::TargetCalls;
 use policies::Policies;
 
@@ -126,8 +127,15 @@ impl<P: Policy> PolicyLimiter<P> {
     /// know when they may proceed.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
+        let answered = self.answer_now(key, cost);
+        if let Some(Ok(answer)) = &answered
+            && answer.delay == 0
+            && reported.is_off()
+        {
+            return Ok(answer.decided(Grant::forgotten(cost)));
+        }
         let decided = async {
-            let mut decision = self.decide(key, cost).await?;
+            let mut decision = self.decide(answered, key, cost).await?;
             wait_for_turn(slice::from_mut(&mut decision)).await?;
             Ok(decision)
         };
@@ -160,7 +168,8 @@ impl<P: Policy> PolicyLimiter<P> {
     /// A call dropped in flight may or may not have been charged.
     pub async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
-        reported.ended(self.decide(key, cost).await)
+        let answered = self.answer_now(key, cost);
+        reported.ended(self.decide(answered, key, cost).await)
     }
 
     /// A request that starts.
@@ -169,18 +178,21 @@ impl<P: Policy> PolicyLimiter<P> {
         self.registry.state.events.request(cost, || self.label())
     }
 
-    async fn decide(&self, key: &str, cost: u32) -> Result<Decision> {
-        self.registry.state.admit()?;
-        if let Some(memory) = self.registry.store.in_memory()
-            && !self.is_shared()
-        {
-            return self.check_now(memory, key, cost);
+    async fn decide(
+        &self,
+        answered: Option<Result<Answer>>,
+        key: &str,
+        cost: u32,
+    ) -> Result<Decision> {
+        match answered {
+            Some(answer) => answer.map(|answer| answer.decided(Grant::forgotten(cost))),
+            // In a box of its own, so that a request which is decided at once has a small future.
+            None => Box::pin(self.ask(key, cost)).await,
         }
-        // In a box of its own, so that a request which is decided at once has a small future.
-        Box::pin(self.ask(key, cost)).await
     }
 
     async fn ask(&self, key: &str, cost: u32) -> Result<Decision> {
+        self.registry.state.admit()?;
         let model = self.model();
         if let Some(set_up) = model.set_up() {
             return self.check_shared(key, cost, Some(set_up)).await;
@@ -199,20 +211,41 @@ impl<P: Policy> PolicyLimiter<P> {
         cost: u32,
         set_up: Option<SetUp>,
     ) -> Result<Decision> {
+        if let Some((id, answer)) = self.acquire_now(key, cost, set_up)? {
+            return decision_alone(key, id, cost, &answer);
+        }
         self.registry.state.admit()?;
+        let limiter = self.rate_limiter(&self.validated_name(key, cost, set_up)?);
+        limiter.decide(cost, set_up).await
+    }
+
+    /// The call's id and its answer to the same request for no more than the rate, if the store is in memory and nobody waits:
+    /// a queue for each request would cost more.
+    #[inline]
+    pub(super) fn acquire_now(
+        &self,
+        key: &str,
+        cost: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Option<(CallId, Acquired)>> {
+        let Some(memory) = self.registry.store.in_memory() else {
+            return Ok(None);
+        };
+        self.registry.state.admit()?;
+        let name = self.validated_name(key, cost, set_up)?;
+        memory.acquire_now(&name, &self.registry.client_id, cost, set_up)
+    }
+
+    fn validated_name<'a>(
+        &self,
+        key: &'a str,
+        cost: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Cow<'a, str>> {
         let name = self.mapped_name(key);
         check_cost(cost, set_up.map(|it| it.settings.rate), &name)?;
         check_not_empty(&name)?;
-        let client_id = &self.registry.client_id;
-        // Where a store answers at once, a queue for each request would cost more than the answer.
-        let memory = self.registry.store.in_memory();
-        if let Some(answered) = memory.and_then(|it| it.acquire_now(&name, client_id, cost, set_up))
-        {
-            let (id, answer) = answered?;
-            return decision_alone(&name, id, cost, &answer);
-        }
-        let limiter = self.rate_limiter(&name);
-        limiter.check_set_up(cost, set_up).await
+        Ok(name)
     }
 
     /// The RRateLimiter of a name that the name mapper has mapped already.
@@ -437,13 +470,27 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    fn check_now(&self, memory: &MemoryClient, key: &str, cost: u32) -> Result<Decision> {
-        let key = self.mapped_name(key);
+    /// The answer of a store in memory to a request that needs no queue: it waits for nobody.
+    #[inline]
+    fn answer_now(&self, key: &str, cost: u32) -> Option<Result<Answer>> {
+        let memory = self.registry.store.in_memory()?;
         self.policies.read(|in_force| {
-            let target = self.validated(&**in_force.algorithm(), &key, cost)?;
-            let answer = memory.check_one(target, cost)?;
-            answer.decision(&key, Grant::forgotten(cost))
+            let model = &**in_force.algorithm();
+            let is_shared = model.properties().is_on_the_window;
+            (!is_shared).then(|| self.check_in(memory, model, key, cost))
         })
+    }
+
+    fn check_in(
+        &self,
+        memory: &MemoryClient,
+        model: &dyn AnyModel,
+        key: &str,
+        cost: u32,
+    ) -> Result<Answer> {
+        self.registry.state.admit()?;
+        let key = self.mapped_name(key);
+        memory.check_one(self.validated(model, &key, cost)?, cost)
     }
 
     /// Whether the policy is a rate that others share: each key has an RRateLimiter.

@@ -90,18 +90,19 @@ fn without_braces(key: &str) -> Cow<'_, str> {
     Cow::Owned(written)
 }
 
+/// Whether a byte is of a character that is not always written as it is.
+static SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    special[b'{' as usize] = true;
+    special[b'}' as usize] = true;
+    special[b'%' as usize] = true;
+    special
+};
+
 /// Whether a key has a character that is not always written as it is.
 fn has_special(key: &str) -> bool {
-    // Without an early end, so that the bytes of a chunk are compared at once.
-    let is_special = |chunk: &[u8; 16]| {
-        let found =
-            |byte: &u8| u8::from(*byte == b'{') | u8::from(*byte == b'}') | u8::from(*byte == b'%');
-        chunk.iter().map(found).fold(0, |all, one| all | one) > 0
-    };
-    let (chunks, rest) = key.as_bytes().as_chunks();
-    let mut last = [0; 16];
-    last[..rest.len()].copy_from_slice(rest);
-    chunks.iter().chain([&last]).any(is_special)
+    let is_special = |byte: &u8| SPECIAL[usize::from(*byte)];
+    key.as_bytes().iter().any(is_special)
 }
 
 /// Whether what follows a `%` reads like an encoded brace, or one that was encoded again.

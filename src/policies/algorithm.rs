@@ -284,7 +284,7 @@ pub(crate) trait State: Any + fmt::Debug + Send {
     fn has_own_key(&self) -> bool;
 
     /// Returns its content to the keys, where another kind of limiter may find it.
-    fn close(self: Box<Self>, keys: &mut TargetKeys);
+    fn close(&mut self, keys: &mut TargetKeys);
 }
 
 /// An algorithm's answer to one request. Times in ms.

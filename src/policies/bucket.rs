@@ -1,6 +1,8 @@
 //! A bucket whose level changes with whole periods: the state and the arithmetic of a LeakyBucket and of a
 //! PenaltyTokenBucket.
 
+use std::mem::take;
+
 use super::algorithm::{LONGEST, State, div_ceil};
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
@@ -36,9 +38,9 @@ impl State for Bucket {
         self.level.get().is_some()
     }
 
-    fn close(self: Box<Self>, keys: &mut TargetKeys) {
-        keys.put_own(self.level);
-        keys.start = self.start;
+    fn close(&mut self, keys: &mut TargetKeys) {
+        keys.put_own(take(&mut self.level));
+        keys.start = take(&mut self.start);
     }
 }
 

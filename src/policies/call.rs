@@ -156,41 +156,48 @@ impl Answers {
         } else {
             Grant::forgotten(cost)
         };
-        answer.decision(&target.key, grant)
+        answer.check_fits(&target.key, cost)?;
+        Ok(answer.decided(grant))
     }
 }
 
 impl Answer {
-    /// The decision on the request that this answers; a granted one contains `grant`.
+    /// Refuses a cost that is more than the limit.
     #[inline]
-    pub(crate) fn decision(&self, key: &str, grant: Grant) -> Result<Decision> {
-        let (limit, remaining) = (self.limit.unsigned_abs(), self.remaining.unsigned_abs());
-        let (retry_after, reset) = (millis(self.retry_after), millis(self.reset));
-        let window = millis(self.window);
+    pub(crate) fn check_fits(&self, key: &str, cost: u32) -> Result<()> {
         match self.outcome {
-            Outcome::Granted => Ok(Decision::Granted(Granted {
+            Outcome::Never => Err(Error::ExceedsLimit {
+                name: key.to_owned(),
+                requested: cost,
+                limit: self.limit.unsigned_abs(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The decision on a request for no more than the limit; a granted one contains `grant`.
+    #[inline]
+    pub(crate) fn decided(&self, grant: Grant) -> Decision {
+        let (limit, remaining) = (self.limit.unsigned_abs(), self.remaining.unsigned_abs());
+        let (window, reset) = (millis(self.window), millis(self.reset));
+        let source = DecisionSource::Store;
+        match self.outcome {
+            Outcome::Granted => Decision::Granted(Granted {
                 grant,
                 limit,
                 window,
                 remaining,
                 reset,
                 delay: millis(self.delay),
-                source: DecisionSource::Store,
-            })),
-            Outcome::Denied | Outcome::Spared | Outcome::LockedOut => {
-                Ok(Decision::Denied(Denied {
-                    retry_after,
-                    limit,
-                    window,
-                    remaining,
-                    reset,
-                    source: DecisionSource::Store,
-                }))
-            }
-            Outcome::Never => Err(Error::ExceedsLimit {
-                name: key.to_owned(),
-                requested: grant.permits,
+                source,
+            }),
+            _ => Decision::Denied(Denied {
+                retry_after: millis(self.retry_after),
                 limit,
+                window,
+                remaining,
+                reset,
+                source,
             }),
         }
     }
@@ -467,8 +474,8 @@ impl Opened<'_> {
     /// Milliseconds that the target is locked out.
     #[inline]
     fn locked_for(&self, at: At) -> Option<i64> {
-        let penalty = self.target.honoured_lock()?;
         self.lock.get()?;
+        let penalty = self.target.honoured_lock()?;
         let Some(end) = self.lock.expires_at() else {
             return Some(penalty.max(1));
         };

@@ -69,7 +69,7 @@ impl State for Window {
         self.settings.get().is_some()
     }
 
-    fn close(self: Box<Self>, _keys: &mut TargetKeys) {
+    fn close(&mut self, _keys: &mut TargetKeys) {
         // A store keeps the window apart from the state of other kinds: see `open`.
     }
 }

@@ -54,8 +54,8 @@ impl<T: fmt::Debug + Send + 'static> State for Timed<T> {
         self.get().is_some()
     }
 
-    fn close(self: Box<Self>, keys: &mut TargetKeys) {
-        keys.put_own(*self);
+    fn close(&mut self, keys: &mut TargetKeys) {
+        keys.put_own(std::mem::take(self));
     }
 }
 

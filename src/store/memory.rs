@@ -1,9 +1,10 @@
 //! Limiters in this process: the pure model behind a lock, and a clock. While the clock shows the same millisecond,
 //! permits are taken without the lock, see [`fast_path`].
 //!
-//! Each limiter has its own lock. The holder of a shard's lock, to read or to write, may take a limiter's lock, but not the
-//! other way round. A decision by one limiter keeps the shard's read lock, so that it needs no handle on the limiter.
-//! A decision by several limiters first finds them all and then locks them in the order of their names.
+//! The state of a policy's target stands beside its name, and the lock of its shard is the only one. What has handles or
+//! takes part in a decision by several limiters is a limiter with a lock of its own. The holder of a shard's lock may take
+//! a limiter's lock, but not the other way round. A decision by several limiters first finds them all and then locks them
+//! in the order of their names.
 
 mod client;
 mod client_limiter;
@@ -16,12 +17,14 @@ mod shard;
 mod sweep;
 mod targets;
 
-use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::array;
+use std::hash::RandomState;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) use client::MemoryClient;
 use limiter::{Held, Limiter};
-use shard::Shard;
+use lock::lock;
+use shard::{Shard, Slot, hash_of};
 use sweep::{Part, Sweep};
 
 use crate::clock::TokioClock;
@@ -51,12 +54,12 @@ struct MemoryStoreInner {
     /// With a key of its own, so that nobody can choose names that meet in one place.
     hasher: RandomState,
     /// A limiter is in the shard that the hash of its name selects, so that threads seldom wait for each other.
-    shards: [RwLock<Shard>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
     sweep: Sweep,
 }
 
-const SHARDS: usize = 32;
-/// A shard stays locked while this many limiters are visited.
+const SHARDS: usize = 128;
+/// A shard stays locked while this many places are visited.
 const SWEPT_AT_ONCE: usize = 64;
 
 impl MemoryStore {
@@ -72,11 +75,11 @@ impl MemoryStore {
     /// ```
     #[must_use]
     pub fn new() -> Self {
-        let clock = TokioClock::start();
+        let (clock, hasher) = (TokioClock::start(), RandomState::new());
         Self(Arc::new(MemoryStoreInner {
             sweep: Sweep::new(clock.now()),
-            hasher: RandomState::new(),
-            shards: Default::default(),
+            shards: array::from_fn(|_| Mutex::new(Shard::new(hasher.clone()))),
+            hasher,
             clock,
         }))
     }
@@ -103,7 +106,7 @@ impl MemoryStore {
     /// ```
     pub fn shrink(&self) {
         for shard in 0..SHARDS {
-            self.0.write(shard).shrink(self.0.clock.now());
+            self.0.shard(shard).shrink(self.0.clock.now());
         }
     }
 
@@ -136,7 +139,7 @@ impl MemoryStore {
         let mut is_empty = true;
         for place in 0..SHARDS {
             {
-                let mut shard = self.0.write(place);
+                let mut shard = self.0.shard(place);
                 shard.shrink(self.0.clock.now());
                 is_empty &= shard.len() == 0;
             }
@@ -146,37 +149,35 @@ impl MemoryStore {
     }
 
     fn limiter(&self, name: &str) -> Arc<Limiter> {
-        self.with_limiter(name, self.0.clock.now(), Arc::clone)
+        self.with_limiter(name, self.0.clock.now(), |limiter| Arc::clone(limiter))
     }
 
     /// Calls `step` with the limiter of this name. It must not use the store.
     #[inline]
-    fn with_limiter<T>(&self, name: &str, now: i64, step: impl FnOnce(&Arc<Limiter>) -> T) -> T {
-        let hash = self.0.hasher.hash_one(name);
-        let place = shard_of(hash);
-        {
-            let shard = self.0.read(place);
-            if let Some(limiter) = shard.find(name, hash) {
-                return step(limiter);
-            }
-        }
-        let limiter = self.0.write(place).find_or_create(name, hash, now);
-        step(&limiter)
+    fn with_limiter<T>(
+        &self,
+        name: &str,
+        now: i64,
+        step: impl FnOnce(&mut Arc<Limiter>) -> T,
+    ) -> T {
+        let (mut shard, hash) = self.0.shard_of(name);
+        let new = || Slot::Limiter(Arc::new(Limiter::new(name.into())));
+        step(shard.slot(name, hash, now, new).limiter())
     }
 }
 
 impl MemoryStoreInner {
-    // A shard stays consistent whatever panics elsewhere.
-
-    #[inline]
-    fn read(&self, place: usize) -> RwLockReadGuard<'_, Shard> {
-        let shard = self.shards[place].read();
-        shard.unwrap_or_else(PoisonError::into_inner)
+    fn shard(&self, place: usize) -> MutexGuard<'_, Shard> {
+        // A shard stays consistent whatever panics elsewhere.
+        lock(&self.shards[place])
     }
 
-    fn write(&self, place: usize) -> RwLockWriteGuard<'_, Shard> {
-        let shard = self.shards[place].write();
-        shard.unwrap_or_else(PoisonError::into_inner)
+    /// The shard that has this name, and the name's hash.
+    #[inline]
+    fn shard_of(&self, name: &str) -> (MutexGuard<'_, Shard>, u64) {
+        let hash = hash_of(&self.hasher, name.as_bytes());
+        // By bits that a table of any size in memory does not use: it takes the lowest ones and the highest seven.
+        (self.shard((hash >> 48) as usize % SHARDS), hash)
     }
 
     /// The time of a request, in ms. If it is time, visits expired limiters. The caller holds no lock.
@@ -193,7 +194,7 @@ impl MemoryStoreInner {
     fn do_part(&self, mut part: Part<'_>, now: i64) {
         while part.most > 0 {
             let (place, begins) = part.shard();
-            let mut shard = self.write(place);
+            let mut shard = self.shard(place);
             if begins {
                 shard.start_round();
             }
@@ -206,11 +207,6 @@ impl MemoryStoreInner {
             }
         }
     }
-}
-
-/// By bits of the hash that a map of any size in memory does not use: it takes the lowest ones and the highest seven.
-fn shard_of(hash: u64) -> usize {
-    (hash >> 48) as usize % SHARDS
 }
 
 impl Default for MemoryStore {
@@ -233,12 +229,14 @@ mod tests {
     impl MemoryStore {
         /// The number of limiters.
         pub(super) fn held(&self) -> usize {
-            (0..SHARDS).map(|shard| self.0.read(shard).len()).sum()
+            (0..SHARDS).map(|shard| self.0.shard(shard).len()).sum()
         }
 
         /// The number of limiters that there is room for.
         fn room(&self) -> usize {
-            (0..SHARDS).map(|shard| self.0.read(shard).capacity()).sum()
+            (0..SHARDS)
+                .map(|shard| self.0.shard(shard).capacity())
+                .sum()
         }
     }
 

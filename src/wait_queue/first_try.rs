@@ -48,12 +48,11 @@ impl WaitQueue {
             permits, set_up, ..
         } = request;
         let sent = self.queue.sent();
-        let checked = match self.store().acquire_now(permits, set_up) {
-            Some(answered) => {
-                let (id, answer) = answered?;
+        let checked = match self.store().acquire_now(permits, set_up)? {
+            Some((id, answer)) => {
                 let heard = Heard::new(&Requests::one(permits), set_up, &answer, sent);
                 arrival.heard = Some(heard);
-                self.checked(id, permits, &answer)?
+                Checked::new(self.decided(id, permits, &answer)?, answer.wait())
             }
             None => {
                 let sequence = arrival.arrived.sequence;

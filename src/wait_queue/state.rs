@@ -191,9 +191,9 @@ impl State {
         !self.drivers.is_empty()
     }
 
-    /// The outbox of the last step.
-    pub(super) fn take_outbox(&mut self) -> Outbox {
-        std::mem::take(&mut self.outbox)
+    /// The outbox of the last step, if there is anything in it.
+    pub(super) fn take_outbox(&mut self) -> Option<Outbox> {
+        (!self.outbox.is_empty()).then(|| std::mem::take(&mut self.outbox))
     }
 
     /// What a runtime's driver does next. `is_refused` says whether its breaker refuses calls.

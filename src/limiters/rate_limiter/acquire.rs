@@ -5,14 +5,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::RateLimiter;
-use crate::decision::Decision;
+use crate::decision::{Decision, DecisionSource};
 use crate::error::Result;
 use crate::fallback::reset;
 use crate::grant::{Grant, Origin};
 use crate::limiters::Limiter;
 use crate::limiters::joint::peek;
+use crate::permit::CallId;
 use crate::wait_queue::ReadSetUp;
-use crate::window::SetUp;
+use crate::window::{Answer, SetUp};
 
 impl RateLimiter {
     /// Takes permits if they are available now, and returns whether it did.
@@ -46,15 +47,16 @@ impl RateLimiter {
     #[must_use = "`false`: the permits were not taken"]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
         let reported = self.reported(permits);
-        let decided = async {
-            let (queue, options) = (self.requested(permits)?, &self.options);
-            let (is_granted, source) = queue.try_acquire(permits, self.set_up, options).await?;
-            if !is_granted {
-                queue.keep_denial(options.denial_age());
+        let answer = match self.try_acquire_now(permits) {
+            Ok(Some(is_granted)) if reported.is_off() => return Ok(is_granted),
+            Ok(Some(is_granted)) => Ok((is_granted, DecisionSource::Store)),
+            Ok(None) => {
+                let decided = self.decide(permits, self.set_up).await;
+                decided.map(|decision| (decision.is_granted(), decision.source()))
             }
-            Ok((is_granted, source))
+            Err(error) => Err(error),
         };
-        let (is_granted, _) = reported.ended(decided.await)?;
+        let (is_granted, _) = reported.ended(answer)?;
         Ok(is_granted)
     }
 
@@ -177,7 +179,15 @@ impl RateLimiter {
     /// As [`try_acquire`](Self::try_acquire).
     pub async fn check(&self, permits: u32) -> Result<Decision> {
         let reported = self.reported(permits);
-        reported.ended(self.check_set_up(permits, self.set_up).await)
+        let answer = match self.acquire_now(permits, self.set_up) {
+            Ok(Some((id, answer))) if reported.is_off() => {
+                return self.queue.decided(id, permits, &answer);
+            }
+            Ok(Some((id, answer))) => self.queue.decided(id, permits, &answer),
+            Ok(None) => self.ask(permits, self.set_up).await,
+            Err(error) => Err(error),
+        };
+        reported.ended(answer)
     }
 
     /// Gives a grant back, exactly and once, and returns how many permits came back: 0 if its window has passed, fewer
@@ -343,22 +353,43 @@ impl RateLimiter {
         answer
     }
 
-    /// As [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the same call.
-    pub(crate) async fn check_set_up(
-        &self,
-        permits: u32,
-        set_up: Option<SetUp>,
-    ) -> Result<Decision> {
+    /// Whether the permits are granted, if the store decides without waiting; `None` for a request that is still to be decided.
+    #[inline]
+    fn try_acquire_now(&self, permits: u32) -> Result<Option<bool>> {
+        if self.set_up.is_some() {
+            return Ok(None);
+        }
         let queue = self.requested(permits)?;
-        let decision = queue.check(permits, set_up, &self.options).await?;
+        queue.store().try_acquire_now(permits)
+    }
+
+    /// The call's id and the answer, if the store decides without waiting. Creates the limiter, or gives it these settings, in
+    /// the same step.
+    #[inline]
+    fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Result<Option<(CallId, Answer)>> {
+        let queue = self.requested(permits)?;
+        queue.store().acquire_now(permits, set_up)
+    }
+
+    /// Like [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the same step.
+    pub(crate) async fn decide(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
+        match self.acquire_now(permits, set_up)? {
+            Some((id, answer)) => self.queue.decided(id, permits, &answer),
+            None => self.ask(permits, set_up).await,
+        }
+    }
+
+    /// The decision of a store that does not decide without waiting, or a denial that is remembered.
+    async fn ask(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
+        let decision = self.queue.ask(permits, set_up, &self.options).await?;
         if !decision.is_granted() {
-            queue.keep_denial(self.options.denial_age());
+            self.queue.keep_denial(self.options.denial_age());
         }
         Ok(decision)
     }
 
     /// Waits until the permits are granted, and returns by whom, or `None` after the timeout; creates the limiter as
-    /// [`check_set_up`](Self::check_set_up) does.
+    /// [`decide`](Self::decide) does.
     pub(crate) async fn wait_set_up(
         &self,
         permits: u32,

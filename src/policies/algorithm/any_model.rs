@@ -6,6 +6,7 @@ use std::fmt;
 use super::{Evaluation, Model, Properties, ShareOf, State, Unusable};
 use crate::failure_policy::LocalShare;
 use crate::permit::CallId;
+use crate::policies::stored_target::{Name, StoredTarget};
 use crate::policies::target_keys::TargetKeys;
 use crate::quota::Quota;
 use crate::window::{At, SetUp};
@@ -26,6 +27,8 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn numbers(&self) -> Vec<i64>;
     fn is_of(&self, state: &dyn State) -> bool;
     fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>>;
+    /// A new target of this name, with the state beside it; `None` if it is an RRateLimiter.
+    fn new_target(&self, name: Name) -> Option<Box<StoredTarget>>;
     fn prepare(
         &self,
         state: &mut dyn State,
@@ -102,6 +105,14 @@ impl<M: Model> AnyModel for M {
         Some(state)
     }
 
+    fn new_target(&self, name: Name) -> Option<Box<StoredTarget>> {
+        if M::PROPERTIES.is_on_the_window {
+            return None;
+        }
+        let state = M::open(&mut TargetKeys::default())?;
+        Some(Box::new(StoredTarget::new(name, state)))
+    }
+
     fn prepare(
         &self,
         state: &mut dyn State,
@@ -165,7 +176,8 @@ impl<M: Model> AnyModel for M {
         cost: i64,
     ) -> Result<Evaluation, Unusable> {
         let state: &mut dyn Any = state;
-        let state = state.downcast_mut().ok_or(Unusable::OtherKind)?;
+        let state: &mut M::State = state.downcast_mut().ok_or(Unusable::OtherKind)?;
+        state.drop_expired(at.server);
         Model::check(self, state, at, call_id, cost)
     }
 

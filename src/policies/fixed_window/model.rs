@@ -3,6 +3,7 @@
 //! The counter's key lives as long as its window, so the store's own expiry ends it. Up to twice the limit can pass
 //! around the edge of two windows: one limit at the end of the first, another at the start of the second.
 
+use std::mem::take;
 use std::time::Duration;
 
 use super::FixedWindow;
@@ -33,9 +34,9 @@ impl State for Counter {
         self.count.get().is_some()
     }
 
-    fn close(self: Box<Self>, keys: &mut TargetKeys) {
-        keys.put_own(self.count);
-        keys.length = self.length;
+    fn close(&mut self, keys: &mut TargetKeys) {
+        keys.put_own(take(&mut self.count));
+        keys.length = take(&mut self.length);
     }
 }
 

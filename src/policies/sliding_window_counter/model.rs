@@ -3,6 +3,8 @@
 //! The periods are counted on from the first one's start, and a counter is named by its period's last millisecond. A moment on
 //! the edge of two periods belongs to the one that ends there; the very first moment belongs to the period that it begins.
 
+use std::mem::take;
+
 use super::SlidingWindowCounter;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
@@ -45,10 +47,14 @@ impl State for Periods {
         false
     }
 
-    fn close(self: Box<Self>, keys: &mut TargetKeys) {
-        keys.start = self.start;
-        keys.lengths = self.lengths;
-        keys.counters = self.counters;
+    fn close(&mut self, keys: &mut TargetKeys) {
+        let Self {
+            start,
+            lengths,
+            counters,
+            ..
+        } = take(self);
+        (keys.start, keys.lengths, keys.counters) = (start, lengths, counters);
     }
 }
 

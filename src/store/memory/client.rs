@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::MemoryStore;
 use super::client_limiter::MemoryLimiter;
 use crate::clock::Clock;
+use crate::decision::check_fits;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
@@ -33,25 +34,27 @@ impl MemoryClient {
         }
     }
 
-    /// Decides one request by the RRateLimiter of this name without a handle on it: returns the call's id and the answer.
-    /// `None` if somebody waits for its permits.
+    /// Decides one request by the RRateLimiter of this name without a handle on it: returns the call's id and the answer, or an
+    /// error if it is for more than the rate. `None` if somebody waits for its permits.
     pub(crate) fn acquire_now(
         &self,
         name: &str,
         client_id: &str,
         permits: u32,
         set_up: Option<SetUp>,
-    ) -> Option<Result<(CallId, Answer)>> {
+    ) -> Result<Option<(CallId, Answer)>> {
         let passed = self.clock.now();
         let read = self.store.0.request_time();
         self.store.with_limiter(name, read, |limiter| {
             // Those who wait learn from their queue what else this process takes.
             if limiter.drivers.load(Ordering::Relaxed) > 0 {
-                return None;
+                return Ok(None);
             }
-            Some(limiter.with(name, passed, read, |held, at| {
-                held.acquire_one(at, name, client_id, permits, set_up)
-            }))
+            limiter.with(name, passed, read, |held, at| {
+                let acquired = held.acquire_one(at, name, client_id, permits, set_up)?;
+                check_fits(name, permits, acquired.1.rate)?;
+                Ok(Some(acquired))
+            })
         })
     }
 

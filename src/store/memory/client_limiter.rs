@@ -122,32 +122,34 @@ impl LimiterStore for MemoryLimiter {
         })
     }
 
-    fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Option<Result<(CallId, Answer)>> {
+    fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Result<Option<(CallId, Answer)>> {
         let Keys {
             name, client_id, ..
         } = &*self.keys;
-        Some(self.with(|held, at| held.acquire_one(at, name, client_id, permits, set_up)))
+        self.with(|held, at| {
+            let acquired = held.acquire_one(at, name, client_id, permits, set_up)?;
+            Ok(Some(acquired))
+        })
     }
 
-    fn try_acquire_now(&self, permits: u32) -> Option<Result<bool>> {
+    fn try_acquire_now(&self, permits: u32) -> Result<Option<bool>> {
         if self.clock.is_the_stores() {
             let taken = self
                 .limiter
                 .fast_path
                 .take(permits, || self.store.0.clock.now());
-            if let Some(is_granted) = taken {
-                return Some(Ok(is_granted));
+            if taken.is_some() {
+                return Ok(taken);
             }
         }
         let Keys {
             name, client_id, ..
         } = &*self.keys;
-        let answer = self.with(|held, at| {
+        self.with(|held, at| {
             let (_, answer) = held.acquire_one(at, name, client_id, permits, None)?;
             held.reserve(at, permits, &answer);
-            Ok(answer)
-        });
-        Some(answer.and_then(|answer| is_granted(name, permits, &answer)))
+            is_granted(name, permits, &answer).map(Some)
+        })
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {

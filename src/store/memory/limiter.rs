@@ -15,6 +15,7 @@ use super::lock::lock;
 use crate::error::{Error, Result};
 use crate::permit::{CallId, Names};
 use crate::policies::algorithm::State;
+use crate::policies::stored_target::{Closed, Name};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::RateType;
 use crate::store::AcquireCall;
@@ -24,6 +25,7 @@ use crate::window::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed,
 /// so that a name never has two.
 #[derive(Debug)]
 pub(super) struct Limiter {
+    pub(super) name: Name,
     pub(super) fast_path: FastPath,
     /// The number of drivers with waiters, of all clients.
     pub(super) drivers: AtomicUsize,
@@ -58,8 +60,9 @@ pub(super) struct Held {
 }
 
 impl Limiter {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(name: Name) -> Self {
         Self {
+            name,
             fast_path: FastPath::default(),
             drivers: AtomicUsize::new(0),
             changes: AtomicU64::new(0),
@@ -77,6 +80,16 @@ impl Limiter {
                 last_plain: (0, 0),
             }),
         }
+    }
+
+    /// With what is left of a target of this name.
+    pub(super) fn of_target(name: Name, closed: Closed) -> Self {
+        let mut limiter = Self::new(name);
+        let held = limiter.held.get_mut();
+        let held = held.unwrap_or_else(PoisonError::into_inner);
+        held.closed = closed.keys.is_left().then(|| Box::new(closed.keys));
+        (held.lock, held.latest) = (closed.lock, closed.latest);
+        limiter
     }
 
     /// Whether nothing is left of it. Permits may have been taken from an open fast path; what follows from these

@@ -1,71 +1,125 @@
-//! A part of a store's limiters, by their names.
+//! A part of a store's targets and limiters, by their names.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-use indexmap::IndexMap;
-use indexmap::map::raw_entry_v1::{RawEntryApiV1, RawEntryMut};
+use hashbrown::HashTable;
 
 use super::limiter::Limiter;
+use crate::policies::stored_target::StoredTarget;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shard {
-    /// Each limiter has an index, so that a sweep can stop and go on later. The store hashes the names: the hash also
-    /// selects the shard.
-    by_name: IndexMap<Box<str>, Arc<Limiter>, ()>,
-    /// The indexes from here on have been swept in this round.
+    slots: HashTable<Slot>,
+    /// The places in the table from here on have been swept in this round.
     swept_from: usize,
+    hasher: RandomState,
 }
 
-/// A map with room for more than this many times its limiters shrinks.
-const MOST_ROOM: usize = 4;
-/// A map with room for this many limiters does not shrink.
-const LITTLE_ROOM: usize = 64;
-/// How many limiters are swept for each new one: more than one, so that a flood of new names does not outrun the sweep.
-const SWEPT_FOR_A_NEW_ONE: usize = 2;
+/// What a name has.
+#[derive(Debug)]
+pub(super) enum Slot {
+    /// The state of one policy.
+    Target(Box<StoredTarget>),
+    /// An RRateLimiter, or what several limiters have used at once, or several kinds one after another.
+    Limiter(Arc<Limiter>),
+}
 
-impl Shard {
-    /// The limiter of this name, which has this hash.
-    #[inline]
-    pub(super) fn find(&self, name: &str, hash: u64) -> Option<&Arc<Limiter>> {
-        let found = self.by_name.raw_entry_v1();
-        let found = found.from_hash(hash, |other| **other == *name);
-        found.map(|(_, limiter)| limiter)
+/// A table with room for more than this many times its limiters shrinks.
+const MOST_ROOM: usize = 4;
+/// A table with room for this many limiters does not shrink.
+const LITTLE_ROOM: usize = 16;
+/// How many places are swept for each new limiter: so many that a flood of new names does not outrun the sweep. At least
+/// seven of 16 places are in use when a table grows.
+const SWEPT_FOR_A_NEW_ONE: usize = 5;
+
+impl Slot {
+    fn name(&self) -> &[u8] {
+        match self {
+            Self::Target(target) => target.name.as_bytes(),
+            Self::Limiter(limiter) => limiter.name.as_bytes(),
+        }
     }
 
-    /// The limiter of this name, which is created unless it exists by now.
-    #[cold]
-    pub(super) fn find_or_create(&mut self, name: &str, hash: u64, server: i64) -> Arc<Limiter> {
-        if let Some(limiter) = self.find(name, hash) {
-            return Arc::clone(limiter);
+    /// The limiter of this name. A target becomes one, with what it holds.
+    pub(super) fn limiter(&mut self) -> &mut Arc<Limiter> {
+        if let Self::Target(target) = self {
+            let limiter = Limiter::of_target(target.name.clone(), target.close());
+            *self = Self::Limiter(Arc::new(limiter));
         }
+        match self {
+            Self::Limiter(limiter) => limiter,
+            Self::Target(_) => unreachable!("it was replaced"),
+        }
+    }
+
+    /// Whether nothing is left of it, and nobody has a handle.
+    fn is_gone(&mut self, server: i64) -> bool {
+        match self {
+            Self::Target(target) => target.is_gone(server),
+            // Only a slot hands out more handles, so a limiter without a handle stays without one.
+            Self::Limiter(limiter) => {
+                Arc::get_mut(limiter).is_some_and(|limiter| limiter.is_gone(server))
+            }
+        }
+    }
+}
+
+/// Of the whole name, which is the end of what is hashed.
+#[inline]
+pub(super) fn hash_of(hasher: &RandomState, name: &[u8]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(name);
+    hasher.finish()
+}
+
+impl Shard {
+    /// An empty shard of a store that hashes names like this.
+    pub(super) fn new(hasher: RandomState) -> Self {
+        Self {
+            slots: HashTable::new(),
+            swept_from: 0,
+            hasher,
+        }
+    }
+
+    /// What this name has, which has this hash: something new if it has nothing.
+    #[inline]
+    pub(super) fn slot(
+        &mut self,
+        name: &str,
+        hash: u64,
+        server: i64,
+        new: impl FnOnce() -> Slot,
+    ) -> &mut Slot {
+        let is_named = |slot: &Slot| slot.name() == name.as_bytes();
+        let place = match self.slots.find_bucket_index(hash, is_named) {
+            Some(place) => place,
+            None => self.insert(hash, server, new()),
+        };
+        let slot = self.slots.get_bucket_mut(place);
+        slot.expect("a slot was found or inserted at this place")
+    }
+
+    #[cold]
+    fn insert(&mut self, hash: u64, server: i64, slot: Slot) -> usize {
         self.sweep(SWEPT_FOR_A_NEW_ONE, server);
         if self.is_round_over() {
             self.start_round();
         }
-        let limiter = Arc::new(Limiter::new());
-        let entry = self.by_name.raw_entry_mut_v1();
-        if let RawEntryMut::Vacant(place) = entry.from_hash(hash, |_| false) {
-            place.insert_hashed_nocheck(hash, name.into(), Arc::clone(&limiter));
-        }
-        limiter
+        let hash_of = |slot: &Slot| hash_of(&self.hasher, slot.name());
+        self.slots.insert_unique(hash, slot, hash_of).bucket_index()
     }
 
-    /// Visits up to `most` limiters of the round, and drops those that are empty and have no handle. Returns the number
-    /// of limiters visited.
+    /// Visits up to `most` places of the round, and drops what is empty and has no handle. Returns the number of places.
     pub(super) fn sweep(&mut self, most: usize, server: i64) -> usize {
-        let from = self.swept_from.min(self.by_name.len());
+        let from = self.swept_from.min(self.slots.num_buckets());
         let to = from.saturating_sub(most);
-        for place in (to..from).rev() {
-            let gone = self
-                .by_name
-                .get_index_mut(place)
-                .is_some_and(|(_, limiter)| {
-                    // Only this map hands out more handles, so a limiter without a handle stays without one.
-                    Arc::get_mut(limiter).is_some_and(|limiter| limiter.is_gone(server))
-                });
-            if gone {
-                // The last limiter, which was swept, takes its index.
-                self.by_name.swap_remove_index(place);
+        for place in to..from {
+            if let Ok(mut slot) = self.slots.get_bucket_entry(place)
+                && slot.get_mut().is_gone(server)
+            {
+                slot.remove();
             }
         }
         self.swept_from = to;
@@ -76,30 +130,35 @@ impl Shard {
         self.swept_from == 0
     }
 
-    /// Begins a round with all limiters of this moment.
+    /// Starts to sweep all limiters again.
     pub(super) fn start_round(&mut self) {
-        self.swept_from = self.by_name.len();
+        self.swept_from = self.slots.num_buckets();
     }
 
+    /// Gives memory back that the limiters no longer need.
     pub(super) fn give_back_room(&mut self) {
-        if self.by_name.capacity() > LITTLE_ROOM.max(self.by_name.len() * MOST_ROOM) {
-            self.by_name.shrink_to(self.by_name.len() * 2);
+        if self.slots.capacity() > LITTLE_ROOM.max(self.slots.len() * MOST_ROOM) {
+            self.shrink_to(self.slots.len() * 2);
         }
     }
 
-    /// Drops all limiters that are gone, and shrinks the map.
+    /// Drops all limiters that are empty and have no handle, and gives back the memory that they took.
     pub(super) fn shrink(&mut self, server: i64) {
-        self.swept_from = self.by_name.len();
-        self.sweep(usize::MAX, server);
-        self.by_name.shrink_to_fit();
+        self.slots.retain(|slot| !slot.is_gone(server));
+        self.shrink_to(0);
+    }
+
+    fn shrink_to(&mut self, capacity: usize) {
+        let hash_of = |slot: &Slot| hash_of(&self.hasher, slot.name());
+        self.slots.shrink_to(capacity, hash_of);
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_name.len()
+        self.slots.len()
     }
 
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
-        self.by_name.capacity()
+        self.slots.capacity()
     }
 }

@@ -8,9 +8,10 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// The number of limiters visited for each millisecond that has passed, which takes some 10 µs.
-const EACH_MS: i64 = 128;
-/// The most limiters visited at once, which takes about a millisecond.
+/// The number of places in the tables visited for each millisecond that has passed, which takes some 10 µs: about half of
+/// them have a limiter.
+const EACH_MS: i64 = 256;
+/// The most places visited at once, which takes about a millisecond.
 const MOST: i64 = 16 * 1024;
 /// From the end of a round to the next, in ms.
 const REST: i64 = 1_000;
@@ -34,7 +35,7 @@ pub(super) struct Part<'a> {
     sweep: &'a Sweep,
     turn: MutexGuard<'a, Turn>,
     now: i64,
-    /// How many limiters it visits.
+    /// How many places it visits.
     pub(super) most: usize,
 }
 
@@ -110,10 +111,10 @@ mod tests {
     fn one_request_per_ms_visits_a_few_limiters_and_more_if_time_has_passed() {
         let sweep = Sweep::new(0);
         assert_eq!(most(&sweep, REST - 1), None);
-        assert_eq!(most(&sweep, REST), Some(128));
+        assert_eq!(most(&sweep, REST), Some(256));
         assert_eq!(most(&sweep, REST), None);
-        assert_eq!(most(&sweep, REST + 1), Some(128));
-        assert_eq!(most(&sweep, REST + 11), Some(1_280));
+        assert_eq!(most(&sweep, REST + 1), Some(256));
+        assert_eq!(most(&sweep, REST + 11), Some(2_560));
         assert_eq!(most(&sweep, REST + 1_000_000), Some(16_384));
     }
 

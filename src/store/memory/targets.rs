@@ -5,11 +5,12 @@ use std::sync::{Arc, MutexGuard};
 
 use smallvec::SmallVec;
 
-use super::{Held, Limiter, MemoryClient};
+use super::{Held, Limiter, MemoryClient, Slot};
 use crate::error::{Error, Result};
 use crate::permit::CallId;
 use crate::policies::algorithm::{AnyModel, State, Unusable};
 use crate::policies::call::{self, Answer, Answers, Call, Opened, Purpose, TargetRef};
+use crate::policies::stored_target::StoredTarget;
 use crate::policies::target_keys::TargetKeys;
 use crate::window::At;
 
@@ -20,24 +21,38 @@ impl MemoryClient {
         // Before the locks, which are then held for a shorter time.
         let passed = self.clock.now();
         let read = self.store.0.request_time();
-        self.store.with_limiter(target.key, read, |limiter| {
-            let mut held = limiter.held();
+        let (mut shard, hash) = self.store.0.shard_of(target.key);
+        let new = || match StoredTarget::of(target.model, target.key) {
+            Some(target) => Slot::Target(target),
+            None => Slot::Limiter(Arc::new(Limiter::new(target.key.into()))),
+        };
+        let slot = shard.slot(target.key, hash, read, new);
+        let mut checked = match slot {
+            Slot::Target(stored) => stored.check(target, passed, read, cost),
+            Slot::Limiter(_) => Err(Unusable::OtherKind),
+        };
+        if checked == Err(Unusable::OtherKind) {
+            let mut held = slot.limiter().held();
             let server = held.time(read);
             let now = passed.unwrap_or(server);
             let call_id = CallId::default(); // only an RRateLimiter's grants are named
-            let opened = held.open(target, server);
-            let answer = opened?.check(At { now, server }, &call_id, cost);
-            answer.map_err(|unusable| failure(unusable, target.key))
-        })
+            checked = held
+                .open(target, server)?
+                .check(At { now, server }, &call_id, cost);
+        }
+        drop(shard);
+        let answer = checked.map_err(|unusable| failure(unusable, target.key))?;
+        answer.check_fits(target.key, cost)?;
+        Ok(answer)
     }
 
     pub(crate) fn check_call(&self, call: &Call) -> Result<Answers> {
         // Before the locks, which are then held for a shorter time.
         let read = self.store.0.request_time();
-        let found = call
-            .limiters
-            .iter()
-            .map(|target| self.store.with_limiter(&target.key, read, Arc::clone));
+        let found = call.limiters.iter().map(|target| {
+            self.store
+                .with_limiter(&target.key, read, |limiter| Arc::clone(limiter))
+        });
         let found: Vec<Arc<Limiter>> = found.collect();
         // In the order of their names, as everywhere, so that no two decisions wait for each other.
         let mut order: Vec<usize> = (0..found.len()).collect();
@@ -142,7 +157,7 @@ impl Held {
             return model.open(&mut TargetKeys::default());
         }
         let mut keys = self.closed.take().unwrap_or_default();
-        if let Some(other) = self.other.take() {
+        if let Some(mut other) = self.other.take() {
             other.close(&mut keys);
         }
         let state = model.open(&mut keys);

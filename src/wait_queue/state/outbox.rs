@@ -54,6 +54,16 @@ impl Outbox {
         self.removed.push(waiter);
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        let Self {
+            answers,
+            drivers,
+            followed,
+            removed,
+        } = self;
+        answers.is_empty() && drivers.is_empty() && followed.is_none() && removed.is_empty()
+    }
+
     /// Delivers everything. Returns the grants whose waiters have left since the step.
     #[must_use]
     pub(in crate::wait_queue) fn deliver(self) -> Vec<Grant> {

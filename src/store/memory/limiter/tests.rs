@@ -8,7 +8,7 @@ use crate::{Clock, Decision, Grant, Granted, MemoryStore, Rate, RateLimiter, Red
 
 #[test]
 fn a_request_that_read_the_clock_early_has_the_time_of_the_one_before() {
-    let limiter = Limiter::new();
+    let limiter = Limiter::new("limiter".into());
     let times = [1_000, 999, 1_001].map(|read| limiter.held().time(read));
     assert_eq!(times, [1_000, 1_000, 1_001]);
 }

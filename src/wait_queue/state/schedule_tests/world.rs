@@ -19,7 +19,9 @@ use tokio::time::Instant;
 
 use super::super::super::LONGEST_SLEEP;
 use super::super::super::ledger::Ledger;
-use super::super::{Answered, Availability, Left, Next, Rest, Sharing, State, Waiter, Watched};
+use super::super::{
+    Answered, Availability, Left, Next, Outbox, Rest, Sharing, State, Waiter, Watched,
+};
 use crate::batch::LONGEST_HOLD_UP;
 use crate::error::{Error, Result};
 use crate::grant::Grant;

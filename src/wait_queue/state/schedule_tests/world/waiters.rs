@@ -178,7 +178,9 @@ impl World {
 
     /// Delivers the outbox of the last step before anything else happens.
     pub(super) fn deliver(&mut self) {
-        self.refunds.extend(self.state.take_outbox().deliver());
+        let outbox = self.state.take_outbox();
+        self.refunds
+            .extend(outbox.into_iter().flat_map(Outbox::deliver));
     }
 
     /// The task that watches the call in flight sleeps for the time that a call takes.
