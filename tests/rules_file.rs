@@ -32,7 +32,7 @@ fn rules_of(client: &RedissonClient, file: &str) -> Vec<Rule<Request, String>> {
         let (key, name) = (rule.key.clone(), rule.name.clone());
         let target = move |user: &Request| match &*key {
             "user" => Some((*user).to_owned()),
-            "all" => Some("all".to_owned()),
+            "all" | "partner" => Some("all".to_owned()),
             other => panic!("{other}"),
         };
         client.rule(rule, target, move |_, denied| match denied.source() {
@@ -96,6 +96,26 @@ async fn a_changed_file_keeps_what_was_used() {
     );
 }
 
+/// The files in the guide and in the documentation of `RulesConfig`.
+#[test]
+fn the_documented_files_are_read() {
+    let pages = [
+        include_str!("../docs/which-limiter.md"),
+        include_str!("../src/limiters/rules/config.rs"),
+    ];
+    for page in pages {
+        let files = page.split("```toml\n").skip(1);
+        let files = files.map(|rest| {
+            let lines = rest.lines().map(|line| line.trim_start_matches("///"));
+            let lines = lines.take_while(|line| !line.trim().starts_with("```"));
+            lines.collect::<Vec<_>>().join("\n")
+        });
+        let files = files.filter(|file| file.contains("[[rules]]"));
+        let rules = files.map(|file| rules_of(&RedissonClient::in_memory(), &file).len());
+        assert!(rules.sum::<usize>() > 0);
+    }
+}
+
 /// What is wrong with a file, and what its parser says: the line, and the text.
 #[test]
 fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
@@ -113,6 +133,12 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
             "\"per-user\"",
             13,
             "duplicate `name`: `per-user` is that of an earlier rule",
+        ),
+        (
+            "key = \"user\"",
+            "key = \"user\"\nprefix = \"shared:\"",
+            14,
+            "duplicate `prefix`: `shared:` is that of `per-user`",
         ),
         ("\"per-user\"", "\"\"", 2, "`name` must not be empty"),
         (

@@ -40,7 +40,7 @@ use crate::policies::AnyPolicy;
 /// policy = { algorithm = "shared_rate", permits = 5, interval_ms = 1000 }
 /// ```
 ///
-/// An unknown field, a number that its policy refuses, a plan that is missing and a name that two rules have are errors when
+/// An unknown field, a number that its policy refuses, a plan that is missing and a name or a prefix that two rules have are errors when
 /// the file is read, which name the field and, by the format's parser, the line.
 ///
 /// The limiters of a rule have the name of the rule, and the prefix `name:algorithm:`, such as `per-user:token_bucket:`. So
@@ -81,8 +81,8 @@ pub struct RulesConfig {
     /// Whether all rules are in shadow mode: for [`Rules::set_shadow`](super::Rules::set_shadow).
     #[serde(default)]
     pub shadow: bool,
-    /// The rules, whose names differ.
-    #[serde(deserialize_with = "with_names_that_differ")]
+    /// The rules, whose names and prefixes differ.
+    #[serde(deserialize_with = "with_names_and_prefixes_that_differ")]
     pub rules: Vec<RuleConfig>,
 }
 
@@ -182,8 +182,8 @@ impl TryFrom<Fields> for RuleConfig {
     }
 }
 
-/// Reads rules, and refuses one that has the name of an earlier one where it stands.
-fn with_names_that_differ<'de, D: Deserializer<'de>>(
+/// Reads rules, and refuses one that has the name or the prefix of an earlier one where it stands.
+fn with_names_and_prefixes_that_differ<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<RuleConfig>, D::Error> {
     struct All;
@@ -227,11 +227,23 @@ fn with_names_that_differ<'de, D: Deserializer<'de>>(
             rule: D,
         ) -> Result<RuleConfig, D::Error> {
             let rule = RuleConfig::deserialize(rule)?;
-            if self.0.iter().any(|earlier| earlier.name == rule.name) {
-                let text = format!(
-                    "duplicate `name`: `{}` is that of an earlier rule",
-                    rule.name
-                );
+            for earlier in self.0 {
+                let text = match &rule.prefix {
+                    _ if earlier.name == rule.name => {
+                        format!(
+                            "duplicate `name`: `{}` is that of an earlier rule",
+                            rule.name
+                        )
+                    }
+                    // Their keys could be the same.
+                    Some(prefix) if earlier.prefix.as_ref() == Some(prefix) => {
+                        format!(
+                            "duplicate `prefix`: `{prefix}` is that of `{}`",
+                            earlier.name
+                        )
+                    }
+                    _ => continue,
+                };
                 return Err(de::Error::custom(text));
             }
             Ok(rule)
