@@ -4,6 +4,8 @@
 //! once for this client. They carry the name in braces, so that a cluster keeps all five in one slot. A name that
 //! contains a brace is not put in braces, as in Redisson.
 
+use std::ops::Range;
+
 use crate::error::Error;
 
 /// The keys of one limiter as one client sees them.
@@ -117,11 +119,23 @@ pub(crate) fn share_a_slot(keys: &[impl AsRef<str>]) -> bool {
 /// The part of a key that decides its slot: what is between the first `{` and the next `}`, unless it is empty or
 /// missing.
 pub(crate) fn hash_tag(key: &str) -> &str {
-    key.split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .map(|(tag, _)| tag)
-        .filter(|tag| !tag.is_empty())
-        .unwrap_or(key)
+    &key[hash_tag_range(key)]
+}
+
+fn hash_tag_range(key: &str) -> Range<usize> {
+    let tag = key.find('{').and_then(|open| {
+        let start = open + 1;
+        let length = key[start..].find('}')?;
+        (length > 0).then_some(start..start + length)
+    });
+    tag.unwrap_or(0..key.len())
+}
+
+/// A key like this one with another end of the hash tag, or else of the key, which puts it into another slot.
+#[cfg(feature = "redis")]
+pub(crate) fn in_another_slot(key: &str, end: &str) -> String {
+    let at = hash_tag_range(key).end;
+    [&key[..at], end, &key[at..]].concat()
 }
 
 #[cfg(test)]

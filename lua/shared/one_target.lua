@@ -32,6 +32,7 @@ if server_now > deadline then
   return pack('<d', server_now)
 end
 
+--! part lock
 if penalty == penalty then
   local lock = KEYS[#KEYS]
   --! include shared/lock.lua
@@ -42,3 +43,4 @@ if penalty == penalty then
     return pack('<ddd', server_now, now, locked_for)
   end
 end
+--! end

@@ -87,8 +87,8 @@ policies!(tests! {});
 #[derive(Debug, Clone)]
 enum Step<P, S> {
     Pass(i64),
-    /// A list of requests.
-    Ask(Vec<u32>),
+    /// A list of requests, in a call of its own or in one that others may share.
+    Ask(Vec<u32>, bool),
     /// One request, by the script that decides by several limiters.
     AskJointly(u32),
     /// What the decision on one request would be.
@@ -107,7 +107,7 @@ fn a_step<M: Compared>() -> impl Strategy<Value = Step<M, M::State>> {
     ];
     prop_oneof![
         4 => M::pauses().prop_map(Step::Pass),
-        7 => costs.prop_map(Step::Ask),
+        7 => (costs, any::<bool>()).prop_map(|(costs, is_shared)| Step::Ask(costs, is_shared)),
         3 => prop_oneof![9 => 1..6_u32, 1 => 1..300_u32].prop_map(Step::AskJointly),
         3 => prop_oneof![9 => 1..6_u32, 1 => 1..300_u32].prop_map(Step::Peek),
         1 => Just(Step::Reset),
@@ -137,11 +137,12 @@ pub(super) fn compare<M: Compared>() {
                 match step {
                     Step::Pass(millis) => fixture.pass_for_grants(millis),
                     // The script of RRateLimiter's limiters decides single requests.
-                    Step::Ask(costs) if side.target.model.properties().is_on_the_window => {
+                    Step::Ask(costs, _) if side.target.model.properties().is_on_the_window => {
                         fixture.ask(&mut sides, Form::Alone, &costs[..1]).await;
                     }
-                    Step::Ask(costs) => {
-                        fixture.ask(&mut sides, Form::Alone, &costs).await;
+                    Step::Ask(costs, is_shared) => {
+                        let form = if is_shared { Form::Shared } else { Form::Alone };
+                        fixture.ask(&mut sides, form, &costs).await;
                     }
                     Step::AskJointly(cost) => {
                         fixture.ask(&mut sides, Form::Joint, &[cost]).await;

@@ -158,7 +158,8 @@ fn take<M: Versioned>() {
                     Step::Ask(version, costs) if is_on_the_window => {
                         (Form::Alone, Some(version), costs[..1].to_vec())
                     }
-                    Step::Ask(version, costs) => (Form::Alone, Some(version), costs),
+                    Step::Ask(0, costs) => (Form::Alone, Some(0), costs),
+                    Step::Ask(version, costs) => (Form::Shared, Some(version), costs),
                     Step::AskJointly(version, cost) => (Form::Joint, Some(version), vec![cost]),
                     Step::AskOnce(policy, cost) => {
                         once = policy;

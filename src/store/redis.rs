@@ -24,10 +24,12 @@ mod hints;
 mod large_audit;
 mod limiter;
 mod multi_acquire;
+pub(crate) mod multi_check;
 pub(crate) mod retry;
 pub(crate) mod script;
 mod script_keys;
 mod server_time;
+pub(crate) mod shared_calls;
 #[cfg(test)]
 mod time_budget_tests;
 #[cfg(test)]
@@ -54,9 +56,11 @@ use background::Background;
 use connection::{Connecting, Connection, Reached};
 use hints::HintCache;
 use limiter::RedisLimiter;
-use multi_acquire::MultiAcquires;
+use multi_acquire::AcquirePart;
+use multi_check::CheckPart;
 use retry::{Attempts, Repeat};
 use server_time::ServerTime;
+use shared_calls::SharedCalls;
 
 /// Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -68,7 +72,8 @@ pub(crate) struct RedisStoreInner {
     clock: Clock,
     response_timeout: Duration,
     server_time: Arc<ServerTime>,
-    multi_acquires: MultiAcquires,
+    multi_acquires: SharedCalls<AcquirePart>,
+    multi_checks: SharedCalls<CheckPart>,
     audit_budget: AuditBudget,
     /// Whether this client audits a limiter in pages.
     is_auditing: AtomicBool,
@@ -115,13 +120,15 @@ impl RedisStore {
         response_timeout: Duration,
     ) -> Self {
         let connection = Arc::new(connection);
-        let multi_acquires = MultiAcquires::new(&connection, &clock, &server_time);
+        let multi_acquires = SharedCalls::new(&connection, &clock, &server_time);
+        let multi_checks = SharedCalls::new(&connection, &clock, &server_time);
         Self(Arc::new(RedisStoreInner {
             connection,
             clock,
             response_timeout,
             server_time,
             multi_acquires,
+            multi_checks,
             audit_budget: AuditBudget::default(),
             is_auditing: AtomicBool::new(false),
             audits: AtomicU64::new(0),

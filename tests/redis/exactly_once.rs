@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 use crate::keys;
+use crate::multi_check::until_known;
 use crate::proxy::{Fate, Proxy};
 
 /// A limiter behind a proxy, whose client has made its first calls.
@@ -308,7 +309,9 @@ async fn a_shared_call_that_the_connection_repeats_takes_once_for_each_limiter()
         limiter.set_rate(Rate::overall(3, HOUR)).await.unwrap();
         assert!(limiter.try_acquire(1).await.unwrap());
     }
-    assert!(connection.words.load(Ordering::Relaxed) < 60);
+    // The largest of the calls that are sent alone has fewer words.
+    until_known(&client, || connection.words.load(Ordering::Relaxed) > 30).await;
+    connection.words.store(0, Ordering::Relaxed);
     let answers = at_once(limiters.iter()).await;
     assert_eq!(answers, [true; 60], "the last two of each");
     assert!(

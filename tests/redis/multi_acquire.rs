@@ -1,18 +1,14 @@
 //! While many acquires are in flight, further ones on other limiters share a call, and each gets its own answer.
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::cluster::ClusterClientBuilder;
-use redis::{Cmd, Pipeline, RedisFuture, Value};
-use redisson_rate_limiter::{Clock, Decision, Error, Granted, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Decision, Error, Granted, Rate, RateLimiter, RedissonClient};
 
 use crate::by_hand::{Pending, poll_once};
 use crate::clients::{patient, steady};
 use crate::fixture::{Fixture, HOUR, ms};
 use crate::keys;
+use crate::multi_check::until_shared;
 use crate::proxy::{Command, Fate, Proxy};
 use crate::stopped_time::StoppedTime;
-use crate::support::Server;
-use crate::support::cluster::Cluster;
 
 /// So many acquires under way are many.
 const MANY: usize = 16;
@@ -91,6 +87,7 @@ async fn few_acquires_go_one_by_one_and_the_rest_share_a_call_with_own_answers()
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
     let client = steady(&proxy.url(), fixture.builder()).await;
+    until_shared(&client, &proxy).await;
     let permits: Vec<u64> = (0..20).map(|i| i % 3 + 1).collect();
     let limiters = limiters(&client, &permits).await;
     let idle = idle(&client);
@@ -124,6 +121,7 @@ async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() 
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
     let client = steady(&proxy.url(), fixture.builder()).await;
+    until_shared(&client, &proxy).await;
     let limiters = limiters(&client, &[5, 9, 2]).await;
     let per_client = Rate::per_client(3, HOUR);
     limiters[0].set_rate(per_client).await.unwrap();
@@ -174,7 +172,9 @@ async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() 
 #[tokio::test]
 async fn what_one_limiter_is_refused_leaves_the_others_of_its_call_as_they_are() {
     let mut fixture = Fixture::start().await;
-    let client = fixture.client().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let client = fixture.builder().connect(&proxy.url()).await.unwrap();
+    until_shared(&client, &proxy).await;
     let limiters = limiters(&client, &[5, 5, 5, 5]).await;
     limiters[0].delete().await.unwrap();
     fixture.run(&["SET", "{l:2}:permits", "no zset"]).await;
@@ -192,7 +192,7 @@ async fn a_call_that_is_refused_for_one_key_is_made_by_each_alone() {
     let mut fixture = Fixture::start().await;
     let client = fixture.client().await;
     let all = limiters(&client, &[5; 6]).await;
-    let rules = ["on", ">password", "+@all", "~idle*", "~{idle*"];
+    let rules = ["on", ">password", "+@all", "~idle*", "~{idle*", "~before:*"];
     let mut command = [&["ACL", "SETUSER", "worker"], &rules[..]].concat();
     let allowed: Vec<String> = [0, 1, 2, 4, 5]
         .iter()
@@ -200,11 +200,10 @@ async fn a_call_that_is_refused_for_one_key_is_made_by_each_alone() {
         .collect();
     command.extend(allowed.iter().map(String::as_str));
     fixture.run(&command).await;
-    let url = format!(
-        "redis://worker:password@127.0.0.1:{}",
-        fixture.server.port()
-    );
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let url = format!("redis://worker:password@127.0.0.1:{}", proxy.port());
     let client = fixture.builder().connect(&url).await.unwrap();
+    until_shared(&client, &proxy).await;
     let limiters: Vec<_> = (0..all.len())
         .map(|i| client.rate_limiter(&format!("l:{i}")))
         .collect();
@@ -232,6 +231,7 @@ async fn a_shared_call_whose_answer_was_lost_took_once_for_each() {
         let proxy = Proxy::to(fixture.server.port()).await;
         let builder = fixture.builder().response_timeout(ms(10_000));
         let client = builder.connect(&proxy.url()).await.unwrap();
+        until_shared(&client, &proxy).await;
         let limiters = limiters(&client, &[3; 8]).await;
         let idle = idle(&client);
         // This loads the script into the server.
@@ -263,6 +263,7 @@ async fn a_shared_call_that_comes_late_takes_nothing() {
     let known = limiters(&patient, &[3; 4]).await;
     let builder = RedissonClient::builder().response_timeout(ms(150));
     let client = steady(&proxy.url(), builder).await;
+    until_shared(&client, &proxy).await;
     let mut limiters = Vec::new();
     for other in &known {
         let limiter = client.rate_limiter(other.name());
@@ -294,97 +295,11 @@ async fn a_shared_call_that_comes_late_takes_nothing() {
 }
 
 #[tokio::test]
-async fn a_connection_to_an_unknown_cluster_spreads_no_call_for_long() {
-    let cluster = Cluster::start();
-    let connection = ClusterClientBuilder::new(cluster.urls())
-        .build()
-        .unwrap()
-        .get_async_connection()
-        .await
-        .unwrap();
-    let client = RedissonClient::builder()
-        .clock(Clock::system())
-        .connection(connection)
-        .unwrap();
-    let limiters = limiters(&client, &[100; 40]).await;
-    let mut refused = Vec::new();
-    for round in 1..=3 {
-        let idle = idle(&client);
-        let _left_alone = left_alone(&idle);
-        for answer in all_at_once(&limiters, 1).await {
-            assert!(answer.unwrap());
-        }
-        for limiter in &limiters {
-            assert_eq!(limiter.available_permits().await.unwrap(), 100 - round);
-        }
-        let mut in_all = 0;
-        for server in cluster.nodes() {
-            let mut raw = server.connection().await;
-            in_all += keys::errors(&mut raw, "CROSSSLOT").await;
-        }
-        refused.push(in_all);
-    }
-    assert_ne!(refused[0], 0);
-    assert_eq!(refused, [refused[0]; 3]);
-}
-
-/// A connection that sends each call to the server that has its first key, as a proxy does that knows no slots.
-#[derive(Clone)]
-struct Sharded([MultiplexedConnection; 2]);
-
-impl Sharded {
-    /// `EVALSHA hash 3 l:1 …`: even numbers are on the one, odd ones on the other.
-    fn server_of(&mut self, command: &Cmd) -> &mut MultiplexedConnection {
-        let words = command.args_iter().map(|word| match word {
-            redis::Arg::Simple(word) => word,
-            _ => b"",
-        });
-        let name = words.into_iter().find(|word| word.starts_with(b"l:"));
-        let number = name.and_then(|name| name.last()).unwrap_or(&b'0');
-        &mut self.0[usize::from(number % 2)]
-    }
-}
-
-impl ConnectionLike for Sharded {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        let server = self.server_of(command);
-        server.req_packed_command(command)
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        self.0[0].req_packed_commands(pipeline, offset, count)
-    }
-
-    fn get_db(&self) -> i64 {
-        self.0[0].get_db()
-    }
-}
-
-#[tokio::test]
-async fn limiters_on_several_servers_behind_a_proxy_are_asked_where_they_are() {
-    let (one, other) = (Server::start(), Server::start());
-    let connection = Sharded([one.connection().await, other.connection().await]);
-    let client = RedissonClient::builder().connection(connection).unwrap();
-    let limiters = limiters(&client, &[3; 10]).await;
-    let idle = idle(&client);
-    let _left_alone = left_alone(&idle);
-    for answer in all_at_once(&limiters, 2).await {
-        assert!(answer.unwrap());
-    }
-    for limiter in &limiters {
-        assert_eq!(limiter.available_permits().await.unwrap(), 1);
-    }
-}
-
-#[tokio::test]
 async fn grants_of_a_shared_call_can_be_given_back_one_by_one() {
     let fixture = Fixture::start().await;
-    let client = fixture.client().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let client = fixture.builder().connect(&proxy.url()).await.unwrap();
+    until_shared(&client, &proxy).await;
     let limiters = limiters(&client, &[5; 4]).await;
     let idle = idle(&client);
     let _left_alone = left_alone(&idle);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, Granted, PermitsInUse, Rate, RedissonClient, TokenBucket,
+    Decision, FixedWindow, Granted, Limiter, PermitsInUse, Rate, RedissonClient, TokenBucket,
 };
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
@@ -106,22 +106,6 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
     limiter.expire(HOUR).await.unwrap();
     limiter.clear_expire().await.unwrap();
 
-    // More acquires are in flight than are sent one by one.
-    let each = (0..40).map(|i| client.rate_limiter(&format!("limiter:{i}")));
-    let limiters: Vec<_> = each.collect();
-    for limiter in &limiters {
-        limiter.set_rate(rate).await.unwrap();
-    }
-    let acquires = limiters.iter().map(|limiter| limiter.try_acquire(1));
-    let mut acquires: Vec<Pending<redisson_rate_limiter::Result<bool>>> =
-        acquires.map(|acquire| Box::pin(acquire) as _).collect();
-    for acquire in &mut acquires {
-        assert!(poll_once(acquire).is_none());
-    }
-    for acquire in acquires {
-        assert!(acquire.await.unwrap());
-    }
-
     // There are so many grants that they are audited in pages.
     let large = client.rate_limiter("large");
     large.set_rate(rate).await.unwrap();
@@ -139,6 +123,41 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
         .await
         .unwrap();
     assert!(large.try_acquire(1).await.unwrap());
+
+    // So many are in flight, until it is known that one server has all keys.
+    let keyed = client
+        .keyed_rate_limiter("keyed", Rate::overall(1_000_000, HOUR))
+        .unwrap();
+    let windows = client
+        .policy_limiter(FixedWindow::new(1_000_000, HOUR))
+        .unwrap();
+    let limiters: [(&str, &dyn Limiter); 2] =
+        [("multi_acquire.lua", &keyed), ("multi_check.lua", &windows)];
+    for (script, limiter) in limiters {
+        let hash = LISTED.lines().find_map(|line| line.split_once(script));
+        let hash = hash.unwrap().0.trim();
+        let is_sent = async || {
+            let mut exists = redis::cmd("SCRIPT");
+            exists.arg("EXISTS").arg(hash);
+            let exist: [bool; 1] = exists
+                .query_async(&mut server.connection().await)
+                .await
+                .unwrap();
+            exist[0]
+        };
+        while !is_sent().await {
+            let targets: Vec<_> = (0..40).map(|i| format!("target:{i}")).collect();
+            let checks = targets.iter().map(|target| limiter.check(target, 1));
+            let mut checks: Vec<Pending<redisson_rate_limiter::Result<Decision>>> =
+                checks.map(|check| Box::pin(check) as _).collect();
+            for check in &mut checks {
+                assert!(poll_once(check).is_none());
+            }
+            for check in checks {
+                assert!(check.await.unwrap().is_granted());
+            }
+        }
+    }
 
     for (policy, unit) in every_policy(5) {
         let name = policy.algorithm();

@@ -7,7 +7,7 @@ mod resp;
 
 use std::collections::VecDeque;
 use std::future::pending;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub struct Held {
 }
 
 struct Shared {
-    server: AtomicU16,
+    servers: Mutex<Vec<u16>>,
     fates: Mutex<VecDeque<(&'static str, Fate)>>,
     seen: Mutex<Vec<Command>>,
     /// Connections up to this one are frozen.
@@ -81,7 +81,7 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let (sender, held) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
-            server: AtomicU16::new(server),
+            servers: Mutex::new(vec![server]),
             fates: Mutex::default(),
             seen: Mutex::default(),
             frozen: watch::Sender::new(0),
@@ -124,7 +124,12 @@ impl Proxy {
 
     /// New connections lead to this server.
     pub fn lead_to(&self, server: u16) {
-        self.shared.server.store(server, Ordering::SeqCst);
+        self.lead_to_several(&[server]);
+    }
+
+    /// New connections lead to these servers, each of which has its part of the keys.
+    pub fn lead_to_several(&self, servers: &[u16]) {
+        *self.shared.servers.lock().unwrap() = servers.to_vec();
     }
 
     /// The next request that is held.
@@ -196,12 +201,15 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 /// One command at a time: the next one goes to the server when this one's answer is there.
 async fn forward(client: &mut TcpStream, shared: Arc<Shared>) {
-    let Ok(mut server) =
-        TcpStream::connect(("127.0.0.1", shared.server.load(Ordering::SeqCst))).await
-    else {
-        return; // the client sees its connection closed
-    };
-    server.set_nodelay(true).unwrap();
+    let ports = shared.servers.lock().unwrap().clone();
+    let mut servers = Vec::new();
+    for port in ports {
+        let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else {
+            return; // the client sees its connection closed
+        };
+        server.set_nodelay(true).unwrap();
+        servers.push(server);
+    }
     let (mut requests, mut answer) = (Vec::new(), Vec::new());
     loop {
         while let Some((command, length)) = parse(&requests) {
@@ -218,6 +226,8 @@ async fn forward(client: &mut TcpStream, shared: Arc<Shared>) {
                     (command, None)
                 }
             };
+            let place = command.place_of_key(servers.len());
+            let server = &mut servers[place];
             if server.write_all(&command.wire_form()).await.is_err() {
                 return;
             }
@@ -253,7 +263,7 @@ async fn forward(client: &mut TcpStream, shared: Arc<Shared>) {
                 Ok(1..) => {}
                 _ => return,
             },
-            _ = server.read_buf(&mut answer) => return,
+            _ = servers[0].read_buf(&mut answer) => return,
         }
     }
 }

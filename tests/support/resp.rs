@@ -38,6 +38,21 @@ impl Command {
         self.0[2 + keys + place] = argument.to_vec();
     }
 
+    /// Which of so many servers has the first key of a script; the first one if there is none.
+    pub fn place_of_key(&self, servers: usize) -> usize {
+        let is_script = ["EVALSHA", "EVAL"].contains(&self.name().as_str());
+        let key = self.0.get(3).filter(|_| is_script);
+        key.map_or(0, |key| Self::place_of(key, servers))
+    }
+
+    /// Which of so many servers has this key.
+    pub fn place_of(key: &[u8], servers: usize) -> usize {
+        let sum = key.iter().fold(0_u32, |sum, &byte| {
+            sum.wrapping_mul(31).wrapping_add(byte.into())
+        });
+        (sum >> 3) as usize % servers
+    }
+
     pub fn wire_form(&self) -> Vec<u8> {
         let mut bytes = format!("*{}\r\n", self.0.len()).into_bytes();
         for part in &self.0 {

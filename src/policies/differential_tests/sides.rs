@@ -5,8 +5,8 @@ use std::iter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, Value};
 
 use super::Compared;
 use super::keyspace::{Content, Keyspace, START, as_set, read_all, show_key};
@@ -21,8 +21,10 @@ use crate::policies::reply::TargetReply;
 use crate::store::redis::check::{Progress, Reply, joint_args, read_reply, script_and_args};
 use crate::store::redis::connection::Connection;
 use crate::store::redis::failure::Failure;
+use crate::store::redis::multi_check::CheckPart;
 use crate::store::redis::retry::Limits;
 use crate::store::redis::script;
+use crate::store::redis::shared_calls::Part as _;
 use crate::window::{At, Timed};
 
 /// A target on both sides.
@@ -155,7 +157,7 @@ fn check<'a>(
 ) -> Result<Vec<Answer>, (usize, Unusable)> {
     let mut opened = opened(targets, states);
     let answers = match form {
-        Form::Alone => check_requests(&mut opened, at, call_id, costs),
+        Form::Alone | Form::Shared => check_requests(&mut opened, at, call_id, costs),
         Form::Joint => check_jointly(&mut opened, at, call_id, costs),
         Form::Peek => call::peek(&opened, at, costs),
     };
@@ -183,6 +185,8 @@ pub(in super::super) enum Form {
     Joint,
     /// What the decision on one request would be. Writes nothing.
     Peek,
+    /// By that of shared calls, where the policy has one.
+    Shared,
 }
 
 /// The keys of one case, and the time.
@@ -243,7 +247,7 @@ impl Fixture {
         call_id[..8].copy_from_slice(&self.calls.to_be_bytes());
         let limiters = sides.iter().map(|side| side.target.clone()).collect();
         let purpose = match form {
-            Form::Alone | Form::Joint => Purpose::Decide,
+            Form::Alone | Form::Shared | Form::Joint => Purpose::Decide,
             Form::Peek => Purpose::Peek,
         };
         let mut call = Call::with_purpose(purpose, limiters, costs.to_vec());
@@ -315,14 +319,27 @@ impl Fixture {
         let (connection, timeout) = (self.connection.clone(), Duration::from_secs(60));
         let connection = Connection::given(connection, timeout, Arc::default());
         let mut progress = Progress::default();
+        let part = CheckPart::new(call).filter(|_| matches!(form, Form::Shared));
         loop {
             let now = Some(self.now);
-            let (script, args) = match form {
-                Form::Joint => (&*script::JOINT, joint_args(call, now, None, &progress.read)),
+            let (script, args) = match (form, &part) {
+                (_, Some(part)) => {
+                    let (of_part, args) = CheckPart::keys_and_args(&[part], None, now);
+                    assert!(of_part.into_iter().eq(keys.iter().map(String::as_bytes)));
+                    (CheckPart::script(), args)
+                }
+                (Form::Joint, _) => (&*script::JOINT, joint_args(call, now, None, &progress.read)),
                 _ => script_and_args(call, now, None, &progress.read),
             };
             let reply = script.run(&connection, &keys, &args, Limits::for_test());
-            match read_reply(&reply.await?).unwrap() {
+            let reply = match reply.await? {
+                Value::Array(mut each) if part.is_some() => {
+                    let only = each.pop().expect("a reply for each part");
+                    only.extract_error().map_err(Failure::Refused)?
+                }
+                reply => reply,
+            };
+            match read_reply(&reply).unwrap() {
                 Reply::Unfinished { progress: read, .. } => progress = read,
                 Reply::Answered { replies, .. } => return Ok(replies),
                 other => panic!("{other:?}"),

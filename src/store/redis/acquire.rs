@@ -21,8 +21,9 @@ use super::acquire_args::{acquire_args, call_key, reclaim_args};
 use super::connection::Pace;
 use super::failure::Failure;
 use super::limiter::RedisLimiter;
-use super::multi_acquire::{AcquireReply, SharedReply};
+use super::multi_acquire::AcquirePart;
 use super::retry::{Limits, Repeat};
+use super::shared_calls::{PartReply, SharedReply};
 use crate::error::{Error, Result};
 use crate::rate::RateType;
 use crate::store::AcquireCall;
@@ -81,7 +82,10 @@ impl RedisLimiter {
         let audited_rate = self.audited_rate();
         let mut attempts = store.attempts(name, deadline, Repeat::Safe);
         let call = acquire.audited_at(audited_rate);
-        let counted = store.multi_acquires.enter().map_err(|_| Error::NoRuntime)?;
+        let counted = store
+            .multi_acquires
+            .enter(name)
+            .map_err(|_| Error::NoRuntime)?;
         let mut may_share = counted.is_one_of_many();
         let mut too_long = self.late_attempts.load(Ordering::Relaxed);
         // Where a search for earlier grants goes on.
@@ -92,7 +96,7 @@ impl RedisLimiter {
                 Err(failure) => {
                     // Another runtime may have made an attempt in the meantime.
                     attempts.sent_before |= acquire.may_have_run();
-                    attempts.after::<AcquireReply>(Err(failure)).await?;
+                    attempts.after::<PartReply>(Err(failure)).await?;
                     continue;
                 }
             };
@@ -123,9 +127,9 @@ impl RedisLimiter {
                     acquire_args(&call, Some(&retry), rate_type, now, Some(attempt.deadline));
                 Some(self.send_alone(&call, rate_type, &args, now, limits).await)
             } else if std::mem::take(&mut may_share) {
-                let (keys, deadline) = (&self.keys, attempt.deadline);
+                let part = AcquirePart::new(&self.keys, rate_type, &call);
                 let calls = &store.multi_acquires;
-                let entered = calls.acquire(&counted, keys, rate_type, &call, ends, deadline);
+                let entered = calls.send(&counted, part, ends, attempt.deadline);
                 match entered.await {
                     Some(SharedReply::Answered(result)) => Some(result),
                     Some(SharedReply::Refused) => {
@@ -157,7 +161,7 @@ impl RedisLimiter {
             if !has_run {
                 acquire.forget_attempt(attempt);
             }
-            let Some(AcquireReply { answer, now }) = attempts.after(result).await? else {
+            let Some(PartReply { answer, now }) = attempts.after(result).await? else {
                 continue;
             };
             let answer = AcquireAnswer::read(name, answer, now, audited_rate)?;
@@ -217,13 +221,13 @@ impl RedisLimiter {
         args: &script::Args,
         now: Option<i64>,
         limits: Limits,
-    ) -> Result<AcquireReply, Failure> {
+    ) -> Result<PartReply, Failure> {
         let of_call = call_key(&self.keys, call);
         let sets_up = call.set_up.is_some();
         let keys = self.keys.of_acquire(rate_type, sets_up, of_call.as_deref());
         let sending = script::ACQUIRE.run(&self.store.connection, &keys, args, limits);
         let answer = sending.await?;
-        Ok(AcquireReply { answer, now })
+        Ok(PartReply { answer, now })
     }
 
     /// Gives back what a call took and was not delivered, once no attempt of it can still arrive, unless its meaning is

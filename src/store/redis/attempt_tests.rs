@@ -11,8 +11,9 @@ use tokio::time::Instant;
 use super::acquire::CLOCK_STEP;
 use super::acquire_answer::{AcquireAnswer, Meaning};
 use super::limiter::RedisLimiter;
-use super::multi_acquire::SharedReply;
+use super::multi_acquire::AcquirePart;
 use super::retry::Limits;
+use super::shared_calls::SharedReply;
 use super::*;
 use crate::permit;
 use crate::rate::RateType;
@@ -300,14 +301,8 @@ async fn the_next_attempt_need_not_wait_after_a_shared_call_refused_an_acquire()
     let call = Acquire::first(Requests::one(1));
     let deadline = Instant::now() + Duration::from_secs(10);
     let calls = &limiter.store.multi_acquires;
-    let (in_flight, keys) = (calls.enter().unwrap(), &limiter.keys);
-    let asked = calls.acquire(
-        &in_flight,
-        keys,
-        RateType::Overall,
-        &call,
-        deadline,
-        1 << 52,
-    );
+    let (in_flight, keys) = (calls.enter("l").unwrap(), &limiter.keys);
+    let part = AcquirePart::new(keys, RateType::Overall, &call);
+    let asked = calls.send(&in_flight, part, deadline, 1 << 52);
     assert!(matches!(asked.await, Some(SharedReply::Refused)));
 }

@@ -8,7 +8,9 @@ use tokio::time::Instant;
 
 use super::RedisStore;
 use super::failure::{self, Failure};
+use super::multi_check::CheckPart;
 use super::retry::Repeat;
+use super::shared_calls::SharedReply;
 use crate::error::{Error, Result};
 use crate::policies::algorithm::AnyModel;
 use crate::policies::call::{Answers, Call, Purpose, Target};
@@ -60,6 +62,12 @@ impl RedisStore {
         let mut progress = Progress::default();
         let keys = call.limiters.iter().flat_map(|target| target.all_keys());
         let keys: Vec<String> = keys.collect();
+        let counted = self
+            .multi_checks
+            .enter(name)
+            .map_err(|_| Error::NoRuntime)?;
+        let part = counted.is_one_of_many().then(|| CheckPart::new(call));
+        let mut part = part.flatten();
         loop {
             if let Err(failure) = self.connection.ready(name, attempts.deadline).await {
                 attempts.after::<Value>(Err(failure)).await?;
@@ -67,10 +75,26 @@ impl RedisStore {
             }
             let deadline = self.server_deadline(name, &attempts).await?;
             let now = progress.now.or_else(|| self.clock.now());
-            let (script, args) = script_and_args(call, now, Some(deadline), &progress.read);
-            let limits = attempts.limits().at_once().for_requests(requests);
             call.note_sent(true);
-            let result = script.run(&self.connection, &keys, &args, limits).await;
+            let result = if let Some(part) = part.take() {
+                let entered = self
+                    .multi_checks
+                    .send(&counted, part, attempts.deadline, deadline);
+                match entered.await {
+                    Some(SharedReply::Answered(result)) => result.map(|sent| sent.answer),
+                    Some(SharedReply::Refused) => {
+                        call.note_sent(false);
+                        continue;
+                    }
+                    None => Err(Failure::Lost(None)),
+                }
+            } else {
+                let (script, args) = script_and_args(call, now, Some(deadline), &progress.read);
+                let limits = attempts.limits().at_once().for_requests(requests);
+                let is_before = |part: &CheckPart| part.shares_a_key(&keys);
+                self.multi_checks.send_before(&counted, is_before).await;
+                script.run(&self.connection, &keys, &args, limits).await
+            };
             if let Err(Failure::NotSent(_) | Failure::NotRun(_)) = result {
                 call.note_sent(false);
             }
@@ -213,19 +237,19 @@ pub(crate) fn joint_args(
 }
 
 /// Consecutive equal costs: the cost, and their number.
-fn runs(costs: &[u32]) -> impl Iterator<Item = (i64, i64)> {
+pub(super) fn runs(costs: &[u32]) -> impl Iterator<Item = (i64, i64)> {
     let runs = costs.chunk_by(|one, next| one == next);
     runs.map(|run| (run[0].into(), run.len() as i64))
 }
 
-fn own_numbers(model: &dyn AnyModel) -> Doubles {
+pub(super) fn own_numbers(model: &dyn AnyModel) -> Doubles {
     doubles(model.numbers().into_iter().map(Some))
 }
 
-type Doubles = SmallVec<[u8; 64]>;
+pub(super) type Doubles = SmallVec<[u8; 64]>;
 
 /// Numbers in the form that the scripts take, concatenated; NaN for `None`.
-fn doubles(numbers: impl IntoIterator<Item = Option<i64>>) -> Doubles {
+pub(super) fn doubles(numbers: impl IntoIterator<Item = Option<i64>>) -> Doubles {
     let numbers = numbers.into_iter();
     // All are exact as doubles: larger ones are refused before.
     let doubles = numbers.map(|number| number.map_or(f64::NAN, |number| number as f64));

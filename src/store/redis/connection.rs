@@ -11,6 +11,7 @@ mod credentials;
 pub(super) mod fuzzing;
 mod given;
 mod link;
+mod one_server;
 mod open;
 pub(super) mod per_runtime;
 mod resolver;
@@ -49,6 +50,7 @@ pub(crate) use given::Given;
 #[cfg(test)]
 pub(crate) use given::Silent;
 use link::{Link, Request, WaitUntil};
+use one_server::OneServer;
 use per_runtime::PerRuntime;
 use resolver::Resolver;
 pub(super) use round_trip::Pace;
@@ -84,7 +86,8 @@ enum Route {
     #[cfg(feature = "cluster")]
     Cluster(Cluster),
     Given {
-        connection: Box<dyn Given>,
+        connection: Arc<dyn Given>,
+        one_server: Arc<OneServer>,
         breaker: Arc<Breaker>,
         round_trip: RoundTrip,
         response_timeout: Duration,
@@ -167,14 +170,15 @@ impl Connection {
     }
 
     pub(super) fn over(
-        connection: impl Given + 'static,
+        connection: impl Given,
         response_timeout: Duration,
         breakers: Arc<Breakers>,
     ) -> Self {
         let server = "the application's connection".to_owned();
         Self {
             route: Route::Given {
-                connection: Box::new(connection),
+                connection: Arc::new(connection),
+                one_server: Arc::default(),
                 breaker: Breaker::new(server, response_timeout, Arc::clone(&breakers)),
                 round_trip: RoundTrip::default(),
                 response_timeout,
@@ -260,6 +264,34 @@ impl Connection {
             #[cfg(feature = "cluster")]
             Route::Cluster(_) => true,
             _ => false,
+        }
+    }
+
+    /// Whether one server is known to have all keys; `key` is one that is in use. On a cluster they are in different slots.
+    pub(super) fn is_one_server(&self, key: &str) -> bool {
+        match &self.route {
+            Route::Server(server) => server.link().is_ok_and(|link| link.is_one_server(key)),
+            #[cfg(feature = "cluster")]
+            Route::Cluster(_) => false,
+            Route::Given {
+                connection,
+                one_server,
+                ..
+            } => one_server.has_all_keys(key, || Arc::clone(connection)),
+        }
+    }
+
+    /// A call on several keys was refused because of their slots.
+    pub(super) fn refuses_several_keys(&self) {
+        match &self.route {
+            Route::Server(server) => {
+                if let Ok(link) = server.link() {
+                    link.refuses_several_keys();
+                }
+            }
+            #[cfg(feature = "cluster")]
+            Route::Cluster(_) => {}
+            Route::Given { one_server, .. } => one_server.is_refused(),
         }
     }
 

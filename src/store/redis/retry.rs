@@ -35,6 +35,8 @@ pub(crate) struct Limits {
     pub(crate) repeat: Repeat,
     /// Whether it waits for a connection. Otherwise it is not sent if there is none.
     pub(crate) waits_to_connect: bool,
+    /// Whether it is sent only over a connection that leads to one server.
+    pub(crate) needs_one_server: bool,
     /// How many requests for permits it is for, and which attempt it is, from 1: for events.
     pub(crate) requests: u32,
     pub(crate) attempt: u32,
@@ -46,6 +48,7 @@ impl Limits {
             deadline,
             repeat,
             waits_to_connect: true,
+            needs_one_server: false,
             requests: 0,
             attempt: 1,
         }
@@ -55,6 +58,14 @@ impl Limits {
     pub(crate) fn at_once(self) -> Self {
         Self {
             waits_to_connect: false,
+            ..self
+        }
+    }
+
+    /// For a call on keys that one server has.
+    pub(crate) fn on_one_server(self) -> Self {
+        Self {
+            needs_one_server: true,
             ..self
         }
     }

@@ -36,6 +36,7 @@ macro_rules! scripts {
 scripts! {
     ACQUIRE = "acquire.lua";
     MULTI_ACQUIRE = "multi_acquire.lua";
+    MULTI_CHECK = "multi_check.lua";
     REFUND = "refund.lua";
     RECLAIM = "reclaim.lua";
     RELEASE = "release.lua";

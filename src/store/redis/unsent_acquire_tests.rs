@@ -1,11 +1,13 @@
-//! Acquires that wait for a connection are not noted as ones that may have run.
+//! Calls that are not sent: acquires that wait for a connection are not noted as ones that may have run.
 
 use std::task::{Context, Waker};
 
 use tokio::task::yield_now;
 
 use super::connection::TlsConfig;
+use super::failure::Failure;
 use super::limiter::RedisLimiter;
+use super::retry::Limits;
 use super::*;
 use crate::store::AcquireCall;
 use crate::support::Server;
@@ -24,6 +26,34 @@ async fn store_on(server: &Server) -> RedisStore {
     };
     let connected = RedisStore::connect(&server.url(), connecting, Clock::server()).await;
     connected.unwrap()
+}
+
+#[tokio::test]
+async fn a_call_on_several_keys_needs_a_connection_that_was_asked_for_them() {
+    let server = Server::start();
+    let connection = &store_on(&server).await.connection;
+    let command = redis::cmd("PING");
+    let send = || connection.send(&command, Limits::for_test().on_one_server());
+    for _ in 0..2 {
+        assert!(matches!(send().await, Err(Failure::NotSent(_))));
+        while !connection.is_one_server("key") {
+            yield_now().await;
+        }
+        assert!(send().await.is_ok());
+        // The next connection may lead elsewhere.
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL")
+            .arg("TYPE")
+            .arg("normal")
+            .arg("SKIPME")
+            .arg("no");
+        let _ = connection.send(&kill, Limits::for_test()).await;
+        while connection.is_one_server("key") {
+            yield_now().await;
+        }
+        let minute = Instant::now() + Duration::from_secs(60);
+        connection.ready("key", minute).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ pub fn has_doubles(script: &str) -> bool {
     let names = [
         "acquire.lua",
         "multi_acquire.lua",
+        "multi_check.lua",
         "reclaim.lua",
         "joint.lua",
     ];

@@ -15,7 +15,7 @@ use crate::store::redis::retry::Limits;
 type Answer<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
 
 /// Any connection of redis-rs that many callers can share.
-pub(crate) trait Given: Send + Sync {
+pub(crate) trait Given: Send + Sync + 'static {
     fn send<'a>(&'a self, command: &'a Cmd) -> Answer<'a>;
 }
 

@@ -135,11 +135,26 @@ impl Link {
                 open = self.replaced(limits, until).await?;
             }
         }
+        if limits.needs_one_server && !open.one_server.is_known() {
+            return Err(Failure::NotSent(closed())); // it is not the connection that was asked
+        }
         let round_trip = &self.round_trip;
         if !round_trip.fits(limits.deadline, self.response_timeout) {
             return Err(Failure::NotSent(timed_out()));
         }
         open.call(request, limits, round_trip).await
+    }
+
+    /// Whether the open connection is known to lead to one server; `key` is one that is in use.
+    pub(super) fn is_one_server(&self, key: &str) -> bool {
+        let open = self.open.load();
+        open.as_ref().is_some_and(|open| open.is_one_server(key))
+    }
+
+    pub(super) fn refuses_several_keys(&self) {
+        if let Some(open) = &*self.open.load() {
+            open.one_server.is_refused();
+        }
     }
 
     #[cfg(feature = "cluster")]

@@ -18,6 +18,8 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::given::{Cloned, Given};
+use super::one_server::OneServer;
 use super::round_trip::RoundTrip;
 use super::traffic::Traffic;
 use super::transport::Transport;
@@ -96,6 +98,7 @@ pub(super) struct Open {
     traffic: Arc<Traffic>,
     state: Arc<State>,
     driver: AbortHandle,
+    pub(super) one_server: Arc<OneServer>,
 }
 
 impl Drop for Open {
@@ -140,7 +143,14 @@ impl Open {
             traffic,
             state,
             driver: driver.abort_handle(),
+            one_server: Arc::default(),
         })
+    }
+
+    /// Whether one server is known to have all keys; `key` is one of them.
+    pub(super) fn is_one_server(&self, key: &str) -> bool {
+        let connection = || Arc::new(Cloned(self.connection.clone())) as Arc<dyn Given>;
+        self.one_server.has_all_keys(key, connection)
     }
 
     /// Sends a command, without a time limit.

@@ -20,9 +20,10 @@ use crate::store::redis::acquire_answer::{AcquireAnswer, Meaning};
 use crate::store::redis::acquire_args::{acquire_args, call_key, reclaim_args};
 use crate::store::redis::failure::{self, Failure};
 use crate::store::redis::limiter::RedisLimiter;
-use crate::store::redis::multi_acquire::SharedReply;
+use crate::store::redis::multi_acquire::AcquirePart;
 use crate::store::redis::retry::Limits;
 use crate::store::redis::script;
+use crate::store::redis::shared_calls::SharedReply;
 use crate::store::{IfMissing, LimiterStore, PermitsInUse, TimeToLive};
 use crate::window::{
     Acquire, At, Condition, Expiry, Requests, Retry, Run, SetUp, Settings, Window,
@@ -348,8 +349,11 @@ impl Sides {
     ) -> Option<Value> {
         let deadline = Instant::now() + Duration::from_secs(30);
         let multi_acquires = &self.redis.multi_acquires;
-        let in_flight = multi_acquires.enter().unwrap();
-        let ask = |keys| multi_acquires.acquire(&in_flight, keys, rate_type, call, deadline, NEVER);
+        let in_flight = multi_acquires.enter("l").unwrap();
+        let ask = |keys| {
+            let part = AcquirePart::new(keys, rate_type, call);
+            multi_acquires.send(&in_flight, part, deadline, NEVER)
+        };
         let missing = Keys::new("missing", "client");
         // In place of its settings there is another limiter's value, or nothing.
         let wrong = Keys::new(&keys.value, "client");

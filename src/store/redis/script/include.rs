@@ -32,6 +32,7 @@ const FILES: &[(&str, &str)] = policies!(files! {
     "expire.lua"
     "joint.lua"
     "multi_acquire.lua"
+    "multi_check.lua"
     "reclaim.lua"
     "refund.lua"
     "release.lua"

@@ -1,0 +1,389 @@
+//! Calls on different keys that are sent as one.
+//!
+//! A call costs the server about as much as the decision that it is for. So while many calls of a kind are in flight on a
+//! runtime, the next ones are not sent one by one. They join the pending batch, and a task, the flusher, sends the batch
+//! when the runtime polls it. Each [part](Part) of it is decided separately. No call waits for the answer to another one,
+//! and while few are in flight each is sent directly, without a task. Parts are sent in the order in which they joined.
+//!
+//! Each runtime has its own batch, so that no call waits for another runtime to be polled.
+//!
+//! Only a connection that leads to one server carries such calls ([`super::connection`]). On a cluster the keys are in
+//! different slots, so nothing is shared there.
+
+mod batch;
+mod sender;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use redis::{RedisError, Value};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout_at};
+
+use super::connection::Connection;
+use super::connection::per_runtime::PerRuntime;
+use super::failure::Failure;
+use super::retry::Repeat;
+use super::script::{Args, Script};
+use super::server_time::ServerTime;
+use crate::clock::Clock;
+use batch::{PendingPart, RuntimeParts};
+use sender::Sender;
+
+/// The next calls share one once this many are in flight.
+const FEW: usize = 16;
+
+/// The most parts of one call: the server does nothing else while it runs.
+const LARGEST_CALL: usize = 32;
+
+/// The most work of the parts of one call, unless a single part has more.
+const MOST_WORK: usize = 1_000;
+
+/// What a call does for one key.
+pub(crate) trait Part: Sized + Send + Sync + 'static {
+    const REPEAT: Repeat;
+
+    fn script() -> &'static Script;
+
+    /// Runs of requests, which take the server time beside the decision itself.
+    fn work(&self) -> usize;
+
+    /// How many requests it carries, for events.
+    fn requests(&self) -> u32;
+
+    /// The parts of a call are sent in ascending order of this.
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn keys_and_args<'a>(
+        parts: &[&'a Self],
+        server_deadline: Option<i64>,
+        now: Option<i64>,
+    ) -> (Vec<&'a [u8]>, Args);
+
+    /// What an error means that a script returned for one part.
+    fn refused(error: RedisError) -> SharedReply;
+}
+
+/// What came back, and the time that was sent along.
+pub(crate) struct PartReply {
+    pub(super) answer: Value,
+    pub(super) now: Option<i64>,
+}
+
+/// The outcome of a part of a shared call.
+pub(crate) enum SharedReply {
+    Answered(Result<PartReply, Failure>),
+    /// The call, or this part, was refused and did nothing: it must be sent again alone, and has its own error.
+    Refused,
+}
+
+/// The shared calls of one kind of a client.
+pub(super) struct SharedCalls<P: Part> {
+    sender: Arc<Sender>,
+    batches: PerRuntime<RuntimeParts<P>>,
+}
+
+/// Counts a call as in flight until it is dropped.
+pub(super) struct CountedCall<P> {
+    batch: Arc<RuntimeParts<P>>,
+    is_one_of_many: bool,
+}
+
+impl<P> CountedCall<P> {
+    /// Whether it joins the pending batch.
+    pub(super) fn is_one_of_many(&self) -> bool {
+        self.is_one_of_many
+    }
+}
+
+impl<P> Drop for CountedCall<P> {
+    fn drop(&mut self) {
+        self.batch.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<P: Part> SharedCalls<P> {
+    pub(super) fn new(
+        connection: &Arc<Connection>,
+        clock: &Clock,
+        server_time: &Arc<ServerTime>,
+    ) -> Self {
+        Self {
+            sender: Arc::new(Sender {
+                connection: Arc::clone(connection),
+                clock: clock.clone(),
+                server_time: Arc::clone(server_time),
+            }),
+            batches: PerRuntime::new(),
+        }
+    }
+
+    /// Counts a call of the current runtime on a key.
+    pub(super) fn enter(&self, key: &str) -> Result<CountedCall<P>, Failure> {
+        let batch = self.batches.current(RuntimeParts::default)?;
+        let in_flight = batch.in_flight.fetch_add(1, Ordering::Relaxed);
+        let sender = &self.sender;
+        Ok(CountedCall {
+            batch,
+            is_one_of_many: in_flight >= FEW
+                && sender.server_time.is_known()
+                && sender.connection.is_one_server(key),
+        })
+    }
+
+    /// Sends the pending batch now if it has such a part, which a call that is sent next must not overtake.
+    pub(super) async fn send_before(&self, counted: &CountedCall<P>, is_such: impl Fn(&P) -> bool) {
+        if let Some(entries) = counted.batch.take_if_any(is_such) {
+            send_in_order(&self.sender, entries).await;
+        }
+    }
+
+    /// Sends a part with others, and waits until its deadline at most. `None` if no answer came: it may have run.
+    pub(super) async fn send(
+        &self,
+        counted: &CountedCall<P>,
+        part: P,
+        deadline: Instant,
+        server_deadline: i64,
+    ) -> Option<SharedReply> {
+        let (answer, receiver) = oneshot::channel();
+        let entry = PendingPart {
+            part,
+            deadline,
+            server_deadline,
+            answer,
+        };
+        if counted.batch.push(entry) {
+            let flusher = SharedCallFlusher {
+                sender: Arc::clone(&self.sender),
+                batch: Arc::clone(&counted.batch),
+                has_taken: false,
+            };
+            tokio::spawn(flusher.flush());
+        }
+        timeout_at(deadline, receiver).await.ok()?.ok()
+    }
+}
+
+/// The task that sends the pending batch. If it is dropped before, the parts are sent alone.
+struct SharedCallFlusher<P: Part> {
+    sender: Arc<Sender>,
+    batch: Arc<RuntimeParts<P>>,
+    has_taken: bool,
+}
+
+impl<P: Part> SharedCallFlusher<P> {
+    async fn flush(mut self) {
+        yield_now().await; // tasks that are ready now may join the batch
+        let entries = self.batch.take();
+        self.has_taken = true;
+        send_in_order(&self.sender, entries).await;
+    }
+}
+
+/// Sends the entries, each call before the next one, and leaves their answers to tasks. Ready when it is first polled.
+async fn send_in_order<P: Part>(sender: &Arc<Sender>, mut entries: Vec<PendingPart<P>>) {
+    while !entries.is_empty() {
+        let of_one_call = of_one_call(entries.iter().map(|entry| entry.part.work()));
+        let later = entries.split_off(of_one_call);
+        let mut sending = Box::pin(Arc::clone(sender).send(entries));
+        let is_sent = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context)));
+        if is_sent.await.is_pending() {
+            tokio::spawn(sending);
+        }
+        entries = later;
+    }
+}
+
+/// How many parts, from the front, one call takes, if they are so much work.
+fn of_one_call(work: impl Iterator<Item = usize>) -> usize {
+    let mut all = 0;
+    let fit = work.enumerate().take_while(|&(place, work)| {
+        all += work;
+        place == 0 || (place < LARGEST_CALL && all <= MOST_WORK)
+    });
+    fit.count()
+}
+
+impl<P: Part> Drop for SharedCallFlusher<P> {
+    fn drop(&mut self) {
+        if !self.has_taken {
+            for entry in self.batch.take() {
+                entry.answer(SharedReply::Refused);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    use redis::{Cmd, RedisResult};
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::time::sleep;
+
+    use super::super::connection::{Given, Silent};
+    use super::super::multi_acquire::AcquirePart;
+    use super::*;
+    use crate::keys::Keys;
+    use crate::rate::RateType;
+    use crate::window::{Acquire, Requests};
+
+    fn runtime() -> Runtime {
+        Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    fn over(connection: impl Given) -> Arc<SharedCalls<AcquirePart>> {
+        let minute = Duration::from_secs(60);
+        let connection = Arc::new(Connection::over(connection, minute, Arc::default()));
+        let server_time = Arc::new(ServerTime::unknown());
+        server_time.learn(0);
+        Arc::new(SharedCalls::new(
+            &connection,
+            &Clock::server(),
+            &server_time,
+        ))
+    }
+
+    fn multi_acquires() -> Arc<SharedCalls<AcquirePart>> {
+        over(Silent)
+    }
+
+    async fn acquire(
+        multi_acquires: &Arc<SharedCalls<AcquirePart>>,
+        timeout: Duration,
+    ) -> Option<SharedReply> {
+        let call = Acquire::first(Requests::one(1));
+        let keys = Keys::new("limiter", "client");
+        let deadline = Instant::now() + timeout;
+        let counted = multi_acquires.enter("limiter").unwrap();
+        let part = AcquirePart::new(&keys, RateType::Overall, &call);
+        let sending = multi_acquires.send(&counted, part, deadline, i64::MAX);
+        sending.await
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_call_that_another_runtime_polls_is_not_lost_when_its_own_ends() {
+        for (polls_of_the_flusher, is_sent) in [(0, false), (10, true)] {
+            let (own, other) = (runtime(), runtime());
+            let multi_acquires = multi_acquires();
+            let mut asking = Box::pin(acquire(&multi_acquires, HOUR));
+            own.block_on(async {
+                let mut context = Context::from_waker(Waker::noop());
+                assert!(asking.as_mut().poll(&mut context).is_pending());
+                for _ in 0..polls_of_the_flusher {
+                    yield_now().await;
+                }
+            });
+            drop(own);
+            match other.block_on(asking) {
+                None => assert!(is_sent),
+                Some(SharedReply::Refused) => assert!(!is_sent, "it is sent again alone"),
+                Some(SharedReply::Answered(_)) => panic!("nothing comes back"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_runtime_that_is_not_polled_holds_up_no_other() {
+        let (idle, other) = (runtime(), runtime());
+        let multi_acquires = multi_acquires();
+        let mut waiting = Box::pin(acquire(&multi_acquires, HOUR));
+        idle.block_on(async {
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+        });
+        // The other one's batch has its own flusher, whose call ends at its deadline.
+        let answer = other.block_on(acquire(&multi_acquires, Duration::from_millis(1)));
+        assert!(matches!(
+            answer,
+            None | Some(SharedReply::Answered(Err(Failure::Lost(None))))
+        ));
+    }
+
+    #[test]
+    fn a_silent_connection_costs_no_more_than_the_deadline() {
+        let runtime = runtime();
+        let multi_acquires = multi_acquires();
+        let answer = runtime.block_on(acquire(&multi_acquires, Duration::from_millis(1)));
+        assert!(matches!(
+            answer,
+            None | Some(SharedReply::Answered(Err(Failure::Lost(None))))
+        ));
+    }
+
+    /// A connection whose answers take a second.
+    struct Slow;
+
+    impl Given for Slow {
+        fn send<'a>(
+            &'a self,
+            _command: &'a Cmd,
+        ) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
+            Box::pin(async {
+                sleep(Duration::from_secs(1)).await;
+                Ok(Value::Array(vec![Value::Nil; 2]))
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_with_little_time_ends_no_other_one_of_its_call() {
+        let multi_acquires = over(Slow);
+        let (short, long) = tokio::join!(
+            acquire(&multi_acquires, Duration::from_millis(10)),
+            acquire(&multi_acquires, HOUR),
+        );
+        assert!(short.is_none());
+        assert!(matches!(long, Some(SharedReply::Answered(Ok(_)))));
+    }
+
+    #[test]
+    fn limiters_and_lists_of_a_call_are_at_most_what_a_few_ms_decide() {
+        let of_one_call = |runs: &[usize]| of_one_call(runs.iter().copied());
+        assert_eq!(of_one_call(&[]), 0);
+        assert_eq!(of_one_call(&[1; 100]), LARGEST_CALL);
+        assert_eq!(of_one_call(&[31; LARGEST_CALL]), LARGEST_CALL);
+        assert_eq!(of_one_call(&[300; 5]), 3);
+        assert_eq!(of_one_call(&[999, 1, 1]), 2);
+        assert_eq!(of_one_call(&[4_096, 1]), 1);
+        assert_eq!(of_one_call(&[1, 4_096]), 1);
+    }
+
+    /// A connection whose server has this id.
+    struct Server(&'static str);
+
+    impl Given for Server {
+        fn send<'a>(
+            &'a self,
+            _command: &'a Cmd,
+        ) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
+            Box::pin(async { Ok(Value::BulkString(self.0.into())) })
+        }
+    }
+
+    #[tokio::test]
+    async fn acquires_share_a_call_while_many_are_in_flight() {
+        let multi_acquires = over(Server("id"));
+        let enter = || multi_acquires.enter("limiter").unwrap();
+        let mut in_flight: Vec<_> = (0..FEW).map(|_| enter()).collect();
+        assert!(in_flight.iter().all(|acquire| !acquire.is_one_of_many()));
+        // Until all keys are known to be on one server.
+        while !enter().is_one_of_many() {
+            yield_now().await;
+        }
+        in_flight.pop();
+        assert!(!enter().is_one_of_many());
+    }
+}
