@@ -13,6 +13,8 @@ mod target_name;
 mod turn;
 
 use std::fmt;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 
@@ -137,12 +139,9 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// # use redisson_rate_limiter::*;
     /// # use std::time::Duration;
     /// # fn main() -> Result<()> {
-    /// fn decide(limiter: &dyn Limiter, key: &str) -> Option<Result<Decision>> {
-    ///     limiter.check_now(key, 1)
-    /// }
-    ///
     /// let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// assert!(decide(&limiter, "user:123").is_none_or(|it| it.is_ok()));
+    /// let decided = limiter.check_now("user:123", 1).expect("it is in memory")?;
+    /// assert!(decided.is_granted());
     /// # Ok(()) }
     /// ```
     fn check_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
@@ -222,6 +221,14 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
         let _ = (key, grant);
         Ok(0)
+    }
+}
+
+/// What a future returns if it needs not wait.
+fn at_once<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::joint::Charge;
-use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry, sealed};
+use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry, at_once, sealed};
 use crate::decision::{Decision, decision_alone};
 use crate::error::Result;
 use crate::grant::Grant;
@@ -366,6 +366,12 @@ impl Limiter for KeyedRateLimiter {
 
     async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         Self::check(self, key, cost).await
+    }
+
+    fn check_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
+        self.limiter
+            .is_in_memory()
+            .then(|| at_once(Self::check(self, key, cost)))?
     }
 
     async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use super::joint::{self, Charge};
 use super::target_name::target_name;
 use super::turn::wait_for_turn;
-use super::{Chargeable, Limiter, RateLimiter, Registry, sealed};
+use super::{Chargeable, Limiter, RateLimiter, Registry, at_once, sealed};
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result, at_least_one};
@@ -493,6 +493,10 @@ impl<P: Policy> PolicyLimiter<P> {
         memory.check_one(self.validated(model, &key, cost)?, cost)
     }
 
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.registry.store.in_memory().is_some()
+    }
+
     /// Whether the policy is a rate that others share: each key has an RRateLimiter.
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
@@ -527,6 +531,11 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
 
     async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
         Self::check_without_waiting(self, key, cost).await
+    }
+
+    fn check_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
+        self.is_in_memory()
+            .then(|| at_once(Self::check_without_waiting(self, key, cost)))?
     }
 
     async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {

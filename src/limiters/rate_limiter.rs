@@ -16,7 +16,7 @@ use crate::event::Reported;
 use crate::fallback::{GuardedQueue, TargetRequest};
 use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
-use crate::limiters::{Charge, Chargeable, Limiter, sealed};
+use crate::limiters::{Charge, Chargeable, Limiter, at_once, sealed};
 use crate::policies::algorithm::Internal;
 use crate::policies::call::Target;
 use crate::policies::shared_rate::SharedRate;
@@ -288,6 +288,11 @@ impl Limiter for RateLimiter {
 
     async fn check(&self, _key: &str, cost: u32) -> Result<Decision> {
         Self::check(self, cost).await
+    }
+
+    fn check_now(&self, _key: &str, cost: u32) -> Option<Result<Decision>> {
+        self.queue.client_store().in_memory()?;
+        at_once(Self::check(self, cost))
     }
 
     async fn refund(&self, _key: &str, grant: Grant) -> Result<u32> {

@@ -11,6 +11,7 @@ mod every_policy;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod at_once;
 mod bounded_waiting;
 mod changed_settings;
 mod closing;
@@ -171,6 +172,10 @@ on_every_store! {
             a_release_partly_of_what_is_over_gives_back_what_is_over_only_once,
             a_release_by_another_client_counts_for_all,
             all_that_has_expired_is_available_however_many_grants_it_was,
+        }
+        at_once {
+            what_is_in_memory_decides_at_once_and_redis_is_not_asked,
+            who_is_decided_at_once_waits_for_the_turn_by_itself,
         }
         up_to {
             as_many_permits_are_taken_as_there_are_and_none_twice,

@@ -1,0 +1,46 @@
+//! Decisions without waiting for anything.
+
+use std::time::Duration;
+
+use redisson_rate_limiter::{Decision, FixedWindow, LeakyBucket, Limiter, Rate};
+
+use crate::fixture::{Fixture, SECOND};
+
+pub async fn what_is_in_memory_decides_at_once_and_redis_is_not_asked(fixture: Fixture) {
+    let client = fixture.client("a").await;
+    let rate = Rate::overall(2, SECOND);
+    let policy = client.policy_limiter(FixedWindow::new(2, SECOND)).unwrap();
+    let limiters: [Box<dyn Limiter>; 3] = [
+        Box::new(fixture.limiter().await.with_rate(rate).unwrap()),
+        Box::new(client.keyed_rate_limiter(fixture.name(), rate).unwrap()),
+        Box::new(policy.with_prefix(format!("{}:policy:", fixture.name()))),
+    ];
+    for limiter in limiters {
+        for expected in [true, true, false] {
+            let decided = limiter.check_now("alice", 1);
+            assert_eq!(decided.is_some(), fixture.is_in_memory());
+            if let Some(decision) = decided {
+                assert_eq!(decision.unwrap().is_granted(), expected);
+            }
+        }
+        let has_two = limiter.check("alice", 2).await.unwrap().is_granted();
+        assert_eq!(has_two, !fixture.is_in_memory(), "nothing else is charged");
+    }
+}
+
+pub async fn who_is_decided_at_once_waits_for_the_turn_by_itself(fixture: Fixture) {
+    let client = fixture.client("a").await;
+    let limiter = client.policy_limiter(LeakyBucket::new(1, SECOND)).unwrap();
+    let limiter = limiter.with_prefix(fixture.name());
+    let mut delays = Vec::new();
+    for _ in 0..2 {
+        if let Some(decided) = limiter.check_now("alice", 1) {
+            let Decision::Granted(granted) = decided.unwrap() else {
+                panic!("the bucket has room")
+            };
+            delays.push(granted.delay);
+        }
+    }
+    let expected = [Duration::ZERO, SECOND];
+    assert_eq!(delays, expected[..2 * usize::from(fixture.is_in_memory())]);
+}
