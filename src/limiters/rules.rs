@@ -145,7 +145,7 @@ impl<R, E> Rules<R, E> {
     /// # Errors
     /// As [`RedissonClient::rules`](crate::RedissonClient::rules); the old rules stay.
     pub fn replace(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<()> {
-        // Nothing panics while the lock is held.
+        // If a name mapper panics, the old ones stay.
         let mut in_force = self
             .in_force
             .write()

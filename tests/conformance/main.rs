@@ -270,6 +270,7 @@ on_every_store! {
             rules_are_set_in_shadow_mode_while_requests_come_in,
             a_plan_has_a_limiter_of_its_own_or_allows_or_blocks,
             a_rule_that_changes_its_algorithm_counts_what_was_used,
+            rules_per_user_and_per_address_need_no_common_hash_tag,
         }
         fixed_window {
             of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it,

@@ -463,3 +463,36 @@ pub async fn a_rule_that_changes_its_algorithm_counts_what_was_used(fixture: Fix
     assert_eq!(one.by_limiter().count(), 1);
     drop(stopped);
 }
+
+/// On a cluster their keys are in several slots.
+pub async fn rules_per_user_and_per_address_need_no_common_hash_tag(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let limited = |name: &'static str, limit, key: fn(&Request) -> Option<String>| {
+        let limiter = client.policy_limiter(FixedWindow::new(limit, HOUR));
+        let prefix = format!("{}-{name}:", fixture.name());
+        let limiter = limiter.unwrap().with_prefix(prefix);
+        Rule::new(limiter.with_name(name), key, move |_, _| name)
+    };
+    let user = limited("user", 2, |request| request.user.map(str::to_owned));
+    let address = limited("address", 3, |request| Some(request.address.to_owned()));
+    let rules = client.rules(vec![user, address]).unwrap();
+    let bob = Request {
+        user: Some("bob"),
+        ..ALICE
+    };
+    for (request, expected) in [
+        (&ALICE, None),
+        (&ALICE, None),
+        (&ALICE, Some("user")), // the address is not charged
+        (&bob, None),
+        (&bob, Some("address")), // nor is bob
+    ] {
+        assert_eq!(says(&rules, request).await, expected);
+    }
+    let elsewhere = Request {
+        address: "::2",
+        ..bob
+    };
+    assert_eq!(says(&rules, &elsewhere).await, None);
+    assert_eq!(says(&rules, &elsewhere).await, Some("user"));
+}
