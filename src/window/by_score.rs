@@ -69,11 +69,25 @@ impl<T: Scored> ByScore<T> {
         if self.oldest > horizon {
             return 0;
         }
-        // Usually one: a search would look at entries all over a large queue.
-        match self.entries.get(1) {
-            Some(second) if second.score() <= horizon => self.later_than(horizon),
-            _ => self.len().min(1),
+        // Usually few: a search of the whole would look at entries all over a large queue.
+        let is_expired = |place: usize| {
+            let entry = self.entries.get(place);
+            entry.is_some_and(|entry| entry.score() <= horizon)
+        };
+        let mut end = 1;
+        while is_expired(end) {
+            end *= 2;
         }
+        let mut last = end / 2; // is expired, and the one at `end` is not
+        while last + 1 < end {
+            let middle = usize::midpoint(last, end);
+            if is_expired(middle) {
+                last = middle;
+            } else {
+                end = middle;
+            }
+        }
+        end.min(self.len())
     }
 
     /// The index of the first entry with a higher score.

@@ -241,6 +241,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_target_of_a_joint_decision_keeps_its_count_and_its_lock() {
+        let client = RedissonClient::in_memory();
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        let policy = FixedWindow::new(1, second);
+        let limiter = { client.policy_limiter(policy).unwrap() }.with_penalty(minute);
+        let limiter = limiter.unwrap();
+        let jointly = async |key| {
+            let charge = limiter.charge(key, 1).unwrap();
+            let decision = client.check_all([charge]).await.unwrap();
+            decision.into_decision().retry_after()
+        };
+        assert!(limiter.check("counted", 1).await.unwrap().is_granted());
+        assert_eq!(jointly("counted").await, Some(minute)); // from now on
+        assert!(limiter.check("locked", 1).await.unwrap().is_granted());
+        assert!(!limiter.check("locked", 1).await.unwrap().is_granted());
+        tokio::time::advance(10 * second).await;
+        assert_eq!(jointly("locked").await, Some(50 * second));
+        let alone = limiter.check("locked", 1).await.unwrap();
+        assert_eq!(alone.retry_after(), Some(50 * second));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn several_decide_at_a_time_that_is_over_for_none_of_them() {
         let store = MemoryStore::new();
         let client = RedissonClient::builder().in_memory(&store);
