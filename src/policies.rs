@@ -10,6 +10,7 @@
 mod numbers;
 
 pub(crate) mod algorithm;
+pub(crate) mod answer;
 mod any_policy;
 mod bucket;
 pub(crate) mod call;

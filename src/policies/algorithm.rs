@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::answer::Answer;
 use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::failure_policy::LocalShare;
@@ -132,10 +133,9 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
     }
 
     /// The keys of a target, in the script's order.
-    fn keys(&self, target: &str) -> Vec<String>;
-
-    /// The state that these keys hold, which are removed; `None` if one holds another kind's state.
-    fn open(keys: &mut TargetKeys) -> Option<Self::State>;
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![target.to_owned()]
+    }
 
     /// The numbers, in the script's order.
     #[cfg(feature = "redis")]
@@ -147,7 +147,7 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
 
     /// What one request of `cost` gets from the state that the script returned.
     #[cfg(feature = "redis")]
-    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
+    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
         let state = self.state_from_reply(at, numbers)?;
         self.evaluate(&state, at, cost).ok()
     }
@@ -174,11 +174,11 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
         ShareOf::Costs
     }
 
-    /// What a request of `cost` gets. Changes nothing. `cost` is at most [`Evaluation::limit`].
-    fn evaluate(&self, state: &Self::State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
+    /// What a request of `cost` gets. Changes nothing. `cost` is at most [`Answer::limit`].
+    fn evaluate(&self, state: &Self::State, at: At, cost: i64) -> Result<Answer, Unusable>;
 
     /// As `evaluate`, where `prepare` does not come before it.
-    fn peek(&self, state: &Self::State, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+    fn peek(&self, state: &Self::State, at: At, cost: i64) -> Result<Answer, Unusable> {
         self.evaluate(state, at, cost)
     }
 
@@ -193,16 +193,16 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
         at: At,
         call_id: &CallId,
         cost: i64,
-    ) -> Result<Evaluation, Unusable> {
-        let evaluation = self.evaluate(state, at, cost)?;
-        if cost > evaluation.limit {
+    ) -> Result<Answer, Unusable> {
+        let answer = self.evaluate(state, at, cost)?;
+        if cost > answer.limit {
             self.keep(state, at);
-        } else if evaluation.granted {
+        } else if answer.is_granted() {
             self.charge(state, at, call_id, cost);
         } else {
             self.deny(state, at);
         }
-        Ok(evaluation)
+        Ok(answer)
     }
 
     /// Deletes what the target has used, and returns whether there was anything.
@@ -283,53 +283,13 @@ pub(crate) trait State: Any + fmt::Debug + Send {
     /// Whether the key with the target's own name exists.
     fn has_own_key(&self) -> bool;
 
+    /// The state that these keys hold, which are removed; `None` if one holds another kind's state.
+    fn open(keys: &mut TargetKeys) -> Option<Self>
+    where
+        Self: Sized;
+
     /// Returns its content to the keys, where another kind of limiter may find it.
     fn close(&mut self, keys: &mut TargetKeys);
-}
-
-/// An algorithm's answer to one request. Times in ms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Evaluation {
-    pub(crate) granted: bool,
-    /// The most that a target has.
-    pub(crate) limit: i64,
-    /// The time in which all of it comes back.
-    pub(crate) window: i64,
-    /// What it has left, after the request if that is granted.
-    pub(crate) remaining: i64,
-    /// When a denied request is worth another try.
-    pub(crate) retry_after: i64,
-    /// Until everything is back, if nothing else is taken.
-    pub(crate) reset: i64,
-    /// How long a granted request has to wait.
-    pub(crate) delay: i64,
-}
-
-impl Evaluation {
-    /// The answer of a bucket with this many `tokens`; `until_there_are` returns the time until it has more.
-    #[inline]
-    pub(super) fn of_tokens(
-        limit: i64,
-        window: i64,
-        tokens: i64,
-        cost: i64,
-        until_there_are: impl Fn(i64) -> i64,
-    ) -> Self {
-        let granted = cost <= tokens;
-        Self {
-            granted,
-            limit,
-            window,
-            remaining: if granted {
-                tokens - cost
-            } else {
-                tokens.max(0)
-            },
-            retry_after: if granted { 0 } else { until_there_are(cost) },
-            reset: until_there_are(if granted { limit + cost } else { limit }),
-            delay: 0,
-        }
-    }
 }
 
 /// Why a state cannot decide a request.

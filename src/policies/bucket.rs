@@ -17,16 +17,6 @@ pub(crate) struct Bucket {
     pub(super) start: Timed<i64>,
 }
 
-impl Bucket {
-    /// The bucket that these keys hold, which are removed; `None` if one holds another kind's state.
-    pub(super) fn open(keys: &mut TargetKeys) -> Option<Self> {
-        Some(Self {
-            level: keys.take_own()?,
-            start: std::mem::take(&mut keys.start),
-        })
-    }
-}
-
 impl State for Bucket {
     fn drop_expired(&mut self, server: i64) -> bool {
         self.level.drop_expired(server);
@@ -36,6 +26,13 @@ impl State for Bucket {
 
     fn has_own_key(&self) -> bool {
         self.level.get().is_some()
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Self> {
+        Some(Self {
+            level: keys.take_own()?,
+            start: std::mem::take(&mut keys.start),
+        })
     }
 
     fn close(&mut self, keys: &mut TargetKeys) {

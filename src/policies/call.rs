@@ -4,16 +4,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use crate::decision::{Decision, DecisionSource, Denied, Granted};
+use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::keys::{check_name, share_a_slot, sibling};
 use crate::permit::{CallId, new_call_id};
 use crate::window::{At, BOUNDS, Timed};
 
-use super::algorithm::{AnyModel, Evaluation, State, Unusable};
+use super::algorithm::{AnyModel, State, Unusable};
+use super::answer::{Answer, Outcome};
 
 /// One call to a store.
 #[derive(Debug)]
@@ -62,30 +62,6 @@ pub(crate) struct Answers {
     pub(crate) score: i64,
     /// Each limiter's answer to each request.
     pub(crate) answers: Vec<Answer>,
-}
-
-/// One limiter's answer to one request. Times in ms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) outcome: Outcome,
-    pub(crate) limit: i64,
-    pub(crate) window: i64,
-    pub(crate) remaining: i64,
-    pub(crate) retry_after: i64,
-    pub(crate) reset: i64,
-    pub(crate) delay: i64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Granted,
-    Denied,
-    /// This limiter would grant it, but another one of the call does not: it is not charged.
-    Spared,
-    /// Denied by a lock: an earlier denial has a penalty.
-    LockedOut,
-    /// The cost is more than the limit.
-    Never,
 }
 
 /// A target with its state.
@@ -161,53 +137,6 @@ impl Answers {
     }
 }
 
-impl Answer {
-    /// Refuses a cost that is more than the limit.
-    #[inline]
-    pub(crate) fn check_fits(&self, key: &str, cost: u32) -> Result<()> {
-        match self.outcome {
-            Outcome::Never => Err(Error::ExceedsLimit {
-                name: key.to_owned(),
-                requested: cost,
-                limit: self.limit.unsigned_abs(),
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// The decision on a request for no more than the limit; a granted one contains `grant`.
-    #[inline]
-    pub(crate) fn decided(&self, grant: Grant) -> Decision {
-        let (limit, remaining) = (self.limit.unsigned_abs(), self.remaining.unsigned_abs());
-        let (window, reset) = (millis(self.window), millis(self.reset));
-        let source = DecisionSource::Store;
-        match self.outcome {
-            Outcome::Granted => Decision::Granted(Granted {
-                grant,
-                limit,
-                window,
-                remaining,
-                reset,
-                delay: millis(self.delay),
-                source,
-            }),
-            _ => Decision::Denied(Denied {
-                retry_after: millis(self.retry_after),
-                limit,
-                window,
-                remaining,
-                reset,
-                source,
-            }),
-        }
-    }
-}
-
-#[inline]
-fn millis(millis: i64) -> Duration {
-    Duration::from_millis(millis.max(0).unsigned_abs())
-}
-
 impl Target {
     pub(crate) fn by_ref(&self) -> TargetRef<'_> {
         TargetRef {
@@ -244,40 +173,36 @@ impl TargetRef<'_> {
         })
     }
 
-    /// The answer to a request of `cost` for which the algorithm returns this.
+    /// The answer to a request of `cost` that the algorithm answers so.
     #[inline]
-    pub(super) fn answer(
-        &self,
-        locked_for: Option<i64>,
-        evaluation: &Evaluation,
-        cost: i64,
-    ) -> Answer {
-        let mut answer = Answer {
-            outcome: Outcome::Never,
-            limit: evaluation.limit,
-            window: evaluation.window,
-            remaining: 0,
-            retry_after: 0,
-            reset: 0,
-            delay: 0,
-        };
-        if let Some(left) = locked_for {
-            answer.outcome = Outcome::LockedOut;
-            (answer.retry_after, answer.reset) = (left, left);
-        } else if cost <= evaluation.limit {
-            let penalty = self.penalty.unwrap_or(0);
-            answer.remaining = evaluation.remaining;
-            answer.reset = evaluation.reset;
-            if evaluation.granted {
-                answer.outcome = Outcome::Granted;
-                answer.delay = evaluation.delay;
-            } else {
-                answer.outcome = Outcome::Denied;
-                answer.retry_after = evaluation.retry_after.max(penalty).max(1);
-                answer.reset = answer.reset.max(penalty);
-            }
+    pub(super) fn answer(&self, locked_for: Option<i64>, answer: Answer, cost: i64) -> Answer {
+        let is_never_granted = cost > answer.limit;
+        if locked_for.is_some() || is_never_granted {
+            let (outcome, left) = match locked_for {
+                Some(left) => (Outcome::LockedOut, left),
+                None => (Outcome::Never, 0),
+            };
+            return Answer {
+                outcome,
+                remaining: 0,
+                retry_after: left,
+                reset: left,
+                delay: 0,
+                ..answer
+            };
         }
-        answer
+        if answer.outcome != Outcome::Denied {
+            return Answer {
+                retry_after: 0,
+                ..answer
+            };
+        }
+        let penalty = self.penalty.unwrap_or(0);
+        Answer {
+            retry_after: answer.retry_after.max(penalty).max(1),
+            reset: answer.reset.max(penalty),
+            ..answer
+        }
     }
 }
 
@@ -328,8 +253,8 @@ pub(super) fn check_jointly(
         }
         let all = spare_unless_all_grant(&mut answers[first..], |place, cost| {
             let Opened { target, state, .. } = &opened[place];
-            let evaluation = target.model.evaluate(&**state, at, cost);
-            evaluation.map_err(|unusable| (place, unusable))
+            let answer = target.model.evaluate(&**state, at, cost);
+            answer.map_err(|unusable| (place, unusable))
         })?;
         for ((limiter, answer), &cost) in opened.iter_mut().zip(&answers[first..]).zip(costs) {
             let model = limiter.target.model;
@@ -350,7 +275,7 @@ pub(super) fn check_jointly(
 /// `evaluate` returns what a request gets from one of them.
 pub(super) fn spare_unless_all_grant<E>(
     answers: &mut [Answer],
-    evaluate: impl Fn(usize, i64) -> Result<Evaluation, E>,
+    evaluate: impl Fn(usize, i64) -> Result<Answer, E>,
 ) -> Result<bool, E> {
     let is_granted = |answer: &Answer| answer.outcome == Outcome::Granted;
     if answers.iter().all(is_granted) {
@@ -385,8 +310,8 @@ pub(crate) fn peek(
     let mut answers: Vec<_> = answers.collect::<Result<_, _>>()?;
     spare_unless_all_grant(&mut answers, |place, cost| {
         let Opened { target, state, .. } = &opened[place];
-        let evaluation = target.model.peek(&**state, at, cost);
-        evaluation.map_err(|unusable| (place, unusable))
+        let answer = target.model.peek(&**state, at, cost);
+        answer.map_err(|unusable| (place, unusable))
     })?;
     Ok(Answers {
         score: at.now,
@@ -426,11 +351,11 @@ impl Opened<'_> {
     ) -> Result<Answer, Unusable> {
         let (target, cost) = (self.target, i64::from(cost));
         let locked_for = self.locked_for(at);
-        let evaluation = match locked_for {
+        let answer = match locked_for {
             None => target.model.check(self.state, at, call_id, cost)?,
             Some(_) => self.evaluate_locked(at, cost)?,
         };
-        let answer = target.answer(locked_for, &evaluation, cost);
+        let answer = target.answer(locked_for, answer, cost);
         if answer.outcome == Outcome::Denied {
             self.lock_out(at);
         }
@@ -448,27 +373,27 @@ impl Opened<'_> {
     }
 
     fn peek(&self, at: At, cost: i64) -> Result<Answer, Unusable> {
-        let evaluation = self.target.model.peek(self.state, at, cost)?;
+        let answer = self.target.model.peek(self.state, at, cost)?;
         let locked_for = self.locked_for(at);
-        Ok(self.target.answer(locked_for, &evaluation, cost))
+        Ok(self.target.answer(locked_for, answer, cost))
     }
 
     fn evaluate(&mut self, at: At, cost: i64) -> Result<Answer, Unusable> {
         let locked_for = self.locked_for(at);
-        let evaluation = match locked_for {
+        let answer = match locked_for {
             None => self.target.model.evaluate(self.state, at, cost)?,
             Some(_) => self.evaluate_locked(at, cost)?,
         };
-        Ok(self.target.answer(locked_for, &evaluation, cost))
+        Ok(self.target.answer(locked_for, answer, cost))
     }
 
-    fn evaluate_locked(&mut self, at: At, cost: i64) -> Result<Evaluation, Unusable> {
-        let evaluation = self.target.model.evaluate(self.state, at, cost)?;
+    fn evaluate_locked(&mut self, at: At, cost: i64) -> Result<Answer, Unusable> {
+        let answer = self.target.model.evaluate(self.state, at, cost)?;
         if self.lock.expires_at().is_none() {
             // Nothing would ever unlock it.
             self.lock_out(at);
         }
-        Ok(evaluation)
+        Ok(answer)
     }
 
     /// Milliseconds that the target is locked out.

@@ -24,7 +24,7 @@ use proptest::prelude::*;
 use redis::aio::MultiplexedConnection;
 
 use super::algorithm::{AnyModel, State};
-use super::call::Outcome;
+use super::answer::Outcome;
 use super::differential_tests::{Compared, Fixture, Form, POLICIES, Sides};
 use super::shared_rate::SharedRate;
 use crate::random_cases::{cases_of, run_on_a_server};
@@ -109,9 +109,9 @@ struct Seen {
 impl Seen {
     /// What a request finds, at most the limit; `None` if the limiter is missing.
     fn left(&self, state: &dyn State, at: At) -> Option<i64> {
-        let evaluation = self.model.as_ref()?.evaluate(state, at, 1).ok()?;
-        Some(match evaluation.granted {
-            true => evaluation.remaining + 1,
+        let answer = self.model.as_ref()?.evaluate(state, at, 1).ok()?;
+        Some(match answer.is_granted() {
+            true => answer.remaining + 1,
             false => 0,
         })
     }

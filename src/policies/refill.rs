@@ -3,7 +3,8 @@
 //! Only whole tokens come in, and the time of the last refill moves by what those took, so the time of a token's fraction
 //! goes on counting and in the long run the rate is exact. Where that is no whole unit of time, the rest is kept beside it.
 
-use super::algorithm::{Evaluation, div_ceil};
+use super::algorithm::div_ceil;
+use crate::policies::answer::Answer;
 use crate::window::At;
 
 /// `rate` tokens come in with each `period`, up to `capacity`. The period and the times of [`Tokens`] are in a unit of time of
@@ -90,9 +91,9 @@ impl Refill {
     }
 
     #[inline]
-    pub(super) fn evaluate(&self, tokens: &Tokens, now: i64, cost: i64) -> Evaluation {
+    pub(super) fn evaluate(&self, tokens: &Tokens, now: i64, cost: i64) -> Answer {
         let window = self.time_to_fill();
         let until_there_are = |wanted| self.until_there_are(wanted, tokens, now);
-        Evaluation::of_tokens(self.capacity, window, tokens.left, cost, until_there_are)
+        Answer::of_tokens(self.capacity, window, tokens.left, cost, until_there_are)
     }
 }

@@ -46,9 +46,9 @@ pub(crate) fn answers(call: &Call, replies: &[TargetReply]) -> Option<Answers> {
     let each = call.limiters.iter().zip(&call.costs).zip(replies);
     let answers = each.enumerate().map(|(limiter, ((target, &cost), reply))| {
         let cost = i64::from(cost);
-        let evaluation = evaluate(limiter, cost)?;
+        let answer = evaluate(limiter, cost)?;
         let target = target.by_ref();
-        Some(target.answer(reply.locked_for(), &evaluation, cost))
+        Some(target.answer(reply.locked_for(), answer, cost))
     });
     let mut answers: Vec<_> = answers.collect::<Option<_>>()?;
     let evaluate = |limiter, cost| evaluate(limiter, cost).ok_or(());
@@ -131,7 +131,8 @@ mod tests {
 
     use serde_json::{Value as Json, json};
 
-    use super::super::call::{Outcome, Target};
+    use super::super::answer::Outcome;
+    use super::super::call::Target;
     use super::super::differential_tests::WithNumbers;
     use super::*;
     use crate::client_vectors::{hold, numbers, text};

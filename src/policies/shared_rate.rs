@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::algorithm::{Evaluation, Model, Named, Properties, ShareOf, State, Unusable};
+use super::algorithm::{Model, Named, Properties, ShareOf, State, Unusable};
 use super::target_keys::TargetKeys;
 use crate::error::Result;
 use crate::failure_policy::LocalShare;
 use crate::keys::Keys;
 use crate::permit::CallId;
+use crate::policies::answer::{Answer, Outcome};
 use crate::quota::Quota;
 use crate::rate::Rate;
 use crate::window::{At, Expired, Found, NotInitialized, SetUp, Settings, Window};
@@ -69,15 +70,18 @@ impl State for Window {
         self.settings.get().is_some()
     }
 
-    fn close(&mut self, _keys: &mut TargetKeys) {
-        // A store keeps the window apart from the state of other kinds: see `open`.
+    // A store keeps the window apart from the state of other kinds.
+    fn open(_keys: &mut TargetKeys) -> Option<Self> {
+        Some(Self::default())
     }
+
+    fn close(&mut self, _keys: &mut TargetKeys) {}
 }
 
-fn evaluation_of(found: &Found, cost: i64) -> Evaluation {
+fn answer_of(found: &Found, cost: i64) -> Answer {
     let granted = cost <= found.available;
-    Evaluation {
-        granted,
+    Answer {
+        outcome: Outcome::of(granted),
         limit: found.rate,
         window: found.interval,
         remaining: if granted {
@@ -141,10 +145,6 @@ impl Model for SharedRate {
         keys.in_order().map(str::to_owned).to_vec()
     }
 
-    fn open(_keys: &mut TargetKeys) -> Option<Window> {
-        Some(Window::default())
-    }
-
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         let Some(set_up) = self.set_up else {
@@ -182,13 +182,13 @@ impl Model for SharedRate {
     }
 
     #[cfg(feature = "redis")]
-    fn evaluate_reply(&self, _at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
+    fn evaluate_reply(&self, _at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
         let &[limit, fits, available, retry_after, reset, window] = numbers else {
             return None;
         };
         let granted = fits == 1 && cost <= limit;
-        Some(Evaluation {
-            granted,
+        Some(Answer {
+            outcome: Outcome::of(granted),
             limit,
             window,
             // A copy of a call that was granted finds less than it fits.
@@ -214,14 +214,14 @@ impl Model for SharedRate {
         }
     }
 
-    fn evaluate(&self, state: &Window, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+    fn evaluate(&self, state: &Window, at: At, cost: i64) -> Result<Answer, Unusable> {
         let found = state.read(at, &self.client_id, self.set_up, Expired::Removed)?;
-        Ok(evaluation_of(&found, cost))
+        Ok(answer_of(&found, cost))
     }
 
-    fn peek(&self, state: &Window, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+    fn peek(&self, state: &Window, at: At, cost: i64) -> Result<Answer, Unusable> {
         let found = state.read(at, &self.client_id, self.set_up, Expired::All)?;
-        Ok(evaluation_of(&found, cost))
+        Ok(answer_of(&found, cost))
     }
 
     fn charge(&self, state: &mut Window, at: At, call_id: &CallId, cost: i64) {

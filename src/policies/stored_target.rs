@@ -4,7 +4,8 @@
 use smallvec::SmallVec;
 
 use super::algorithm::{AnyModel, State, Unusable};
-use super::call::{Answer, Opened, TargetRef};
+use super::answer::Answer;
+use super::call::{Opened, TargetRef};
 use super::target_keys::TargetKeys;
 use crate::permit::CallId;
 use crate::window::{At, Timed};

@@ -54,6 +54,10 @@ impl<T: fmt::Debug + Send + 'static> State for Timed<T> {
         self.get().is_some()
     }
 
+    fn open(keys: &mut TargetKeys) -> Option<Self> {
+        keys.take_own()
+    }
+
     fn close(&mut self, keys: &mut TargetKeys) {
         keys.put_own(std::mem::take(self));
     }

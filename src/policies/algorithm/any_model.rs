@@ -3,9 +3,10 @@
 use std::any::{Any, TypeId};
 use std::fmt;
 
-use super::{Evaluation, Model, Properties, ShareOf, State, Unusable};
+use super::{Model, Properties, ShareOf, State, Unusable};
 use crate::failure_policy::LocalShare;
 use crate::permit::CallId;
+use crate::policies::answer::Answer;
 use crate::policies::stored_target::{Name, StoredTarget};
 use crate::policies::target_keys::TargetKeys;
 use crate::quota::Quota;
@@ -37,8 +38,8 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
         most: &mut usize,
     ) -> Result<bool, Unusable>;
     fn share_of(&self, share: LocalShare) -> ShareOf;
-    fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
-    fn peek(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable>;
+    fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Answer, Unusable>;
+    fn peek(&self, state: &dyn State, at: At, cost: i64) -> Result<Answer, Unusable>;
     fn reset(&self, state: &mut dyn State, at: At) -> Result<bool, Unusable>;
     fn charge(&self, state: &mut dyn State, at: At, call_id: &CallId, cost: i64);
     fn deny(&self, state: &mut dyn State, at: At);
@@ -49,11 +50,11 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
         at: At,
         call_id: &CallId,
         cost: i64,
-    ) -> Result<Evaluation, Unusable>;
+    ) -> Result<Answer, Unusable>;
     #[cfg(feature = "redis")]
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>>;
     #[cfg(feature = "redis")]
-    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation>;
+    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Answer>;
 }
 
 impl<M: Model> AnyModel for M {
@@ -101,7 +102,7 @@ impl<M: Model> AnyModel for M {
     }
 
     fn open(&self, keys: &mut TargetKeys) -> Option<Box<dyn State>> {
-        let state: Box<dyn State> = Box::new(M::open(keys)?);
+        let state: Box<dyn State> = Box::new(M::State::open(keys)?);
         Some(state)
     }
 
@@ -109,7 +110,7 @@ impl<M: Model> AnyModel for M {
         if M::PROPERTIES.is_on_the_window {
             return None;
         }
-        let state = M::open(&mut TargetKeys::default())?;
+        let state = M::State::open(&mut TargetKeys::default())?;
         Some(Box::new(StoredTarget::new(name, state)))
     }
 
@@ -129,13 +130,13 @@ impl<M: Model> AnyModel for M {
         Model::share_of(self, share)
     }
 
-    fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+    fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Answer, Unusable> {
         let state: &dyn Any = state;
         let state = state.downcast_ref().ok_or(Unusable::OtherKind)?;
         Model::evaluate(self, state, at, cost)
     }
 
-    fn peek(&self, state: &dyn State, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+    fn peek(&self, state: &dyn State, at: At, cost: i64) -> Result<Answer, Unusable> {
         let state: &dyn Any = state;
         let state = state.downcast_ref().ok_or(Unusable::OtherKind)?;
         Model::peek(self, state, at, cost)
@@ -174,7 +175,7 @@ impl<M: Model> AnyModel for M {
         at: At,
         call_id: &CallId,
         cost: i64,
-    ) -> Result<Evaluation, Unusable> {
+    ) -> Result<Answer, Unusable> {
         let state: &mut dyn Any = state;
         let state: &mut M::State = state.downcast_mut().ok_or(Unusable::OtherKind)?;
         state.drop_expired(at.server);
@@ -188,7 +189,7 @@ impl<M: Model> AnyModel for M {
     }
 
     #[cfg(feature = "redis")]
-    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Evaluation> {
+    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
         Model::evaluate_reply(self, at, numbers, cost)
     }
 }

@@ -13,9 +13,8 @@ use super::keyspace::{Content, Keyspace, START, as_set, read_all, show_key};
 use crate::keys::sibling;
 use crate::permit::CallId;
 use crate::policies::algorithm::{Model, State, Unusable};
-use crate::policies::call::{
-    self, Answer, Call, Opened, Outcome, Purpose, Target, check_jointly, check_requests,
-};
+use crate::policies::answer::{Answer, Outcome};
+use crate::policies::call::{self, Call, Opened, Purpose, Target, check_jointly, check_requests};
 use crate::policies::reply;
 use crate::policies::reply::TargetReply;
 use crate::store::redis::check::{Progress, Reply, joint_args, read_reply, script_and_args};

@@ -10,7 +10,8 @@ use super::FixedWindow;
 use crate::error::{Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, Model, State, Unusable};
+use crate::policies::algorithm::{Model, State, Unusable};
+use crate::policies::answer::{Answer, Outcome};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
@@ -32,6 +33,13 @@ impl State for Counter {
 
     fn has_own_key(&self) -> bool {
         self.count.get().is_some()
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Self> {
+        Some(Self {
+            count: keys.take_own()?,
+            length: std::mem::take(&mut keys.length),
+        })
     }
 
     fn close(&mut self, keys: &mut TargetKeys) {
@@ -147,13 +155,6 @@ impl Model for FixedWindow {
         keys
     }
 
-    fn open(keys: &mut TargetKeys) -> Option<Counter> {
-        Some(Counter {
-            count: keys.take_own()?,
-            length: std::mem::take(&mut keys.length),
-        })
-    }
-
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
@@ -191,14 +192,14 @@ impl Model for FixedWindow {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Counter, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+    fn evaluate(&self, state: &Counter, at: At, cost: i64) -> Result<Answer, Unusable> {
         let open = self.open(state, at);
         let limit = i64::from(self.limit);
         // A counter that a peer took below 0 gives no more than the limit.
         let remaining = (limit - open.count).min(limit);
         let granted = cost <= remaining;
-        Ok(Evaluation {
-            granted,
+        Ok(Answer {
+            outcome: Outcome::of(granted),
             limit,
             window: self.window_millis(),
             remaining: if granted { remaining - cost } else { remaining }.max(0),

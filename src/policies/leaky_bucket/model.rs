@@ -7,9 +7,9 @@ use super::LeakyBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable, div_ceil};
+use crate::policies::algorithm::{LONGEST, Model, Unusable, div_ceil};
+use crate::policies::answer::{Answer, Outcome};
 use crate::policies::bucket::{Bucket, Flow, Open};
-use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::At;
 
@@ -87,10 +87,6 @@ impl Model for LeakyBucket {
         vec![target.to_owned(), sibling(target, "-st")]
     }
 
-    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
-        Bucket::open(keys)
-    }
-
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
@@ -115,13 +111,13 @@ impl Model for LeakyBucket {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Answer, Unusable> {
         let open = self.open(state, at.now);
         let limit = self.largest_cost();
         let filled = open.used + cost;
         Ok(if filled > limit {
-            Evaluation {
-                granted: false,
+            Answer {
+                outcome: Outcome::Denied,
                 limit,
                 window: self.flow().time_for(limit),
                 remaining: (limit - open.used).max(0),
@@ -130,8 +126,8 @@ impl Model for LeakyBucket {
                 delay: 0,
             }
         } else {
-            Evaluation {
-                granted: true,
+            Answer {
+                outcome: Outcome::Granted,
                 limit,
                 window: self.flow().time_for(limit),
                 remaining: limit - filled,

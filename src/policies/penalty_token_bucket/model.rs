@@ -8,9 +8,9 @@ use super::PenaltyTokenBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, LONGEST, Model, Properties, Unusable};
+use crate::policies::algorithm::{LONGEST, Model, Properties, Unusable};
+use crate::policies::answer::Answer;
 use crate::policies::bucket::{Bucket, Flow, Open};
-use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::At;
 
@@ -89,10 +89,6 @@ impl Model for PenaltyTokenBucket {
         vec![target.to_owned(), sibling(target, "-st")]
     }
 
-    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
-        Bucket::open(keys)
-    }
-
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
@@ -116,13 +112,13 @@ impl Model for PenaltyTokenBucket {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Answer, Unusable> {
         let open = self.open(state, at.now);
         let limit = i64::from(self.capacity);
         let tokens = limit - open.used;
         let window = self.flow().time_for(limit);
         let until_there_are = |wanted| self.flow().until(wanted - tokens, &open, at.now);
-        Ok(Evaluation::of_tokens(
+        Ok(Answer::of_tokens(
             limit,
             window,
             tokens,

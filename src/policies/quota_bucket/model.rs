@@ -6,9 +6,9 @@
 use super::QuotaBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, LONGEST, Model, Unusable};
+use crate::policies::algorithm::{LONGEST, Model, Unusable};
+use crate::policies::answer::Answer;
 use crate::policies::refill::{Refill, Tokens};
-use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
 
@@ -102,14 +102,6 @@ impl Model for QuotaBucket {
         Some(self.refill().time_to_fill())
     }
 
-    fn keys(&self, target: &str) -> Vec<String> {
-        vec![target.to_owned()]
-    }
-
-    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
-        keys.take_own()
-    }
-
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
@@ -134,7 +126,7 @@ impl Model for QuotaBucket {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Answer, Unusable> {
         let tokens = self.refilled(state, at.now);
         Ok(self.refill().evaluate(&tokens, at.now, cost))
     }

@@ -9,7 +9,8 @@ use super::SlidingWindowCounter;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, Model, Properties, State, Unusable, div_ceil};
+use crate::policies::algorithm::{Model, Properties, State, Unusable, div_ceil};
+use crate::policies::answer::{Answer, Outcome};
 use crate::policies::counters::Counters;
 use crate::policies::lengths::{Found, Lengths, Series, current_end};
 use crate::policies::target_keys::TargetKeys;
@@ -45,6 +46,15 @@ impl State for Periods {
 
     fn has_own_key(&self) -> bool {
         false
+    }
+
+    fn open(keys: &mut TargetKeys) -> Option<Self> {
+        Some(Self {
+            start: std::mem::take(&mut keys.start),
+            lengths: std::mem::take(&mut keys.lengths),
+            counters: std::mem::take(&mut keys.counters),
+            is_found: false,
+        })
     }
 
     fn close(&mut self, keys: &mut TargetKeys) {
@@ -106,7 +116,7 @@ impl Open {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Periods, cost: i64) -> Evaluation {
+    fn evaluate(&self, state: &Periods, cost: i64) -> Answer {
         let limit = self.limit;
         // What a script returns may be hundreds of counters of 2^53.
         let (mut used, mut newest) = (0_i128, None);
@@ -120,8 +130,8 @@ impl Open {
         let remaining = (i128::from(limit) - used).clamp(0, i128::from(limit)) as i64;
         if cost <= remaining {
             let newest = newest.unwrap_or(self.current).max(self.current);
-            return Evaluation {
-                granted: true,
+            return Answer {
+                outcome: Outcome::Granted,
                 limit,
                 window: self.window,
                 remaining: remaining - cost,
@@ -136,8 +146,8 @@ impl Open {
             i128::from(limit - cost) >= left
         });
         let last = fits_without.map(|(last, _)| last).or(newest);
-        Evaluation {
-            granted: false,
+        Answer {
+            outcome: Outcome::Denied,
             limit,
             window: self.window,
             remaining,
@@ -294,15 +304,6 @@ impl Model for SlidingWindowCounter {
             .to_vec()
     }
 
-    fn open(keys: &mut TargetKeys) -> Option<Periods> {
-        Some(Periods {
-            start: std::mem::take(&mut keys.start),
-            lengths: std::mem::take(&mut keys.lengths),
-            counters: std::mem::take(&mut keys.counters),
-            is_found: false,
-        })
-    }
-
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         let (window, period) = self.millis();
@@ -328,7 +329,7 @@ impl Model for SlidingWindowCounter {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Periods, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+    fn evaluate(&self, state: &Periods, at: At, cost: i64) -> Result<Answer, Unusable> {
         Ok(self.open(state, at.now).evaluate(state, cost))
     }
 
@@ -349,15 +350,15 @@ impl Model for SlidingWindowCounter {
         at: At,
         _call_id: &CallId,
         cost: i64,
-    ) -> Result<Evaluation, Unusable> {
+    ) -> Result<Answer, Unusable> {
         let open = self.open(state, at.now);
-        let evaluation = open.evaluate(state, cost);
-        if evaluation.granted {
+        let answer = open.evaluate(state, cost);
+        if answer.is_granted() {
             open.charge(state, at.server, cost);
         } else {
             open.keep(state, at.server);
         }
-        Ok(evaluation)
+        Ok(answer)
     }
 }
 

@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use super::SlidingWindowLog;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, MOST_TOUCHED, Model, Properties, Unusable};
-use crate::policies::target_keys::TargetKeys;
+use crate::policies::algorithm::{MOST_TOUCHED, Model, Properties, Unusable};
+use crate::policies::answer::{Answer, Outcome};
 use crate::rate::whole_millis;
 use crate::window::{At, ByScore, Scored, Timed};
 
@@ -142,14 +142,6 @@ impl Model for SlidingWindowLog {
         cost.saturating_mul(1 + REMOVED)
     }
 
-    fn keys(&self, target: &str) -> Vec<String> {
-        vec![target.to_owned()]
-    }
-
-    fn open(keys: &mut TargetKeys) -> Option<Log> {
-        keys.take_own()
-    }
-
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![i64::from(self.limit), self.window_millis()]
@@ -193,7 +185,7 @@ impl Model for SlidingWindowLog {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Log, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+    fn evaluate(&self, state: &Log, at: At, cost: i64) -> Result<Answer, Unusable> {
         static NONE: Requests = Requests::new();
         let log = state.get().unwrap_or(&NONE);
         let over = log.entries.expired(self.horizon(at.now));
@@ -209,8 +201,8 @@ impl Model for SlidingWindowLog {
         let remaining = limit - used;
         let until_over = |score| score + self.window_millis() - at.now;
         if cost <= remaining {
-            return Ok(Evaluation {
-                granted: true,
+            return Ok(Answer {
+                outcome: Outcome::Granted,
                 limit,
                 window: self.window_millis(),
                 remaining: remaining - cost,
@@ -225,8 +217,8 @@ impl Model for SlidingWindowLog {
             missing -= i64::from(entry.members);
             missing <= 0
         });
-        Ok(Evaluation {
-            granted: false,
+        Ok(Answer {
+            outcome: Outcome::Denied,
             limit,
             window: self.window_millis(),
             remaining: remaining.max(0),

@@ -3,9 +3,9 @@
 use super::TokenBucket;
 use crate::error::{Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Evaluation, Model, Unusable, div_ceil};
+use crate::policies::algorithm::{Model, Unusable, div_ceil};
+use crate::policies::answer::Answer;
 use crate::policies::refill::{Refill, Tokens};
-use crate::policies::target_keys::TargetKeys;
 use crate::window::{At, Timed};
 
 /// What one bucket's hash holds.
@@ -44,14 +44,6 @@ impl Model for TokenBucket {
         Some(self.refill().time_to_fill())
     }
 
-    fn keys(&self, target: &str) -> Vec<String> {
-        vec![target.to_owned()]
-    }
-
-    fn open(keys: &mut TargetKeys) -> Option<Bucket> {
-        keys.take_own()
-    }
-
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![i64::from(self.capacity), i64::from(self.rate)]
@@ -72,7 +64,7 @@ impl Model for TokenBucket {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Evaluation, Unusable> {
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Answer, Unusable> {
         let tokens = self.refilled(state, at.now);
         Ok(self.refill().evaluate(&tokens, at.now, cost))
     }

@@ -1,0 +1,125 @@
+//! One limiter's answer to one request.
+
+use std::time::Duration;
+
+use crate::decision::{Decision, DecisionSource, Denied, Granted};
+use crate::error::{Error, Result};
+use crate::grant::Grant;
+
+/// Times in ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// An algorithm grants or denies; the rest is what its caller knows of locks, limits and other limiters.
+    pub(crate) outcome: Outcome,
+    /// The most that a target has.
+    pub(crate) limit: i64,
+    /// The time in which all of it comes back.
+    pub(crate) window: i64,
+    /// What it has left, after the request if that is granted.
+    pub(crate) remaining: i64,
+    /// When a denied request is worth another try.
+    pub(crate) retry_after: i64,
+    /// Until everything is back, if nothing else is taken.
+    pub(crate) reset: i64,
+    /// How long a granted request has to wait.
+    pub(crate) delay: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Granted,
+    Denied,
+    /// This limiter would grant it, but another one of the call does not: it is not charged.
+    Spared,
+    /// Denied by a lock: an earlier denial has a penalty.
+    LockedOut,
+    /// The cost is more than the limit.
+    Never,
+}
+
+impl Outcome {
+    #[inline]
+    pub(super) fn of(granted: bool) -> Self {
+        match granted {
+            true => Self::Granted,
+            false => Self::Denied,
+        }
+    }
+}
+
+impl Answer {
+    #[inline]
+    pub(crate) fn is_granted(&self) -> bool {
+        self.outcome == Outcome::Granted
+    }
+
+    /// The answer of a bucket with this many `tokens`; `until_there_are` returns the time until it has more.
+    #[inline]
+    pub(super) fn of_tokens(
+        limit: i64,
+        window: i64,
+        tokens: i64,
+        cost: i64,
+        until_there_are: impl Fn(i64) -> i64,
+    ) -> Self {
+        let granted = cost <= tokens;
+        Self {
+            outcome: Outcome::of(granted),
+            limit,
+            window,
+            remaining: if granted {
+                tokens - cost
+            } else {
+                tokens.max(0)
+            },
+            retry_after: if granted { 0 } else { until_there_are(cost) },
+            reset: until_there_are(if granted { limit + cost } else { limit }),
+            delay: 0,
+        }
+    }
+
+    /// Refuses a cost that is more than the limit.
+    #[inline]
+    pub(crate) fn check_fits(&self, key: &str, cost: u32) -> Result<()> {
+        match self.outcome {
+            Outcome::Never => Err(Error::ExceedsLimit {
+                name: key.to_owned(),
+                requested: cost,
+                limit: self.limit.unsigned_abs(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The decision on a request for no more than the limit; a granted one contains `grant`.
+    #[inline]
+    pub(crate) fn decided(&self, grant: Grant) -> Decision {
+        let (limit, remaining) = (self.limit.unsigned_abs(), self.remaining.unsigned_abs());
+        let (window, reset) = (millis(self.window), millis(self.reset));
+        let source = DecisionSource::Store;
+        match self.outcome {
+            Outcome::Granted => Decision::Granted(Granted {
+                grant,
+                limit,
+                window,
+                remaining,
+                reset,
+                delay: millis(self.delay),
+                source,
+            }),
+            _ => Decision::Denied(Denied {
+                retry_after: millis(self.retry_after),
+                limit,
+                window,
+                remaining,
+                reset,
+                source,
+            }),
+        }
+    }
+}
+
+#[inline]
+fn millis(millis: i64) -> Duration {
+    Duration::from_millis(millis.max(0).unsigned_abs())
+}
