@@ -341,6 +341,7 @@ on_every_store! {
             a_joint_check_dropped_before_its_turn_gives_permits_back,
             rules_grant_a_request_when_it_may_proceed,
             the_wait_for_a_turn_is_part_of_the_time_that_is_told,
+            a_request_that_was_granted_has_its_turn_though_its_client_is_closed,
         }
         penalty_token_bucket {
             a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over,

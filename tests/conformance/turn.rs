@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, Event, Granted, JointDecision, LeakyBucket, Limiter, PolicyLimiter, Rate,
+    Decision, Error, Event, Granted, JointDecision, LeakyBucket, Limiter, PolicyLimiter, Rate,
     RedissonClient, RequestResult, Rule, Verdict,
 };
 use tokio::task::{JoinHandle, yield_now};
@@ -250,4 +250,17 @@ pub async fn the_wait_for_a_turn_is_part_of_the_time_that_is_told(fixture: Fixtu
         (RequestResult::Cancelled, Duration::ZERO),
     ];
     assert_eq!(*told.lock().unwrap(), expected);
+}
+
+pub async fn a_request_that_was_granted_has_its_turn_though_its_client_is_closed(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let bucket = bucket(&client, &fixture, SECOND);
+    let _stopped = fixture.stop_time();
+    is_used(&bucket, "a").await;
+    let limiter = bucket.clone();
+    let waiting = ask(&bucket, "a", async move { limiter.check("a", 1).await }).await;
+    assert!(at_once(client.close(SECOND)).await);
+    let decision = has_its_turn(waiting, SECOND).await.unwrap();
+    assert!(decision.is_granted());
+    assert!(matches!(bucket.check("a", 1).await, Err(Error::Closed)));
 }
