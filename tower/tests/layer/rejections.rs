@@ -220,7 +220,8 @@ async fn grpc_knows_an_outage_from_a_quota() {
         assert_eq!(details.retry_info().and_then(|it| it.retry_delay), retry);
         assert!(details.quota_failure().is_none());
     }
-    let names = ["a", "bc", "def", "ghij"].map(|name| "x".repeat(130) + name);
+    // Lengths of one byte and of two, and each rest of base64.
+    let names = [126, 127, 128, 129, 130].map(|length| "x".repeat(length));
     for name in names {
         let denied = Denied::new(SECOND).with_quota(Quota::new(300, MINUTE));
         let limiter = Named(name.clone(), denied.into());

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 
 use http::{Request, Response};
 use redisson_rate_limiter::{KeyedRateLimiter, Rate, RedissonClient};
-use redisson_rate_limiter_tower::RateLimitLayer;
 use redisson_rate_limiter_tower::key::Header;
+use redisson_rate_limiter_tower::{Charged, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::fixture::{MINUTE, left, of, per_minute};
@@ -80,4 +80,20 @@ async fn a_denied_request_is_not_settled() {
     assert_eq!(ask(&layer, "3").await.status(), 200);
     assert_eq!(ask(&layer, "3").await.status(), 429);
     assert_eq!(available(&limiter).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_is_settled_once() {
+    let limiter = limiter(20);
+    let handler = service_fn(|request: Request<String>| async move {
+        let charged = request.extensions().get::<Charged>().unwrap();
+        charged.settle(7).await.unwrap();
+        charged.settle(9).await.unwrap();
+        assert_eq!(charged.clone().refund().await.unwrap(), 0);
+        let response = Response::builder().header("x-cost", "11");
+        Ok::<_, Infallible>(response.body(String::new()).unwrap())
+    });
+    let service = layer(limiter.clone()).layer(handler);
+    service.oneshot(of("alice")).await.unwrap();
+    assert_eq!(available(&limiter).await, 13);
 }

@@ -22,14 +22,17 @@ async fn a_request_waits_until_it_is_granted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_would_wait_too_long_is_rejected_at_once() {
-    let limiter = per_minute(&RedissonClient::in_memory(), 1);
-    let layer =
-        RateLimitLayer::new(limiter, Everyone).wait_up_to(MINUTE - Duration::from_millis(1));
-    let start = Instant::now();
-    for status in [200, 429] {
-        assert_eq!(ask(&layer, request()).await.status(), status);
+    let limiter = || per_minute(&RedissonClient::in_memory(), 1);
+    let at_once = RateLimitLayer::new(limiter(), Everyone);
+    let by_a_task = RateLimitLayer::with_async_key(limiter(), |_| Box::pin(async { None }));
+    for layer in [at_once, by_a_task] {
+        let layer = layer.wait_up_to(MINUTE - Duration::from_millis(1));
+        let start = Instant::now();
+        for status in [200, 429] {
+            assert_eq!(ask(&layer, request()).await.status(), status);
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
     }
-    assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
