@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redisson_rate_limiter::{
-    AnyPolicy, Decision, Error, FixedWindow, Limiter, PolicyLimiter, RedissonClient,
-    RedissonClientBuilder, Result,
+    AnyPolicy, Decision, DecisionSource, Error, FailurePolicy, FixedWindow, Limiter,
+    LimiterOptions, PolicyLimiter, RedissonClient, RedissonClientBuilder, Result,
 };
 
 use crate::by_hand::{Pending, poll_once};
@@ -285,6 +285,30 @@ async fn a_shared_call_whose_answer_is_lost_charges_once_at_most() {
         }
         for answer in on_each(&all, 8, 1).await {
             assert_eq!(answer.unwrap().remaining(), 5 - charged - 1, "{fate:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_caller_of_a_lost_call_gets_what_its_failure_policy_says() {
+    for (policy, is_granted) in [(FailurePolicy::Allow, true), (FailurePolicy::Deny, false)] {
+        let mut fixture = Fixture::start().await;
+        let proxy = Proxy::to(fixture.server.port()).await;
+        let options = LimiterOptions::new().failure_policy(policy);
+        let builder = fixture.builder().default_options(options);
+        let client = prepared(builder, &fixture, &proxy).await;
+        let limiter = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
+        let all: Arc<dyn Limiter> = Arc::new(limiter.clone());
+        let _left_alone = left_alone(&limiter, &proxy).await;
+        proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+        for answer in on_each(&all, 8, 1).await {
+            let decision = answer.unwrap();
+            assert_eq!(decision.is_granted(), is_granted);
+            assert_eq!(decision.source(), DecisionSource::FailurePolicy);
+        }
+        for target in 0..8 {
+            let charged = fixture.text(&format!("t{target}")).await;
+            assert_eq!(charged.as_deref(), Some("1"));
         }
     }
 }
