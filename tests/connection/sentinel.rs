@@ -1,10 +1,15 @@
 //! A primary that Sentinels name, and its successor after a failover.
 
-use redisson_rate_limiter::{Error, RedissonClient};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use crate::load::{Load, ample, ms, patient_client};
+use redisson_rate_limiter::{Error, Event, FixedWindow, RedissonClient};
+
+use crate::load::{Load, PATIENT, ample, at_last, ms, patient_client};
 use crate::sentinels::{Sentinel, acknowledged_by_replica, replica_of, stop_once_replicated};
 use crate::support::{Server, ports};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 #[tokio::test]
@@ -56,6 +61,53 @@ async fn a_failover_by_hand_costs_no_acquire() {
     sentinel.names_another_than(&primary).await;
     load.until_granted(20).await;
     load.end_taken_once(&mut replica.connection().await).await;
+}
+
+#[tokio::test]
+async fn requests_on_many_keys_share_calls_before_and_after_a_failover() {
+    let primary = Server::start();
+    let _replica = replica_of(&primary).await;
+    let sentinel = Sentinel::of(&primary).await;
+    sentinel.knows_a_replica().await;
+    let shared = Arc::new(AtomicUsize::new(0));
+    let connected = Arc::new(AtomicUsize::new(0));
+    let seen = [&shared, &connected].map(Arc::clone);
+    let builder = RedissonClient::builder()
+        .response_timeout(PATIENT)
+        .on_event(move |event| match event {
+            Event::Call {
+                script: "multi_check",
+                ..
+            } => drop(seen[0].fetch_add(1, Ordering::Relaxed)),
+            Event::Connected { .. } => drop(seen[1].fetch_add(1, Ordering::Relaxed)),
+            _ => {}
+        });
+    let client = builder.connect(&sentinel.url()).await.unwrap();
+    let policy = FixedWindow::new(1_000_000, Duration::from_secs(3_600));
+    let limiter = client.policy_limiter(policy).unwrap();
+    let ask_until = async |what: &str, count: &AtomicUsize, least: usize| {
+        let asking = async {
+            while count.load(Ordering::Relaxed) < least {
+                let mut all = JoinSet::new();
+                for target in 0..64 {
+                    let limiter = limiter.clone();
+                    all.spawn(async move { limiter.check(&format!("t{target}"), 1).await });
+                }
+                all.join_all().await; // whatever becomes of them
+            }
+        };
+        at_last(what, asking).await;
+    };
+    ask_until("calls are shared", &shared, 1).await;
+    acknowledged_by_replica(&primary).await;
+    let failover = ["SENTINEL", "FAILOVER", "orders"];
+    while sentinel.ask(&failover).await.is_err() {
+        tokio::time::sleep(ms(10)).await;
+    }
+    sentinel.names_another_than(&primary).await;
+    ask_until("another connection", &connected, 2).await;
+    shared.store(0, Ordering::Relaxed);
+    ask_until("calls are shared again", &shared, 1).await;
 }
 
 #[tokio::test]
