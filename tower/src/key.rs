@@ -33,7 +33,7 @@ pub(crate) use hashed::bounded;
 pub use of_request::Route;
 pub use of_request::{Everyone, Header, Path};
 
-/// Which key a request counts for: a type of this module, a function from [`Parts`](http::request::Parts) to `Option<String>`, or
+/// Which key a request counts for: a type of this module, a function from [`Parts`] to `Option<String>`, or
 /// a type of your own.
 ///
 /// `None` is a request without a key, such as one without the header. In a [layer](crate::RateLimitLayer) all of them share
