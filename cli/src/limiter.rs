@@ -89,6 +89,13 @@ async fn ask_until_granted(
     const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
     let start = Instant::now();
     loop {
+        // The turn of a leaky bucket may come too late, and cannot be given back.
+        if let Some(timeout) = timeout
+            && let Decision::Granted(granted) = limiter.peek(key, permits).await?
+            && start.elapsed() + granted.delay > timeout
+        {
+            return Ok(false);
+        }
         let Some(retry_after) = limiter.check(key, permits).await?.retry_after() else {
             return Ok(true);
         };

@@ -21,7 +21,7 @@ use crate::policies::algorithm::MOST_TOUCHED;
 use crate::policies::call::{Call, Purpose, Target};
 use crate::store::Store;
 use crate::wait_queue::Sending;
-use taken::Taken;
+pub(super) use taken::Taken;
 
 /// A request to one of several limiters that decide together: an argument of
 /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). From [`PolicyLimiter::charge`](crate::PolicyLimiter::charge),
@@ -392,7 +392,7 @@ impl JointDecision {
     }
 
     /// What was taken of RRateLimiters, by their names in the store.
-    fn grants(&self) -> impl Iterator<Item = (Arc<str>, Grant)> {
+    pub(super) fn grants(&self) -> impl Iterator<Item = (Arc<str>, Grant)> {
         let each = self.limiters.iter().zip(&self.decisions);
         each.filter_map(|(limiter, decision)| {
             let name = limiter.rate_limiter.as_ref()?;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::joint::{Charged, JointDecision, Mode, check_all, refund_all};
+use super::joint::{Charged, JointDecision, Mode, Taken, check_all, refund_all};
 use super::{Charge, Registry};
 use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::Result;
@@ -237,8 +237,13 @@ impl<R, E> Rules<R, E> {
             }));
         }
         if !in_shadow.is_empty() {
+            let mut taken = Taken::nothing(&self.registry);
+            if let Some((_, joint)) = &decided {
+                taken.add(joint.grants());
+            }
             // Events tell what comes of it.
             let _ = Box::pin(self.decide_in_shadow(&in_force, &in_shadow)).await;
+            taken.keep();
         }
         Ok(Verdict::Granted(decided.map(|(_, joint)| joint)))
     }

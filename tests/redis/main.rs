@@ -52,6 +52,7 @@ mod policies;
 mod reads;
 mod remembered_denials;
 mod round_trips;
+mod rules;
 mod secrets;
 mod server_restart;
 mod server_time;

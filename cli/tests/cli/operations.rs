@@ -116,6 +116,17 @@ fn a_policys_acquire_comes_back_when_the_policy_says() {
 }
 
 #[test]
+fn an_acquire_takes_no_turn_that_comes_after_its_time() {
+    let cli = Cli::start();
+    let bucket = "a --policy leaky-bucket --quantity 1 --period 1h --capacity 3";
+    assert_eq!(cli.run(&format!("acquire {bucket} --timeout 1s")).code, 0);
+    let before = cli.json(&format!("peek {bucket}"));
+    assert_eq!(cli.run(&format!("acquire {bucket} --timeout 1s")).code, 1);
+    let after = cli.json(&format!("peek {bucket}"));
+    assert_eq!(before["remaining"], after["remaining"]);
+}
+
+#[test]
 fn completions_and_manual_need_no_server() {
     let completions = Ran::from(program("completions bash").output().unwrap());
     assert!(completions.out.contains("_rratelimiter"), "{completions:?}");

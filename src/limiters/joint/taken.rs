@@ -7,29 +7,29 @@ use crate::limiters::Registry;
 
 /// Permits of RRateLimiters, by their names in the store. They go back, also if the request's future is dropped, unless it
 /// proceeds.
-pub(super) struct Taken<'a> {
+pub(in crate::limiters) struct Taken<'a> {
     registry: &'a Registry,
     grants: Vec<(Arc<str>, Grant)>,
 }
 
 impl<'a> Taken<'a> {
-    pub(super) fn nothing(registry: &'a Registry) -> Self {
+    pub(in crate::limiters) fn nothing(registry: &'a Registry) -> Self {
         Self {
             registry,
             grants: Vec::new(),
         }
     }
 
-    pub(super) fn add(&mut self, grants: impl Iterator<Item = (Arc<str>, Grant)>) {
+    pub(in crate::limiters) fn add(&mut self, grants: impl Iterator<Item = (Arc<str>, Grant)>) {
         self.grants.extend(grants);
     }
 
     /// The request proceeds: its caller has the permits.
-    pub(super) fn keep(mut self) {
+    pub(in crate::limiters) fn keep(mut self) {
         self.grants.clear();
     }
 
-    pub(super) async fn give_back(mut self) {
+    pub(in crate::limiters) async fn give_back(mut self) {
         while let Some((name, grant)) = self.grants.last() {
             // If that fails, they come back when their window has passed.
             let _ = self.registry.rate_limiter(name).refund(grant.clone()).await;

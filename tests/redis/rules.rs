@@ -1,0 +1,48 @@
+//! Requests to rules that are dropped between two of their calls.
+
+use redisson_rate_limiter::{Event, FixedWindow, Rate, Rule};
+use tokio::sync::mpsc;
+
+use crate::clients::{PATIENCE, builder, steady};
+use crate::fixture::{Fixture, HOUR, NAME};
+
+#[tokio::test]
+async fn a_request_dropped_while_rules_in_shadow_mode_are_asked_keeps_no_permits() {
+    let fixture = Fixture::start().await;
+    let (sender, mut told) = mpsc::unbounded_channel();
+    let builder = builder().on_event(move |event| {
+        if let Event::Request {
+            is_shadow: false, ..
+        } = event
+        {
+            sender.send(()).unwrap();
+        }
+    });
+    let client = steady(&fixture.server.url(), builder).await;
+    let enforced = client
+        .keyed_rate_limiter("", Rate::overall(5, HOUR))
+        .unwrap();
+    let shadow = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
+    let rules = client.rules([
+        Rule::new(
+            enforced.with_name("enforced"),
+            |name: &&str| Some((*name).to_owned()),
+            |_, _| (),
+        ),
+        Rule::new(
+            shadow.with_name("shadow"),
+            |_| Some("all".to_owned()),
+            |_, _| (),
+        )
+        .in_shadow(),
+    ]);
+    let rules = rules.unwrap();
+    tokio::select! {
+        biased;
+        _ = told.recv() => {}
+        verdict = rules.check(&NAME) => panic!("{verdict:?}"),
+    }
+    assert!(client.close(PATIENCE).await);
+    let limiter = client.rate_limiter(NAME);
+    assert_eq!(limiter.available_permits().await.unwrap(), 5);
+}
