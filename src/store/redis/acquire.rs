@@ -129,7 +129,7 @@ impl RedisLimiter {
             } else if std::mem::take(&mut may_share) {
                 let part = AcquirePart::new(&self.keys, rate_type, &call);
                 let calls = &store.multi_acquires;
-                let entered = calls.send(&counted, part, ends, attempt.deadline);
+                let entered = calls.send(part, ends, attempt.deadline);
                 match entered.await {
                     Some(SharedReply::Answered(result)) => Some(result),
                     Some(SharedReply::Refused) => {

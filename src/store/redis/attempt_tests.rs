@@ -301,8 +301,7 @@ async fn the_next_attempt_need_not_wait_after_a_shared_call_refused_an_acquire()
     let call = Acquire::first(Requests::one(1));
     let deadline = Instant::now() + Duration::from_secs(10);
     let calls = &limiter.store.multi_acquires;
-    let (in_flight, keys) = (calls.enter("l").unwrap(), &limiter.keys);
-    let part = AcquirePart::new(keys, RateType::Overall, &call);
-    let asked = calls.send(&in_flight, part, deadline, 1 << 52);
+    let part = AcquirePart::new(&limiter.keys, RateType::Overall, &call);
+    let asked = calls.send(part, deadline, 1 << 52);
     assert!(matches!(asked.await, Some(SharedReply::Refused)));
 }

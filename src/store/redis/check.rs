@@ -77,9 +77,7 @@ impl RedisStore {
             let now = progress.now.or_else(|| self.clock.now());
             call.note_sent(true);
             let result = if let Some(part) = part.take() {
-                let entered = self
-                    .multi_checks
-                    .send(&counted, part, attempts.deadline, deadline);
+                let entered = self.multi_checks.send(part, attempts.deadline, deadline);
                 match entered.await {
                     Some(SharedReply::Answered(result)) => result.map(|sent| sent.answer),
                     Some(SharedReply::Refused) => {
@@ -92,7 +90,7 @@ impl RedisStore {
                 let (script, args) = script_and_args(call, now, Some(deadline), &progress.read);
                 let limits = attempts.limits().at_once().for_requests(requests);
                 let is_before = |part: &CheckPart| part.shares_a_key(&keys);
-                self.multi_checks.send_before(&counted, is_before).await;
+                self.multi_checks.send_before(is_before).await;
                 script.run(&self.connection, &keys, &args, limits).await
             };
             if let Err(Failure::NotSent(_) | Failure::NotRun(_)) = result {

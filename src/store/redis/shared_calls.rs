@@ -1,11 +1,12 @@
 //! Calls on different keys that are sent as one.
 //!
 //! A call costs the server about as much as the decision that it is for. So while many calls of a kind are in flight on a
-//! runtime, the next ones are not sent one by one. They join the pending batch, and a task, the flusher, sends the batch
-//! when the runtime polls it. Each [part](Part) of it is decided separately. No call waits for the answer to another one,
+//! runtime, the next ones are not sent one by one. They join the pending batch. A part that no longer fits into one call
+//! sends those before it, and a task, the flusher, sends the rest when the runtime polls it. Each [part](Part) of it is decided separately. No call waits for the answer to another one,
 //! and while few are in flight each is sent directly, without a task. Parts are sent in the order in which they joined.
 //!
-//! Each runtime has its own batch, so that no call waits for another runtime to be polled.
+//! Each runtime has its own batch, so that no call waits for another runtime to be polled. A call that moves to another
+//! runtime joins the batch there, and outside of all runtimes none.
 //!
 //! Only a connection that leads to one server carries such calls ([`super::connection`]). On a cluster the keys are in
 //! different slots, so nothing is shared there.
@@ -35,12 +36,6 @@ use sender::Sender;
 
 /// The next calls share one once this many are in flight.
 const FEW: usize = 16;
-
-/// The most parts of one call: the server does nothing else while it runs.
-const LARGEST_CALL: usize = 32;
-
-/// The most work of the parts of one call, unless a single part has more.
-const MOST_WORK: usize = 1_000;
 
 /// What a call does for one key.
 pub(crate) trait Part: Sized + Send + Sync + 'static {
@@ -137,34 +132,42 @@ impl<P: Part> SharedCalls<P> {
     }
 
     /// Sends the pending batch now if it has such a part, which a call that is sent next must not overtake.
-    pub(super) async fn send_before(&self, counted: &CountedCall<P>, is_such: impl Fn(&P) -> bool) {
-        if let Some(entries) = counted.batch.take_if_any(is_such) {
-            send_in_order(&self.sender, entries).await;
+    pub(super) async fn send_before(&self, is_such: impl Fn(&P) -> bool) {
+        let Ok(batch) = self.batches.current(RuntimeParts::default) else {
+            return; // nothing is sent outside of a runtime
+        };
+        if let Some(entries) = batch.take_if_any(is_such) {
+            send_now(&self.sender, entries).await;
         }
     }
 
     /// Sends a part with others, and waits until its deadline at most. `None` if no answer came: it may have run.
     pub(super) async fn send(
         &self,
-        counted: &CountedCall<P>,
         part: P,
         deadline: Instant,
         server_deadline: i64,
     ) -> Option<SharedReply> {
+        let Ok(batch) = self.batches.current(RuntimeParts::default) else {
+            return Some(SharedReply::Refused);
+        };
         let (answer, receiver) = oneshot::channel();
-        let entry = PendingPart {
+        let (full, needs_flusher) = batch.push(PendingPart {
             part,
             deadline,
             server_deadline,
             answer,
-        };
-        if counted.batch.push(entry) {
+        });
+        if needs_flusher {
             let flusher = SharedCallFlusher {
                 sender: Arc::clone(&self.sender),
-                batch: Arc::clone(&counted.batch),
+                batch,
                 has_taken: false,
             };
             tokio::spawn(flusher.flush());
+        }
+        if !full.is_empty() {
+            send_now(&self.sender, full).await;
         }
         timeout_at(deadline, receiver).await.ok()?.ok()
     }
@@ -182,32 +185,17 @@ impl<P: Part> SharedCallFlusher<P> {
         yield_now().await; // tasks that are ready now may join the batch
         let entries = self.batch.take();
         self.has_taken = true;
-        send_in_order(&self.sender, entries).await;
+        send_now(&self.sender, entries).await;
     }
 }
 
-/// Sends the entries, each call before the next one, and leaves their answers to tasks. Ready when it is first polled.
-async fn send_in_order<P: Part>(sender: &Arc<Sender>, mut entries: Vec<PendingPart<P>>) {
-    while !entries.is_empty() {
-        let of_one_call = of_one_call(entries.iter().map(|entry| entry.part.work()));
-        let later = entries.split_off(of_one_call);
-        let mut sending = Box::pin(Arc::clone(sender).send(entries));
-        let is_sent = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context)));
-        if is_sent.await.is_pending() {
-            tokio::spawn(sending);
-        }
-        entries = later;
+/// Sends the entries as one call, and leaves their answers to a task. Ready when it is first polled.
+async fn send_now<P: Part>(sender: &Arc<Sender>, entries: Vec<PendingPart<P>>) {
+    let mut sending = Box::pin(Arc::clone(sender).send(entries));
+    let is_sent = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context)));
+    if is_sent.await.is_pending() {
+        tokio::spawn(sending);
     }
-}
-
-/// How many parts, from the front, one call takes, if they are so much work.
-fn of_one_call(work: impl Iterator<Item = usize>) -> usize {
-    let mut all = 0;
-    let fit = work.enumerate().take_while(|&(place, work)| {
-        all += work;
-        place == 0 || (place < LARGEST_CALL && all <= MOST_WORK)
-    });
-    fit.count()
 }
 
 impl<P: Part> Drop for SharedCallFlusher<P> {
@@ -224,6 +212,7 @@ impl<P: Part> Drop for SharedCallFlusher<P> {
 mod tests {
     use std::future::Future;
     use std::pin::Pin;
+    use std::sync::atomic::AtomicUsize;
     use std::task::{Context, Waker};
     use std::time::Duration;
 
@@ -265,10 +254,8 @@ mod tests {
         let call = Acquire::first(Requests::one(1));
         let keys = Keys::new("limiter", "client");
         let deadline = Instant::now() + timeout;
-        let counted = multi_acquires.enter("limiter").unwrap();
         let part = AcquirePart::new(&keys, RateType::Overall, &call);
-        let sending = multi_acquires.send(&counted, part, deadline, i64::MAX);
-        sending.await
+        multi_acquires.send(part, deadline, i64::MAX).await
     }
 
     const HOUR: Duration = Duration::from_secs(3600);
@@ -349,18 +336,6 @@ mod tests {
         assert!(matches!(long, Some(SharedReply::Answered(Ok(_)))));
     }
 
-    #[test]
-    fn limiters_and_lists_of_a_call_are_at_most_what_a_few_ms_decide() {
-        let of_one_call = |runs: &[usize]| of_one_call(runs.iter().copied());
-        assert_eq!(of_one_call(&[]), 0);
-        assert_eq!(of_one_call(&[1; 100]), LARGEST_CALL);
-        assert_eq!(of_one_call(&[31; LARGEST_CALL]), LARGEST_CALL);
-        assert_eq!(of_one_call(&[300; 5]), 3);
-        assert_eq!(of_one_call(&[999, 1, 1]), 2);
-        assert_eq!(of_one_call(&[4_096, 1]), 1);
-        assert_eq!(of_one_call(&[1, 4_096]), 1);
-    }
-
     /// A connection whose server has this id.
     struct Server(&'static str);
 
@@ -385,5 +360,47 @@ mod tests {
         }
         in_flight.pop();
         assert!(!enter().is_one_of_many());
+    }
+
+    #[test]
+    fn outside_of_a_runtime_a_call_joins_no_batch_and_breaks_none() {
+        let runtime = runtime();
+        let multi_acquires = over(Server("id"));
+        let mut asking = Box::pin(acquire(&multi_acquires, HOUR));
+        let mut context = Context::from_waker(Waker::noop());
+        let outside = asking.as_mut().poll(&mut context);
+        assert!(matches!(outside, Poll::Ready(Some(SharedReply::Refused))));
+        runtime.block_on(multi_acquires.send_before(|_| true));
+        let answer = runtime.block_on(acquire(&multi_acquires, HOUR));
+        assert!(matches!(answer, Some(SharedReply::Answered(_))));
+    }
+
+    /// Counts what is sent, and never answers.
+    struct Counted(Arc<AtomicUsize>);
+
+    impl Given for Counted {
+        fn send<'a>(
+            &'a self,
+            _command: &'a Cmd,
+        ) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_full_call_is_sent_at_once_however_many_follow() {
+        let sent = Arc::default();
+        let multi_acquires = over(Counted(Arc::clone(&sent)));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut asking = Vec::new();
+        for calls in 0..3 {
+            for _ in 0..32 {
+                let mut asked = Box::pin(acquire(&multi_acquires, HOUR));
+                assert!(asked.as_mut().poll(&mut context).is_pending());
+                asking.push(asked);
+            }
+            assert_eq!(sent.load(Ordering::Relaxed), calls);
+        }
     }
 }

@@ -349,10 +349,9 @@ impl Sides {
     ) -> Option<Value> {
         let deadline = Instant::now() + Duration::from_secs(30);
         let multi_acquires = &self.redis.multi_acquires;
-        let in_flight = multi_acquires.enter("l").unwrap();
         let ask = |keys| {
             let part = AcquirePart::new(keys, rate_type, call);
-            multi_acquires.send(&in_flight, part, deadline, NEVER)
+            multi_acquires.send(part, deadline, NEVER)
         };
         let missing = Keys::new("missing", "client");
         // In place of its settings there is another limiter's value, or nothing.

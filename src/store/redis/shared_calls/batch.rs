@@ -1,4 +1,4 @@
-//! The pending batch of a runtime: parts that wait for the flusher.
+//! The pending batch of a runtime: parts that wait for the flusher, no more than one call takes.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::SharedReply;
+use super::{Part, SharedReply};
+
+/// The most parts of one call: the server does nothing else while it runs.
+const LARGEST_CALL: usize = 32;
+
+/// The most work of the parts of one call, unless a single part has more.
+const MOST_WORK: usize = 1_000;
 
 /// The calls of one kind on one runtime.
 pub(in crate::store::redis) struct RuntimeParts<P> {
@@ -17,6 +23,8 @@ pub(in crate::store::redis) struct RuntimeParts<P> {
 /// Parts that wait for the flusher.
 struct Pending<P> {
     entries: Vec<PendingPart<P>>,
+    /// What they are together.
+    work: usize,
     has_flusher: bool,
 }
 
@@ -33,6 +41,7 @@ impl<P> Default for Pending<P> {
     fn default() -> Self {
         Self {
             entries: Vec::new(),
+            work: 0,
             has_flusher: false,
         }
     }
@@ -53,11 +62,26 @@ impl<P> RuntimeParts<P> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the entry needs a flusher.
-    pub(super) fn push(&self, entry: PendingPart<P>) -> bool {
+    /// Adds an entry. Returns those before it, to be sent now, if it does not fit into their call; and whether it needs a
+    /// flusher.
+    pub(super) fn push(&self, entry: PendingPart<P>) -> (Vec<PendingPart<P>>, bool)
+    where
+        P: Part,
+    {
         let mut pending = self.pending();
+        let work = entry.part.work();
+        let fits = pending.entries.len() < LARGEST_CALL && pending.work + work <= MOST_WORK;
+        let full = match fits {
+            true => Vec::new(),
+            false => {
+                pending.work = 0;
+                std::mem::take(&mut pending.entries)
+            }
+        };
         pending.entries.push(entry);
-        !std::mem::replace(&mut pending.has_flusher, true)
+        pending.work += work;
+        let needs_flusher = !std::mem::replace(&mut pending.has_flusher, true);
+        (full, needs_flusher)
     }
 
     /// Takes the pending batch if it has such a part.
@@ -77,5 +101,90 @@ impl<P> PendingPart<P> {
     pub(super) fn answer(self, entered: SharedReply) {
         // A caller that has left needs no answer.
         let _ = self.answer.send(entered);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::RedisError;
+
+    use super::*;
+    use crate::store::redis::retry::Repeat;
+    use crate::store::redis::script::{self, Args, Script};
+
+    /// A part with this work.
+    struct Work(usize);
+
+    impl Part for Work {
+        const REPEAT: Repeat = Repeat::Safe;
+
+        fn script() -> &'static Script {
+            &script::MULTI_ACQUIRE
+        }
+
+        fn work(&self) -> usize {
+            self.0
+        }
+
+        fn requests(&self) -> u32 {
+            1
+        }
+
+        fn keys_and_args<'a>(
+            _: &[&'a Self],
+            _: Option<i64>,
+            _: Option<i64>,
+        ) -> (Vec<&'a [u8]>, Args) {
+            (Vec::new(), Args::new())
+        }
+
+        fn refused(_: RedisError) -> SharedReply {
+            SharedReply::Refused
+        }
+    }
+
+    fn entry(work: usize) -> PendingPart<Work> {
+        PendingPart {
+            part: Work(work),
+            deadline: Instant::now(),
+            server_deadline: 0,
+            answer: oneshot::channel().0,
+        }
+    }
+
+    /// The work of the parts of each call that carries these.
+    fn calls(parts: &[usize]) -> Vec<Vec<usize>> {
+        let batch = RuntimeParts::default();
+        let full = parts.iter().map(|&work| batch.push(entry(work)).0);
+        let full: Vec<_> = full.collect();
+        let calls = full.into_iter().chain([batch.take()]);
+        let calls = calls.filter(|entries| !entries.is_empty());
+        let work = |entries: Vec<PendingPart<Work>>| {
+            let work = entries.iter().map(|entry| entry.part.0);
+            work.collect()
+        };
+        calls.map(work).collect()
+    }
+
+    #[test]
+    fn parts_of_a_call_are_at_most_what_a_few_ms_decide_and_stay_in_order() {
+        assert!(calls(&[]).is_empty());
+        assert_eq!(calls(&[1; 70]), [vec![1; 32], vec![1; 32], vec![1; 6]]);
+        assert_eq!(calls(&[0; 33]), [vec![0; 32], vec![0]]);
+        assert_eq!(calls(&[31; 32]), [[31; 32]]);
+        assert_eq!(calls(&[300; 5]), [vec![300; 3], vec![300; 2]]);
+        assert_eq!(calls(&[999, 1, 2]), [vec![999, 1], vec![2]]);
+        assert_eq!(calls(&[4_096, 1]), [[4_096], [1]]);
+        assert_eq!(calls(&[1, 4_096, 2]), [[1], [4_096], [2]]);
+    }
+
+    #[test]
+    fn a_batch_has_one_flusher() {
+        let batch = RuntimeParts::default();
+        let push = |work| batch.push(entry(work)).1;
+        assert!(push(1));
+        assert!(!push(1_000), "it takes what was added last");
+        assert_eq!(batch.take().len(), 1);
+        assert!(push(1));
     }
 }
