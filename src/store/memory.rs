@@ -18,6 +18,7 @@ mod sweep;
 mod targets;
 
 use std::array;
+use std::fmt;
 use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -45,10 +46,9 @@ use crate::clock::TokioClock;
 /// assert!(!b.try_acquire(1).await?);
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct MemoryStore(Arc<MemoryStoreInner>);
 
-#[derive(Debug)]
 struct MemoryStoreInner {
     clock: TokioClock,
     /// With a key of its own, so that nobody can choose names that meet in one place.
@@ -61,6 +61,13 @@ struct MemoryStoreInner {
 const SHARDS: usize = 128;
 /// A shard stays locked while this many places are visited.
 const SWEPT_AT_ONCE: usize = 64;
+
+/// Shows no names: a log that shows a client has none of its users' keys.
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}
 
 impl MemoryStore {
     /// An empty store. Its clock is tokio's, so that paused time applies.
@@ -110,7 +117,6 @@ impl MemoryStore {
         }
     }
 
-    /// The same, one part after another, so that other tasks go on. Returns whether nothing is left.
     /// Moves the clock of this store on, by whole milliseconds: with the feature `test-util`, for tests that do not pause tokio's
     /// time. Windows pass, permits come back, and keys and penalties end. Those who wait for permits sleep by tokio's
     /// clock: where a test has waiters, pause that, and `tokio::time::advance` moves both.
@@ -135,6 +141,7 @@ impl MemoryStore {
         self.0.clock.advance(millis);
     }
 
+    /// The same, one part after another, so that other tasks go on. Returns whether nothing is left.
     async fn shrink_in_parts(&self) -> bool {
         let mut is_empty = true;
         for place in 0..SHARDS {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::{Clock, Decision, Grant, Granted, MemoryStore, Rate, RateLimiter, RedissonClient};
+use crate::{
+    Clock, Decision, FixedWindow, Grant, Granted, MemoryStore, Rate, RateLimiter, RedissonClient,
+};
 
 #[test]
 fn a_request_that_read_the_clock_early_has_the_time_of_the_one_before() {
@@ -184,4 +186,14 @@ async fn a_lowered_rate_per_client_holds_for_what_the_others_have_in_use() {
     assert_eq!(other.available_permits().await.unwrap(), 2);
     granted(&other, 2).await;
     assert!(!other.try_acquire(1).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_a_client_and_its_limiters_show_has_no_users_keys() {
+    let client = RedissonClient::in_memory();
+    let window = FixedWindow::new(5, Duration::from_secs(60));
+    let per_user = client.policy_limiter(window).unwrap();
+    assert!(per_user.check("alice", 1).await.unwrap().is_granted());
+    let shown = format!("{client:?} {per_user:?} {:?}", client.rate_limiter("b"));
+    assert!(!shown.contains("alice"), "{shown}");
 }
