@@ -7,7 +7,7 @@ use crate::clients::{PATIENCE, builder, steady};
 use crate::fixture::{Fixture, HOUR, NAME};
 
 #[tokio::test]
-async fn a_request_dropped_while_rules_in_shadow_mode_are_asked_keeps_no_permits() {
+async fn a_request_dropped_while_shadow_rules_are_asked_keeps_no_permits() {
     let fixture = Fixture::start().await;
     let (sender, mut told) = mpsc::unbounded_channel();
     let builder = builder().on_event(move |event| {

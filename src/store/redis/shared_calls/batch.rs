@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_call_are_what_a_few_ms_decide_and_stay_in_order() {
+    fn parts_of_a_call_are_at_most_what_a_few_ms_decide_and_stay_in_order() {
         assert!(calls(&[]).is_empty());
         assert_eq!(calls(&[1; 70]), [vec![1; 32], vec![1; 32], vec![1; 6]]);
         assert_eq!(calls(&[0; 33]), [vec![0; 32], vec![0]]);
