@@ -20,7 +20,8 @@
 -- of another length counts as long as its last ms is in the window. If all clients have one window and period, it is these
 -- two, as in numbers 2 and 3. Else a client that finds others writes, once in each of its periods, whatever it decides:
 -- its window, its period, the last ms of its current period; and these three of each of the others behind it, up to 15, as
--- long as their last ms is less than the longest of the windows that are kept before now.
+-- long as their last ms is less than three times the longest of the windows that are kept before now. So long may a counter
+-- live: one that is about to leave that window is extended by two of them.
 
 --! include shared/limits.lua
 --! include shared/policy.lua
@@ -75,7 +76,7 @@ if lengths and not is_known then
     end
   end
 
-  -- Those that may have counters in the longest window, which may end with a shorter period than this one.
+  -- Those that may have counters that live, for as long as the longest window needs: it may end with a shorter period.
   repeat
     local all, longest = others, window
     for _, one in ipairs(all) do
@@ -83,7 +84,7 @@ if lengths and not is_known then
     end
     others = {}
     for _, one in ipairs(all) do
-      if one[3] > now - longest then
+      if one[3] > now - 3 * longest then
         others[#others + 1] = one
       end
     end

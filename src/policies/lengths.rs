@@ -92,8 +92,8 @@ impl Found {
             let all = self.others.len();
             let windows = self.others.iter().map(|it| it.window);
             let longest = windows.fold(window, i64::max);
-            // That window may end with a shorter period than this one.
-            self.others.retain(|it| it.last > now - longest);
+            // A counter that is about to leave that window is extended by two of them, and must not outlive its length.
+            self.others.retain(|it| it.last > now - 3 * longest);
             if self.others.len() == all {
                 break;
             }

@@ -201,6 +201,35 @@ fn a_further_request_before_the_first_period_extends_no_life() {
     assert_eq!(state, after_the_first);
 }
 
+/// A client with a longer window may count it, and then it must have been extended.
+#[test]
+fn a_length_is_known_for_as_long_as_a_counter_of_it_may_live() {
+    let at = At {
+        now: 1_100_600,
+        server: 0,
+    };
+    let series = |window, period, last| Series {
+        window,
+        period,
+        last,
+    };
+    let lengths = vec![
+        series(600_000, 100_000, 499_999),
+        series(100_000, 10_000, 479_999),
+    ];
+    let mut state = Periods {
+        start: timed(0, Some(450_000)),
+        lengths: timed(Lengths::Several(lengths), Some(450_000)),
+        ..Periods::default()
+    };
+    *state.counters.of(479_999) = timed(1, Some(450_016));
+    policy(1, 100_000, 100_000).charge(&mut state, at, &[0; 16], 1);
+    let longer = policy(6, 1_400_000, 200_000);
+    assert_eq!(longer.evaluate(&state, at, 1).unwrap().remaining, 3);
+    longer.keep(&mut state, at);
+    assert!(state.counters.of(479_999).expires_at() > Some(1_880_000 - at.now));
+}
+
 #[test]
 fn numbers_that_cannot_be_are_refused() {
     let refused = |policy: SlidingWindowCounter| match policy.validate() {
