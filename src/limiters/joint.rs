@@ -115,6 +115,12 @@ impl Charged {
             rate_limiter: takes_permits.then(|| Arc::clone(&target.key)),
         }
     }
+
+    /// What was taken of an RRateLimiter, by its name in the store, if this is one and granted the request.
+    fn grant(&self, decision: &Decision) -> Option<(Arc<str>, Grant)> {
+        let name = self.rate_limiter.as_ref()?;
+        Some((Arc::clone(name), decision.clone().into_grant()?))
+    }
 }
 
 /// A server does nothing else while it decides: about 0.1 ms for each RRateLimiter with many grants.
@@ -394,10 +400,7 @@ impl JointDecision {
     /// What was taken of RRateLimiters, by their names in the store.
     pub(super) fn grants(&self) -> impl Iterator<Item = (Arc<str>, Grant)> {
         let each = self.limiters.iter().zip(&self.decisions);
-        each.filter_map(|(limiter, decision)| {
-            let name = limiter.rate_limiter.as_ref()?;
-            Some((Arc::clone(name), decision.clone().into_grant()?))
-        })
+        each.filter_map(|(limiter, decision)| limiter.grant(decision))
     }
 
     /// Whether the request has to wait before it proceeds.

@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::taken::Taken;
-use super::{Registry, decide, peek_requests};
+use super::{Charged, Registry, decide, peek_requests};
 use crate::decision::{Decision, Denied};
 use crate::error::Result;
 use crate::fallback::TargetRequest;
@@ -66,16 +66,12 @@ impl Slot {
     /// Whether a charge to one of its limiters cannot be given back.
     fn keeps_charges(&self) -> bool {
         let mut requests = self.requests.iter();
-        requests.any(|it| !it.target.model.properties().is_on_the_window)
+        requests.any(|it| Charged::by(it).rate_limiter.is_none())
     }
 
     fn grants(&self) -> impl Iterator<Item = (Arc<str>, Grant)> {
         let each = self.requests.iter().zip(&self.decisions);
-        let of_rates = each.filter(|(it, _)| it.target.model.properties().is_on_the_window);
-        of_rates.filter_map(|(request, decision)| {
-            let grant = decision.clone().into_grant()?;
-            Some((Arc::clone(&request.target.key), grant))
-        })
+        each.filter_map(|(request, decision)| Charged::by(request).grant(decision))
     }
 }
 
