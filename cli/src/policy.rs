@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use redisson_rate_limiter::AnyPolicy;
 use serde_json::{Map, Value};
 
@@ -15,10 +16,7 @@ use crate::report::millis;
 #[command(next_help_heading = "Another algorithm than RRateLimiter")]
 pub(crate) struct PolicyArguments {
     /// The algorithm; NAME is then the key that it counts for
-    #[arg(long, value_name = "ALGORITHM", value_parser = [
-        "fixed-window", "sliding-window-log", "sliding-window-counter", "token-bucket", "quota-bucket", "leaky-bucket",
-        "penalty-token-bucket",
-    ])]
+    #[arg(long, value_name = "ALGORITHM", value_parser = algorithms())]
     policy: Option<String>,
     /// The most that a window holds
     #[arg(long, value_name = "N", requires = "policy")]
@@ -44,6 +42,14 @@ pub(crate) struct PolicyArguments {
     /// Periods begin with the clock's, not with the first request
     #[arg(long, requires = "policy")]
     aligned_to_clock: bool,
+}
+
+/// The names of all algorithms but RRateLimiter's, which needs none.
+fn algorithms() -> PossibleValuesParser {
+    let policies = AnyPolicy::examples(1, Duration::from_secs(1));
+    let others = policies.filter(|it| !matches!(it, AnyPolicy::SharedRate(_)));
+    let names = others.map(|it| it.algorithm().replace('_', "-"));
+    names.collect::<Vec<_>>().into()
 }
 
 impl PolicyArguments {

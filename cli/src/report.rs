@@ -44,6 +44,15 @@ impl Report {
         }
     }
 
+    /// There is no limiter of this name.
+    pub(crate) fn missing(name: &str, json: Value) -> Self {
+        Self::either(
+            false,
+            format!("there is no limiter {}", name.escape_debug()),
+            json,
+        )
+    }
+
     pub(crate) fn with_exit_code(self, exit_code: u8) -> Self {
         Self { exit_code, ..self }
     }
@@ -66,7 +75,7 @@ impl Report {
         } else {
             self.text
         };
-        // Whoever reads it may have enough.
+        // The reader may have gone, as `head` does.
         let _ = match self.is_on_stderr {
             true => writeln!(std::io::stderr(), "{text}"),
             false => writeln!(std::io::stdout(), "{text}"),

@@ -23,12 +23,11 @@ pub(super) async fn delete(
         return Ok(Report::either(false, "kept", json!({ "deleted": false })));
     }
     let is_deleted = limiter.delete().await?;
-    let text = match is_deleted {
-        true => "deleted".to_owned(),
-        false => format!("there is no limiter {}", name.escape_debug()),
-    };
     let json = json!({ "deleted": is_deleted });
-    Ok(Report::either(is_deleted, text, json))
+    Ok(match is_deleted {
+        true => Report::new("deleted", json),
+        false => Report::missing(&name, json),
+    })
 }
 
 fn is_confirmed(name: &str) -> Result<bool, Failure> {
@@ -56,12 +55,14 @@ pub(super) async fn expire(
         Some(time) => limiter.expire(time).await?,
         None => limiter.clear_expire().await?,
     };
-    let text = match (is_changed, time) {
-        (true, Some(time)) => format!("expires in {}", humantime::format_duration(time)),
-        (true, None) => "does not expire any more".to_owned(),
-        (false, Some(_)) => format!("there is no limiter {}", limiter.name().escape_debug()),
-        (false, None) => "has no time to live".to_owned(),
-    };
     let json = json!({ "changed": is_changed });
-    Ok(Report::either(is_changed, text, json))
+    Ok(match (is_changed, time) {
+        (true, Some(time)) => {
+            let text = format!("expires in {}", humantime::format_duration(time));
+            Report::new(text, json)
+        }
+        (true, None) => Report::new("does not expire any more", json),
+        (false, Some(_)) => Report::missing(limiter.name(), json),
+        (false, None) => Report::either(false, "has no time to live", json),
+    })
 }

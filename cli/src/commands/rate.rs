@@ -39,20 +39,18 @@ pub(super) async fn update(
         false => PermitsInUse::Keep,
     };
     let is_set = limiter.update_rate(rate, in_use).await?;
-    let name = limiter.name().escape_debug();
-    let text = match is_set {
-        true => format!("{name}: {rate}"),
-        false => format!("there is no limiter {name}"),
-    };
-    Ok(Report::either(is_set, text, json!({ "set": is_set })))
+    let json = json!({ "set": is_set });
+    Ok(match is_set {
+        true => Report::new(format!("{}: {rate}", limiter.name().escape_debug()), json),
+        false => Report::missing(limiter.name(), json),
+    })
 }
 
 pub(super) async fn config(context: &Context, name: &str) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(name);
     let rate = limiter.config().await?;
     let Some(rate) = rate else {
-        let text = format!("there is no limiter {}", limiter.name().escape_debug());
-        return Ok(Report::either(false, text, json!({ "rate": null })));
+        return Ok(Report::missing(limiter.name(), json!({ "rate": null })));
     };
     let time_to_live = limiter.remain_time_to_live().await?;
     let text = format!("{rate}; {}", time_to_live_as_text(time_to_live));
