@@ -67,7 +67,7 @@ pub enum Reason {
     /// Redis is unavailable, and the [`FailurePolicy`](redisson_rate_limiter::FailurePolicy) lets nothing through, or its local
     /// share is used up: 503.
     Unavailable,
-    /// A rule [blocks](redisson_rate_limiter::Plan::Block) whoever sent it: 403.
+    /// A rule [blocks](redisson_rate_limiter::Plan::Block) its client: 403.
     Blocked,
     /// The limiter cannot be used as it is set up, such as one without a rate: 500.
     Misconfigured,

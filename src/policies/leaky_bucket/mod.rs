@@ -11,7 +11,7 @@ use super::starts::Starts;
 /// requests beyond that are denied.
 ///
 /// A granted request has its turn at a time that the bucket gives it: [`check`](crate::PolicyLimiter::check) waits until
-/// then, so that whoever it returns to may proceed. [`check_without_waiting`](crate::PolicyLimiter::check_without_waiting)
+/// then, so that its caller may proceed. [`check_without_waiting`](crate::PolicyLimiter::check_without_waiting)
 /// returns the [`delay`](crate::Granted::delay) at once, for callers that wait by themselves. The first request of a target
 /// proceeds at once, whatever its cost. The largest cost that can be granted is `capacity + quantity`.
 ///

@@ -97,6 +97,7 @@ impl Shard {
             Some(place) => place,
             None => self.insert(hash, server, new()),
         };
+        // Nothing is removed between finding or inserting the slot and this.
         let slot = self.slots.get_bucket_mut(place);
         slot.expect("a slot was found or inserted at this place")
     }

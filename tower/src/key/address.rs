@@ -14,7 +14,7 @@ use super::forwarded::Forwarded;
 
 /// The client's address: an IPv4 address, or the network of an IPv6 address.
 ///
-/// Whoever sends a request can write any address into `X-Forwarded-For` and `Forwarded`; each proxy then adds the address
+/// A client can write any address into `X-Forwarded-For` and `Forwarded`; each proxy then adds the address
 /// that it was asked from at the end. So the list is read from its right end, and only as far as proxies that are trusted
 /// have written it: what a client has forged stands further left and is never read.
 ///
