@@ -189,7 +189,7 @@ impl KeyedRateLimiter {
                 return decision_alone(key, id, cost, &answer);
             }
             Ok(Some((id, answer))) => decision_alone(key, id, cost, &answer),
-            Ok(None) => self.limiter.check_shared(key, cost, set_up).await,
+            Ok(None) => self.limiter.ask_shared(key, cost, set_up).await,
             Err(error) => Err(error),
         };
         reported.ended(answer)

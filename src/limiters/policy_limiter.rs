@@ -215,6 +215,16 @@ impl<P: Policy> PolicyLimiter<P> {
         if let Some((id, answer)) = self.acquire_now(key, cost, set_up)? {
             return decision_alone(key, id, cost, &answer);
         }
+        self.ask_shared(key, cost, set_up).await
+    }
+
+    /// The same, by a handle of the limiter: what [`acquire_now`](Self::acquire_now) has not answered.
+    pub(super) async fn ask_shared(
+        &self,
+        key: &str,
+        cost: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Decision> {
         self.registry.state.admit()?;
         let limiter = self.rate_limiter(&self.validated_name(key, cost, set_up)?);
         limiter.decide(cost, set_up).await
