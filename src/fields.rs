@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// Writes and reads a type as its fields, once `validate` has found it good. `names` has the field of each argument that
 /// `validate` names.
@@ -10,9 +10,8 @@ macro_rules! as_fields {
     ($type:ty, $fields:ty, $validate:expr, $names:expr) => {
         impl serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                $validate(self).map_err(|error| {
-                    serde::ser::Error::custom(crate::fields::by_field(error, &$names))
-                })?;
+                crate::fields::by_field($validate(self), &$names)
+                    .map_err(serde::ser::Error::custom)?;
                 <$fields>::from(self).serialize(serializer)
             }
         }
@@ -20,25 +19,26 @@ macro_rules! as_fields {
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let read = Self::from(<$fields>::deserialize(deserializer)?);
-                $validate(&read).map_err(|error| {
-                    serde::de::Error::custom(crate::fields::by_field(error, &$names))
-                })?;
+                crate::fields::by_field($validate(&read), &$names)
+                    .map_err(serde::de::Error::custom)?;
                 Ok(read)
             }
         }
     };
 }
 
-/// The same error, by the name of the field.
-pub(crate) fn by_field(error: Error, names: &[(&str, &'static str)]) -> Error {
-    let Error::InvalidArgument { argument, reason } = error else {
-        return error;
-    };
-    let field = names.iter().find(|(name, _)| *name == argument);
-    Error::InvalidArgument {
-        argument: field.map_or(argument, |(_, field)| field),
-        reason,
-    }
+/// The same, with an error by the name of the field.
+pub(crate) fn by_field<T>(validated: Result<T>, names: &[(&str, &'static str)]) -> Result<T> {
+    validated.map_err(|error| match error {
+        Error::InvalidArgument { argument, reason } => {
+            let field = names.iter().find(|(name, _)| *name == argument);
+            Error::InvalidArgument {
+                argument: field.map_or(argument, |(_, field)| field),
+                reason,
+            }
+        }
+        other => other,
+    })
 }
 
 /// A number as the value of a field.

@@ -2,8 +2,9 @@
 //!
 //! A call costs the server about as much as the decision that it is for. So while many calls of a kind are in flight on a
 //! runtime, the next ones are not sent one by one. They join the pending batch. A part that no longer fits into one call
-//! sends those before it, and a task, the flusher, sends the rest when the runtime polls it. Each [part](Part) of it is decided separately. No call waits for the answer to another one,
-//! and while few are in flight each is sent directly, without a task. Parts are sent in the order in which they joined.
+//! sends those before it, and a task, the flusher, sends the rest when the runtime polls it. Each [part](Part) is decided
+//! separately. No call waits for the answer to another one, and while few are in flight each is sent directly, without a
+//! task. Parts are sent in the order in which they joined.
 //!
 //! Each runtime has its own batch, so that no call waits for another runtime to be polled. A call that moves to another
 //! runtime joins the batch there, and outside of all runtimes none.
