@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A SlidingWindowLog keeps a member for each request, and has an upper limit: with this window nobody reaches it.
-pub const LARGEST_LOG: (u32, Duration) = (20_000, Duration::from_millis(5));
+pub const LARGEST_LOG: (u32, Duration) = (20_000, Duration::from_millis(2));
 
 /// With a comma after each three digits.
 pub fn thousands(number: u64) -> String {

@@ -295,8 +295,9 @@ mod tests {
 
     use redis::cmd;
     use redis::io::tcp::socket2::{Domain, Type};
-    use tokio::io::{AsyncWrite, DuplexStream, duplex, join, sink};
+    use tokio::io::{AsyncWrite, AsyncWriteExt, DuplexStream, duplex, join, sink};
     use tokio::task::yield_now;
+    use tokio::time::advance;
 
     use super::super::traffic::Counted;
     use super::*;
@@ -395,6 +396,24 @@ mod tests {
         let failure = failure_of_a_call(&open, Limits::for_test()).await;
         assert!(matches!(failure, Failure::Lost(Some(_))), "{failure:?}");
         assert_eq!(start.elapsed(), first_check());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_stood_still_keeps_its_connection() {
+        let (open, mut server) = open(sink()).await;
+        let command = cmd("INCR").arg("key").take();
+        let request = Request {
+            command: &command,
+            asking: false,
+        };
+        let round_trip = RoundTrip::default();
+        let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Safe);
+        let (answer, ()) = tokio::join!(open.call(request, limits, &round_trip), async {
+            advance(round_trip.silence_limit() * 2).await;
+            server.write_all(b":1\r\n").await.unwrap();
+        });
+        assert_eq!(answer.unwrap(), Value::Int(1));
+        assert!(!open.is_retired());
     }
 
     #[tokio::test(start_paused = true)]
