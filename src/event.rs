@@ -2,6 +2,7 @@
 
 mod events;
 mod reported;
+pub(crate) mod spans;
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The handler of a client's events, if the application has set one.
+//! Who is told of a client's events: the handler that the application has set, and spans of `tracing`.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 use tokio::time::Instant;
+use tracing::Level;
 
 use super::reported::{Limiters, Reported};
+use super::spans::TARGET;
 use super::{AskedLimiter, Event};
 
-/// Without a handler nothing is made for an event: no text, no list, and no look at the clock.
+/// Without a handler, and if nobody records spans, nothing is made for an event: no text, no list, and no look at the clock.
 #[derive(Clone, Default)]
 pub(crate) struct Events(Option<Handler>);
 
@@ -33,7 +35,8 @@ impl Events {
     /// When something starts whose end is an event.
     #[inline]
     pub(crate) fn start(&self) -> Option<Instant> {
-        self.0.as_ref().map(|_| Instant::now())
+        let is_on = self.0.is_some() || tracing::span_enabled!(target: TARGET, Level::DEBUG);
+        is_on.then(Instant::now)
     }
 
     /// A request that starts, to a limiter of this name.

@@ -4,8 +4,9 @@ use std::slice;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
+use tracing::Span;
 
-use super::{AskedLimiter, Event, Events, RequestResult};
+use super::{AskedLimiter, Event, Events, RequestResult, spans};
 use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
 use crate::grant::Origin;
@@ -23,6 +24,7 @@ struct Started<'a> {
     at: Instant,
     limiters: Limiters<'a>,
     mode: Mode,
+    span: Span,
 }
 
 /// Whether what limiters decide is enforced.
@@ -30,6 +32,15 @@ struct Started<'a> {
 pub(crate) enum Mode {
     Enforced,
     Shadow,
+}
+
+impl Mode {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforced => "enforced",
+            Self::Shadow => "shadow",
+        }
+    }
 }
 
 /// What a method returns about a request.
@@ -55,6 +66,7 @@ impl<'a> Reported<'a> {
             at,
             limiters,
             mode: Mode::Enforced,
+            span: spans::request(),
         })))
     }
 
@@ -70,7 +82,10 @@ impl<'a> Reported<'a> {
             return Reported::default();
         };
         let limiters = limiters.map(|(name, permits)| AskedLimiter::new(name, permits));
-        Reported::new(started.events, started.at, limiters.collect()).in_mode(started.mode)
+        Reported(Some(Box::new(Started {
+            limiters: limiters.collect(),
+            ..*started
+        })))
     }
 
     pub(crate) fn in_mode(mut self, mode: Mode) -> Self {
@@ -138,6 +153,7 @@ impl Started<'_> {
 
     fn tell(&self, result: RequestResult, limiters: &[AskedLimiter<'_>]) {
         let took = self.at.elapsed();
+        spans::end_request(&self.span, result, limiters, self.mode);
         self.events.tell(|| Event::Request {
             limiters,
             result,

@@ -43,6 +43,18 @@ impl From<RedisError> for Failure {
     }
 }
 
+impl Failure {
+    /// The code of the server's error, or the kind of error that it becomes where the server did not answer.
+    pub(super) fn kind(&self) -> &str {
+        match self {
+            Self::NoRuntime => "no_runtime",
+            Self::NotSent(_) => "store_unavailable",
+            Self::Lost(_) => "indeterminate",
+            Self::NotRun(error) | Self::Refused(error) => error.code().unwrap_or("redis"),
+        }
+    }
+}
+
 /// Whether the server answered, if only to refuse.
 pub(super) fn is_answered<T>(result: &Result<T, Failure>) -> bool {
     matches!(

@@ -10,12 +10,13 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 use tokio::time::Instant;
+use tracing::Span;
 
 pub(crate) use self::args::Args;
 use super::connection::Connection;
 use super::failure::{Failure, is_answered};
 use super::retry::Limits;
-use crate::event::{Event, Events};
+use crate::event::{Event, Events, spans};
 #[cfg(test)]
 use crate::window::{BOUNDS, Bounds};
 
@@ -134,6 +135,10 @@ impl Script {
             script: self.name,
             limits,
             is_answered: false,
+            span: spans::call(self.name, limits.requests, limits.attempt, || {
+                let key = str::from_utf8(keys.first()?.as_ref()).ok()?;
+                Some(connection.breaker(key)?.server().to_owned())
+            }),
         };
         let by_hash = command("EVALSHA", &self.hash, keys, args);
         let result = match connection.send(&by_hash, limits).await {
@@ -146,6 +151,9 @@ impl Script {
             other => other,
         };
         told.is_answered = is_answered(&result);
+        if let Err(failure) = &result {
+            spans::fail(&told.span, failure.kind());
+        }
         if let Err(Failure::NotSent(_) | Failure::NoRuntime) = result {
             told.started = None;
         }
@@ -161,6 +169,7 @@ struct Told<'a> {
     script: &'static str,
     limits: Limits,
     is_answered: bool,
+    span: Span,
 }
 
 impl Drop for Told<'_> {
