@@ -14,6 +14,7 @@ mod turn;
 
 use std::fmt;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
@@ -21,6 +22,7 @@ use async_trait::async_trait;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
+use crate::policies::algorithm::Internal;
 
 pub use joint::{Charge, JointDecision};
 pub(crate) use joint::{Mode, check_all, peek_all, refund_all};
@@ -222,6 +224,70 @@ pub trait Limiter: fmt::Debug + Send + Sync {
         let _ = (key, grant);
         Ok(0)
     }
+
+    /// Corrects the charge of a request, once its cost is known: what `grant` has taken in excess is given back, as by
+    /// [`refund`](Self::refund), and what is missing is charged, as by [`check_up_to`](Self::check_up_to): the request is done,
+    /// so it cannot be denied any more. A grant that was given back or settled before stays as it is.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let tokens = client.keyed_rate_limiter("tokens:", Rate::overall(1_000, Duration::from_secs(60)))?;
+    /// let estimate = tokens.check("alice", 500).await?.into_grant().expect("granted");
+    /// tokens.settle("alice", estimate, 120).await?; // that many the model has used
+    /// assert_eq!(tokens.rate_limiter("alice").available_permits().await?, 880);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`refund`](Self::refund) and [`check`](Self::check).
+    ///
+    /// # Cancel safety
+    /// A call dropped in flight may or may not have corrected it.
+    async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
+        let charged = grant.permits();
+        if cost < charged {
+            self.refund(key, grant.part(charged - cost)).await?;
+        } else if grant.begin_refund() && cost > charged {
+            let _ = self.check_up_to(key, cost - charged).await?;
+        }
+        Ok(())
+    }
+}
+
+/// As the limiter that it leads to.
+#[async_trait]
+impl<L: Limiter + ?Sized> Limiter for Arc<L> {
+    fn name(&self) -> &str {
+        L::name(self)
+    }
+
+    async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+        L::check(self, key, cost).await
+    }
+
+    async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
+        L::check_without_waiting(self, key, cost).await
+    }
+
+    fn check_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
+        L::check_now(self, key, cost)
+    }
+
+    async fn check_up_to(&self, key: &str, cost: u32) -> Result<Decision> {
+        L::check_up_to(self, key, cost).await
+    }
+
+    async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
+        L::refund(self, key, grant).await
+    }
+
+    async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
+        L::settle(self, key, grant, cost).await
+    }
 }
 
 /// What a future returns if it needs not wait.
@@ -292,6 +358,18 @@ pub trait Chargeable: Limiter + sealed::Chargeable {
     /// # Errors
     /// Those of [`check`](Limiter::check) for invalid arguments.
     fn charge(&self, key: &str, cost: u32) -> Result<Charge>;
+}
+
+impl<L: Chargeable + ?Sized> Chargeable for Arc<L> {
+    fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
+        L::charge(self, key, cost)
+    }
+}
+
+impl<L: Chargeable + ?Sized> sealed::Chargeable for Arc<L> {
+    fn rate_limiter_of(&self, key: &str, internal: Internal) -> Option<Arc<str>> {
+        L::rate_limiter_of(self, key, internal)
+    }
 }
 
 mod sealed {

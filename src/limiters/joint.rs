@@ -6,11 +6,12 @@ mod taken;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, mem};
 
 use tokio::time::Instant;
 
-use super::Registry;
 use super::turn::wait_for_turn;
+use super::{Chargeable, Limiter, Registry};
 use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
 pub(crate) use crate::event::Mode;
@@ -90,12 +91,31 @@ impl Charge {
 }
 
 /// A limiter that took part in a joint decision.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) struct Charged {
     pub(super) name: Arc<str>,
     /// The name in the store of the RRateLimiter whose permits were taken; `None` of a limiter that does not know single
     /// grants.
     pub(super) rate_limiter: Option<Arc<str>>,
+    /// The limiter that a rule has asked, and its key.
+    pub(super) asked: Option<(Arc<dyn Chargeable>, String)>,
+}
+
+impl PartialEq for Charged {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.rate_limiter) == (&other.name, &other.rate_limiter)
+    }
+}
+
+impl Eq for Charged {}
+
+impl fmt::Debug for Charged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Charged")
+            .field("name", &self.name)
+            .field("rate_limiter", &self.rate_limiter)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Whether two limiters use the same keys.
@@ -113,6 +133,7 @@ impl Charged {
         Self {
             name: Arc::clone(name),
             rate_limiter: takes_permits.then(|| Arc::clone(&target.key)),
+            asked: None,
         }
     }
 
@@ -164,6 +185,8 @@ pub struct JointDecision {
     decisions: Vec<Decision>,
     /// The place of the one that decides.
     deciding: usize,
+    /// Those whose rule has a stricter one.
+    others: Vec<(Charged, Decision)>,
 }
 
 /// Decides one request by several limiters of one client, and waits until a granted one may proceed, unless that is
@@ -286,6 +309,24 @@ pub(super) async fn peek(
     Ok(JointDecision::by(&requests, decisions).into_decision())
 }
 
+/// Corrects what rules have charged: `cost` has what each should have, by its name.
+pub(super) async fn settle_all(
+    decision: JointDecision,
+    cost: impl Fn(&str) -> Option<u32>,
+) -> Result<()> {
+    let mut failure = None;
+    let each = decision.limiters.into_iter().zip(decision.decisions);
+    for (limiter, decision) in each.chain(decision.others) {
+        if let (Some((asked, key)), Some(grant)) = (limiter.asked, decision.into_grant())
+            && let Some(cost) = cost(&limiter.name)
+            && let Err(error) = asked.settle(&key, grant, cost).await
+        {
+            failure = failure.or(Some(error));
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}
+
 /// Gives back what a joint decision took, and returns how many permits.
 pub(crate) async fn refund_all(registry: &Registry, decision: JointDecision) -> Result<u64> {
     let (mut refunded, mut failure) = (0, None);
@@ -366,6 +407,14 @@ pub(super) fn check_limiters(
     Ok(())
 }
 
+/// By which the strictest of several answers is found.
+fn strictness(decision: &Decision) -> impl Ord + use<> {
+    match decision {
+        Decision::Denied(denied) => (true, denied.retry_after, Reverse(denied.remaining)),
+        Decision::Granted(granted) => (false, granted.delay, Reverse(granted.remaining)),
+    }
+}
+
 /// Whether a sorted list has the same twice.
 fn has_twins<T: PartialEq>(sorted: &[T]) -> bool {
     sorted.windows(2).any(|pair| pair[0] == pair[1])
@@ -383,24 +432,60 @@ impl JointDecision {
     }
 
     fn new(limiters: Vec<Charged>, decisions: Vec<Decision>) -> Self {
-        let weight = |decision: &Decision| match decision {
-            Decision::Denied(denied) => (true, denied.retry_after, Reverse(denied.remaining)),
-            Decision::Granted(granted) => (false, granted.delay, Reverse(granted.remaining)),
-        };
         let deciding = (0..decisions.len())
-            .max_by_key(|&place| weight(&decisions[place]))
+            .max_by_key(|&place| strictness(&decisions[place]))
             .unwrap_or(0);
         Self {
             limiters,
             decisions,
             deciding,
+            others: Vec::new(),
         }
+    }
+
+    /// The same decision, with one answer of each rule, that of its strictest limiter. `asked` has the place of each
+    /// limiter's rule, and whom it has asked; limiters of one rule follow each other, its own first.
+    pub(super) fn by_rule(
+        self,
+        asked: impl Iterator<Item = (usize, (Arc<dyn Chargeable>, String))>,
+    ) -> Self {
+        let (mut limiters, mut decisions) = (Vec::<Charged>::new(), Vec::new());
+        let (mut others, mut last) = (Vec::new(), None);
+        let each = self.limiters.into_iter().zip(self.decisions);
+        for ((rule, asked), (mut limiter, mut decision)) in asked.zip(each) {
+            limiter.asked = Some(asked);
+            match (limiters.last_mut(), decisions.last_mut()) {
+                (Some(of_rule), Some(strictest)) if last == Some(rule) => {
+                    limiter.name = Arc::clone(&of_rule.name);
+                    if strictness(&decision) > strictness(strictest) {
+                        mem::swap(of_rule, &mut limiter);
+                        mem::swap(strictest, &mut decision);
+                    }
+                    others.push((limiter, decision));
+                }
+                _ => {
+                    limiters.push(limiter);
+                    decisions.push(decision);
+                    last = Some(rule);
+                }
+            }
+        }
+        Self {
+            others,
+            ..Self::new(limiters, decisions)
+        }
+    }
+
+    /// Each limiter and its answer, with those of a rule that has a stricter one.
+    fn each(&self) -> impl Iterator<Item = (&Charged, &Decision)> {
+        let others = self.others.iter().map(|(limiter, it)| (limiter, it));
+        self.limiters.iter().zip(&self.decisions).chain(others)
     }
 
     /// What was taken of RRateLimiters, by their names in the store.
     pub(super) fn grants(&self) -> impl Iterator<Item = (Arc<str>, Grant)> {
-        let each = self.limiters.iter().zip(&self.decisions);
-        each.filter_map(|(limiter, decision)| limiter.grant(decision))
+        self.each()
+            .filter_map(|(limiter, decision)| limiter.grant(decision))
     }
 
     /// Whether the request has to wait before it proceeds.
@@ -415,7 +500,8 @@ impl JointDecision {
 
     /// Whether a [`FailurePolicy`](crate::FailurePolicy) decided, because Redis was unavailable.
     pub fn is_by_failure_policy(&self) -> bool {
-        self.decisions.iter().any(Decision::is_by_failure_policy)
+        self.each()
+            .any(|(_, decision)| decision.is_by_failure_policy())
     }
 
     /// The answer of each limiter, in the order of the charges. If the request is denied, a limiter that would have granted

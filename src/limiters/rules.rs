@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::joint::{Charged, JointDecision, Mode, Taken, check_all, refund_all};
+use super::joint::{Charged, JointDecision, Mode, Taken, check_all, refund_all, settle_all};
 use super::{Charge, Registry};
 use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::Result;
 #[cfg(feature = "serde")]
 pub use config::{RuleConfig, RulesConfig};
 use in_force::InForce;
-use rule::Applied;
+use rule::{Applied, Limited};
 pub use rule::{Plan, Rule};
 
 /// What is true of a limiter whatever the key is, is true of this one.
@@ -125,8 +125,8 @@ impl<R, E> Rules<R, E> {
     /// What the targets have used still counts. It is in the keys of the limiters, and a rule whose limiter has the same
     /// algorithm and prefix as before finds it there. If the limiter of a rule, or of its plan, has other keys than the one
     /// of the same name before, as it must if its algorithm changes, the one before takes part in the decisions too until its
-    /// window and its penalty have passed, with ` (replaced)` behind its name. Until then a request is granted only if both grant
-    /// it. To change the numbers of a limiter, see also [`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy).
+    /// window and its penalty have passed. Until then a request is granted only if both grant it; the decision has the stricter
+    /// answer of the two, and an [event](crate::Event::Request) both, that of the one before with ` (replaced)` behind its name. To change the numbers of a limiter, see also [`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -226,7 +226,7 @@ impl<R, E> Rules<R, E> {
                 return Ok(Verdict::Rejected(rule.rejects(request, &joint), joint));
             }
         }
-        let decided = self.decide(&in_force, &enforced).await?;
+        let decided = self.decide(&in_force, enforced).await?;
         if let Some((rule, joint)) = &decided
             && !joint.is_granted()
         {
@@ -273,28 +273,66 @@ impl<R, E> Rules<R, E> {
         refund_all(&self.registry, decision).await
     }
 
+    /// Corrects what a decision of these rules has charged, once the costs are known, as [`Limiter::settle`](crate::Limiter::settle)
+    /// does: `cost` has what the request should have cost, by the rule's name, or `None` for a rule whose charge is right.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let client = RedissonClient::in_memory();
+    /// let requests = client.policy_limiter(FixedWindow::new(10, minute))?.with_name("requests");
+    /// let tokens = client.keyed_rate_limiter("tokens:", Rate::overall(1_000, minute))?.with_name("tokens");
+    /// let user = |user: &&str| Some(user.to_string());
+    /// let rules = client.rules([
+    ///     Rule::new(requests, user, |_, _| 429),
+    ///     Rule::new(tokens.clone(), user, |_, _| 429).cost(|_| 500),
+    /// ])?;
+    /// let Verdict::Granted(Some(decision)) = rules.check(&"alice").await? else { panic!() };
+    /// rules.settle(decision, |rule| (rule == "tokens").then_some(120)).await?;
+    /// assert_eq!(tokens.rate_limiter("alice").available_permits().await?, 880);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Limiter::settle`](crate::Limiter::settle), once each charge was tried.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, some charges may not have been corrected.
+    pub async fn settle(
+        &self,
+        decision: JointDecision,
+        cost: impl Fn(&str) -> Option<u32> + Send,
+    ) -> Result<()> {
+        settle_all(decision, cost).await
+    }
+
     /// What the rules decide, and the place of the one that does; `None` if there are none.
     async fn decide(
         &self,
         in_force: &InForce<R, E>,
-        applying: &[(usize, Applied<'_>)],
+        mut applying: Vec<(usize, Applied<'_>)>,
     ) -> Result<Option<(usize, JointDecision)>> {
-        match applying {
-            [] => Ok(None),
-            [(place, applied)] if !in_force.has_replaced() => {
-                let Some(limited) = applied.limited else {
-                    return Ok(None);
-                };
-                let decision = limited.limiter.check(&applied.key, applied.cost).await?;
-                let joint = JointDecision::of_one(limited.charged(&applied.key), decision);
-                Ok(Some((*place, joint)))
-            }
-            several => {
-                let (places, charges) = self.charges(in_force, several, Mode::Enforced)?;
-                let joint = check_all(&self.registry, charges, Mode::Enforced).await?;
-                Ok(Some((places[joint.deciding_place()], joint)))
-            }
+        if applying.len() > 1 || !applying.is_empty() && in_force.has_replaced() {
+            let (asked, charges) = self.charges(in_force, &applying, Mode::Enforced)?;
+            let joint = check_all(&self.registry, charges, Mode::Enforced).await?;
+            let (place, ..) = asked[joint.deciding_place()];
+            let asked = asked.into_iter().map(|(place, limited, key)| {
+                (place, (Arc::clone(&limited.limiter), key.to_owned()))
+            });
+            return Ok(Some((place, joint.by_rule(asked))));
         }
+        let Some((place, applied)) = applying.pop() else {
+            return Ok(None);
+        };
+        let Some(limited) = applied.limited else {
+            return Ok(None);
+        };
+        let decision = limited.limiter.check(&applied.key, applied.cost).await?;
+        let joint = JointDecision::of_one(limited.charged(applied.key), decision);
+        Ok(Some((place, joint)))
     }
 
     async fn decide_in_shadow(
@@ -312,14 +350,18 @@ impl<R, E> Rules<R, E> {
         Ok(())
     }
 
-    /// The charges of one decision, and the place of each one's rule.
-    fn charges(
+    /// The charges of one decision, and for each one the place of its rule, its limiter and the key.
+    #[expect(
+        clippy::type_complexity,
+        reason = "what a decision keeps of it has a name"
+    )]
+    fn charges<'a>(
         &self,
-        in_force: &InForce<R, E>,
-        applying: &[(usize, Applied<'_>)],
+        in_force: &'a InForce<R, E>,
+        applying: &'a [(usize, Applied<'_>)],
         mode: Mode,
-    ) -> Result<(Vec<usize>, Vec<Charge>)> {
-        let (mut places, mut charges) = (Vec::new(), Vec::new());
+    ) -> Result<(Vec<(usize, &'a Limited, &'a str)>, Vec<Charge>)> {
+        let (mut asked, mut charges) = (Vec::new(), Vec::new());
         for (place, applied) in applying {
             let Some(limited) = applied.limited else {
                 continue;
@@ -329,12 +371,16 @@ impl<R, E> Rules<R, E> {
                 events.joint_request().in_mode(mode).failed(error)
             })?;
             charges.push(charge);
-            // One that could never grant the request does not know it.
-            let replaced = in_force.replaced(*place, applied.plan);
-            charges.extend(replaced.filter_map(|limited| applied.charge(limited).ok()));
-            places.resize(charges.len(), *place);
+            asked.push((*place, limited, &*applied.key));
+            for replaced in in_force.replaced(*place, applied.plan) {
+                // One that could never grant the request does not know it.
+                if let Ok(charge) = applied.charge(replaced) {
+                    charges.push(charge);
+                    asked.push((*place, replaced, &*applied.key));
+                }
+            }
         }
-        Ok((places, charges))
+        Ok((asked, charges))
     }
 
     /// The decision about a request of a plan that blocks.
@@ -354,6 +400,7 @@ impl<R, E> Rules<R, E> {
         let charged = Charged {
             name: Arc::clone(name),
             rate_limiter: None,
+            asked: None,
         };
         reported.ended(Ok(JointDecision::of_one(charged, denied)))
     }

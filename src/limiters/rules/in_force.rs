@@ -112,7 +112,7 @@ impl<R, E> InForce<R, E> {
                     );
                 }
                 Keys::Others => {
-                    let name = format!("{} (replaced)", replaced.limited.name);
+                    let name = format!("{} (replaced)", rule.limited.name);
                     found.push(Replaced {
                         rule: place,
                         limited: replaced.limited.with_name(name.into()),

@@ -79,10 +79,11 @@ impl Limited {
         Self { name, ..self }
     }
 
-    pub(super) fn charged(&self, key: &str) -> Charged {
+    pub(super) fn charged(&self, key: String) -> Charged {
         Charged {
             name: Arc::clone(&self.name),
-            rate_limiter: self.limiter.rate_limiter_of(key, INTERNAL),
+            rate_limiter: self.limiter.rate_limiter_of(&key, INTERNAL),
+            asked: Some((Arc::clone(&self.limiter), key)),
         }
     }
 }
