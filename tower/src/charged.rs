@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::request::Parts;
 use redisson_rate_limiter::{Decision, JointDecision, Limiter, Result, Rules};
@@ -10,7 +9,7 @@ use redisson_rate_limiter::{Decision, JointDecision, Limiter, Result, Rules};
 use crate::fields::Limit;
 
 /// What a request was charged, in its extensions: a handler sees the decision, and can give the charge back or settle it.
-/// Clones are the same charge.
+/// Clones are the same charge, which is given back or settled once.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -36,18 +35,13 @@ use crate::fields::Limit;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Charged(Arc<Inner>);
+pub struct Charged(By);
 
-struct Inner {
-    by: By,
-    is_settled: AtomicBool,
-}
-
+#[derive(Clone)]
 enum By {
     One {
         limiter: Arc<dyn Limiter>,
         key: String,
-        cost: u32,
         decision: Decision,
     },
     Rules {
@@ -57,29 +51,16 @@ enum By {
 }
 
 impl Charged {
-    pub(crate) fn by_one(
-        limiter: Arc<dyn Limiter>,
-        key: String,
-        cost: u32,
-        decision: Decision,
-    ) -> Self {
-        Self::by(By::One {
+    pub(crate) fn by_one(limiter: Arc<dyn Limiter>, key: String, decision: Decision) -> Self {
+        Self(By::One {
             limiter,
             key,
-            cost,
             decision,
         })
     }
 
     pub(crate) fn by_rules(rules: Arc<Rules<Parts, ()>>, decision: JointDecision) -> Self {
-        Self::by(By::Rules { rules, decision })
-    }
-
-    fn by(by: By) -> Self {
-        Self(Arc::new(Inner {
-            by,
-            is_settled: AtomicBool::new(false),
-        }))
+        Self(By::Rules { rules, decision })
     }
 
     /// The decision; of several limiters, the strictest one: see [`JointDecision::deciding`].
@@ -91,13 +72,13 @@ impl Charged {
     /// }
     /// ```
     pub fn decision(&self) -> &Decision {
-        match &self.0.by {
+        match &self.0 {
             By::One { decision, .. } => decision,
             By::Rules { decision, .. } => decision.deciding().1,
         }
     }
 
-    /// Each limiter's name and its decision.
+    /// Each limiter's name and its decision; of rules, each rule that applies.
     ///
     /// ```
     /// # use redisson_rate_limiter_tower::Charged;
@@ -106,7 +87,7 @@ impl Charged {
     /// }
     /// ```
     pub fn by_limiter(&self) -> impl Iterator<Item = (&str, &Decision)> {
-        let (one, joint) = match &self.0.by {
+        let (one, joint) = match &self.0 {
             By::One {
                 limiter, decision, ..
             } => (Some((limiter.name(), decision)), None),
@@ -118,8 +99,7 @@ impl Charged {
 
     /// Gives back what was charged, and returns how many permits. Limiters with a rate
     /// ([`RateLimiter`](redisson_rate_limiter::RateLimiter), [`KeyedRateLimiter`](redisson_rate_limiter::KeyedRateLimiter)) know
-    /// single grants; of a policy nothing is given back. The first call of this or of [`settle`](Self::settle) counts, further
-    /// ones do nothing.
+    /// single grants; of a policy nothing is given back. What was [settled](Self::settle) stays.
     ///
     /// # Errors
     /// Those of [`RateLimiter::refund`](redisson_rate_limiter::RateLimiter::refund).
@@ -127,28 +107,23 @@ impl Charged {
     /// # Cancel safety
     /// A call dropped in flight may or may not have given it back.
     pub async fn refund(&self) -> Result<u64> {
-        if self.begin() {
-            return Ok(0);
-        }
-        match &self.0.by {
+        match self.0.clone() {
             By::One {
                 limiter,
                 key,
                 decision,
-                ..
-            } => {
-                let Some(grant) = decision.clone().into_grant() else {
-                    return Ok(0);
-                };
-                limiter.refund(key, grant).await.map(u64::from)
-            }
-            By::Rules { rules, decision } => rules.refund(decision.clone()).await,
+            } => match decision.into_grant() {
+                Some(grant) => limiter.refund(&key, grant).await.map(u64::from),
+                None => Ok(0),
+            },
+            By::Rules { rules, decision } => rules.refund(decision).await,
         }
     }
 
     /// Corrects the charge, once the cost is known: what was charged in excess is given back, as by [`refund`](Self::refund),
     /// and what is missing is charged, as far as the limiter has it: the request is done, so it cannot be denied any more.
-    /// For a request that several limiters decided on, this does nothing: their costs differ.
+    /// A charge that was settled or given back before stays as it is. All limiters that decided have the same cost: see
+    /// [`settle_each`](Self::settle_each) for rules whose costs differ.
     ///
     /// ```
     /// # use redisson_rate_limiter_tower::Charged;
@@ -158,42 +133,45 @@ impl Charged {
     /// ```
     ///
     /// # Errors
-    /// Those of [`refund`](Self::refund) and of the limiter's `check`.
+    /// Those of [`Limiter::settle`].
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have corrected it.
     pub async fn settle(&self, cost: u32) -> Result<()> {
-        let By::One {
-            limiter,
-            key,
-            cost: charged,
-            decision,
-        } = &self.0.by
-        else {
-            return Ok(());
-        };
-        let Some(grant) = decision.clone().into_grant() else {
-            return Ok(());
-        };
-        if self.begin() {
-            return Ok(());
-        }
-        if cost < *charged {
-            limiter.refund(key, grant.part(charged - cost)).await?;
-        } else if cost > *charged {
-            let _ = limiter.check_up_to(key, cost - charged).await?;
-        }
-        Ok(())
+        self.settle_each(|_| Some(cost)).await
     }
 
-    /// Whether it is settled already. From here on it is.
-    fn begin(&self) -> bool {
-        self.0.is_settled.swap(true, Ordering::Relaxed)
+    /// As [`settle`](Self::settle), with the cost of each limiter, by its name. `None` leaves its charge as it is.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter_tower::Charged;
+    /// async fn count_tokens(charged: &Charged, tokens: u32) -> redisson_rate_limiter::Result<()> {
+    ///     charged.settle_each(|rule| (rule == "tokens").then_some(tokens)).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Limiter::settle`].
+    ///
+    /// # Cancel safety
+    /// A call dropped in flight may or may not have corrected them.
+    pub async fn settle_each(&self, cost: impl Fn(&str) -> Option<u32> + Send) -> Result<()> {
+        match self.0.clone() {
+            By::One {
+                limiter,
+                key,
+                decision,
+            } => match (decision.into_grant(), cost(limiter.name())) {
+                (Some(grant), Some(cost)) => limiter.settle(&key, grant, cost).await,
+                _ => Ok(()),
+            },
+            By::Rules { rules, decision } => rules.settle(decision, cost).await,
+        }
     }
 
     /// What the header fields state, the strictest first.
     pub(crate) fn limits(&self) -> Limits<'_> {
-        match &self.0.by {
+        match &self.0 {
             By::One {
                 limiter, decision, ..
             } => Limits::One(Limit::of(limiter.name(), decision)),

@@ -87,16 +87,11 @@ impl OneLimiter {
         }
     }
 
-    fn answer(
-        limiter: Arc<dyn Limiter>,
-        key: String,
-        cost: u32,
-        decided: Result<Decision>,
-    ) -> Answer {
+    fn answer(limiter: Arc<dyn Limiter>, key: String, decided: Result<Decision>) -> Answer {
         match decided {
             Ok(decision) => {
                 let is_granted = decision.is_granted();
-                let charged = Charged::by_one(limiter, key, cost, decision);
+                let charged = Charged::by_one(limiter, key, decision);
                 if is_granted {
                     Answer::Granted(charged)
                 } else {
@@ -124,11 +119,11 @@ impl sealed::Decide for OneLimiter {
                     .into_owned();
                 match limiter.check_now(&key, cost) {
                     Some(decided) if is_final(&decided, wait) => {
-                        Deciding::Now(request, Self::answer(limiter, key, cost, decided))
+                        Deciding::Now(request, Self::answer(limiter, key, decided))
                     }
                     first => Deciding::Later(Box::pin(async move {
                         let decided = decide_in_time(&*limiter, &key, cost, wait, first).await;
-                        (request, Self::answer(limiter, key, cost, decided))
+                        (request, Self::answer(limiter, key, decided))
                     })),
                 }
             }
@@ -140,7 +135,7 @@ impl sealed::Decide for OneLimiter {
                         .map_or(UNKNOWN.into(), |it| bounded(it.into()))
                         .into_owned();
                     let decided = decide_in_time(&*limiter, &key, cost, wait, None).await;
-                    (request, Self::answer(limiter, key, cost, decided))
+                    (request, Self::answer(limiter, key, decided))
                 }))
             }
         }

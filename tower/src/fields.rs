@@ -34,6 +34,7 @@ use http::header::RETRY_AFTER;
 pub use limit::Limit;
 pub use parse::{parse, wait};
 pub use retry_after::{parse_retry_after, retry_after};
+pub(crate) use write::Written;
 
 /// `RateLimit`
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");

@@ -9,10 +9,10 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::charged::Charged;
 use crate::decide::Later;
 use crate::layer::Settings;
 use crate::reject::Reject;
+use crate::service::Left;
 
 pin_project! {
     /// The response of a [`RateLimit`](crate::RateLimit) to a request.
@@ -21,7 +21,7 @@ pin_project! {
         S: Service<Request<B>>,
     {
         settings: Arc<Settings<D, R>>,
-        charged: Option<Charged>,
+        left: Option<Left>,
         #[pin]
         state: State<S, S::Future, S::Response, B>,
     }
@@ -44,11 +44,11 @@ where
     pub(crate) fn passed(
         settings: Arc<Settings<D, R>>,
         response: S::Future,
-        charged: Option<Charged>,
+        left: Option<Left>,
     ) -> Self {
         Self {
             settings,
-            charged,
+            left,
             state: State::Running { response },
         }
     }
@@ -57,7 +57,7 @@ where
         let response = Some(response);
         Self {
             settings,
-            charged: None,
+            left: None,
             state: State::Rejected { response },
         }
     }
@@ -71,7 +71,7 @@ where
         let body = Some(body);
         Self {
             settings,
-            charged: None,
+            left: None,
             state: State::Deciding {
                 decision,
                 service,
@@ -102,8 +102,8 @@ where
                 } => {
                     let (head, answer) = ready!(decision.as_mut().poll(context));
                     match this.settings.admit(head, answer) {
-                        Ok((head, charged)) => {
-                            *this.charged = charged;
+                        Ok((head, left)) => {
+                            *this.left = left;
                             let request =
                                 Request::from_parts(head, body.take().expect(POLLED_AGAIN));
                             State::Running {
@@ -117,12 +117,15 @@ where
                 }
                 StateProjection::Running { response } => {
                     let mut response = ready!(response.poll(context))?;
-                    let Some(charged) = this.charged.take() else {
+                    let Some(Left { written, charged }) = this.left.take() else {
                         return Poll::Ready(Ok(response));
                     };
-                    this.settings.state_limits(&mut response, &charged);
+                    written.add_to(response.headers_mut());
+                    let (Some(cost), Some(charged)) = (&this.settings.settle, charged) else {
+                        return Poll::Ready(Ok(response));
+                    };
                     let (head, body) = response.into_parts();
-                    let cost = this.settings.settle.as_ref().and_then(|cost| cost(&head));
+                    let cost = cost(&head);
                     let response = Response::from_parts(head, body);
                     let Some(cost) = cost else {
                         return Poll::Ready(Ok(response));

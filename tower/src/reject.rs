@@ -73,6 +73,19 @@ pub enum Reason {
     Misconfigured,
 }
 
+impl Reason {
+    /// The variant's name in snake case, for logs and metrics. Later versions do not change it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::QuotaExceeded => "quota_exceeded",
+            Self::Unavailable => "unavailable",
+            Self::Blocked => "blocked",
+            Self::Misconfigured => "misconfigured",
+        }
+    }
+}
+
 impl<'a> Rejection<'a> {
     pub(crate) fn denied(charged: &'a Charged) -> Self {
         Self {

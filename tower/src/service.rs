@@ -15,7 +15,7 @@ use tower_service::Service;
 use crate::charged::Charged;
 use crate::decide::sealed::Decide;
 use crate::decide::{Answer, Deciding, OneLimiter};
-use crate::fields::retry_after;
+use crate::fields::{Written, retry_after};
 use crate::future::ResponseFuture;
 use crate::layer::Settings;
 use crate::reject::{ProblemJson, Reject, Rejection};
@@ -70,9 +70,9 @@ where
         }
         match settings.decide.decide(head, settings.wait) {
             Deciding::Now(head, answer) => match settings.admit(head, answer) {
-                Ok((head, charged)) => {
+                Ok((head, left)) => {
                     let request = Request::from_parts(head, body);
-                    ResponseFuture::passed(settings, self.inner.call(request), charged)
+                    ResponseFuture::passed(settings, self.inner.call(request), left)
                 }
                 Err(response) => ResponseFuture::rejected(settings, response),
             },
@@ -86,40 +86,54 @@ where
     }
 }
 
+/// What is left to do with the response to a request that was let through.
+pub(crate) struct Left {
+    pub(crate) written: Written,
+    /// What the response settles.
+    pub(crate) charged: Option<Box<Charged>>,
+}
+
 impl<D, R> Settings<D, R> {
     /// The head that goes to the service, or the response of the request that does not.
     pub(crate) fn admit<B>(
         &self,
         mut head: Parts,
         answer: Answer,
-    ) -> Result<(Parts, Option<Charged>), Response<B>>
+    ) -> Result<(Parts, Option<Left>), Response<B>>
     where
         R: Reject<B>,
     {
         match answer {
             Answer::Free => Ok((head, None)),
             Answer::Granted(charged) => {
-                head.extensions.insert(charged.clone());
-                Ok((head, Some(charged)))
+                let left = Left {
+                    written: self.written(&charged),
+                    charged: self.settle.is_some().then(|| charged.clone().into()),
+                };
+                head.extensions.insert(charged);
+                Ok((head, Some(left)))
             }
             Answer::Denied(charged) => {
-                let mut response = self.rejection(Rejection::denied(&charged));
-                self.state_limits(&mut response, &charged);
+                let mut response = self.rejection(&head, Rejection::denied(&charged));
+                self.written(&charged).add_to(response.headers_mut());
                 Err(response)
             }
-            Answer::Failed(error) => {
-                tracing::debug!(%error, "a request could not be decided");
-                Err(self.rejection(Rejection::failed(&error)))
-            }
+            Answer::Failed(error) => Err(self.rejection(&head, Rejection::failed(&error))),
         }
     }
 
-    fn rejection<B>(&self, rejection: Rejection<'_>) -> Response<B>
+    fn rejection<B>(&self, head: &Parts, rejection: Rejection<'_>) -> Response<B>
     where
         R: Reject<B>,
     {
         let rejection = rejection.retried(self.outage, random_up_to(self.jitter));
         let mut response = self.reject.reject(&rejection);
+        tracing::debug!(
+            http.request.method = %head.method,
+            http.response.status_code = response.status().as_u16(),
+            "error.type" = rejection.reason().as_str(),
+            "request rejected: {rejection}"
+        );
         if let Some(time) = rejection.retry_after() {
             let headers = response.headers_mut();
             headers
@@ -129,13 +143,9 @@ impl<D, R> Settings<D, R> {
         response
     }
 
-    /// Adds the fields that state the limits.
-    pub(crate) fn state_limits<B>(&self, response: &mut Response<B>, charged: &Charged) {
-        if self.fields != crate::fields::Fields::None {
-            let limits = charged.limits();
-            self.fields
-                .add_to(response.headers_mut(), limits.as_slice());
-        }
+    /// The fields that state the limits.
+    fn written(&self, charged: &Charged) -> Written {
+        self.fields.write(charged.limits().as_slice())
     }
 }
 

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use sfv::{Integer, KeyRef, ListSerializer, StringRef};
 
+use super::Fields;
 use super::limit::{Limit, seconds_up};
-use super::{Fields, RATELIMIT, RATELIMIT_POLICY, X_LIMIT, X_REMAINING, X_RESET};
 
 const Q: &KeyRef = KeyRef::constant("q");
 const W: &KeyRef = KeyRef::constant("w");
@@ -52,42 +52,52 @@ impl Fields {
     /// assert_eq!(headers["ratelimit-policy"], "10;w=1, 1000;w=3600");
     /// ```
     pub fn add_to(self, headers: &mut HeaderMap, limits: &[Limit<'_>]) {
-        let Some(strictest) = limits.first() else {
-            return;
+        self.write(limits).add_to(headers);
+    }
+
+    /// The values of the fields that state these limits.
+    pub(crate) fn write(self, limits: &[Limit<'_>]) -> Written {
+        let values = match (self, limits.first()) {
+            (Self::None, _) | (_, None) => [None, None, None],
+            (Self::Ietf, _) => [ietf_limits(limits), ietf_policies(limits), None],
+            (Self::Draft7, Some(strictest)) => [draft7(strictest), draft7_policies(limits), None],
+            (Self::XRateLimit, Some(strictest)) => [
+                strictest.limit,
+                Some(strictest.remaining),
+                strictest.reset.map(seconds_up),
+            ]
+            .map(|number| value(number?.to_string())),
         };
-        match self {
-            Self::Ietf => add_ietf(headers, limits),
-            Self::Draft7 if !headers.contains_key(RATELIMIT) => {
-                insert(headers, RATELIMIT, draft7(strictest));
-                let mut buffer = String::with_capacity(ROOM * limits.len());
-                let mut policies = ListSerializer::with_buffer(&mut buffer);
-                for limit in limits {
-                    let Some(quota) = limit.limit else { continue };
-                    let written = policies.bare_item(integer(quota));
-                    if let Some(window) = window(limit) {
-                        let _ = written.parameter(W, integer(window));
-                    }
-                }
-                if policies.finish().is_some() {
-                    insert(headers, RATELIMIT_POLICY, buffer);
-                }
+        let fields = self;
+        Written { fields, values }
+    }
+}
+
+/// The fields of one response: a value of each, in the order of [their names](Fields::names).
+pub(crate) struct Written {
+    fields: Fields,
+    values: [Option<HeaderValue>; 3],
+}
+
+impl Written {
+    pub(crate) fn add_to(self, headers: &mut HeaderMap) {
+        let names = &self.fields.names()[1..]; // the first one is Retry-After
+        let is_list = self.fields == Fields::Ietf;
+        if !is_list && names.first().is_some_and(|it| headers.contains_key(it)) {
+            return;
+        }
+        for (name, value) in names.iter().zip(self.values) {
+            let Some(value) = value else { continue };
+            if is_list {
+                headers.append(name, value);
+            } else {
+                headers.insert(name, value);
             }
-            Self::XRateLimit if !headers.contains_key(X_LIMIT) => {
-                let mut number = |name, number| headers.insert(name, HeaderValue::from(number));
-                if let Some(limit) = strictest.limit {
-                    number(X_LIMIT, limit);
-                }
-                number(X_REMAINING, strictest.remaining);
-                if let Some(reset) = strictest.reset {
-                    number(X_RESET, seconds_up(reset));
-                }
-            }
-            Self::Draft7 | Self::XRateLimit | Self::None => {}
         }
     }
 }
 
-fn add_ietf(headers: &mut HeaderMap, limits: &[Limit<'_>]) {
+fn ietf_policies(limits: &[Limit<'_>]) -> Option<HeaderValue> {
     let mut buffer = String::with_capacity(ROOM * limits.len());
     let mut policies = ListSerializer::with_buffer(&mut buffer);
     for limit in limits {
@@ -105,10 +115,11 @@ fn add_ietf(headers: &mut HeaderMap, limits: &[Limit<'_>]) {
         }
         let _ = written.finish();
     }
-    if policies.finish().is_some() {
-        append(headers, RATELIMIT_POLICY, buffer);
-    }
+    policies.finish()?;
+    value(buffer)
+}
 
+fn ietf_limits(limits: &[Limit<'_>]) -> Option<HeaderValue> {
     let mut buffer = String::with_capacity(ROOM * limits.len());
     let mut list = ListSerializer::with_buffer(&mut buffer);
     for limit in limits {
@@ -122,11 +133,25 @@ fn add_ietf(headers: &mut HeaderMap, limits: &[Limit<'_>]) {
         }
         let _ = written.finish();
     }
-    let _ = list.finish();
-    append(headers, RATELIMIT, buffer);
+    list.finish()?;
+    value(buffer)
 }
 
-fn draft7(limit: &Limit<'_>) -> String {
+fn draft7_policies(limits: &[Limit<'_>]) -> Option<HeaderValue> {
+    let mut buffer = String::with_capacity(ROOM * limits.len());
+    let mut policies = ListSerializer::with_buffer(&mut buffer);
+    for limit in limits {
+        let Some(quota) = limit.limit else { continue };
+        let written = policies.bare_item(integer(quota));
+        if let Some(window) = window(limit) {
+            let _ = written.parameter(W, integer(window));
+        }
+    }
+    policies.finish()?;
+    value(buffer)
+}
+
+fn draft7(limit: &Limit<'_>) -> Option<HeaderValue> {
     let numbers = [
         ("limit", limit.limit),
         ("remaining", Some(limit.remaining)),
@@ -141,7 +166,7 @@ fn draft7(limit: &Limit<'_>) -> String {
         field.push('=');
         field += &integer(number).to_string();
     }
-    field
+    value(field)
 }
 
 /// `w`: whole seconds, so that a window is rounded up, and one under a second cannot be stated.
@@ -174,14 +199,9 @@ fn string(name: &str) -> Cow<'_, StringRef> {
     sfv::String::from_string(name).map_or(Cow::Borrowed(StringRef::constant("_")), Cow::Owned)
 }
 
-fn append(headers: &mut HeaderMap, name: HeaderName, value: String) {
-    // What the serializer writes is printable ASCII.
-    if let Ok(value) = HeaderValue::try_from(value) {
-        headers.append(name, value);
-    }
-}
-
-fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
-    headers.remove(&name);
-    append(headers, name, value);
+/// The text, which is printable ASCII, as a value.
+fn value(mut text: String) -> Option<HeaderValue> {
+    // A value shares a buffer with room left by one more allocation.
+    text.shrink_to_fit();
+    HeaderValue::try_from(text).ok()
 }

@@ -113,6 +113,31 @@ async fn rules_can_be_replaced_while_the_layer_is_in_use() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rule_that_still_counts_its_limiter_before_is_stated_once() {
+    let client = RedissonClient::in_memory();
+    let rule = |limit, prefix: &str| {
+        let limiter = per_minute(&client, limit).with_prefix(prefix);
+        [Rule::new(limiter, by(Header::new("x-user")), |_, _| ())]
+    };
+    let rules = Arc::new(client.rules(rule(3, "before:")).unwrap());
+    let layer = RateLimitLayer::by_rules(Arc::clone(&rules));
+    assert_eq!(ask(&layer, of("alice")).await.status(), 200);
+    rules.replace(rule(9, "now:")).unwrap();
+    for left in [1, 0] {
+        let response = ask(&layer, of("alice")).await;
+        let expected = format!(r#""user";r={left};t=60"#);
+        assert_eq!(field(&response, "ratelimit"), Some(&*expected));
+        assert_eq!(
+            field(&response, "ratelimit-policy"),
+            Some(r#""user";q=3;w=60"#)
+        );
+    }
+    let denied = ask(&layer, of("alice")).await;
+    let body = denied.body();
+    assert!(body.ends_with(r#""violated-policies":["user"]}"#), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_blocked_by_a_rule_gets_a_403_without_a_time_to_retry() {
     let client = RedissonClient::in_memory();
     let rule = Rule::new(

@@ -1,10 +1,11 @@
 //! Costs that are known only afterwards.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use http::{Request, Response};
-use redisson_rate_limiter::{KeyedRateLimiter, Rate, RedissonClient};
-use redisson_rate_limiter_tower::key::Header;
+use redisson_rate_limiter::{KeyedRateLimiter, Limiter, Rate, RedissonClient, Rule};
+use redisson_rate_limiter_tower::key::{Header, by};
 use redisson_rate_limiter_tower::{Charged, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -71,6 +72,48 @@ async fn a_policy_is_charged_the_difference_and_gives_nothing_back() {
     assert_eq!(left(&limiter, "alice").await, 15);
     ask(&layer(limiter.clone()), "7").await;
     assert_eq!(left(&limiter, "alice").await, 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_rule_is_settled_by_its_own_cost() {
+    let client = RedissonClient::in_memory();
+    let rate = Rate::overall(20, MINUTE);
+    let tokens = client.keyed_rate_limiter("tokens:", rate).unwrap();
+    let calls = client.keyed_rate_limiter("calls:", rate).unwrap();
+    let rules = [
+        Rule::new(calls.clone(), by(Header::new("x-user")), |_, _| ()),
+        Rule::new(tokens.clone(), by(Header::new("x-user")), |_, _| ()).cost(|_| 5),
+    ];
+    let layer = RateLimitLayer::by_rules(Arc::new(client.rules(rules).unwrap()));
+    let handler = service_fn(|request: Request<String>| async move {
+        let charged = request.extensions().get::<Charged>().unwrap();
+        let of_tokens = |rule: &str| (rule == "tokens:").then_some(7);
+        charged.settle_each(of_tokens).await.unwrap();
+        assert_eq!(charged.clone().refund().await.unwrap(), 1); // of the calls
+        Ok::<_, Infallible>(Response::new(String::new()))
+    });
+    layer.layer(handler).oneshot(of("alice")).await.unwrap();
+    assert_eq!(
+        (available(&tokens).await, available(&calls).await),
+        (13, 20)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_arc_of_a_limiter_is_a_limiter() {
+    let limiter = Arc::new(limiter(20));
+    ask(&layer(Arc::clone(&limiter)), "2").await;
+    assert_eq!(available(&limiter).await, 18);
+    let any: Arc<dyn Limiter> = limiter.clone();
+    ask(&layer(any), "1").await;
+    assert_eq!(available(&limiter).await, 17);
+    let rule = Rule::new(
+        limiter.clone(),
+        |_: &()| Some("alice".to_owned()),
+        |_, _| (),
+    );
+    let rules = RedissonClient::in_memory().rules([rule]);
+    assert!(rules.is_err(), "it is of another client");
 }
 
 #[tokio::test(start_paused = true)]
