@@ -2,6 +2,8 @@
 
 mod builder;
 #[cfg(feature = "redis")]
+mod commands;
+#[cfg(feature = "redis")]
 mod connect;
 mod hands_out;
 mod operation;
@@ -10,6 +12,8 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use builder::RedissonClientBuilder;
+#[cfg(feature = "redis")]
+pub use commands::{Reply, Server};
 
 use crate::error::Result;
 use crate::limiters::Registry;

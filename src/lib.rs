@@ -86,6 +86,8 @@ mod pretty_json;
 mod support;
 
 pub use client::{RedissonClient, RedissonClientBuilder};
+#[cfg(feature = "redis")]
+pub use client::{Reply, Server};
 pub use clock::Clock;
 pub use decision::{Decision, DecisionSource, Denied, Granted};
 pub use error::{Error, ErrorKind, Result};

@@ -143,6 +143,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The store itself, if it is in Redis: then it has servers.
+    #[cfg(feature = "redis")]
+    fn redis(&self) -> Option<&redis::RedisStore> {
+        None
+    }
+
     /// The latest time at which a call that starts now returns.
     fn call_deadline(&self) -> Instant;
 }

@@ -6,6 +6,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::commands::doctor::DoctorArguments;
+use crate::commands::list::ListArguments;
+use crate::commands::show::ShowArguments;
 use crate::policy::PolicyArguments;
 use crate::rate::{RateArgument, duration};
 use crate::store::StoreArguments;
@@ -114,6 +117,12 @@ pub(crate) enum OnStore {
     },
     /// Wait for permits, then run a command in place of this one
     Run(RunArguments),
+    /// List the limiters of a server or cluster, with their rates and use
+    List(ListArguments),
+    /// Show what a limiter holds, who took it and when it comes back
+    Show(ShowArguments),
+    /// Find what is wrong with limiters and their servers, and mend it with --fix
+    Doctor(DoctorArguments),
 }
 
 #[derive(Debug, Args)]

@@ -1,10 +1,13 @@
 //! What each command does. A command that waits ends at a signal, and gives back what it took.
 
+pub(crate) mod doctor;
 mod life;
+pub(crate) mod list;
 mod permits;
 mod rate;
 mod run;
 mod run_each;
+pub(crate) mod show;
 
 use std::time::Duration;
 
@@ -25,6 +28,7 @@ const CLOSE: Duration = Duration::from_secs(3);
 pub(crate) struct Context {
     pub(crate) client: RedissonClient,
     pub(crate) store: StoreArguments,
+    pub(crate) is_json: bool,
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Report, Failure> {
@@ -37,6 +41,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Report, Failure> {
     let context = Context {
         client: client.clone(),
         store: arguments.store,
+        is_json: arguments.json,
     };
     let result = execute_on(&context, *command).await;
     client.close(CLOSE).await;
@@ -57,6 +62,9 @@ async fn execute_on(context: &Context, command: OnStore) -> Result<Report, Failu
         OnStore::Expire { name, time, .. } => life::expire(context, &name, time).await,
         OnStore::Run(arguments) if arguments.each => run_each::run(context, &arguments).await,
         OnStore::Run(arguments) => run::run(context, &arguments).await,
+        OnStore::List(arguments) => list::list(context, &arguments).await,
+        OnStore::Doctor(arguments) => doctor::doctor(context, &arguments).await,
+        OnStore::Show(arguments) => show::show(context, &arguments).await,
     }
 }
 

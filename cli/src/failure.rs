@@ -26,6 +26,23 @@ impl Failure {
         }
     }
 
+    pub(crate) fn store(message: impl Into<String>) -> Self {
+        Self {
+            exit_code: STORE,
+            kind: "store",
+            message: message.into(),
+        }
+    }
+
+    /// Nobody reads the standard output any more: there is nobody to tell.
+    pub(crate) fn reader_gone() -> Self {
+        Self {
+            exit_code: 0,
+            kind: "reader_gone",
+            message: String::new(),
+        }
+    }
+
     /// A command that could not be started, with the exit code that shells give it.
     pub(crate) fn not_started(exit_code: u8, message: String) -> Self {
         Self {
@@ -45,6 +62,9 @@ impl Failure {
     }
 
     pub(crate) fn print(self, is_json: bool) -> ExitCode {
+        if self.message.is_empty() {
+            return ExitCode::from(self.exit_code);
+        }
         if is_json {
             let error = json!({ "kind": self.kind, "message": self.message });
             eprintln!("{}", json!({ "error": error }));
@@ -65,6 +85,14 @@ impl From<Error> for Failure {
             _ => STORE,
         };
         let mut message = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            let cause_text = cause.to_string();
+            if !message.contains(&cause_text) {
+                message = format!("{message}: {}", cause_text.escape_debug());
+            }
+            source = cause.source();
+        }
         if error.kind() == ErrorKind::NotInitialized {
             message += "; `rratelimiter set NAME RATE` gives it a rate";
         }

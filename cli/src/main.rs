@@ -6,12 +6,15 @@
 mod arguments;
 mod commands;
 mod failure;
+mod inspect;
 mod limiter;
+mod output;
 mod policy;
 mod rate;
 mod report;
 mod signals;
 mod store;
+mod terminal;
 
 use std::process::ExitCode;
 

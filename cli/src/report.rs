@@ -28,6 +28,11 @@ impl Report {
         }
     }
 
+    /// All is printed already.
+    pub(crate) fn printed(is_so: bool) -> Self {
+        Self::either(is_so, String::new(), Value::Null)
+    }
+
     /// For a command whose standard output is that of others.
     pub(crate) fn on_stderr(text: impl Into<String>, json: Value) -> Self {
         Self {
@@ -70,6 +75,9 @@ impl Report {
     }
 
     pub(crate) fn print(self, is_json: bool) -> ExitCode {
+        if self.text.is_empty() && self.json.is_null() {
+            return ExitCode::from(self.exit_code);
+        }
         let text = if is_json {
             self.json.to_string()
         } else {
@@ -102,4 +110,15 @@ pub(crate) fn time_to_live_as_json(time_to_live: TimeToLive) -> Value {
 
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A time in its two largest units.
+pub(crate) fn lasting(time: Duration) -> String {
+    let time = Duration::from_millis(millis(time));
+    let words = humantime::format_duration(time).to_string();
+    let mut parts = words.split(' ');
+    match (parts.next(), parts.next()) {
+        (Some(one), Some(other)) => format!("{one} {other}"),
+        _ => words,
+    }
 }

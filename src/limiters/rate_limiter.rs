@@ -88,6 +88,22 @@ impl RateLimiter {
         &self.queue.store().keys().name
     }
 
+    /// The keys that hold the limiter in Redis: the settings; the value, for all clients and for this one; the permits, for all
+    /// clients and for this one. Those of another client end in its id.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// let client = RedissonClient::builder().client_id("a").in_memory(&MemoryStore::new());
+    /// assert_eq!(
+    ///     client.rate_limiter("orders").keys(),
+    ///     ["orders", "{orders}:value", "{orders}:value:a", "{orders}:permits", "{orders}:permits:a"],
+    /// );
+    /// ```
+    #[must_use]
+    pub fn keys(&self) -> [&str; 5] {
+        self.queue.store().keys().in_order()
+    }
+
     /// This limiter with options of its own. Those that `options` does not set stay as they are. It still shares its queue
     /// with the other handles of the limiter.
     ///

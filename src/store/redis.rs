@@ -14,6 +14,7 @@ mod audit_budget;
 mod audit_pages;
 pub(crate) mod background;
 pub(crate) mod check;
+pub(crate) mod commands;
 pub(crate) mod connection;
 #[cfg(test)]
 mod differential_tests;
@@ -41,7 +42,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::aio::ConnectionLike;
-use redis::{Value, from_redis_value};
+use redis::{Cmd, Value, from_redis_value};
 use tokio::time::Instant;
 
 use super::{LimiterStore, Store};
@@ -191,17 +192,25 @@ impl RedisStore {
         result.map_err(|error| breaker.name_server(error))
     }
 
-    async fn ping_one(&self, server: &Reached, deadline: Instant) -> Result<()> {
-        let mut attempts = self.attempts("", deadline, Repeat::Safe);
-        let result = loop {
-            let sending = self.connection.ping(server, attempts.limits());
-            match attempts.step(sending).await {
-                Ok(None) => {}
-                Ok(Some(_answer)) => break Ok(()),
-                Err(error) => break Err(error),
-            }
+    /// Sends a command to one server.
+    async fn ask(
+        &self,
+        server: &Reached,
+        command: &Cmd,
+        deadline: Instant,
+        repeat: Repeat,
+    ) -> Result<Value> {
+        let asking = async {
+            let mut attempts = self.attempts("", deadline, repeat);
+            let result = loop {
+                let sending = self.connection.ask(server, command, attempts.limits());
+                if let Some(result) = attempts.step(sending).await.transpose() {
+                    break result;
+                }
+            };
+            self.noted_by(&server.breaker, "", result, deadline)
         };
-        self.noted_by(&server.breaker, "", result, deadline)
+        guarded(&server.breaker, Patience::ResponseTimeout, asking).await
     }
 
     fn deadline(&self) -> Instant {
@@ -310,13 +319,17 @@ impl Store for RedisStore {
         let deadline = self.deadline();
         let servers = self.connection.servers().map_err(|_| Error::NoRuntime)?;
         for server in &servers {
-            let asking = self.ping_one(server, deadline);
-            guarded(&server.breaker, Patience::ResponseTimeout, asking).await?;
+            let ping = redis::cmd("PING");
+            self.ask(server, &ping, deadline, Repeat::Safe).await?;
         }
         Ok(())
     }
 
     async fn given_back(&self) {
         self.background.given_back().await;
+    }
+
+    fn redis(&self) -> Option<&RedisStore> {
+        Some(self)
     }
 }

@@ -35,6 +35,7 @@ mod call_deadlines;
 mod clock_skew;
 mod closing;
 mod cluster_names;
+mod commands;
 mod corrupt_keys;
 mod exactly_once;
 mod full_server;

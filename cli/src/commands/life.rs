@@ -31,17 +31,30 @@ pub(super) async fn delete(
 }
 
 fn is_confirmed(name: &str) -> Result<bool, Failure> {
-    if !io::stdin().is_terminal() {
+    if !can_ask() {
         return Err(Failure::usage(
             "without a terminal to ask on, `delete` needs --yes",
         ));
     }
-    eprint!("Delete {}? [y/N] ", name.escape_debug());
+    let answer = ask(&format!("Delete {}? [y/N]", name.escape_debug()))?;
+    Ok(is_yes(&answer))
+}
+
+pub(super) fn can_ask() -> bool {
+    io::stdin().is_terminal()
+}
+
+pub(super) fn ask(question: &str) -> Result<String, Failure> {
+    eprint!("{question} ");
     let failed = |error: io::Error| Failure::usage(error.to_string());
     io::stderr().flush().map_err(failed)?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer).map_err(failed)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    Ok(answer.trim().to_owned())
+}
+
+pub(super) fn is_yes(answer: &str) -> bool {
+    matches!(answer, "y" | "Y" | "yes")
 }
 
 /// Without a time, it does not expire any more.

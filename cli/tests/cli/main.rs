@@ -1,6 +1,9 @@
 //! The program as an operator or a script uses it, on real servers.
 
+mod doctor;
+mod list;
 mod operations;
 mod refused;
 mod run;
+mod show;
 mod support;

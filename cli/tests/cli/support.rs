@@ -66,6 +66,24 @@ impl Cli {
         child.wait_with_output().unwrap().into()
     }
 
+    /// What the server answers to a command.
+    pub fn redis<W: AsRef<[u8]>>(&self, words: &[W]) -> redis::Value {
+        let client = redis::Client::open(self.server.url()).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        let mut command = redis::Cmd::new();
+        for word in words {
+            command.arg(word.as_ref());
+        }
+        command.query(&mut connection).unwrap()
+    }
+
+    /// The server's clock, in ms.
+    pub fn now(&self) -> i64 {
+        let script =
+            "local time = redis.call('time') return time[1] * 1000 + math.floor(time[2] / 1000)";
+        redis::from_redis_value(self.redis(&["EVAL", script, "0"])).unwrap()
+    }
+
     /// The JSON that a run prints.
     pub fn json(&self, arguments: &str) -> serde_json::Value {
         let ran = self.run(&format!("--json {arguments}"));

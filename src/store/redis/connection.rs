@@ -95,9 +95,16 @@ enum Route {
 }
 
 /// A server, and the way to it unless it is that of all commands.
-pub(super) struct Reached {
+pub(crate) struct Reached {
     pub(super) breaker: Arc<Breaker>,
     link: Option<Arc<Link>>,
+}
+
+impl Reached {
+    /// Its address, without credentials.
+    pub(crate) fn name(&self) -> &str {
+        self.breaker.server()
+    }
 }
 
 /// One server or primary.
@@ -382,9 +389,13 @@ impl Connection {
         Ok(reached.collect())
     }
 
-    /// Sends PING to one server.
-    pub(super) async fn ping(&self, server: &Reached, limits: Limits) -> Result<Value, Failure> {
-        let command = &redis::cmd("PING");
+    /// Sends a command to one server.
+    pub(super) async fn ask(
+        &self,
+        server: &Reached,
+        command: &Cmd,
+        limits: Limits,
+    ) -> Result<Value, Failure> {
         let Some(link) = &server.link else {
             return self.send(command, limits).await;
         };

@@ -1,0 +1,83 @@
+-- Says what a key is, and of a rate limiter how much is in use.
+--
+-- KEYS    name, value, permits; the start of a bucket with that name
+-- ARGV    1  ms since the epoch after which grants are counted as new
+-- Returns an array that begins with the kind:
+--         'rate', rate, interval, type, keep alive, value, time to live of the hash, now, stored grants, live grants,
+--                 permits of the expired ones (-1: too many to read), permits of the live ones (the same), score of the oldest
+--                 live one, new grants, permits of the newest of them, their number
+--         'token_bucket', 'quota_bucket', 'sliding_window_log', 'fixed_window', 'bucket', each with what it holds and its time
+--                 to live
+--         'other'
+--         Settings and value are '' if they are missing, and as they are stored if not. A key of another type is 'other'
+-- Writes  nothing. Reads 500 grants at most
+
+local MOST_READ, MOST_NEW = 200, 100
+
+local name, value, permits, start = unpack(KEYS)
+local kind = redis.call('type', name).ok
+local lives = redis.call('pttl', name)
+
+if kind == 'zset' then
+  local first = redis.call('zrange', name, 0, 0)[1]
+  if first and #first == 20 and lives >= 0 then
+    return { 'sliding_window_log', tostring(redis.call('zcard', name)), lives }
+  end
+  return { 'other' }
+elseif kind == 'string' then
+  local text = redis.call('getrange', name, 0, 20)
+  if lives < 0 or not string.match(text, '^%d+$') then
+    return { 'other' }
+  end
+  return { redis.call('exists', start) == 1 and 'bucket' or 'fixed_window', text, lives }
+elseif kind ~= 'hash' then
+  return { 'other' }
+end
+
+local settings = redis.call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
+if not settings[1] or not settings[2] then
+  local fields = redis.call('hmget', name, 'tokens', 'last_refill_timestamp', 'remain', 'quota')
+  if fields[1] and fields[2] then
+    return { 'token_bucket', fields[1], lives }
+  elseif fields[3] and fields[4] then
+    return { 'quota_bucket', fields[3], lives }
+  end
+  return { 'other' }
+end
+
+local function sum(members)
+  local total = 0
+  for _, member in ipairs(members) do
+    if #member == 5 + (string.byte(member) or 0) then
+      local a, b, c, d = string.byte(member, -4, -1)
+      total = total + a + b * 256 + c * 65536 + d * 16777216
+    end
+  end
+  return total
+end
+
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local stored, number = redis.pcall('get', value), redis.pcall('zcard', permits)
+if type(stored) == 'table' or type(number) == 'table' then
+  return { 'other' }
+end
+local interval = tonumber(settings[2]) or 0
+local horizon = string.format('(%.0f', now - interval)
+local live = redis.call('zcount', permits, horizon, '+inf')
+local expired = number - live
+local held_by_expired, held_by_live = -1, -1
+if expired <= MOST_READ then
+  held_by_expired = expired == 0 and 0 or sum(redis.call('zrange', permits, 0, expired - 1))
+end
+if live <= MOST_READ then
+  held_by_live = live == 0 and 0 or sum(redis.call('zrange', permits, expired, number - 1))
+end
+local oldest = redis.call('zrangebyscore', permits, horizon, '+inf', 'withscores', 'limit', 0, 1)[2]
+local after = '(' .. ARGV[1]
+local new = redis.call('zcount', permits, after, '+inf')
+local newest = new > 0 and redis.call('zrevrangebyscore', permits, '+inf', after, 'limit', 0, MOST_NEW) or {}
+return {
+  'rate', settings[1], settings[2], settings[3] or '', settings[4] or '', stored or '', lives, now, number, live,
+  held_by_expired, held_by_live, oldest or '', new, sum(newest), #newest,
+}

@@ -1,0 +1,280 @@
+//! `doctor`: what is wrong with limiters and their servers, and mending what can be.
+
+mod finding;
+mod limiter;
+mod mend;
+mod permissions;
+mod places;
+mod progress;
+pub(crate) mod server;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::Context;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::report::Report;
+use crate::terminal::{Color, shown};
+use finding::Finding;
+use limiter::{Place, spread};
+use places::{Found, Places, as_pattern};
+use progress::Progress;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rratelimiter doctor orders:api                  what is wrong; changes nothing
+  rratelimiter doctor 'orders:*' > ticket.txt
+  rratelimiter doctor orders:api --fix            asks before each limiter
+  rratelimiter doctor '*' --fix --yes --legacy migrate
+  rratelimiter doctor --json | jq -r '.findings[]?.code' | sort | uniq -c
+
+Each finding has a code that does not change. Exit code 1 if something is left that is more than a note. Every step is a script of
+bounded work that changes nothing if the limiter has changed since it was read. To learn whether the user has the permissions it uses
+ACL DRYRUN, or else makes a limiter of its own beside the first, `NAME:doctor:…`, which it removes.")]
+pub(crate) struct DoctorArguments {
+    /// A limiter, or several with *, ? and [abc] as in the shell
+    #[arg(default_value = "*")]
+    name: String,
+    /// Mend what can be, after asking
+    #[arg(long)]
+    fix: bool,
+    /// Do not ask
+    #[arg(long, short, requires = "fix")]
+    yes: bool,
+    /// What becomes of grants by Redisson before 3.17
+    #[arg(long, value_name = "WHAT", default_value = "count")]
+    legacy: Legacy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Legacy {
+    /// They are counted, and stay
+    Count,
+    /// They get the form that Redisson from 3.17 on reads
+    Migrate,
+    /// They are removed
+    Remove,
+}
+
+/// A run.
+struct Doctor<'a> {
+    context: &'a Context,
+    arguments: &'a DoctorArguments,
+    output: Output,
+    progress: Progress,
+    may_fix_all: bool,
+    limiters: u64,
+    findings: u64,
+    fixed: u64,
+    /// More than notes.
+    problems: u64,
+}
+
+pub(super) async fn doctor(
+    context: &Context,
+    arguments: &DoctorArguments,
+) -> Result<Report, Failure> {
+    if arguments.fix && !arguments.yes && !super::life::can_ask() {
+        let message = "without a terminal to ask on, `doctor --fix` needs --yes";
+        return Err(Failure::usage(message));
+    }
+    let doctor = Doctor {
+        context,
+        arguments,
+        output: Output::new(context.is_json),
+        progress: Progress::new(),
+        may_fix_all: arguments.yes,
+        limiters: 0,
+        findings: 0,
+        fixed: 0,
+        problems: 0,
+    };
+    doctor.run().await
+}
+
+impl Doctor<'_> {
+    async fn run(mut self) -> Result<Report, Failure> {
+        let name = self.context.store.full_name(&self.arguments.name);
+        let version = env!("CARGO_PKG_VERSION");
+        let mode = if self.arguments.fix {
+            "with --fix"
+        } else {
+            "dry run"
+        };
+        let shown_name = shown(&name, 100);
+        self.output.text(format!(
+            "rratelimiter {version} doctor {shown_name}, {mode}"
+        ))?;
+        self.servers().await?;
+        let mut first = None;
+        let mut places = Places::new(self.context, &as_pattern(&name))?;
+        while let Some(found) = places.next(self.context).await? {
+            let (places, are_limiters) = match found {
+                Found::Limiters(places) => (places, true),
+                Found::Siblings(places) => (places, false),
+            };
+            for place in places {
+                if are_limiters && !self.is_limiter(&place).await? {
+                    continue;
+                }
+                first.get_or_insert_with(|| place.name.clone());
+                self.limiter(&place).await?;
+            }
+        }
+        self.progress.clear();
+        let name = first.unwrap_or_else(|| name.replace(['*', '?', '[', ']'], ""));
+        if !name.is_empty()
+            && let Some(finding) = permissions::examine(self.context, &name).await?
+        {
+            self.print("permissions", &name, None, &[(finding, false)])?;
+        }
+        self.summary()
+    }
+
+    async fn servers(&mut self) -> Result<(), Failure> {
+        for server in self.context.client.servers()? {
+            let examined = server::examine(&server).await?;
+            let address = shown(&examined.address, 100);
+            let line = format!("server {address}, version {}", shown(&examined.version, 20));
+            self.output
+                .text(self.output.terminal.paint(Color::Bold, &line))?;
+            let findings: Vec<_> = { examined.findings.into_iter() }
+                .map(|it| (it, false))
+                .collect();
+            if findings.is_empty() {
+                self.output.text("  nothing found")?;
+            }
+            self.print("server", &examined.address, None, &findings)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a hash is a limiter's.
+    async fn is_limiter(&self, place: &Place) -> Result<bool, Failure> {
+        let fields = ["HMGET", &place.name, "rate", "interval"];
+        let fields = crate::inspect::reply::list(self.context.client.command(fields).await?);
+        Ok(fields
+            .iter()
+            .any(|it| *it != redisson_rate_limiter::Reply::Nil))
+    }
+
+    async fn limiter(&mut self, place: &Place) -> Result<(), Failure> {
+        self.limiters += u64::from(place.client.is_none());
+        let legacy = self.arguments.legacy;
+        let mut findings = match spread(&place.name) {
+            Some(finding) => vec![finding],
+            None => limiter::examine(self.context, place, legacy).await?,
+        };
+        self.progress.show(self.limiters, self.findings);
+        if findings.is_empty() {
+            return Ok(());
+        }
+        let fixes: Vec<_> = { findings.iter() }
+            .filter_map(|it| it.fix.clone())
+            .collect();
+        let mut are_fixed = false;
+        if !fixes.is_empty() && self.arguments.fix && self.may_fix(place, &findings)? {
+            for fix in &fixes {
+                mend::mend(self.context, place, fix, legacy).await?;
+            }
+            // Members that were removed or rewritten are in the sum now.
+            mend::mend_value(self.context, place, &fixes, legacy).await?;
+            are_fixed = true;
+        }
+        let left = match are_fixed {
+            true => limiter::examine(self.context, place, legacy).await?,
+            false => Vec::new(),
+        };
+        let is_left = |it: &Finding| left.iter().any(|other| other.code == it.code);
+        let shown: Vec<_> = { findings.drain(..) }
+            .map(|it| {
+                let is_fixed = are_fixed && it.fix.is_some() && !is_left(&it);
+                (it, is_fixed)
+            })
+            .collect();
+        self.progress.clear();
+        self.print("limiter", &place.name, place.client.as_deref(), &shown)
+    }
+
+    fn may_fix(&mut self, place: &Place, findings: &[Finding]) -> Result<bool, Failure> {
+        if self.may_fix_all {
+            return Ok(true);
+        }
+        self.progress.clear();
+        self.output.flush()?;
+        for finding in { findings.iter() }.filter(|it| it.fix.is_some()) {
+            eprintln!("{}: {}", finding.code.as_str(), finding.text);
+            eprintln!("  {}", finding.remedy());
+        }
+        let question = format!("Fix {}? [y/N/a for all]", shown(&place.name, 100));
+        let answer = super::life::ask(&question)?;
+        self.may_fix_all = matches!(answer.as_str(), "a" | "A" | "all");
+        Ok(self.may_fix_all || super::life::is_yes(&answer))
+    }
+
+    fn print(
+        &mut self,
+        kind: &'static str,
+        name: &str,
+        client: Option<&str>,
+        findings: &[(Finding, bool)],
+    ) -> Result<(), Failure> {
+        let terminal = self.output.terminal;
+        if kind == "limiter" {
+            let of = client.map_or_else(String::new, |id| format!(", client {}", shown(id, 60)));
+            let line = format!("limiter {}{of}", shown(name, 100));
+            self.output.text(terminal.paint(Color::Bold, &line))?;
+        }
+        for (finding, is_fixed) in findings {
+            self.findings += 1;
+            self.fixed += u64::from(*is_fixed);
+            self.problems += u64::from(!is_fixed && !finding.code.is_note());
+            let (color, mark) = match (is_fixed, finding.code.is_note()) {
+                (true, _) => (Color::Good, "fixed"),
+                (_, true) => (Color::Dim, "note"),
+                _ => (Color::Bad, "found"),
+            };
+            let mark = terminal.paint(color, mark);
+            self.output.text(format!(
+                "  {mark} {}: {}",
+                finding.code.as_str(),
+                finding.text
+            ))?;
+            if !is_fixed {
+                let remedy = format!("        {}", finding.remedy());
+                self.output.text(terminal.paint(Color::Dim, &remedy))?;
+            }
+        }
+        self.output.json(|| {
+            let findings: Vec<_> = { findings.iter() }
+                .map(|(finding, is_fixed)| {
+                    let mut json = finding.to_json();
+                    json["is_fixed"] = (*is_fixed).into();
+                    json
+                })
+                .collect();
+            json!({ "kind": kind, "name": name, "client": client, "findings": findings })
+        })?;
+        self.output.flush()
+    }
+
+    fn summary(mut self) -> Result<Report, Failure> {
+        let Self {
+            limiters,
+            findings,
+            fixed,
+            problems,
+            ..
+        } = self;
+        self.output.text(format!(
+            "{limiters} limiters looked at, {findings} findings, {fixed} fixed, {problems} left that are no notes"
+        ))?;
+        self.output.json(|| {
+            json!({ "kind": "summary", "limiters": limiters, "found": findings, "fixed": fixed, "left": problems })
+        })?;
+        self.output.flush()?;
+        Ok(Report::printed(problems == 0))
+    }
+}

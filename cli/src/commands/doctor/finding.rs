@@ -1,0 +1,174 @@
+//! What can be wrong: each finding has a code that stays, and says what `--fix` does about it.
+
+use serde_json::{Value, json};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Code {
+    PermitsLost,
+    PermitsTooMany,
+    ValueMissing,
+    ValueUnreadable,
+    MalformedMembers,
+    LegacyMembers,
+    MembersWithoutPermits,
+    SettingsUnreadable,
+    WrongType,
+    KeysLeftBehind,
+    KeysOfOtherType,
+    IdleClient,
+    NoTimeToLive,
+    SeveralSlots,
+    ClockAhead,
+    NotChecked,
+    MayEvict,
+    FreesInline,
+    NotPersistent,
+    ReplicasMayLag,
+    OldVersion,
+    Unmaintained,
+    NotPermitted,
+    IsReplica,
+    SettingsHidden,
+}
+
+impl Code {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::PermitsLost => "permits-lost",
+            Self::PermitsTooMany => "permits-too-many",
+            Self::ValueMissing => "value-missing",
+            Self::ValueUnreadable => "value-unreadable",
+            Self::MalformedMembers => "malformed-members",
+            Self::LegacyMembers => "legacy-members",
+            Self::MembersWithoutPermits => "members-without-permits",
+            Self::SettingsUnreadable => "settings-unreadable",
+            Self::WrongType => "wrong-type",
+            Self::KeysLeftBehind => "keys-left-behind",
+            Self::KeysOfOtherType => "keys-of-other-type",
+            Self::IdleClient => "idle-client",
+            Self::NoTimeToLive => "no-time-to-live",
+            Self::SeveralSlots => "several-slots",
+            Self::ClockAhead => "clock-ahead",
+            Self::NotChecked => "not-checked",
+            Self::MayEvict => "server-may-evict",
+            Self::FreesInline => "server-frees-inline",
+            Self::NotPersistent => "server-not-persistent",
+            Self::ReplicasMayLag => "server-replicas-may-lag",
+            Self::OldVersion => "server-old-version",
+            Self::Unmaintained => "server-unmaintained",
+            Self::NotPermitted => "server-not-permitted",
+            Self::IsReplica => "server-is-replica",
+            Self::SettingsHidden => "server-settings-hidden",
+        }
+    }
+
+    /// What the operator should know, but need not change.
+    pub(super) fn is_note(self) -> bool {
+        matches!(
+            self,
+            Self::FreesInline
+                | Self::NotPersistent
+                | Self::SettingsHidden
+                | Self::NotChecked
+                | Self::Unmaintained
+        )
+    }
+
+    /// What `--fix` does, or how a person mends it.
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::PermitsLost | Self::ValueMissing | Self::ValueUnreadable => {
+                "sets the value to the rate less the permits of the stored grants"
+            }
+            Self::PermitsTooMany => {
+                "takes what was given back out of the oldest live grants, and sets the value to the rate less the rest"
+            }
+            Self::MalformedMembers | Self::MembersWithoutPermits => "removes them",
+            Self::LegacyMembers => {
+                "counts them only; with --legacy migrate rewrites them for Redisson 3.17 and later, with --legacy remove removes them"
+            }
+            Self::KeysLeftBehind | Self::KeysOfOtherType => "removes the keys",
+            Self::IdleClient => "removes the keys, unless the client takes permits meanwhile",
+            Self::NoTimeToLive => "gives the keys the time to live that they should have",
+            Self::SettingsUnreadable => "nothing: `rratelimiter set NAME RATE` gives it a rate",
+            Self::WrongType => {
+                "nothing: another program's key has this name; rename the limiter, or delete the key"
+            }
+            Self::SeveralSlots => "nothing: give it a name whose braces enclose something, or none",
+            Self::ClockAhead => {
+                "nothing: set the clock of that client; the permits come back an interval after the score"
+            }
+            Self::NotChecked => {
+                "nothing: it is in use; try again, or let a client of the Rust crate audit it in passing"
+            }
+            Self::MayEvict => {
+                "nothing: set maxmemory-policy to noeviction, or give the limiters a server of their own"
+            }
+            Self::FreesInline => {
+                "nothing: set it to yes, so that the end of a large limiter does not hold up others"
+            }
+            Self::NotPersistent => {
+                "nothing: after a restart all permits are available again, and limiters without `with_rate` are gone"
+            }
+            Self::ReplicasMayLag => {
+                "nothing: set min-replicas-to-write to 1 if a failover must not forget grants"
+            }
+            Self::OldVersion | Self::Unmaintained => "nothing: update the server",
+            Self::NotPermitted => "nothing: docs/connections.md has the rule for ACL SETUSER",
+            Self::IsReplica => "nothing: use the URL of the primary, of Sentinels or of a cluster",
+            Self::SettingsHidden => {
+                "nothing: ask who runs the server for maxmemory-policy, persistence and replicas"
+            }
+        }
+    }
+}
+
+/// What mends it, where it is not clear from the code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fix {
+    /// The limiter's members, then its value.
+    Members,
+    Value,
+    /// Value and permits, in any case or if no grant of this window is live.
+    Remove {
+        unless_live_in: Option<i64>,
+    },
+    /// These keys, by so many ms.
+    Expire(Vec<(String, i64)>),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Finding {
+    pub(super) code: Code,
+    /// What is so.
+    pub(super) text: String,
+    pub(super) fix: Option<Fix>,
+}
+
+impl Finding {
+    pub(super) fn new(code: Code, text: impl Into<String>) -> Self {
+        Self {
+            code,
+            text: text.into(),
+            fix: None,
+        }
+    }
+
+    pub(super) fn fixed_by(self, fix: Fix) -> Self {
+        Self {
+            fix: Some(fix),
+            ..self
+        }
+    }
+
+    pub(super) fn remedy(&self) -> String {
+        format!("--fix {}", self.code.remedy()).replace("--fix nothing: ", "by hand: ")
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "code": self.code.as_str(), "text": self.text, "is_note": self.code.is_note(),
+            "is_fixable": self.fix.is_some(), "remedy": self.remedy(),
+        })
+    }
+}

@@ -1,0 +1,360 @@
+//! What is wrong with the keys of one limiter: those of all clients, or of one.
+
+use std::collections::BTreeMap;
+
+use super::Legacy;
+use super::finding::{Code, Finding, Fix};
+use crate::commands::Context;
+use crate::commands::show::in_words;
+use crate::failure::Failure;
+use crate::inspect::grants::{Grant, Reading, Stored, read};
+use crate::inspect::member::Generation;
+
+/// The keys that are looked at: a limiter's, or those of one client of it.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) name: String,
+    pub(super) client: Option<String>,
+}
+
+/// What its grants add up to.
+#[derive(Debug)]
+pub(super) struct Tally {
+    now: i64,
+    pub(super) permits: i64,
+    pub(super) live: i64,
+    without_permits: u64,
+    by_generation: BTreeMap<Generation, (u64, i64)>,
+    newest: i64,
+    /// A score between those of the expired grants and of the live ones.
+    pub(super) horizon: i64,
+}
+
+impl Tally {
+    fn new(stored: &Stored, now: i64) -> Self {
+        let interval = stored.settings().map_or(0, |(_, interval)| interval);
+        Self {
+            now,
+            permits: 0,
+            live: 0,
+            without_permits: 0,
+            by_generation: BTreeMap::new(),
+            newest: i64::MIN,
+            horizon: now.saturating_sub(interval),
+        }
+    }
+
+    fn note(&mut self, grant: Grant) {
+        let member = &grant.member;
+        let held = i64::try_from(member.counted()).unwrap_or(0);
+        self.permits = self.permits.saturating_add(held);
+        if grant.score > self.horizon {
+            self.live = self.live.saturating_add(held);
+        }
+        self.newest = self.newest.max(grant.score);
+        let (number, permits) = self.by_generation.entry(member.generation).or_default();
+        *number += 1;
+        *permits += i64::from(member.permits);
+        let is_read = !member.generation.is_legacy() && member.generation != Generation::Malformed;
+        self.without_permits += u64::from(is_read && held == 0);
+    }
+}
+
+pub(super) async fn read_tally(
+    context: &Context,
+    place: &Place,
+) -> Result<(Reading, Tally), Failure> {
+    let client = place.client.as_deref();
+    read(
+        &context.client,
+        &place.name,
+        client,
+        Tally::new,
+        Tally::note,
+    )
+    .await
+}
+
+/// What a limiter is to be, by what was read.
+pub(super) struct Settled {
+    /// Rate less the permits of all grants.
+    pub(super) left: i64,
+    /// What was given back and is still in live grants.
+    pub(super) to_take: i64,
+}
+
+/// As the scripts of the library correct a limiter: what a peer's release gave back is at most the value, which a lowered rate
+/// does not raise.
+pub(super) fn settled(rate: i64, value: Option<i64>, tally: &Tally) -> Settled {
+    let left = rate.saturating_sub(tally.permits);
+    let to_take = value.map_or(0, |value| {
+        let clamped = value.min(rate);
+        let excess = clamped.saturating_sub(rate - tally.live).max(0);
+        excess.min(clamped.max(0)).min(tally.live)
+    });
+    Settled { left, to_take }
+}
+
+pub(super) async fn examine(
+    context: &Context,
+    place: &Place,
+    legacy: Legacy,
+) -> Result<Vec<Finding>, Failure> {
+    let (reading, tally) = read_tally(context, place).await?;
+    Ok(find(place, &reading, &tally, legacy))
+}
+
+fn find(place: &Place, reading: &Reading, tally: &Tally, legacy: Legacy) -> Vec<Finding> {
+    let stored = &reading.stored;
+    let mut findings = Vec::new();
+    wrong_types(stored, &mut findings);
+    if !findings.is_empty() {
+        return findings;
+    }
+    let has_keys = stored.types[1] != "none" || stored.types[2] != "none";
+    if stored.types[0] == "none" {
+        if has_keys {
+            let text =
+                "there are permits, and no settings: the next limiter of this name may use them";
+            let fix = Fix::Remove {
+                unless_live_in: None,
+            };
+            findings.push(Finding::new(Code::KeysLeftBehind, text).fixed_by(fix));
+        }
+        return findings;
+    }
+    let is_of_client = place.client.is_some();
+    if has_keys && is_of_client != (stored.rate_type == "1") && !stored.rate_type.is_empty() {
+        let text = match is_of_client {
+            true => "keys of a client, but the rate is for all clients together: nobody uses them",
+            false => "keys of all clients, but the rate is for each client: nobody uses them",
+        };
+        let fix = Fix::Remove {
+            unless_live_in: None,
+        };
+        findings.push(Finding::new(Code::KeysOfOtherType, text).fixed_by(fix));
+        return findings;
+    }
+    if !is_of_client {
+        unreadable_settings(stored, &mut findings);
+    }
+    let Some((rate, interval)) = stored.settings() else {
+        return findings;
+    };
+    members(tally, legacy, &mut findings);
+    value(rate, reading, tally, legacy, &mut findings);
+    times_to_live(stored, &mut findings);
+    let ahead = tally.newest.saturating_sub(tally.now);
+    if ahead > 0 {
+        let text = format!(
+            "a client's clock is {} ahead of the server's",
+            in_words(ahead)
+        );
+        findings.push(Finding::new(Code::ClockAhead, text));
+    }
+    let has_life = stored.lives[1] >= 0 || stored.lives[2] >= 0;
+    if is_of_client && has_keys && !has_life && tally.newest <= tally.horizon {
+        let since = match tally.newest {
+            i64::MIN => "took nothing that is still stored".to_owned(),
+            newest => format!("took its last permit {} ago", in_words(tally.now - newest)),
+        };
+        let text = format!("the client {since}, and its keys never expire");
+        let fix = Fix::Remove {
+            unless_live_in: Some(interval),
+        };
+        findings.push(Finding::new(Code::IdleClient, text).fixed_by(fix));
+    }
+    findings
+}
+
+fn wrong_types(stored: &Stored, findings: &mut Vec<Finding>) {
+    for ((key, found), expected) in
+        { stored.keys.iter().zip(&stored.types) }.zip(["hash", "string", "zset"])
+    {
+        if found != "none" && found != expected {
+            let text = format!("{} is a {found}, and not a {expected}", key.escape_debug());
+            findings.push(Finding::new(Code::WrongType, text));
+        }
+    }
+}
+
+fn unreadable_settings(stored: &Stored, findings: &mut Vec<Finding>) {
+    let mut note = |text: String| findings.push(Finding::new(Code::SettingsUnreadable, text));
+    if stored.settings().is_none() {
+        let (rate, interval) = (stored.rate.escape_debug(), stored.interval.escape_debug());
+        note(format!(
+            "rate `{rate}` and interval `{interval}` are not from 1 to 2^53"
+        ));
+    }
+    match stored.rate_type.as_str() {
+        "0" | "1" => {}
+        "" => {
+            note("the field `type` is missing: trySetRate says true and changes nothing".to_owned())
+        }
+        other => note(format!("the field `type` is `{}`", other.escape_debug())),
+    }
+}
+
+fn members(tally: &Tally, legacy: Legacy, findings: &mut Vec<Finding>) {
+    let mut removed = |code, text| findings.push(Finding::new(code, text).fixed_by(Fix::Members));
+    if let Some((number, _)) = tally.by_generation.get(&Generation::Malformed) {
+        let text =
+            format!("{number} members are no grants: Redisson fails on each once it expires");
+        removed(Code::MalformedMembers, text);
+    }
+    if tally.without_permits > 0 {
+        let text = format!(
+            "{} grants of 0 permits, which nothing removes",
+            tally.without_permits
+        );
+        removed(Code::MembersWithoutPermits, text);
+    }
+    for (generation, (number, permits)) in &tally.by_generation {
+        if generation.is_legacy() {
+            let text = format!("{number} grants of {permits} permits by {generation}");
+            let finding = Finding::new(Code::LegacyMembers, text);
+            findings.push(match legacy {
+                Legacy::Count => finding,
+                Legacy::Migrate | Legacy::Remove => finding.fixed_by(Fix::Members),
+            });
+        }
+    }
+}
+
+fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: &mut Vec<Finding>) {
+    let stored = &reading.stored;
+    let in_use = format!("the stored grants hold {} of {rate}", tally.permits);
+    let finding = match stored.value() {
+        None if stored.value.is_empty() && stored.types[1] == "none" => {
+            if tally.permits == 0 {
+                return;
+            }
+            let text = format!("no value, but {in_use}: Redisson grants all {rate} again");
+            Finding::new(Code::ValueMissing, text)
+        }
+        None => {
+            let text = format!(
+                "the value is `{}`, which is no number",
+                stored.value.escape_debug()
+            );
+            Finding::new(Code::ValueUnreadable, text)
+        }
+        Some(value) => {
+            let sum = value.saturating_add(tally.permits);
+            let is_above = if value > rate { ", above the rate" } else { "" };
+            if sum < rate {
+                let lost = rate - sum;
+                let text = format!(
+                    "{lost} permits never come back: the value is {value}, {in_use}, as after a call that Redisson sent again"
+                );
+                Finding::new(Code::PermitsLost, text)
+            } else if sum > rate {
+                let more = sum - rate;
+                let text = format!(
+                    "{more} permits too many: the value is {value}{is_above}, {in_use}, as after a release by Redisson"
+                );
+                Finding::new(Code::PermitsTooMany, text)
+            } else {
+                return;
+            }
+        }
+    };
+    let has_legacy = tally.by_generation.keys().any(|it| it.is_legacy());
+    findings.push(if !reading.is_exact {
+        let text = format!(
+            "it changed while its {} grants were read; {}",
+            stored.grants, finding.text
+        );
+        Finding::new(Code::NotChecked, text)
+    } else if has_legacy && legacy == Legacy::Count {
+        finding // the value has to match what becomes of them
+    } else {
+        finding.fixed_by(Fix::Value)
+    });
+}
+
+fn times_to_live(stored: &Stored, findings: &mut Vec<Finding>) {
+    let keep_alive: i64 = stored.keep_alive.parse().unwrap_or(0);
+    let (life, text) = match stored.lives[0] {
+        left if left > 0 => (left, "the settings expire"),
+        _ if keep_alive > 0 => (keep_alive, "the limiter has a keep alive"),
+        _ => return,
+    };
+    let without = stored.keys.iter().zip(stored.lives);
+    let without: Vec<_> = { without.filter(|(_, left)| *left == -1) }
+        .map(|(key, _)| (key.clone(), life))
+        .collect();
+    if without.is_empty() {
+        return;
+    }
+    let keys: Vec<_> = without
+        .iter()
+        .map(|(key, _)| key.escape_debug().to_string())
+        .collect();
+    let text = format!("{text}, but {} would stay", keys.join(" and "));
+    findings.push(Finding::new(Code::NoTimeToLive, text).fixed_by(Fix::Expire(without)));
+}
+
+/// A name whose keys a cluster puts into different slots.
+pub(super) fn spread(name: &str) -> Option<Finding> {
+    let value = match name.contains('{') {
+        true => format!("{name}:value"),
+        false => format!("{{{name}}}:value"),
+    };
+    (hash_tag(name) != hash_tag(&value)).then(|| {
+        let text = "its braces put the settings and the permits into different slots of a cluster, which refuses it";
+        Finding::new(Code::SeveralSlots, text)
+    })
+}
+
+/// What decides the slot of a key.
+fn hash_tag(key: &str) -> &str {
+    let tag = key
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'));
+    tag.map(|(tag, _)| tag)
+        .filter(|tag| !tag.is_empty())
+        .unwrap_or(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(permits: i64, live: i64) -> Tally {
+        Tally {
+            permits,
+            live,
+            ..Tally::new(&Stored::default(), 0)
+        }
+    }
+
+    #[test]
+    fn a_limiter_is_settled_as_the_library_corrects_it() {
+        for (value, permits, live, expected) in [
+            (Some(2), 3, 3, (7, 0)),    // sent again
+            (Some(10), 3, 3, (7, 3)),   // released by Redisson
+            (Some(13), 0, 0, (10, 0)),  // above the rate
+            (Some(0), 12, 12, (-2, 0)), // a lowered rate
+            (Some(5), 8, 6, (2, 1)),    // and one that expired
+            (None, 4, 4, (6, 0)),
+        ] {
+            let it = settled(10, value, &tally(permits, live));
+            assert_eq!(
+                (it.left, it.to_take),
+                expected,
+                "{value:?} {permits} {live}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_that_a_cluster_refuses_are_found() {
+        for name in ["a{b", "a}b", "{}", "x{}y"] {
+            assert!(spread(name).is_some(), "{name}");
+        }
+        for name in ["a", "a{t}b", "a:b"] {
+            assert!(spread(name).is_none(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What `--fix` does. Each step is a script of bounded work that changes nothing if what it is about has changed.
+
+use std::sync::LazyLock;
+
+use super::Legacy;
+use super::finding::Fix;
+use super::limiter::{Place, read_tally, settled};
+use crate::commands::Context;
+use crate::failure::Failure;
+use crate::inspect::grants::{Stored, read};
+use crate::inspect::member::{Generation, Member};
+use crate::inspect::reply::text;
+use crate::inspect::sample::keys_of;
+use crate::inspect::script::Script;
+
+static SETTLE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/settle.lua")));
+static REPLACE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/replace_members.lua")));
+static REMOVE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/remove_unused.lua")));
+
+/// How often a limiter that others use meanwhile is read again.
+const TRIES: u32 = 20;
+/// Members in one call, and at most in the memory of a pass over them.
+const MEMBERS: usize = 500;
+const KEPT: usize = 20 * MEMBERS;
+
+/// Returns whether it is done; another try may succeed if not.
+pub(super) async fn mend(
+    context: &Context,
+    place: &Place,
+    fix: &Fix,
+    legacy: Legacy,
+) -> Result<bool, Failure> {
+    match fix {
+        Fix::Members => mend_members(context, place, legacy).await,
+        Fix::Value => Ok(true), // after all that changes the members
+        Fix::Remove { unless_live_in } => {
+            let [_, value, permits] =
+                keys_of(&context.client, &place.name, place.client.as_deref());
+            let interval = unless_live_in.map(|it| it.to_string()).unwrap_or_default();
+            let keys = [value.as_bytes(), permits.as_bytes()];
+            let removed = REMOVE
+                .run(&context.client, &keys, &[interval.as_bytes()])
+                .await?;
+            Ok(text(&removed) != "0")
+        }
+        Fix::Expire(keys) => {
+            for (key, millis) in keys {
+                let millis = millis.to_string();
+                context.client.command(["PEXPIRE", key, &millis]).await?;
+            }
+            Ok(true)
+        }
+    }
+}
+
+/// Corrects the value, if the members that it has to match were changed.
+pub(super) async fn mend_value(
+    context: &Context,
+    place: &Place,
+    fixes: &[Fix],
+    legacy: Legacy,
+) -> Result<(), Failure> {
+    let is_due =
+        fixes.contains(&Fix::Members) && legacy != Legacy::Count || fixes.contains(&Fix::Value);
+    if is_due {
+        settle(context, place).await?;
+    }
+    Ok(())
+}
+
+async fn settle(context: &Context, place: &Place) -> Result<bool, Failure> {
+    for _ in 0..TRIES {
+        let (reading, tally) = read_tally(context, place).await?;
+        let stored = &reading.stored;
+        let Some((rate, _)) = stored.settings() else {
+            return Ok(false);
+        };
+        let to_be = settled(rate, stored.value(), &tally);
+        let [_, value, permits] = &stored.keys;
+        let numbers = [
+            stored.grants.to_string(),
+            to_be.left.to_string(),
+            to_be.to_take.to_string(),
+            tally.horizon.to_string(),
+        ];
+        let [number, left, to_take, horizon] = numbers.each_ref().map(String::as_bytes);
+        let arguments = [
+            stored.value.as_bytes(),
+            number,
+            &reading.first,
+            &reading.last,
+            left,
+            to_take,
+            horizon,
+        ];
+        let keys = [value.as_bytes(), permits.as_bytes()];
+        let done = SETTLE.run(&context.client, &keys, &arguments).await?;
+        if text(&done) == "done" {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Removes what is no grant, and rewrites grants of old versions if that is asked for.
+async fn mend_members(context: &Context, place: &Place, legacy: Legacy) -> Result<bool, Failure> {
+    loop {
+        let replaced = |member: &Member| match member.generation {
+            Generation::Malformed => Some(Vec::new()),
+            generation if generation.is_legacy() => match legacy {
+                Legacy::Count => None,
+                Legacy::Remove => Some(Vec::new()),
+                Legacy::Migrate => Some(member.migrated()),
+            },
+            _ if member.permits == 0 => Some(Vec::new()),
+            _ => None,
+        };
+        let start = |_: &Stored, _| Vec::new();
+        let client = place.client.as_deref();
+        let reading = read(
+            &context.client,
+            &place.name,
+            client,
+            start,
+            |found, grant| {
+                if found.len() < KEPT
+                    && let Some(replacement) = replaced(&grant.member)
+                {
+                    found.push((grant.raw, replacement));
+                }
+            },
+        );
+        let (reading, found): (_, Vec<(Vec<u8>, Vec<u8>)>) = reading.await?;
+        let permits = &reading.stored.keys[2];
+        for some in found.chunks(MEMBERS) {
+            let pairs = some.iter().flat_map(|(old, new)| [&old[..], &new[..]]);
+            let pairs: Vec<_> = pairs.collect();
+            REPLACE
+                .run(&context.client, &[permits.as_bytes()], &pairs)
+                .await?;
+        }
+        if found.len() < KEPT {
+            return Ok(true);
+        }
+    }
+}

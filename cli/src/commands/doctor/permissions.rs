@@ -1,0 +1,119 @@
+//! Whether the user of the connection may run what limiters need: by ACL DRYRUN on the limiter's own keys, which changes nothing, or
+//! else by a limiter of its own that lives for seconds.
+
+use std::time::Duration;
+
+use redisson_rate_limiter::{Error, Rate, Reply};
+
+use super::finding::{Code, Finding};
+use crate::commands::Context;
+use crate::failure::Failure;
+use crate::inspect::reply::text;
+
+/// The commands of docs/connections.md, each with what follows its key.
+const ON_KEYS: [(&str, &[&str]); 30] = [
+    ("TYPE", &[]),
+    ("EXISTS", &[]),
+    ("UNLINK", &[]),
+    ("PTTL", &[]),
+    ("PEXPIRE", &["1000"]),
+    ("PEXPIREAT", &["1000"]),
+    ("PERSIST", &[]),
+    ("GET", &[]),
+    ("SET", &["1"]),
+    ("INCRBY", &["1"]),
+    ("DECRBY", &["1"]),
+    ("HMGET", &["rate"]),
+    ("HSET", &["rate", "1"]),
+    ("HSETNX", &["rate", "1"]),
+    ("HDEL", &["rate"]),
+    ("ZADD", &["1", "m"]),
+    ("ZCARD", &[]),
+    ("ZCOUNT", &["1", "2"]),
+    ("ZSCORE", &["m"]),
+    ("ZRANGE", &["0", "1"]),
+    ("ZRANGEBYSCORE", &["0", "1"]),
+    ("ZREVRANGE", &["0", "1"]),
+    ("ZREVRANGEBYSCORE", &["1", "0"]),
+    ("ZRANK", &["m"]),
+    ("ZREM", &["m"]),
+    ("ZREMRANGEBYRANK", &["0", "1"]),
+    ("ZREMRANGEBYSCORE", &["0", "1"]),
+    ("LINDEX", &["0"]),
+    ("RPUSH", &["x"]),
+    ("RPUSHX", &["x"]),
+];
+
+pub(super) async fn examine(context: &Context, name: &str) -> Result<Option<Finding>, Failure> {
+    let refused = match dry_run(context, name).await? {
+        Some(refused) => refused,
+        None => tried(context, name).await?,
+    };
+    if refused.is_empty() {
+        return Ok(None);
+    }
+    let text = format!(
+        "the user of this connection may not: {}",
+        refused.join(", ")
+    );
+    Ok(Some(Finding::new(Code::NotPermitted, text)))
+}
+
+/// What is refused; `None` if the server does not say.
+async fn dry_run(context: &Context, name: &str) -> Result<Option<Vec<String>>, Failure> {
+    let Ok(user) = context.client.command(["ACL", "WHOAMI"]).await else {
+        return Ok(None);
+    };
+    let user = text(&user);
+    let limiter = context.client.rate_limiter(name);
+    let [_, value, ..] = limiter.keys();
+    let scripts = ["EVALSHA", "EVAL"].map(|it| vec![it, "return 1", "2", name, value]);
+    let on_keys = ON_KEYS.iter().flat_map(|(command, rest)| {
+        // The settings and the others have different names, which the rule must both permit.
+        [name, value].map(|key| [&[*command, key], *rest].concat())
+    });
+    let mut refused = Vec::new();
+    for words in on_keys.chain(scripts).chain([vec!["TIME"]]) {
+        let asked = ["ACL", "DRYRUN", &user]
+            .into_iter()
+            .chain(words.iter().copied());
+        match context.client.command(asked).await {
+            Ok(Reply::Bytes(answer)) if answer == b"OK" => {}
+            Ok(_) => {
+                let what = match words.get(1) {
+                    Some(key) if !words[0].starts_with("EVAL") => {
+                        format!("{} {}", words[0], key.escape_debug())
+                    }
+                    _ => words[0].to_owned(),
+                };
+                refused.push(what);
+            }
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(Some(refused))
+}
+
+/// Makes a limiter beside this one, takes a permit and gives it back.
+async fn tried(context: &Context, name: &str) -> Result<Vec<String>, Failure> {
+    const LIFE: Duration = Duration::from_secs(5);
+    let limiter = context
+        .client
+        .rate_limiter(&format!("{name}:doctor:{}", context.client.id()));
+    let rate = Rate::overall(1, Duration::from_secs(1)).keep_alive(LIFE);
+    let steps = async {
+        limiter.try_set_rate(rate).await?;
+        limiter.try_acquire(1).await?;
+        limiter.release(1).await?;
+        limiter.available_permits().await.map(|_| ())
+    };
+    let tried = steps.await;
+    let deleted = limiter.delete().await;
+    match tried.and(deleted) {
+        Ok(_) => Ok(Vec::new()),
+        Err(Error::PermissionDenied { source }) => {
+            Ok(vec![source.to_string().escape_debug().to_string()])
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,160 @@
+//! Where to look: the limiters that a pattern matches, and the values and permits that may be left of others.
+
+use redisson_rate_limiter::Reply;
+
+use super::limiter::Place;
+use crate::commands::Context;
+use crate::failure::Failure;
+use crate::inspect::scan::{Scan, is_pattern, literally};
+
+const SUFFIXES: [&str; 2] = [":value", ":permits"];
+
+/// The limiter and the client that a key with permits or a value belongs to, if it is one.
+pub(super) fn place_of(key: &str) -> Option<Place> {
+    let (at, suffix) = { SUFFIXES.iter() }
+        .filter_map(|suffix| Some((key.rfind(suffix)?, suffix)))
+        .max()?;
+    let (name, rest) = key.split_at(at);
+    let client = match &rest[suffix.len()..] {
+        "" => None,
+        rest => Some(rest.strip_prefix(':')?.to_owned()),
+    };
+    let in_braces = name.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
+    let name = match in_braces {
+        Some(inner) if !inner.contains('{') => inner,
+        _ if name.contains('{') => name,
+        _ => return None,
+    };
+    Some(Place {
+        name: name.to_owned(),
+        client,
+    })
+}
+
+/// The patterns of the keys with permits and values of limiters whose names a pattern matches.
+fn patterns(pattern: &str) -> Vec<String> {
+    let mut patterns = Vec::new();
+    for suffix in SUFFIXES {
+        if pattern == "*" {
+            patterns.push(format!("*{{*{suffix}*"));
+            continue;
+        }
+        if !pattern.contains('{') {
+            patterns.push(format!("{{{pattern}}}{suffix}*"));
+        }
+        if pattern.contains('{') || is_pattern(pattern) {
+            patterns.push(format!("{pattern}{suffix}*"));
+        }
+    }
+    patterns
+}
+
+/// Passes on the names of all limiters, and then each place with a value or permits that is no limiter's own, a page at a time.
+pub(super) struct Places {
+    pattern: String,
+    scan: Scan,
+    of_siblings: Option<Vec<String>>,
+}
+
+pub(super) enum Found {
+    Limiters(Vec<Place>),
+    Siblings(Vec<Place>),
+}
+
+impl Places {
+    pub(super) fn new(context: &Context, pattern: &str) -> Result<Self, Failure> {
+        Ok(Self {
+            pattern: pattern.to_owned(),
+            scan: Scan::new(context, pattern, Some("hash"))?,
+            of_siblings: None,
+        })
+    }
+
+    pub(super) async fn next(&mut self, context: &Context) -> Result<Option<Found>, Failure> {
+        loop {
+            if let Some(keys) = self.scan.next().await? {
+                let keys = keys
+                    .into_iter()
+                    .filter_map(|key| String::from_utf8(key).ok());
+                if self.of_siblings.is_some() {
+                    return Ok(Some(Found::Siblings(self.siblings(context, keys).await?)));
+                }
+                let limiters = keys.map(|name| Place { name, client: None });
+                return Ok(Some(Found::Limiters(limiters.collect())));
+            }
+            let left = self
+                .of_siblings
+                .get_or_insert_with(|| patterns(&self.pattern));
+            let Some(next) = left.pop() else {
+                return Ok(None);
+            };
+            self.scan = Scan::new(context, &next, None)?;
+        }
+    }
+
+    async fn siblings(
+        &self,
+        context: &Context,
+        keys: impl Iterator<Item = String>,
+    ) -> Result<Vec<Place>, Failure> {
+        let mut found = Vec::new();
+        for key in keys {
+            let Some(place) = place_of(&key) else {
+                continue;
+            };
+            let limiter = context.client.rate_limiter(&place.name);
+            let [name, value, _, permits, _] = limiter.keys();
+            let end = place.client.as_deref().map(|id| format!(":{id}"));
+            let end = end.unwrap_or_default();
+            let is_value = key == format!("{value}{end}");
+            if !is_value && key != format!("{permits}{end}") {
+                continue;
+            }
+            // With both keys, the one with the permits is enough.
+            let permits = format!("{permits}{end}");
+            if is_value && exists(context, &permits).await? {
+                continue;
+            }
+            if place.client.is_none() && exists(context, name).await? {
+                continue; // looked at as a limiter
+            }
+            found.push(place);
+        }
+        Ok(found)
+    }
+}
+
+async fn exists(context: &Context, key: &str) -> Result<bool, Failure> {
+    Ok(context.client.command(["EXISTS", key]).await? == Reply::Integer(1))
+}
+
+/// One name as a pattern that matches only that, and a pattern as it is.
+pub(super) fn as_pattern(text: &str) -> String {
+    if is_pattern(text) {
+        text.to_owned()
+    } else {
+        literally(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limiter_of_a_key_is_read_from_its_name() {
+        for (key, expected) in [
+            ("{orders}:value", Some(("orders", None))),
+            ("{orders}:permits:a:b", Some(("orders", Some("a:b")))),
+            ("a{t}b:value", Some(("a{t}b", None))),
+            ("{a}b}:permits:id", Some(("a}b", Some("id")))),
+            ("orders:value", None),
+            ("{orders}:values", None),
+            ("orders", None),
+        ] {
+            let place = place_of(key);
+            let found = { place.as_ref() }.map(|it| (it.name.as_str(), it.client.as_deref()));
+            assert_eq!(found, expected, "{key}");
+        }
+    }
+}

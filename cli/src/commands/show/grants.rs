@@ -1,0 +1,189 @@
+//! What is noted of each grant, in bounded memory however many there are.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::inspect::grants::{Grant, Stored};
+use crate::inspect::member::Generation;
+
+/// How many parts of the window are told apart.
+pub(super) const PARTS: usize = 240;
+/// How many of the next returns and of the takers are kept.
+const KEPT: usize = 8;
+/// Calls of one process whose ids are this close: it makes them one after another.
+const NEAR: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Noted {
+    now: i64,
+    interval: i64,
+    /// Permits of all grants, and of those that have not come back.
+    pub(super) permits: u64,
+    pub(super) live: u64,
+    pub(super) generations: BTreeMap<Generation, u64>,
+    /// Permits that come back in each part of the window, from now on.
+    pub(super) parts: Vec<u64>,
+    /// The next times at which permits come back, in ms from now, and how many.
+    pub(super) returns: Vec<(i64, u64)>,
+    /// By how much the newest score is ahead of the server's clock, in ms.
+    pub(super) ahead: i64,
+    takers: BTreeMap<u64, Taker>,
+}
+
+/// A process of the Rust crate.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Taker {
+    pub(super) last: u64,
+    pub(super) grants: u64,
+    pub(super) permits: u64,
+}
+
+impl Noted {
+    pub(super) fn new(stored: &Stored, now: i64) -> Self {
+        let (_, interval) = stored.settings().unwrap_or((0, 1));
+        Self {
+            now,
+            interval,
+            permits: 0,
+            live: 0,
+            generations: BTreeMap::new(),
+            parts: vec![0; PARTS],
+            returns: Vec::new(),
+            ahead: 0,
+            takers: BTreeMap::new(),
+        }
+    }
+
+    /// The next grant; they come with the oldest first.
+    pub(super) fn note(&mut self, grant: Grant) {
+        let held = grant.member.counted();
+        *self.generations.entry(grant.member.generation).or_default() += 1;
+        self.permits = self.permits.saturating_add(held);
+        self.ahead = self.ahead.max(grant.score.saturating_sub(self.now));
+        let back = grant
+            .score
+            .saturating_add(self.interval)
+            .saturating_sub(self.now);
+        if back <= 0 || held == 0 {
+            return;
+        }
+        self.live = self.live.saturating_add(held);
+        let part = back.saturating_sub(1).saturating_mul(PARTS as i64) / self.interval;
+        let part = usize::try_from(part).unwrap_or(PARTS).min(PARTS - 1);
+        self.parts[part] = self.parts[part].saturating_add(held);
+        let has_room = self.returns.len() < KEPT;
+        match self.returns.last_mut() {
+            Some((at, permits)) if *at == back => *permits += held,
+            _ if has_room => self.returns.push((back, held)),
+            _ => {}
+        }
+        if grant.member.generation == Generation::Current {
+            self.note_taker(&grant.member.id, held);
+        }
+    }
+
+    /// The first eight bytes of an id of the Rust crate are a counter of its process.
+    fn note_taker(&mut self, id: &[u8], held: u64) {
+        const MOST_TAKERS: usize = 4_096;
+        let Some(counter) = id.first_chunk().copied().map(u64::from_be_bytes) else {
+            return;
+        };
+        let before = self
+            .takers
+            .range(..=counter.saturating_add(NEAR))
+            .next_back();
+        let is_near = |(first, taker): &(&u64, &Taker)| {
+            counter >= first.saturating_sub(NEAR) && counter <= taker.last.saturating_add(NEAR)
+        };
+        let first = before.filter(is_near).map(|(first, _)| *first);
+        if first.is_none() && self.takers.len() >= MOST_TAKERS {
+            return;
+        }
+        let taker = self.takers.entry(first.unwrap_or(counter)).or_default();
+        taker.last = taker.last.max(counter);
+        taker.grants += 1;
+        taker.permits += held;
+    }
+
+    /// The processes of the Rust crate that hold the most, and what all others hold: Redisson's grants, and single ones.
+    pub(super) fn takers(&self) -> (Vec<(u64, Taker)>, u64) {
+        let told = self.takers.iter().filter(|(_, taker)| taker.grants > 1);
+        let mut told: Vec<_> = told.map(|(id, taker)| (*id, taker.clone())).collect();
+        told.sort_by_key(|(_, taker)| std::cmp::Reverse(taker.permits));
+        told.truncate(KEPT);
+        let by_them: u64 = told.iter().map(|(_, taker)| taker.permits).sum();
+        (told, self.live.saturating_sub(by_them))
+    }
+
+    pub(super) fn generations_to_json(&self) -> Value {
+        let met = self.generations.iter();
+        Value::Object(
+            met.map(|(it, number)| (it.as_str().to_owned(), (*number).into()))
+                .collect(),
+        )
+    }
+
+    pub(super) fn returns_to_json(&self) -> Value {
+        let next = self.returns.iter();
+        next.map(|(at, permits)| json!({ "in_ms": at, "permits": permits }))
+            .collect()
+    }
+
+    pub(super) fn takers_to_json(&self) -> Value {
+        let (told, others) = self.takers();
+        let told: Vec<_> = { told.iter() }
+            .map(|(id, it)| json!({ "process": format!("{id:016x}"), "grants": it.grants, "permits": it.permits }))
+            .collect();
+        json!({ "rust_processes": told, "others": others })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::member::Member;
+
+    fn noted(grants: &[(i64, u64, u32)]) -> Noted {
+        let mut noted = Noted {
+            interval: 1_000,
+            ..Noted::new(&Stored::default(), 5_000)
+        };
+        for (score, counter, permits) in grants {
+            let raw = [
+                &[16][..],
+                &counter.to_be_bytes(),
+                &[9; 8],
+                &permits.to_le_bytes(),
+            ]
+            .concat();
+            noted.note(Grant {
+                member: Member::read(&raw),
+                raw,
+                score: *score,
+            });
+        }
+        noted
+    }
+
+    #[test]
+    fn a_grant_comes_back_an_interval_after_its_score() {
+        let noted = noted(&[(3_000, 1, 4), (4_000, 2, 1), (4_001, 3, 2), (5_500, 4, 1)]);
+        assert_eq!((noted.permits, noted.live, noted.ahead), (8, 3, 500));
+        assert_eq!(noted.returns, [(1, 2), (1_500, 1)]);
+        assert_eq!((noted.parts[0], noted.parts[PARTS - 1]), (2, 1));
+    }
+
+    #[test]
+    fn grants_of_one_process_are_put_together() {
+        let far = u64::MAX / 2;
+        let noted = noted(&[
+            (4_500, far, 1),
+            (4_501, far + 2, 1),
+            (4_502, far - 1, 1),
+            (4_503, 7, 5),
+        ]);
+        let (told, others) = noted.takers();
+        assert_eq!((told.len(), told[0].1.permits, others), (1, 3, 5));
+    }
+}

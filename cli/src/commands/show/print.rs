@@ -1,0 +1,174 @@
+//! `show` as a text.
+
+use std::time::Duration;
+
+use super::timeline::draw;
+use super::{MOST_CLIENTS, Shown};
+use crate::failure::Failure;
+use crate::inspect::member::Generation;
+use crate::output::Output;
+use crate::report::lasting;
+use crate::terminal::{Color, shown};
+
+pub(super) fn print(
+    output: &mut Output,
+    name: &str,
+    all: &[Shown],
+    more_clients: usize,
+) -> Result<(), Failure> {
+    let Some((overall, clients)) = all.split_first() else {
+        return Ok(());
+    };
+    let stored = &overall.reading.stored;
+    let terminal = output.terminal;
+    let name = shown(name, terminal.width);
+    output.text(terminal.paint(Color::Bold, &name))?;
+    let kind = match stored.rate_type.as_str() {
+        "0" => "for all clients together",
+        "1" => "for each client",
+        _ => "of an unknown type",
+    };
+    let rate = match stored.settings() {
+        Some((rate, interval)) => format!("{rate} per {} {kind}", in_words(interval)),
+        None => {
+            let text = format!("rate `{}`, interval `{}`", stored.rate, stored.interval);
+            terminal.paint(Color::Bad, &shown(&text, 80))
+        }
+    };
+    output.text(format!(
+        "  rate        {rate}{}",
+        keep_alive(&stored.keep_alive)
+    ))?;
+    output.text(format!("  settings    {}", life(stored.lives[0])))?;
+    if stored.rate_type == "1" {
+        output.text(format!("  clients     {}", clients.len() + more_clients))?;
+        for client in clients {
+            let id = client.client.as_deref().unwrap_or_default();
+            output.text("")?;
+            output.text(format!("client {}", shown(id, terminal.width)))?;
+            print_permits(output, client)?;
+        }
+        if more_clients > 0 {
+            output.text(format!(
+                "\n{more_clients} more than the {MOST_CLIENTS} shown"
+            ))?;
+        }
+        return Ok(());
+    }
+    print_permits(output, overall)
+}
+
+fn keep_alive(text: &str) -> String {
+    match text.parse().unwrap_or(0) {
+        0 => String::new(),
+        keep_alive => format!(", removed when unused for {}", in_words(keep_alive)),
+    }
+}
+
+fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
+    let terminal = output.terminal;
+    let stored = &it.reading.stored;
+    let Some((rate, interval)) = stored.settings() else {
+        return Ok(());
+    };
+    let whole = rate.unsigned_abs();
+    let available = it.available().unwrap_or_default();
+    let used = rate.saturating_sub(available).max(0).unsigned_abs();
+    let color = match available {
+        ..=0 => Color::Bad,
+        _ => Color::Good,
+    };
+    let bar = terminal.paint(color, &terminal.bar(used, whole, 20));
+    output.text(format!(
+        "  available   {available} of {rate}  {bar} {used} in use"
+    ))?;
+    let value = if stored.value.is_empty() {
+        "none"
+    } else {
+        &stored.value
+    };
+    let lives = (life(stored.lives[1]), life(stored.lives[2]));
+    output.text(format!("  value       {}; {}", shown(value, 40), lives.0))?;
+    output.text(format!(
+        "  grants      {}, of {} permits in use; {}",
+        stored.grants, it.noted.live, lives.1
+    ))?;
+    output.text(format!("  invariant   {}", invariant(it, output)))?;
+    for (generation, number) in &it.noted.generations {
+        let line = format!("  written by  {generation}: {number}");
+        let is_misread = generation.is_legacy() || *generation == Generation::Malformed;
+        output.text(match is_misread {
+            true => terminal.paint(Color::Bad, &line),
+            false => line,
+        })?;
+    }
+    if it.noted.ahead > 0 {
+        let ahead = in_words(it.noted.ahead);
+        let line = format!("  clock       a client is {ahead} ahead of the server");
+        output.text(terminal.paint(Color::Warning, &line))?;
+    }
+    let (takers, others) = it.noted.takers();
+    for (process, taker) in takers {
+        let (permits, grants) = (taker.permits, taker.grants);
+        output.text(format!(
+            "  taken by    process {process:016x}: {permits} permits in {grants} grants"
+        ))?;
+    }
+    if others > 0 && it.client.is_none() {
+        output.text(format!(
+            "  taken by    clients that cannot be told apart: {others} permits"
+        ))?;
+    }
+    if it.noted.live > 0 {
+        output.text("  comes back:")?;
+        let interval = Duration::from_millis(interval.unsigned_abs());
+        for line in draw(&it.noted.parts, interval, &terminal) {
+            output.text(line)?;
+        }
+        let next = it.noted.returns.iter().take(5);
+        let next = next.map(|(at, permits)| format!("{permits} in {}", in_words(*at)));
+        output.text(format!(
+            "  next        {}",
+            next.collect::<Vec<_>>().join(", ")
+        ))?;
+    }
+    Ok(())
+}
+
+fn invariant(it: &Shown, output: &Output) -> String {
+    let terminal = output.terminal;
+    let unsure = match it.reading.is_exact {
+        true => "",
+        false => " (it changed while it was read)",
+    };
+    match it.drift() {
+        Some(0) => terminal.paint(
+            Color::Good,
+            &format!("holds: value + grants = rate{unsure}"),
+        ),
+        Some(drift) => {
+            let by = match drift {
+                ..0 => format!("{} permits are lost", drift.unsigned_abs()),
+                _ => format!("{drift} permits too many, as after a release by Redisson"),
+            };
+            let hint = "`rratelimiter doctor` says more";
+            terminal.paint(Color::Bad, &format!("does not hold: {by}{unsure}; {hint}"))
+        }
+        None => terminal.paint(
+            Color::Bad,
+            "cannot be checked; `rratelimiter doctor` says more",
+        ),
+    }
+}
+
+pub(crate) fn in_words(millis: i64) -> String {
+    lasting(Duration::from_millis(millis.max(0).unsigned_abs()))
+}
+
+fn life(left: i64) -> String {
+    match left {
+        -2 => "no key".to_owned(),
+        -1 => "does not expire".to_owned(),
+        left => format!("expires in {}", in_words(left)),
+    }
+}

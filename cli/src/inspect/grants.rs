@@ -1,0 +1,158 @@
+//! A limiter as it is stored: settings, value, and its grants, a page at a time.
+
+use std::sync::LazyLock;
+
+use redisson_rate_limiter::RedissonClient;
+
+use super::member::Member;
+use super::reply::{bytes, exactly, list, number, score, text};
+use super::sample::keys_of;
+use super::script::Script;
+use crate::failure::Failure;
+
+static GRANTS: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../lua/grants.lua")));
+
+/// How many grants a call reads.
+pub(crate) const PAGE: usize = 500;
+/// How often a limiter that changes is read again.
+const READINGS: u32 = 3;
+
+/// The three keys of one limiter, of all clients or of one, without the grants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) keys: [String; 3],
+    /// Their types: `none` if there is no key.
+    pub(crate) types: [String; 3],
+    /// As they are stored; empty if missing.
+    pub(crate) rate: String,
+    pub(crate) interval: String,
+    pub(crate) rate_type: String,
+    pub(crate) keep_alive: String,
+    pub(crate) value: String,
+    pub(crate) grants: u64,
+    /// In ms; -1 if it does not expire, -2 if there is no key.
+    pub(crate) lives: [i64; 3],
+}
+
+impl Stored {
+    pub(crate) fn has_limiter(&self) -> bool {
+        !self.rate.is_empty() && !self.interval.is_empty()
+    }
+
+    /// Rate and interval in ms, if both are such as a limiter can have.
+    pub(crate) fn settings(&self) -> Option<(i64, i64)> {
+        const LARGEST: i64 = 1 << 53;
+        let rate = self.rate.parse().ok()?;
+        let interval = self.interval.parse().ok()?;
+        let are_valid = (1..=LARGEST).contains(&rate) && (1..=LARGEST).contains(&interval);
+        are_valid.then_some((rate, interval))
+    }
+
+    pub(crate) fn value(&self) -> Option<i64> {
+        self.value.parse().ok()
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Grant {
+    pub(crate) member: Member,
+    pub(crate) raw: Vec<u8>,
+    pub(crate) score: i64,
+}
+
+/// What a reading has found out besides the grants.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) stored: Stored,
+    pub(crate) first: Vec<u8>,
+    pub(crate) last: Vec<u8>,
+    /// Whether nothing changed while it was read.
+    pub(crate) is_exact: bool,
+}
+
+/// Reads the limiter, and passes on each grant, the oldest first. A limiter that changes meanwhile is read again, a few times:
+/// `start` begins each reading.
+pub(crate) async fn read<T>(
+    client: &RedissonClient,
+    name: &str,
+    of: Option<&str>,
+    start: impl Fn(&Stored, i64) -> T,
+    mut note: impl FnMut(&mut T, Grant),
+) -> Result<(Reading, T), Failure> {
+    let keys = keys_of(client, name, of);
+    let mut readings = 1;
+    loop {
+        let (stored, now, mut page) = read_page(client, &keys, 0).await?;
+        let mut noted = start(&stored, now);
+        let first = page.first().map(|it| it.raw.clone()).unwrap_or_default();
+        let (mut last, mut place, mut is_exact) = (Vec::new(), 0, true);
+        while !page.is_empty() {
+            let is_last = page.len() < PAGE;
+            place += page.len();
+            for grant in page {
+                last.clone_from(&grant.raw);
+                note(&mut noted, grant);
+            }
+            if is_last {
+                break;
+            }
+            let (seen, _, next) = read_page(client, &keys, place).await?;
+            is_exact &= (seen.grants, &seen.value) == (stored.grants, &stored.value);
+            page = next;
+        }
+        if place > PAGE {
+            // What was removed in front and added at the end since would leave the number as it was.
+            let (_, _, again) = read_page(client, &keys, 0).await?;
+            is_exact &= again.first().is_some_and(|it| it.raw == first);
+        }
+        if is_exact || readings == READINGS {
+            let reading = Reading {
+                stored,
+                first,
+                last,
+                is_exact,
+            };
+            return Ok((reading, noted));
+        }
+        readings += 1;
+    }
+}
+
+async fn read_page(
+    client: &RedissonClient,
+    keys: &[String; 3],
+    place: usize,
+) -> Result<(Stored, i64, Vec<Grant>), Failure> {
+    let bytes_of_keys = keys.each_ref().map(String::as_bytes);
+    let (place, most) = (place.to_string(), PAGE.to_string());
+    let arguments = [place.as_bytes(), most.as_bytes()];
+    let reply = GRANTS.run(client, &bytes_of_keys, &arguments).await?;
+    let [now, types, settings, value, grants, lives, page] = exactly(list(reply))?;
+    let types = exactly(list(types))?.map(|it| text(&it));
+    let [rate, interval, rate_type, keep_alive] = exactly(list(settings))?.map(|it| text(&it));
+    let lives = exactly(list(lives))?.map(|it| number(&it).unwrap_or(-2));
+    let stored = Stored {
+        keys: keys.clone(),
+        types,
+        rate,
+        interval,
+        rate_type,
+        keep_alive,
+        value: text(&value),
+        grants: number(&grants).unwrap_or_default(),
+        lives,
+    };
+    let mut read = Vec::new();
+    let mut page = list(page).into_iter();
+    let rate = stored.settings().map_or(i64::MAX, |(rate, _)| rate);
+    while let (Some(member), Some(at)) = (page.next(), page.next()) {
+        let raw = bytes(member);
+        read.push(Grant {
+            member: Member::read(&raw).within(rate),
+            raw,
+            score: score(&text(&at)),
+        });
+    }
+    Ok((stored, number(&now).unwrap_or_default(), read))
+}

@@ -1,0 +1,168 @@
+//! The member of a grant, whoever wrote it.
+
+use std::fmt;
+
+/// Which client writes such members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Generation {
+    /// Redisson from 3.21 on, and the Rust crate.
+    Current,
+    /// Redisson 3.17 to 3.20.
+    Older,
+    /// What a refund or a release has left of a grant beside another one of its id.
+    Shrunk,
+    /// Redisson 3.16.4 to 3.16: a length of eight bytes.
+    LongLength,
+    /// Redisson 3.13.3 to 3.16.3: a floating-point number.
+    Float,
+    Malformed,
+}
+
+impl Generation {
+    /// Whether Redisson from 3.17 on misreads it.
+    pub(crate) fn is_legacy(self) -> bool {
+        matches!(self, Self::LongLength | Self::Float)
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Older => "redisson_3_17",
+            Self::Shrunk => "shrunk",
+            Self::LongLength => "redisson_3_16_4",
+            Self::Float => "redisson_3_13_3",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Current => "Redisson 3.21 or later, or the Rust crate",
+            Self::Older => "Redisson 3.17 to 3.20",
+            Self::Shrunk => "given back in part",
+            Self::LongLength => "Redisson 3.16.4 to 3.16.8, which later ones misread",
+            Self::Float => "Redisson 3.13.3 to 3.16.3, which later ones misread",
+            Self::Malformed => "malformed",
+        })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) generation: Generation,
+    /// The random bytes, or in the Rust crate the id of the call.
+    pub(crate) id: Vec<u8>,
+    /// None of a malformed member.
+    pub(crate) permits: u32,
+}
+
+impl Member {
+    pub(crate) fn read(member: &[u8]) -> Self {
+        let of = |generation, id: &[u8], permits: [u8; 4]| Self {
+            generation,
+            id: id.to_vec(),
+            permits: u32::from_le_bytes(permits),
+        };
+        match member {
+            [length, id @ .., a, b, c, d] if usize::from(*length) == id.len() => {
+                let generation = match id.len() {
+                    16 => Generation::Current,
+                    8 => Generation::Older,
+                    _ => Generation::Shrunk,
+                };
+                of(generation, id, [*a, *b, *c, *d])
+            }
+            [8, 0, 0, 0, 0, 0, 0, 0, id @ .., a, b, c, d] if id.len() == 8 => {
+                of(Generation::LongLength, id, [*a, *b, *c, *d])
+            }
+            [float @ .., a, b, c, d] if float.len() == 4 => {
+                of(Generation::Float, float, [*a, *b, *c, *d])
+            }
+            _ => of(Generation::Malformed, member, [0; 4]),
+        }
+    }
+
+    /// On a limiter of this rate. Members of old versions have no mark, so what would hold more than the rate, or nothing, is none.
+    pub(crate) fn within(mut self, rate: i64) -> Self {
+        let is_possible = (1..=rate).contains(&self.permits.into());
+        if self.generation.is_legacy() && !is_possible {
+            (self.generation, self.permits) = (Generation::Malformed, 0);
+        }
+        self
+    }
+
+    /// What the scripts count: a member that they do not know holds nothing.
+    pub(crate) fn counted(&self) -> u64 {
+        match self.generation {
+            Generation::Current | Generation::Older | Generation::Shrunk => self.permits.into(),
+            _ => 0,
+        }
+    }
+
+    /// The same grant in the form that all versions from 3.17 on read.
+    pub(crate) fn migrated(&self) -> Vec<u8> {
+        let mut id = self.id.clone();
+        id.resize(8, 0);
+        [&[8], &id[..], &self.permits.to_le_bytes()].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_generation_of_redisson_is_told_from_the_others() {
+        let permits = [3, 0, 0, 0];
+        for (member, generation, counted) in [
+            (
+                [&[16][..], &[7; 16], &permits].concat(),
+                Generation::Current,
+                3,
+            ),
+            ([&[8][..], &[7; 8], &permits].concat(), Generation::Older, 3),
+            (
+                [&[20][..], &[7; 20], &permits].concat(),
+                Generation::Shrunk,
+                3,
+            ),
+            (
+                [&8u64.to_le_bytes()[..], &[7; 8], &permits].concat(),
+                Generation::LongLength,
+                0,
+            ),
+            (
+                [&0.25f32.to_le_bytes()[..], &permits].concat(),
+                Generation::Float,
+                0,
+            ),
+            (b"junk member".to_vec(), Generation::Malformed, 0),
+            (Vec::new(), Generation::Malformed, 0),
+        ] {
+            let read = Member::read(&member);
+            assert_eq!((read.generation, read.counted()), (generation, counted));
+        }
+    }
+
+    #[test]
+    fn eight_bytes_that_are_no_grant_of_the_rate_are_malformed() {
+        for (rate, generation) in [(2, Generation::Malformed), (3, Generation::Float)] {
+            let member = [&0.25f32.to_le_bytes()[..], &[3, 0, 0, 0]].concat();
+            assert_eq!(Member::read(&member).within(rate).generation, generation);
+        }
+        let junk = Member::read(b"junk 100").within(1_000_000);
+        assert_eq!(junk.generation, Generation::Malformed);
+    }
+
+    #[test]
+    fn a_migrated_member_holds_the_same_permits() {
+        let old = [&8u64.to_le_bytes()[..], &[7; 8], &[3, 0, 0, 0]].concat();
+        let migrated = Member::read(&Member::read(&old).migrated());
+        assert_eq!(
+            (migrated.generation, migrated.counted()),
+            (Generation::Older, 3)
+        );
+    }
+}

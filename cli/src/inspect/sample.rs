@@ -1,0 +1,176 @@
+//! One look at a key: what it is, and how much of a limiter is in use. One bounded script call.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redisson_rate_limiter::{Rate, RateType, RedissonClient, Reply};
+use serde_json::{Value, json};
+
+use super::reply::{list, number, score, text};
+use super::script::Script;
+use crate::failure::Failure;
+use crate::report::{lasting, millis};
+
+static SAMPLE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../lua/sample.lua")));
+
+/// A key that limits something.
+#[derive(Debug, Clone)]
+pub(crate) struct Sample {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    /// None if it does not expire.
+    pub(crate) lives: Option<Duration>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Kind {
+    Rate(RateSample),
+    /// Another algorithm, by its name, and what its key holds if that is one number: tokens, or a count.
+    Policy(&'static str, Option<u64>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct RateSample {
+    pub(crate) rate: Rate,
+    pub(crate) permits: u64,
+    pub(crate) interval: Duration,
+    /// None of a rate for each client, and if more grants would have to be read than one call may.
+    pub(crate) available: Option<u64>,
+    pub(crate) grants: u64,
+    /// Until the oldest live grant comes back.
+    pub(crate) next_return: Option<Duration>,
+}
+
+impl RateSample {
+    pub(crate) fn in_use(&self) -> Option<u64> {
+        Some(self.permits.saturating_sub(self.available?))
+    }
+
+    pub(crate) fn is_per_client(&self) -> bool {
+        self.rate.rate_type() == RateType::PerClient
+    }
+}
+
+/// The keys of a limiter by its name: of all clients, or of one.
+pub(crate) fn keys_of(client: &RedissonClient, name: &str, of: Option<&str>) -> [String; 3] {
+    let limiter = client.rate_limiter(name);
+    let [name, value, _, permits, _] = limiter.keys();
+    let end = of.map_or_else(String::new, |id| format!(":{id}"));
+    [
+        name.to_owned(),
+        format!("{value}{end}"),
+        format!("{permits}{end}"),
+    ]
+}
+
+/// Looks at a key; none if it limits nothing.
+pub(crate) async fn sample(
+    client: &RedissonClient,
+    name: &str,
+    of: Option<&str>,
+    since: i64,
+) -> Result<Option<Sample>, Failure> {
+    let keys = keys_of(client, name, of);
+    let start = keys[1].replace(":value", "-st");
+    let keys: Vec<_> = { keys.iter().chain([&start]) }
+        .map(|it| it.as_bytes())
+        .collect();
+    let since = since.to_string();
+    let reply = SAMPLE.run(client, &keys, &[since.as_bytes()]).await?;
+    Ok(read(name, of.is_some(), &list(reply)))
+}
+
+fn read(name: &str, of_one_client: bool, reply: &[Reply]) -> Option<Sample> {
+    let kind = text(reply.first()?);
+    let policy = [
+        "token_bucket",
+        "quota_bucket",
+        "sliding_window_log",
+        "fixed_window",
+        "bucket",
+    ];
+    if let Some(policy) = policy.into_iter().find(|it| *it == kind) {
+        return Some(Sample {
+            name: name.to_owned(),
+            kind: Kind::Policy(policy, number(reply.get(1)?)),
+            lives: lives(reply.get(2)?),
+        });
+    }
+    let [
+        _,
+        rate,
+        interval,
+        rate_type,
+        keep_alive,
+        value,
+        left,
+        now,
+        numbers @ ..,
+    ] = reply
+    else {
+        return None;
+    };
+    let [grants, live, by_expired, by_live, oldest, ..] = numbers else {
+        return None;
+    };
+    let permits: u64 = number(rate)?;
+    let interval = Duration::from_millis(number(interval)?);
+    let rate = match text(rate_type).as_str() {
+        "1" => Rate::per_client(permits, interval),
+        _ => Rate::overall(permits, interval),
+    };
+    let rate = match number(keep_alive).unwrap_or(0) {
+        0 => rate,
+        keep_alive => rate.keep_alive(Duration::from_millis(keep_alive)),
+    };
+    let now: i64 = number(now)?;
+    let (by_expired, by_live): (i64, i64) = (number(by_expired)?, number(by_live)?);
+    let available = match number::<i64>(value) {
+        Some(value) if by_expired >= 0 => Some(value.saturating_add(by_expired)),
+        _ if by_live >= 0 => Some(permits.cast_signed().saturating_sub(by_live)),
+        _ => None,
+    };
+    let available = available.map(|it| it.max(0).unsigned_abs().min(permits));
+    let is_known = rate.rate_type() == RateType::Overall || of_one_client;
+    let next_return = (number::<u64>(live)? > 0)
+        .then(|| score(&text(oldest)).saturating_add_unsigned(millis(interval)) - now);
+    Some(Sample {
+        name: name.to_owned(),
+        kind: Kind::Rate(RateSample {
+            rate,
+            permits,
+            interval,
+            available: available.filter(|_| is_known),
+            grants: number(grants)?,
+            next_return: next_return.map(|it| Duration::from_millis(it.max(0).unsigned_abs())),
+        }),
+        lives: lives(left),
+    })
+}
+
+fn lives(reply: &Reply) -> Option<Duration> {
+    let left: i64 = number(reply)?;
+    (left >= 0).then(|| Duration::from_millis(left.unsigned_abs()))
+}
+
+impl Sample {
+    pub(crate) fn to_json(&self) -> Value {
+        let lives = self.lives.map(millis);
+        match &self.kind {
+            Kind::Rate(it) => json!({
+                "name": self.name, "kind": "rate_limiter", "rate": it.rate,
+                "available": it.available, "in_use": it.in_use(), "grants": it.grants,
+                "next_return_ms": it.next_return.map(millis), "time_to_live_ms": lives,
+            }),
+            Kind::Policy(policy, holds) => json!({
+                "name": self.name, "kind": policy, "holds": holds, "time_to_live_ms": lives,
+            }),
+        }
+    }
+
+    /// How long it lives, in a word.
+    pub(crate) fn life(&self) -> String {
+        self.lives.map_or_else(|| "-".to_owned(), lasting)
+    }
+}

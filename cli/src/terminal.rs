@@ -1,0 +1,128 @@
+//! What the terminal can show: its width, colours, and more than ASCII.
+
+use std::env;
+use std::io::{self, IsTerminal};
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terminal {
+    pub(crate) width: usize,
+    has_colors: bool,
+    has_unicode: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Color {
+    Good,
+    Warning,
+    Bad,
+    Dim,
+    Bold,
+}
+
+const NARROWEST: usize = 40;
+const WIDEST: usize = 160;
+
+impl Terminal {
+    /// That of the standard output. `COLUMNS` sets the width of what is none, and `CLICOLOR_FORCE` gives it colours.
+    pub(crate) fn of_stdout() -> Self {
+        let stdout = io::stdout();
+        let set = |name| env::var_os(name).is_some_and(|it| !it.is_empty());
+        let says = |name, text: &str| env::var(name).is_ok_and(|it| it == text);
+        let size = rustix::termios::tcgetwinsize(&stdout);
+        let width = size.ok().map(|size| usize::from(size.ws_col));
+        let columns = || env::var("COLUMNS").ok()?.parse().ok();
+        let width = width.filter(|it| *it > 0).or_else(columns);
+        let is_able = stdout.is_terminal() && !says("TERM", "dumb");
+        let is_forced = set("CLICOLOR_FORCE") && !says("CLICOLOR_FORCE", "0");
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"];
+        let locale = { locale.iter() }.find_map(|it| env::var(it).ok().filter(|it| !it.is_empty()));
+        let locale = locale.unwrap_or_default().to_lowercase();
+        Self {
+            width: width.unwrap_or(80).clamp(NARROWEST, WIDEST),
+            has_colors: !set("NO_COLOR") && (is_able || is_forced),
+            has_unicode: locale.contains("utf-8") || locale.contains("utf8"),
+        }
+    }
+
+    /// Without colours and with ASCII only.
+    #[cfg(test)]
+    pub(crate) fn plain(width: usize) -> Self {
+        Self {
+            width,
+            has_colors: false,
+            has_unicode: false,
+        }
+    }
+
+    pub(crate) fn paint(&self, color: Color, text: &str) -> String {
+        if !self.has_colors {
+            return text.to_owned();
+        }
+        let code = match color {
+            Color::Good => "32",
+            Color::Warning => "33",
+            Color::Bad => "31",
+            Color::Dim => "2",
+            Color::Bold => "1",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    /// A column of this height, of eighths.
+    pub(crate) fn column(&self, eighths: usize) -> char {
+        let columns: [char; 9] = match self.has_unicode {
+            true => [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+            false => [' ', '.', '.', '-', '-', '=', '=', '#', '#'],
+        };
+        columns[eighths.min(8)]
+    }
+
+    /// A bar of `width` characters, of which a share is full.
+    pub(crate) fn bar(&self, part: u64, whole: u64, width: usize) -> String {
+        let share = part.min(whole) as f64 / whole.max(1) as f64;
+        let full = (share * width as f64).round() as usize;
+        let (one, other) = match self.has_unicode {
+            true => ("█", "░"),
+            false => ("#", "."),
+        };
+        one.repeat(full) + &other.repeat(width - full)
+    }
+}
+
+/// The text of a key without control characters, of at most so many characters.
+pub(crate) fn shown(text: &str, most: usize) -> String {
+    let escaped: Vec<char> = text.escape_debug().collect();
+    if escaped.len() <= most {
+        return escaped.into_iter().collect();
+    }
+    let kept = escaped.into_iter().take(most.saturating_sub(3));
+    kept.chain("...".chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_without_colours_gets_no_escape_sequence() {
+        assert_eq!(Terminal::plain(80).paint(Color::Bad, "lost"), "lost");
+        let colored = Terminal {
+            has_colors: true,
+            ..Terminal::plain(80)
+        };
+        assert_eq!(colored.paint(Color::Bad, "lost"), "\x1b[31mlost\x1b[0m");
+    }
+
+    #[test]
+    fn a_bar_has_its_width_whatever_it_shows() {
+        for (part, whole, bar) in [(0, 0, "...."), (1, 4, "#..."), (9, 4, "####")] {
+            assert_eq!(Terminal::plain(80).bar(part, whole, 4), bar);
+        }
+    }
+
+    #[test]
+    fn a_text_is_escaped_and_then_cut() {
+        assert_eq!(shown("a\x1bb", 20), "a\\u{1b}b");
+        assert_eq!(shown("abcdefgh", 6), "abc...");
+    }
+}

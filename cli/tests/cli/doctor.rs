@@ -1,0 +1,379 @@
+//! Limiters that are spoilt as Redisson was measured to spoil them, and servers with settings that hurt.
+
+use serde_json::{Value, json};
+
+use crate::support::servers::Server;
+use crate::support::servers::cluster::Cluster;
+use crate::support::{Cli, Ran, program};
+
+/// A member of Redisson with an id of so many bytes.
+fn member(id: &[u8], permits: u32) -> Vec<u8> {
+    [&[id.len() as u8], id, &permits.to_le_bytes()].concat()
+}
+
+fn add(cli: &Cli, key: &str, score: i64, member: &[u8]) {
+    let score = score.to_string();
+    let words: [&[u8]; 4] = [b"ZADD", key.as_bytes(), score.as_bytes(), member];
+    cli.redis(&words);
+}
+
+/// The findings of limiters, each with its limiter, client and code, and whether it is fixed.
+fn found(ran: &Ran) -> Vec<(String, String, bool)> {
+    let mut found = Vec::new();
+    for line in ran.out.lines() {
+        let object: Value = serde_json::from_str(line).unwrap();
+        if object["kind"] != "limiter" {
+            continue;
+        }
+        for finding in object["findings"].as_array().unwrap() {
+            let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+            let of = text(&object["name"]) + &text(&object["client"]);
+            found.push((
+                of,
+                text(&finding["code"]),
+                finding["is_fixed"] == json!(true),
+            ));
+        }
+    }
+    found
+}
+
+/// What `doctor` finds, what it has fixed with `--fix`, and that nothing is found then.
+fn assert_found_and_fixed(cli: &Cli, arguments: &str, code: &str) {
+    let before = cli.redis(&["DBSIZE"]);
+    let dry = cli.run(&format!("doctor --json {arguments}"));
+    let codes: Vec<_> = found(&dry).into_iter().map(|(_, code, _)| code).collect();
+    assert!(codes.iter().any(|it| it == code), "{code}: {dry:?}");
+    assert_eq!(dry.code, 1, "{code}: {dry:?}");
+    assert_eq!(cli.redis(&["DBSIZE"]), before, "a dry run writes nothing");
+    let fixed = cli.run(&format!("doctor --json --fix --yes {arguments}"));
+    assert!(found(&fixed).iter().all(|it| it.2), "{code}: {fixed:?}");
+    let after = cli.run(&format!("doctor --json {arguments}"));
+    assert_eq!(found(&after), [], "{code}: {after:?}");
+}
+
+#[test]
+fn a_limiter_without_faults_has_no_finding() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    cli.run("try orders 3");
+    let ran = cli.run("doctor orders --json");
+    assert_eq!(found(&ran), []);
+    let text = cli.run("doctor orders");
+    assert!(text.out.contains("1 limiters looked at"), "{text:?}");
+    assert!(!text.out.contains("found "), "{text:?}");
+}
+
+#[test]
+fn permits_that_a_repeated_call_has_lost_come_back() {
+    let cli = Cli::start();
+    cli.run("set orders 100/1h");
+    add(&cli, "{orders}:permits", cli.now(), &member(&[1; 16], 1));
+    cli.redis(&["SET", "{orders}:value", "97"]);
+    assert_found_and_fixed(&cli, "orders", "permits-lost");
+    assert_eq!(cli.run("available orders").out, "99");
+    cli.redis(&["DEL", "{orders}:permits"]);
+    assert_found_and_fixed(&cli, "orders", "permits-lost");
+    assert_eq!(
+        cli.redis(&["GET", "{orders}:value"]),
+        redis::Value::BulkString(b"100".to_vec())
+    );
+}
+
+#[test]
+fn permits_that_a_release_of_redisson_leaves_are_taken_out_of_the_grants() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    let now = cli.now();
+    add(&cli, "{orders}:permits", now - 2, &member(&[1; 16], 2));
+    add(&cli, "{orders}:permits", now - 1, &member(&[2; 16], 4));
+    cli.redis(&["SET", "{orders}:value", "7"]); // 3 of 6 were released
+    assert_found_and_fixed(&cli, "orders", "permits-too-many");
+    let permits = &cli.json("show orders")["permits"][0];
+    assert_eq!(
+        (&permits["value"], &permits["permits_in_use"]),
+        (&json!(7), &json!(3))
+    );
+    cli.redis(&["SET", "{orders}:value", "13"]);
+    cli.redis(&["DEL", "{orders}:permits"]);
+    assert_found_and_fixed(&cli, "orders", "permits-too-many");
+    assert_eq!(cli.run("available orders").out, "10");
+}
+
+#[test]
+fn what_is_taken_back_is_taken_from_thousands_of_grants_in_bounded_calls() {
+    let cli = Cli::start();
+    cli.run("set orders 5000/1h");
+    let script = "for i = 1, 1700 do redis.call('zadd', KEYS[2], ARGV[1] - i, string.char(8) .. string.format('%08d', i) .. string.char(1,0,0,0)) end redis.call('set', KEYS[1], 5000)";
+    let now = cli.now().to_string();
+    cli.redis(&[
+        "EVAL",
+        script,
+        "2",
+        "{orders}:value",
+        "{orders}:permits",
+        &now,
+    ]);
+    assert_found_and_fixed(&cli, "orders", "permits-too-many");
+    assert_eq!(cli.run("available orders").out, "5000");
+}
+
+#[test]
+fn a_value_that_is_lost_or_no_number_is_set_anew() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    add(&cli, "{orders}:permits", cli.now(), &member(&[1; 8], 4));
+    assert_found_and_fixed(&cli, "orders", "value-missing");
+    assert_eq!(cli.run("available orders").out, "6");
+    cli.redis(&["SET", "{orders}:value", "1e+17", "EX", "1000"]);
+    assert_found_and_fixed(&cli, "orders", "value-unreadable");
+    assert_eq!(cli.run("available orders").out, "6");
+    let redis::Value::Int(lives) = cli.redis(&["TTL", "{orders}:value"]) else {
+        panic!("a time to live")
+    };
+    assert!((900..=1_000).contains(&lives), "{lives}");
+}
+
+#[test]
+fn members_that_are_no_grants_are_removed() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    cli.run("try orders 2");
+    for number in 0..600 {
+        add(
+            &cli,
+            "{orders}:permits",
+            cli.now(),
+            format!("junk {number}").as_bytes(),
+        );
+    }
+    assert_found_and_fixed(&cli, "orders", "malformed-members");
+    add(&cli, "{orders}:permits", cli.now(), &member(&[1; 16], 0));
+    assert_found_and_fixed(&cli, "orders", "members-without-permits");
+    assert_eq!(cli.run("available orders").out, "8");
+}
+
+#[test]
+fn grants_of_old_versions_are_counted_migrated_or_removed_as_asked() {
+    for (legacy, available, grants) in [("migrate", "3", 2), ("remove", "10", 0)] {
+        let cli = Cli::start();
+        cli.run("set orders 10/1h");
+        let old = [&8u64.to_le_bytes()[..], &[3; 8], &[4, 0, 0, 0]].concat();
+        add(&cli, "{orders}:permits", cli.now(), &old);
+        let older = [&0.7f32.to_le_bytes()[..], &[3, 0, 0, 0]].concat();
+        add(&cli, "{orders}:permits", cli.now(), &older);
+        cli.redis(&["SET", "{orders}:value", "3"]);
+        let counted = cli.run("doctor --json --fix --yes orders");
+        assert!(found(&counted).iter().all(|it| !it.2), "{counted:?}");
+        assert!(counted.out.contains("1 grants of 4 permits"), "{counted:?}");
+        assert_found_and_fixed(&cli, &format!("orders --legacy {legacy}"), "legacy-members");
+        assert_eq!(cli.run("available orders").out, available);
+        assert_eq!(
+            cli.json("show orders")["permits"][0]["grants"],
+            json!(grants)
+        );
+    }
+}
+
+#[test]
+fn keys_that_no_limiter_uses_are_removed() {
+    let cli = Cli::start();
+    cli.redis(&["SET", "{gone}:value", "5"]);
+    cli.redis(&["SET", "{gone}:value:a", "5"]);
+    assert_found_and_fixed(&cli, "gone", "keys-left-behind");
+    cli.run("set orders 10/1h");
+    cli.redis(&["SET", "{orders}:value:a", "5"]);
+    assert_found_and_fixed(&cli, "ord*", "keys-of-other-type");
+    cli.run("set mails 10/1h --per-client");
+    cli.redis(&["SET", "{mails}:value", "5"]);
+    assert_found_and_fixed(&cli, "mails", "keys-of-other-type");
+    cli.run("set a{t}b 10/1h --per-client");
+    cli.run("try a{t}b --client-id one");
+    cli.redis(&["SET", "a{t}b:value", "5"]);
+    assert_found_and_fixed(&cli, "*", "keys-of-other-type");
+    assert_eq!(cli.run("available a{t}b --client-id one").out, "9");
+}
+
+#[test]
+fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1s --per-client");
+    add(
+        &cli,
+        "{orders}:permits:dead",
+        cli.now() - 5_000,
+        &member(&[1; 16], 4),
+    );
+    cli.redis(&["SET", "{orders}:value:dead", "6"]);
+    cli.redis(&["SET", "{orders}:value:live", "6"]);
+    add(
+        &cli,
+        "{orders}:permits:live",
+        cli.now() + 60_000,
+        &member(&[1; 16], 4),
+    );
+    let dry = cli.run("doctor --json orders");
+    let codes: Vec<_> = found(&dry)
+        .into_iter()
+        .map(|(of, code, _)| (of, code))
+        .collect();
+    let expected = [("ordersdead", "idle-client"), ("orderslive", "clock-ahead")];
+    let expected = expected.map(|(of, code)| (of.to_owned(), code.to_owned()));
+    let mut codes = codes;
+    codes.sort();
+    assert_eq!(codes, expected);
+    cli.run("doctor orders --fix --yes");
+    let keys = cli.redis(&["EXISTS", "{orders}:value:dead", "{orders}:permits:dead"]);
+    assert_eq!(keys, redis::Value::Int(0));
+    let keys = cli.redis(&["EXISTS", "{orders}:value:live", "{orders}:permits:live"]);
+    assert_eq!(keys, redis::Value::Int(2));
+}
+
+#[test]
+fn keys_that_would_outlive_their_limiter_get_its_time_to_live() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h --keep-alive 2h");
+    cli.redis(&["SET", "{orders}:value", "10"]); // as availablePermits of Redisson makes it
+    cli.redis(&["EXPIRE", "orders", "1000"]);
+    assert_found_and_fixed(&cli, "orders", "no-time-to-live");
+    let redis::Value::Int(lives) = cli.redis(&["TTL", "{orders}:value"]) else {
+        panic!("a time to live")
+    };
+    assert!((900..=1_000).contains(&lives), "{lives}");
+}
+
+#[test]
+fn what_cannot_be_mended_is_told() {
+    let cli = Cli::start();
+    cli.redis(&["HSET", "a", "rate", "5", "interval", "1000"]);
+    cli.redis(&["HSET", "b", "rate", "5e9", "interval", "1000", "type", "0"]);
+    cli.redis(&["HSET", "c", "rate", "5", "interval", "1000", "type", "0"]);
+    cli.redis(&["HSET", "{c}:value", "field", "value"]);
+    cli.redis(&["HSET", "x{}y", "rate", "5", "interval", "1000", "type", "0"]);
+    let ran = cli.run("doctor --json --fix --yes");
+    let mut codes = found(&ran);
+    codes.sort();
+    let expected = [
+        ("a", "settings-unreadable"),
+        ("b", "settings-unreadable"),
+        ("c", "wrong-type"),
+        ("x{}y", "several-slots"),
+    ];
+    assert_eq!(
+        codes,
+        expected.map(|(of, code)| (of.to_owned(), code.to_owned(), false))
+    );
+    assert_eq!(ran.code, 1);
+    assert_eq!(cli.run("doctor --fix orders").code, 2);
+}
+
+fn of_server(ran: &Ran) -> Vec<String> {
+    let objects = ran
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let findings = objects.filter(|it| it["kind"] == "server" || it["kind"] == "permissions");
+    let codes = findings.flat_map(|it| it["findings"].as_array().unwrap().clone());
+    codes
+        .map(|it| it["code"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn settings_of_the_server_that_lose_grants_are_found() {
+    let server = Server::start_with(&[
+        "--maxmemory",
+        "100mb",
+        "--maxmemory-policy",
+        "allkeys-lru",
+        "--lazyfree-lazy-expire",
+        "yes",
+        "--lazyfree-lazy-eviction",
+        "yes",
+        "--lazyfree-lazy-server-del",
+        "yes",
+        "--appendonly",
+        "yes",
+    ]);
+    let cli = Cli { server };
+    let ran = cli.run("doctor --json orders");
+    let codes = of_server(&ran);
+    assert!(codes.contains(&"server-may-evict".to_owned()), "{ran:?}");
+    assert!(
+        !codes.contains(&"server-frees-inline".to_owned()),
+        "{ran:?}"
+    );
+    assert!(
+        !codes.contains(&"server-not-persistent".to_owned()),
+        "{ran:?}"
+    );
+    let plain = of_server(&Cli::start().run("doctor --json orders"));
+    assert!(
+        plain.contains(&"server-frees-inline".to_owned()),
+        "{plain:?}"
+    );
+    assert!(
+        plain.contains(&"server-not-persistent".to_owned()),
+        "{plain:?}"
+    );
+}
+
+#[test]
+fn permissions_that_the_user_lacks_are_tried_and_not_guessed() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    for (user, rules) in [("dry", "+@all -zadd"), ("tried", "+@all -zadd -acl")] {
+        let words: Vec<_> = ["ACL", "SETUSER", user, "on", ">password", "~*"]
+            .into_iter()
+            .chain(rules.split(' '))
+            .collect();
+        cli.redis(&words);
+        let url = format!("redis://{user}:password@127.0.0.1:{}", cli.server.port());
+        let run = || {
+            Ran::from(
+                program("doctor --json orders")
+                    .env("REDIS_URL", &url)
+                    .output()
+                    .unwrap(),
+            )
+        };
+        let ran = run();
+        assert!(
+            of_server(&ran).contains(&"server-not-permitted".to_owned()),
+            "{ran:?}"
+        );
+        assert!(user == "tried" || ran.out.contains("ZADD"), "{ran:?}");
+        cli.redis(&["ACL", "SETUSER", user, "+zadd"]);
+        let ran = run();
+        assert!(
+            !of_server(&ran).contains(&"server-not-permitted".to_owned()),
+            "{ran:?}"
+        );
+    }
+    let listed = cli.run("list --json");
+    assert_eq!(
+        listed.out.lines().count(),
+        1,
+        "no limiter of the trial is left: {listed:?}"
+    );
+}
+
+#[test]
+fn on_a_cluster_every_primary_and_its_limiters_are_looked_at() {
+    let cluster = Cluster::start();
+    let url = cluster.urls().join(",");
+    let run =
+        |arguments: &str| Ran::from(program(arguments).env("REDIS_URL", &url).output().unwrap());
+    for number in 0..9 {
+        run(&format!("set limiter:{number} 5/1h"));
+    }
+    let ran = run("doctor --json");
+    let servers = ran
+        .out
+        .lines()
+        .filter(|line| line.contains(r#""kind":"server""#))
+        .count();
+    assert_eq!(servers, 3, "{ran:?}");
+    assert!(ran.out.contains(r#""limiters":9"#), "{ran:?}");
+    assert_eq!(found(&ran), []);
+}

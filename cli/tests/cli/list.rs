@@ -1,0 +1,154 @@
+use serde_json::{Value, json};
+
+use crate::support::servers::cluster::Cluster;
+use crate::support::{Cli, Ran, program};
+
+fn objects(ran: &Ran) -> Vec<Value> {
+    let lines = ran.out.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn names(ran: &Ran) -> Vec<String> {
+    let objects = objects(ran);
+    let names = objects
+        .iter()
+        .map(|it| it["name"].as_str().unwrap().to_owned());
+    names.collect()
+}
+
+#[test]
+fn limiters_are_listed_with_their_rates_and_what_is_in_use() {
+    let cli = Cli::start();
+    cli.run("set orders 4/1h");
+    cli.run("try orders 3");
+    cli.run("set mails 9/1s --per-client --keep-alive 1h");
+    cli.redis(&["HSET", "a-hash", "field", "value"]);
+    let mut listed = objects(&cli.run("list --json"));
+    listed.sort_by_key(|it| it["name"].to_string());
+    let next = listed[1]["next_return_ms"].take();
+    assert!(
+        (3_590_000..=3_600_000).contains(&next.as_u64().unwrap()),
+        "{next}"
+    );
+    let lives = listed[0]["time_to_live_ms"].take();
+    assert!(
+        (3_590_000..=3_600_000).contains(&lives.as_u64().unwrap()),
+        "{lives}"
+    );
+    let per_client = json!({
+        "permits": 9, "interval_ms": 1_000, "rate_type": "per_client", "keep_alive_ms": 3_600_000,
+    });
+    assert_eq!(
+        listed,
+        [
+            json!({
+                "name": "mails", "kind": "rate_limiter", "rate": per_client,
+                "available": null, "in_use": null, "grants": 0, "next_return_ms": null, "time_to_live_ms": null,
+            }),
+            json!({
+                "name": "orders", "kind": "rate_limiter", "rate": { "permits": 4, "interval_ms": 3_600_000 },
+                "available": 1, "in_use": 3, "grants": 1, "next_return_ms": null, "time_to_live_ms": null,
+            }),
+        ]
+    );
+    let text = cli.run("list orders");
+    assert!(
+        text.out.contains("orders") && text.out.contains("4/1h"),
+        "{text:?}"
+    );
+    assert!(
+        text.out.contains("75%") && text.out.ends_with("1 limiter, 1 calls of SCAN"),
+        "{text:?}"
+    );
+    assert_eq!(cli.run("list no-such*").code, 1);
+}
+
+#[test]
+fn the_busiest_limiters_come_first_if_asked_for() {
+    let cli = Cli::start();
+    for (name, taken) in [("a", 1), ("b", 3), ("c", 2), ("d", 0)] {
+        cli.run(&format!("set {name} 4/1h"));
+        if taken > 0 {
+            cli.run(&format!("try {name} {taken}"));
+        }
+    }
+    assert_eq!(
+        names(&cli.run("list --json --sort use --top 3")),
+        ["b", "c", "a"]
+    );
+    assert_eq!(names(&cli.run("list --json --sort name [bd]")), ["b", "d"]);
+}
+
+#[test]
+fn keys_of_other_algorithms_are_told_from_those_of_rate_limiters() {
+    let cli = Cli::start();
+    cli.run("try rate --rate 5/1h");
+    for policy in [
+        "fixed-window --limit 9 --window 1h",
+        "sliding-window-log --limit 9 --window 1h",
+        "token-bucket --per-second 1 --capacity 9",
+        "quota-bucket --quota 9 --period 1h --capacity 9",
+        "leaky-bucket --quantity 1 --period 1h --capacity 9",
+        "sliding-window-counter --limit 9 --window 1h --period 10m",
+    ] {
+        let key = policy.split(' ').next().unwrap();
+        assert_eq!(cli.run(&format!("try {key} 2 --policy {policy}")).code, 0);
+    }
+    cli.redis(&["SET", "a-counter", "5"]);
+    let listed = objects(&cli.run("list --json --policies --sort name"));
+    let kinds: Vec<_> = listed.iter().map(|it| (&it["name"], &it["kind"])).collect();
+    let expected = [
+        ("fixed-window", "fixed_window"),
+        ("leaky-bucket", "bucket"),
+        ("quota-bucket", "quota_bucket"),
+        ("rate", "rate_limiter"),
+        ("sliding-window-counter", "sliding_window_counter"),
+        ("sliding-window-log", "sliding_window_log"),
+        ("token-bucket", "token_bucket"),
+    ];
+    let expected = expected.map(|(name, kind)| (json!(name), json!(kind)));
+    let expected: Vec<_> = expected.iter().map(|(name, kind)| (name, kind)).collect();
+    assert_eq!(kinds, expected);
+    assert_eq!(
+        names(&cli.run("list --json --sort name")),
+        ["quota-bucket", "rate", "token-bucket"]
+    );
+}
+
+#[test]
+fn thousands_of_limiters_are_printed_page_by_page() {
+    let cli = Cli::start();
+    let script = "for i = 1, 3000 do redis.call('hset', 'limiter:' .. i, 'rate', 5, 'interval', 1000, 'type', 0) end";
+    cli.redis(&["EVAL", script, "0"]);
+    let mut found = names(&cli.run("list --json"));
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), 3_000);
+    assert_eq!(
+        names(&cli.run("list --json --sort name --top 2")),
+        ["limiter:1", "limiter:10"]
+    );
+}
+
+#[test]
+fn on_a_cluster_the_limiters_of_all_primaries_are_listed() {
+    let cluster = Cluster::start();
+    let run = |arguments: &str| {
+        let mut command = program(arguments);
+        Ran::from(
+            command
+                .env("REDIS_URL", cluster.urls().join(","))
+                .output()
+                .unwrap(),
+        )
+    };
+    let all: Vec<_> = (0..12)
+        .map(|number| format!("limiter:{number:02}"))
+        .collect();
+    for name in &all {
+        assert_eq!(run(&format!("set {name} 5/s")).code, 0);
+    }
+    assert_eq!(names(&run("list --json --sort name")), all);
+}

@@ -1,0 +1,149 @@
+use serde_json::json;
+
+use crate::support::{Cli, Ran};
+
+/// A member of Redisson with an id of so many bytes.
+fn member(id: &[u8], permits: u32) -> Vec<u8> {
+    [&[id.len() as u8], id, &permits.to_le_bytes()].concat()
+}
+
+#[test]
+fn a_limiter_is_shown_with_its_window_and_its_times_to_live() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    cli.run("try orders 3");
+    cli.run("try orders 1");
+    let shown = cli.json("show orders");
+    let permits = &shown["permits"][0];
+    assert_eq!(
+        (&shown["rate"], &shown["interval_ms"]),
+        (&json!(10), &json!(3_600_000))
+    );
+    for (field, value) in [
+        ("available", json!(6)),
+        ("value", json!(6)),
+        ("drift", json!(0)),
+        ("grants", json!(2)),
+        ("permits_in_use", json!(4)),
+        ("generations", json!({ "current": 2 })),
+        ("is_exact", json!(true)),
+        (
+            "time_to_live_ms",
+            json!({ "settings": null, "value": null, "permits": null }),
+        ),
+    ] {
+        assert_eq!(permits[field], value, "{field}: {shown}");
+    }
+    let text = cli.run("show orders").out;
+    for part in [
+        "10 per 1h for all clients together",
+        "available   6 of 10",
+        "holds",
+        "comes back",
+        "3 in ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains('\x1b'), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn members_of_each_generation_and_what_does_not_add_up_are_shown() {
+    let cli = Cli::start();
+    cli.run("set orders 100/1h");
+    let now = cli.now();
+    for (score, bytes) in [
+        (now, member(&[1; 16], 2)),
+        (now, member(&[2; 8], 3)),
+        (
+            now + 60_000,
+            [&8u64.to_le_bytes()[..], &[3; 8], &[4, 0, 0, 0]].concat(),
+        ),
+        (now, b"junk".to_vec()),
+    ] {
+        let score = score.to_string();
+        let words: [&[u8]; 4] = [b"ZADD", b"{orders}:permits", score.as_bytes(), &bytes];
+        cli.redis(&words);
+    }
+    cli.redis(&["SET", "{orders}:value", "90"]);
+    let permits = &cli.json("show orders")["permits"][0];
+    assert_eq!(permits["drift"], json!(-5));
+    let generations =
+        json!({ "current": 1, "redisson_3_17": 1, "redisson_3_16_4": 1, "malformed": 1 });
+    assert_eq!(permits["generations"], generations);
+    let ahead = permits["clock_ahead_ms"].as_i64().unwrap();
+    assert!((50_000..=60_000).contains(&ahead), "{ahead}");
+    let text = cli.run("show orders").out;
+    assert!(
+        text.contains("5 permits are lost") && text.contains("Redisson 3.17 to 3.20: 1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn each_client_of_a_rate_for_each_is_shown() {
+    let cli = Cli::start();
+    cli.run("set orders 5/1h --per-client");
+    cli.run("try orders 2 --client-id a");
+    cli.run("try orders 1 --client-id b");
+    let shown = cli.json("show orders");
+    let clients: Vec<_> = { shown["permits"].as_array().unwrap().iter() }
+        .map(|it| (&it["client"], &it["available"]))
+        .collect();
+    assert_eq!(
+        clients,
+        [(&json!("a"), &json!(3)), (&json!("b"), &json!(4))]
+    );
+}
+
+#[test]
+fn a_limiter_of_thousands_of_grants_is_read_in_pages() {
+    let cli = Cli::start();
+    cli.run("set orders 5000/1h");
+    let script = "for i = 1, 1700 do redis.call('zadd', KEYS[2], ARGV[1] - i, string.char(8) .. string.format('%08d', i) .. string.char(1,0,0,0)) end redis.call('set', KEYS[1], 3300)";
+    let now = cli.now().to_string();
+    cli.redis(&[
+        "EVAL",
+        script,
+        "2",
+        "{orders}:value",
+        "{orders}:permits",
+        &now,
+    ]);
+    let permits = &cli.json("show orders")["permits"][0];
+    assert_eq!(
+        (&permits["grants"], &permits["drift"]),
+        (&json!(1_700), &json!(0))
+    );
+    assert_eq!(permits["permits_in_use"], json!(1_700));
+}
+
+#[test]
+fn colours_are_for_terminals_and_for_those_who_force_them() {
+    let cli = Cli::start();
+    cli.run("set orders 5/1h");
+    let show = |set: &[(&str, &str)]| {
+        let mut command = cli.command("show orders");
+        Ran::from(command.envs(set.iter().copied()).output().unwrap()).out
+    };
+    assert!(show(&[("CLICOLOR_FORCE", "1")]).contains("\x1b["));
+    assert!(!show(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).contains('\x1b'));
+    assert_eq!(cli.run("show no-such").code, 1);
+    cli.redis(&[
+        "HSET",
+        "evil\x1b[2J",
+        "rate",
+        "5",
+        "interval",
+        "1000",
+        "type",
+        "0",
+    ]);
+    let mut command = cli.command("show");
+    let evil = Ran::from(command.arg("evil\x1b[2J").output().unwrap());
+    assert!(evil.code == 0 && !evil.out.contains('\x1b'), "{evil:?}");
+}

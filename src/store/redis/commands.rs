@@ -1,0 +1,33 @@
+//! Commands of the application's own.
+
+use redis::{Cmd, Value};
+
+use super::RedisStore;
+use super::connection::Reached;
+use super::retry::Repeat;
+use crate::error::{Error, Result};
+
+impl RedisStore {
+    /// The servers, on a cluster the primaries.
+    pub(crate) fn servers(&self) -> Result<Vec<Reached>> {
+        self.connection.servers().map_err(|_| Error::NoRuntime)
+    }
+
+    /// Sends a command to the server that has its keys, at most once.
+    pub(crate) async fn command(&self, command: &Cmd) -> Result<Value> {
+        let deadline = self.deadline();
+        let mut attempts = self.attempts("", deadline, Repeat::Never);
+        loop {
+            let sending = self.connection.send(command, attempts.limits());
+            if let Some(result) = attempts.step(sending).await.transpose() {
+                return result;
+            }
+        }
+    }
+
+    /// The same to one server.
+    pub(crate) async fn command_on(&self, server: &Reached, command: &Cmd) -> Result<Value> {
+        self.ask(server, command, self.deadline(), Repeat::Never)
+            .await
+    }
+}
