@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::commands::bench::BenchArguments;
 use crate::commands::doctor::DoctorArguments;
 use crate::commands::list::ListArguments;
 use crate::commands::show::ShowArguments;
@@ -123,6 +124,8 @@ pub(crate) enum OnStore {
     Show(ShowArguments),
     /// Find what is wrong with limiters and their servers, and mend it with --fix
     Doctor(DoctorArguments),
+    /// Measure a limiter under load, beside a script that does nothing
+    Bench(BenchArguments),
 }
 
 #[derive(Debug, Args)]

@@ -75,6 +75,12 @@ impl Failure {
     }
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let exit_code = match error.kind() {

@@ -89,8 +89,9 @@ async fn ask_until_granted(
     const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
     let start = Instant::now();
     loop {
-        // The turn of a leaky bucket may come too late, and cannot be given back.
+        // The turn of a leaky bucket may come too late, and cannot be given back. No other algorithm has turns.
         if let Some(timeout) = timeout
+            && matches!(limiter.policy(), AnyPolicy::LeakyBucket(_))
             && let Decision::Granted(granted) = limiter.peek(key, permits).await?
             && start.elapsed() + granted.delay > timeout
         {

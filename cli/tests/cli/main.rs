@@ -1,5 +1,7 @@
 //! The program as an operator or a script uses it, on real servers.
 
+mod bench;
+mod connections;
 mod doctor;
 mod list;
 mod operations;

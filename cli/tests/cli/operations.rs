@@ -127,6 +127,28 @@ fn an_acquire_takes_no_turn_that_comes_after_its_time() {
 }
 
 #[test]
+fn an_acquire_with_a_timeout_makes_one_call_unless_there_are_turns() {
+    let cli = Cli::start();
+    for (policy, calls) in [
+        ("token-bucket --per-second 1 --capacity 9", 1),
+        ("leaky-bucket --quantity 1 --period 1ms --capacity 9", 2),
+    ] {
+        let acquire = format!("acquire {calls} --timeout 1h --policy {policy}");
+        assert_eq!(cli.run(&acquire).code, 0); // the server knows the scripts from now on
+        cli.redis(&["CONFIG", "RESETSTAT"]);
+        assert_eq!(cli.run(&acquire).code, 0);
+        let info = cli.redis(&["INFO", "commandstats"]);
+        let info: String = redis::from_redis_value(info).unwrap();
+        let made = info.split("cmdstat_evalsha:calls=").nth(1).unwrap();
+        assert_eq!(
+            made.split(',').next(),
+            Some(&*calls.to_string()),
+            "{policy}"
+        );
+    }
+}
+
+#[test]
 fn completions_and_manual_need_no_server() {
     let completions = Ran::from(program("completions bash").output().unwrap());
     assert!(completions.out.contains("_rratelimiter"), "{completions:?}");

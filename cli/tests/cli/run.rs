@@ -90,7 +90,7 @@ fn each_line_is_an_argument_of_a_command_of_its_own() {
     let ran = cli.run_with("run orders --each -- echo a", "x y\n\nz");
     assert_eq!((ran.code, ran.out.as_str()), (0, "a x y\na \na z"));
     assert_eq!(ran.err, "3 succeeded, 0 failed, 0 not run");
-    let ran = cli.run_with("run orders --each --timeout 10ms -- echo {} a", "1\n2\n");
+    let ran = cli.run_with("run orders --each --timeout 1s -- echo {} a", "1\n2\n");
     assert_eq!((ran.code, ran.out.as_str()), (1, "1 a"));
     assert_eq!(ran.err, "1 succeeded, 0 failed, 1 not run");
 }
