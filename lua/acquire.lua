@@ -13,6 +13,8 @@
 --         7… only for a list or with options. The number of runs of equal requests, 0 for a single request; then
 --            permits and count of each run; then options, each a word followed by its numbers:
 --            fifo   a denied request denies all that follow it
+--            debt   a single request is granted, whatever the rate and the permits available: less than nothing may be
+--                   left. Without `share`
 --            share  permille, credit: at most (available * permille + credit) / 1000 permits are taken; all if more
 --                   than 2^40 are available
 --            newer  score: returns the permits of the grants with a higher score, of the 100 newest

@@ -225,36 +225,36 @@ pub trait Limiter: fmt::Debug + Send + Sync {
         Ok(0)
     }
 
-    /// Corrects the charge of a request, once its cost is known: what `grant` has taken in excess is given back, as by
-    /// [`refund`](Self::refund), and what is missing is charged, as by [`check_up_to`](Self::check_up_to): the request is done,
-    /// so it cannot be denied any more. A grant that was given back or settled before stays as it is.
+    /// Corrects the charge of a request that was an estimate, once its cost is known: see [`RateLimiter::settle`]. A limiter that
+    /// does not keep track of single grants gives nothing back, and takes what is missing as far as it has it, as by
+    /// [`check_up_to`](Self::check_up_to). A grant that was given back or settled before stays as it is.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
     /// let client = RedissonClient::in_memory();
-    /// let tokens = client.keyed_rate_limiter("tokens:", Rate::overall(1_000, Duration::from_secs(60)))?;
-    /// let estimate = tokens.check("alice", 500).await?.into_grant().expect("granted");
-    /// tokens.settle("alice", estimate, 120).await?; // that many the model has used
-    /// assert_eq!(tokens.rate_limiter("alice").available_permits().await?, 880);
+    /// let limiters: [Box<dyn Limiter>; 2] = [
+    ///     Box::new(client.keyed_rate_limiter("mail:", Rate::overall(5, minute))?),
+    ///     Box::new(client.policy_limiter(FixedWindow::new(5, minute))?),
+    /// ];
+    /// for limiter in limiters {
+    ///     let estimate = limiter.check("alice", 2).await?.into_grant().expect("granted");
+    ///     limiter.settle("alice", estimate, 4).await?;
+    ///     assert_eq!(limiter.check("alice", 1).await?.remaining(), 0);
+    /// }
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// Those of [`refund`](Self::refund) and [`check`](Self::check).
+    /// Those of [`RateLimiter::settle`] and [`check`](Self::check).
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have corrected it.
+    /// As [`RateLimiter::settle`].
     async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
-        let charged = grant.permits();
-        if cost < charged {
-            self.refund(key, grant.part(charged - cost)).await?;
-        } else if grant.begin_refund() && cost > charged {
-            let _ = self.check_up_to(key, cost - charged).await?;
-        }
-        Ok(())
+        settle_by_check(self, key, grant, cost).await
     }
 }
 
@@ -288,6 +288,20 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
     async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
         L::settle(self, key, grant, cost).await
     }
+}
+
+/// Settles a grant by what every limiter has.
+async fn settle_by_check<L>(limiter: &L, key: &str, grant: Grant, cost: u32) -> Result<()>
+where
+    L: Limiter + ?Sized,
+{
+    let granted = grant.permits();
+    if cost < granted {
+        limiter.refund(key, grant.part(granted - cost)).await?;
+    } else if cost > granted && grant.begin_refund() {
+        let _ = limiter.check_up_to(key, cost - granted).await?;
+    }
+    Ok(())
 }
 
 /// What a future returns if it needs not wait.

@@ -19,6 +19,7 @@
 //! **Cancellation.** Dropping a future keeps no permit: see [`leaving`].
 
 mod bounds;
+mod debts;
 mod driver;
 mod first_try;
 #[cfg(test)]
@@ -53,6 +54,7 @@ use crate::same_runtime::SameRuntime;
 use crate::store::{AcquireCall, LimiterStore};
 use crate::window::{Answer, SetUp};
 use bounds::Arrival;
+use debts::{Debt, Debts};
 use driver::Driver;
 use first_try::Tried;
 pub(crate) use leaving::within;
@@ -81,6 +83,8 @@ pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
 
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,
+    /// Made by the first debt.
+    debts: OnceLock<Arc<Batcher<Debts>>>,
     queue: Arc<Queue>,
 }
 
@@ -111,6 +115,7 @@ impl WaitQueue {
         });
         Self {
             plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&queue)))),
+            debts: OnceLock::new(),
             queue,
         }
     }
@@ -230,6 +235,13 @@ impl WaitQueue {
         if let Some(call) = self.queue.step(State::close) {
             self.queue.reclaim(call);
         }
+    }
+
+    /// Takes permits that have been used, whatever is available.
+    pub(crate) async fn owe(&self, permits: u32, set_up: Option<SetUp>) -> Result<()> {
+        let batcher = || Arc::new(Batcher::new(Debts::new(Arc::clone(&self.queue))));
+        let debts = self.debts.get_or_init(batcher);
+        debts.ask(&(), &Debt { permits, set_up }).await
     }
 
     /// Gives back a grant of the store that has no owner.

@@ -11,7 +11,7 @@
 
 local first_run, last_run, call_key, taken_before = 1, 0, nil, nil
 -- The place of each option's word in ARGV.
-local setup, fifo, share, newer_than, retry = nil, nil, nil, nil, nil
+local setup, fifo, debt, share, newer_than, retry = nil, nil, nil, nil, nil, nil
 if first_word <= last_word then
   first_run, last_run = first_word + 1, first_word + 2 * ARGV[first_word]
   local option = last_run + 1
@@ -21,6 +21,8 @@ if first_word <= last_word then
       setup, option = option, option + 6
     elseif word == 'fifo' then
       fifo, option = option, option + 1
+    elseif word == 'debt' then
+      debt, option = option, option + 1
     elseif word == 'share' then
       share, option = option, option + 3
     elseif word == 'newer' then
@@ -187,7 +189,7 @@ if not is_common then
 end
 
 local total = all + 0
-local any_fits = total <= rate
+local any_fits = debt or total <= rate
 if not any_fits then
   for i = first_run, last_run, 2 do
     any_fits = any_fits or tonumber(ARGV[i]) <= rate
@@ -195,7 +197,7 @@ if not any_fits then
 end
 
 if limiter and any_fits then
-  local wanted = math.min(total, rate)
+  local wanted = debt and -math.huge or math.min(total, rate)
   if share then
     local permille = ARGV[share + 1] + 0
     wanted = rate
@@ -217,7 +219,7 @@ if limiter and any_fits then
   end
 end
 
-local allowed = available
+local allowed = debt and total or available
 if share and available <= SHARED then
   local thousandths = available * ARGV[share + 1] + ARGV[share + 2]
   allowed = math.max(math.min(available, (thousandths - thousandths % 1000) / 1000), 0)

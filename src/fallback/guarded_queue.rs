@@ -217,7 +217,24 @@ impl GuardedQueue {
         }
     }
 
-    /// The same for a request that is gone, in the background.
+    /// Takes permits where a grant was made, whatever is available there: the request has used more than it was granted.
+    pub(crate) async fn owe(
+        &self,
+        origin: Origin,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<()> {
+        match origin {
+            Origin::Store => {
+                let owing = self.queue.owe(permits, set_up).await;
+                named(&*self.client_store, self.name(), owing)
+            }
+            Origin::Local => self.local.owe(permits).await,
+            Origin::Nowhere => Ok(()),
+        }
+    }
+
+    /// Gives back a grant of a request that is gone, in the background.
     pub(crate) fn give_back(&self, grant: Grant) {
         match grant.origin {
             Origin::Store => self.queue.give_back(grant),

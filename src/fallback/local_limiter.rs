@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
 use crate::rate::Rate;
-use crate::store::{LimiterStore, Store};
-use crate::window::{SetUp, Settings};
+use crate::store::{AcquireCall, LimiterStore, Store};
+use crate::window::{Requests, SetUp, Settings};
 
 /// How long the settings of a limiter are used without reading them again.
 const FRESH: Duration = Duration::from_secs(10);
@@ -203,7 +203,16 @@ impl LocalLimiter {
         }
     }
 
-    /// The same for a waiter that has left.
+    pub(super) async fn owe(&self, permits: u32) -> Result<()> {
+        let limiter = self.limiter();
+        let call = AcquireCall::new(Requests::debt(permits));
+        match limiter.acquire(&call, limiter.call_deadline()).await {
+            Err(Error::NotInitialized { .. }) => Ok(()), // the outage is over, and its grants have expired
+            taken => taken.map(|_answer| ()),
+        }
+    }
+
+    /// Gives back a grant of a waiter that has left.
     pub(super) fn give_back(&self, grant: &Grant) {
         self.store
             .memory()

@@ -377,6 +377,10 @@ impl Limiter for KeyedRateLimiter {
     async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
         self.limiter.refund(key, grant).await
     }
+
+    async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
+        self.limiter.settle(key, grant, cost).await
+    }
 }
 
 impl Chargeable for KeyedRateLimiter {

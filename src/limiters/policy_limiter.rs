@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use super::joint::{self, Charge};
 use super::target_name::target_name;
 use super::turn::wait_for_turn;
-use super::{Chargeable, Limiter, RateLimiter, Registry, at_once, sealed};
+use super::{Chargeable, Limiter, RateLimiter, Registry, at_once, sealed, settle_by_check};
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result, at_least_one};
@@ -555,6 +555,14 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
         }
         let limiter = self.rate_limiter(&self.mapped_name(key));
         limiter.refund(grant).await
+    }
+
+    async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
+        let Some(set_up) = self.model().set_up() else {
+            return settle_by_check(self, key, grant, cost).await;
+        };
+        let limiter = self.rate_limiter(&self.mapped_name(key));
+        limiter.settle_set_up(grant, cost, Some(set_up)).await
     }
 }
 

@@ -314,6 +314,10 @@ impl Limiter for RateLimiter {
     async fn refund(&self, _key: &str, grant: Grant) -> Result<u32> {
         Self::refund(self, grant).await
     }
+
+    async fn settle(&self, _key: &str, grant: Grant, cost: u32) -> Result<()> {
+        Self::settle(self, grant, cost).await
+    }
 }
 
 impl Chargeable for RateLimiter {

@@ -24,6 +24,9 @@ pub(crate) struct Requests {
     pub(crate) fifo: bool,
     /// How many of the available permits they may take; all without one.
     pub(crate) share: Option<Share>,
+    /// Whether they take what they ask for in any case: its use cannot be prevented any more. Fewer permits than none may be
+    /// left then.
+    pub(crate) debt: bool,
 }
 
 /// A share of the available permits.
@@ -55,6 +58,7 @@ struct Serving {
     rate: i64,
     left: i64,
     fifo: bool,
+    debt: bool,
     is_blocked: bool,
 }
 
@@ -62,6 +66,9 @@ impl Serving {
     /// How many of a run's requests are granted, always the first ones. Requests above the rate are skipped.
     #[inline]
     fn serve(&mut self, run: Run) -> u32 {
+        if self.debt {
+            return run.count;
+        }
         let permits = i64::from(run.permits);
         if permits > self.rate || self.is_blocked {
             return 0;
@@ -78,8 +85,7 @@ impl Requests {
     pub(crate) fn one(permits: u32) -> Self {
         Self {
             runs: SmallVec::from_buf([Run { permits, count: 1 }]),
-            fifo: false,
-            share: None,
+            ..Self::default()
         }
     }
 
@@ -87,8 +93,15 @@ impl Requests {
     pub(crate) fn plain(permits: impl Iterator<Item = u32>) -> Self {
         Self {
             runs: runs_of(permits),
-            fifo: false,
-            share: None,
+            ..Self::default()
+        }
+    }
+
+    /// What was used beyond an estimate, as one request.
+    pub(crate) fn debt(permits: u32) -> Self {
+        Self {
+            debt: true,
+            ..Self::one(permits)
         }
     }
 
@@ -98,6 +111,7 @@ impl Requests {
             runs: runs_of(permits),
             fifo: true,
             share,
+            debt: false,
         }
     }
 
@@ -112,7 +126,7 @@ impl Requests {
 
     #[inline]
     pub(crate) fn any_fits(&self, rate: i64) -> bool {
-        self.runs.iter().any(|run| i64::from(run.permits) <= rate)
+        self.debt || self.runs.iter().any(|run| i64::from(run.permits) <= rate)
     }
 
     /// How many requests there are.
@@ -128,9 +142,12 @@ impl Requests {
             .sum()
     }
 
-    /// How many permits must be left for all requests to be granted; at most the rate.
+    /// How many permits must be left for all requests to be granted; at most the rate. A debt needs none.
     #[inline]
     pub(crate) fn wanted(&self, rate: i64) -> i64 {
+        if self.debt {
+            return i64::MIN;
+        }
         let total = self.total();
         match self.share {
             None => total.min(rate),
@@ -171,6 +188,7 @@ impl Requests {
             rate,
             left,
             fifo: self.fifo,
+            debt: self.debt,
             is_blocked: false,
         }
     }
@@ -179,6 +197,9 @@ impl Requests {
     /// one more request counts as granted, so that each permit has an owner: in a FIFO list the next one, else the
     /// smallest that holds the rest. Returns its run.
     fn one_more(&self, answer: &Answer) -> Option<usize> {
+        if self.debt {
+            return None; // all are granted
+        }
         let mut serving = self.serving(answer);
         let granted: SmallVec<[u32; 8]> = { self.runs.iter() }
             .map(|&run| serving.serve(run))
@@ -232,7 +253,7 @@ mod tests {
                 .map(|&(permits, count)| Run { permits, count })
                 .collect(),
             fifo,
-            share: None,
+            ..Requests::default()
         }
     }
 
@@ -264,6 +285,17 @@ mod tests {
     #[test]
     fn nothing_is_granted_from_a_balance_below_zero() {
         assert_eq!(granted(&requests(&[(1, 2)], false), &answer(-3)), [0]);
+    }
+
+    #[test]
+    fn a_debt_is_taken_whatever_is_left_and_whatever_was_found() {
+        for permits in [1, 10, 11] {
+            let debt = Requests::debt(permits);
+            assert!(debt.any_fits(10));
+            for answer in [answer(10), answer(-3), found(1), found(i64::from(permits))] {
+                assert_eq!(debt.taken(&answer), i64::from(permits), "{answer:?}");
+            }
+        }
     }
 
     #[test]

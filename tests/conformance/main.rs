@@ -40,6 +40,7 @@ mod release;
 mod reset;
 mod rules;
 mod runtimes;
+mod settle;
 mod sliding_window_counter;
 mod sliding_window_log;
 #[path = "../support/stopped_time.rs"]
@@ -195,6 +196,16 @@ on_every_store! {
             of_many_grants_of_the_same_millisecond_each_is_found_by_itself,
             of_a_grant_and_its_clones_one_is_given_back,
             of_a_part_of_a_grant_no_more_than_the_part_is_given_back,
+        }
+        settle {
+            what_was_not_used_goes_back_and_the_rest_stays_in_use,
+            what_was_used_beyond_it_is_taken_and_those_after_wait_for_it,
+            more_than_the_rate_may_have_been_used,
+            of_a_grant_and_its_clones_one_is_settled_once,
+            an_estimate_whose_window_has_passed_can_be_settled,
+            a_missing_limiter_is_created_to_owe_by_a_handle_that_knows_its_rate,
+            a_waiter_waits_until_enough_has_come_back,
+            a_limiter_without_grants_takes_what_it_has_and_gives_nothing_back,
         }
         per_client {
             asking_for_20_of_1_is_an_error_and_1_is_granted_afterwards,

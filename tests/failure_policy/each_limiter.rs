@@ -1,6 +1,6 @@
 //! Each kind of limiter and each form of request, without Redis.
 
-use redisson_rate_limiter::{FailurePolicy, Limiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Error, FailurePolicy, Limiter, Rate, RedissonClient};
 use tokio::task::JoinSet;
 
 use crate::every_policy::every_policy;
@@ -43,6 +43,31 @@ async fn every_form_of_request_is_decided() {
         while let Some(waited) = waiting.join_next().await {
             waited.unwrap().unwrap();
         }
+    }
+}
+
+#[tokio::test]
+async fn an_estimate_is_settled_where_it_was_granted() {
+    for policy in policies() {
+        let server = Server::start();
+        let client = client(&server.url(), policy.clone()).await;
+        let limiter = limiter(&client, 1_000).await;
+        let by_redis = limiter.check(2).await.unwrap().into_grant().unwrap();
+        kill(server);
+        let _ = until_by_policy(&limiter).await;
+        let lost = limiter.settle(by_redis, 3).await.unwrap_err();
+        let is_lost = matches!(
+            lost,
+            Error::StoreUnavailable { .. } | Error::Indeterminate { .. }
+        );
+        assert!(is_lost, "{lost:?}");
+        let Some(by_policy) = limiter.check(2).await.unwrap().into_grant() else {
+            continue; // it denies
+        };
+        limiter.settle(by_policy, 501).await.unwrap();
+        // Half of the permits are this client's.
+        let is_granted = policy == FailurePolicy::Allow;
+        assert_eq!(limiter.try_acquire(1).await.unwrap(), is_granted);
     }
 }
 

@@ -210,6 +210,67 @@ async fn what_only_reads_is_sent_until_it_is_answered() {
     assert!(limiter.exists().await.unwrap());
 }
 
+#[tokio::test]
+async fn a_debt_whose_answer_was_lost_or_that_did_not_arrive_is_taken_once() {
+    for fate in [Fate::CutBeforeAnswer, Fate::CutBeforeServer] {
+        let mut fixture = Fixture::start().await;
+        let proxy = Proxy::to(fixture.server.port()).await;
+        let limiter = behind(&proxy, &fixture, 5).await;
+        let estimate = limiter.check(3).await.unwrap().into_grant().unwrap();
+        proxy.next("EVALSHA", fate);
+        limiter.settle(estimate, 9).await.unwrap();
+        assert_eq!(fixture.value().await.as_deref(), Some("-4"));
+        fixture.at(1_100);
+        assert!(!limiter.try_acquire(1).await.unwrap());
+        let mut grants = fixture.grants().await;
+        grants.sort();
+        assert_eq!(grants, [(1_000, 3), (1_000, 6)]);
+    }
+}
+
+#[tokio::test]
+async fn debts_at_the_same_time_share_a_call_and_one_grant() {
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 20).await;
+    let mut estimates = Vec::new();
+    for _ in 0..5 {
+        estimates.push(limiter.check(1).await.unwrap().into_grant().unwrap());
+    }
+    proxy.take_seen();
+    proxy.next("EVALSHA", Fate::Held); // the first one's own call
+    let settling = { estimates.into_iter().zip(2..) }.map(|(estimate, used)| {
+        let limiter = limiter.clone();
+        async move { limiter.settle(estimate, used).await.unwrap() }
+    });
+    let settling: JoinSet<_> = settling.collect();
+    proxy.held().await.let_through().await;
+    settling.join_all().await;
+    assert_eq!(scripts_run(&proxy), 2);
+    // Of 20, five were taken before, and then 1, 2, 3, 4 and 5.
+    assert_eq!(fixture.value().await.as_deref(), Some("0"));
+    assert_eq!(fixture.grants().await.len(), 7);
+}
+
+#[tokio::test]
+async fn a_debt_whose_caller_is_gone_stays_taken() {
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let limiter = behind(&proxy, &fixture, 5).await;
+    let estimate = limiter.check(3).await.unwrap().into_grant().unwrap();
+    proxy.next("EVALSHA", Fate::Held);
+    let settling = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.settle(estimate, 9).await }
+    });
+    let held = proxy.held().await;
+    settling.abort();
+    assert!(settling.await.unwrap_err().is_cancelled());
+    held.let_through().await;
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    assert_eq!(fixture.value().await.as_deref(), Some("-4"));
+}
+
 /// A connection that sends each command twice and hands on the second answer, as one may do that repeats by itself.
 #[derive(Clone)]
 struct Twice {

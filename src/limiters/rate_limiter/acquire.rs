@@ -220,6 +220,62 @@ impl RateLimiter {
         self.or_unused(answer, |_| 0)
     }
 
+    /// Corrects what a request was granted as an estimate, once what it has used is known: `permits` count as used instead of
+    /// those of the grant. What is too much goes back, as by [`refund`](Self::refund). What is missing is taken in any case, as
+    /// it has been used already: fewer permits than none may be left, more than the rate may be in use, and later requests wait
+    /// until enough has come back, those of Java services too. A grant that is dropped without this counts as it is. Only the
+    /// first of this and [`refund`](Self::refund) has an effect on a grant and its clones.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// // 1,000 tokens of a language model a minute, and a request of which only an estimate is known.
+    /// let tokens = RedissonClient::in_memory().rate_limiter("model:tokens");
+    /// tokens.set_rate(Rate::overall(1_000, Duration::from_secs(60))).await?;
+    /// let estimate = tokens.check(300).await?.into_grant().expect("granted");
+    /// tokens.settle(estimate, 100).await?;
+    /// assert_eq!(tokens.available_permits().await?, 900);
+    ///
+    /// let estimate = tokens.check(300).await?.into_grant().expect("granted");
+    /// tokens.settle(estimate, 1_500).await?;
+    /// assert_eq!(tokens.available_permits().await?, 0);
+    /// tokio::time::advance(Duration::from_secs(60)).await;
+    /// assert_eq!(tokens.available_permits().await?, 1_000);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized) if the limiter is gone, unless this handle
+    /// [creates it](Self::with_rate). On an error the estimate stands, whatever has been corrected;
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if that is unknown.
+    ///
+    /// # Cancel safety
+    /// A call dropped in flight may or may not have corrected it.
+    pub async fn settle(&self, grant: Grant, permits: u32) -> Result<()> {
+        self.settle_set_up(grant, permits, self.set_up).await
+    }
+
+    /// The same for a limiter that has these settings.
+    pub(crate) async fn settle_set_up(
+        &self,
+        grant: Grant,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<()> {
+        let granted = grant.permits();
+        if let Some(excess @ 1..) = granted.checked_sub(permits) {
+            return self.refund(grant.part(excess)).await.map(|_| ());
+        }
+        self.validated()?;
+        let missing = permits - granted;
+        if grant.begin_refund() && missing > 0 {
+            self.queue.owe(grant.origin, missing, set_up).await?;
+        }
+        Ok(())
+    }
+
     /// Gives permits back without naming their grant. They come out of the oldest grants, so that no window ever holds
     /// more than the rate. Permits beyond the rate are ignored. [`refund`](Self::refund) gives back a known grant
     /// exactly.

@@ -221,6 +221,7 @@ mod tests {
             runs: runs.collect(),
             fifo: options.get("fifo").is_some(),
             share,
+            debt: options.get("debt").is_some(),
         }
     }
 

@@ -44,8 +44,10 @@ pub(super) fn call_key(keys: &Keys, call: &Acquire) -> Option<String> {
 pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
     let requests = &call.requests;
     let (is_single, fifo) = (requests.single().is_some(), requests.fifo);
-    let has_options =
-        requests.share.is_some() || call.newer_than.is_some() || call.set_up.is_some();
+    let has_options = requests.debt
+        || requests.share.is_some()
+        || call.newer_than.is_some()
+        || call.set_up.is_some();
     if is_single && !has_options && retry.is_none() {
         return None;
     }
@@ -60,6 +62,9 @@ pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
         if fifo {
             args = args.bytes(b"fifo");
         }
+    }
+    if requests.debt {
+        args = args.bytes(b"debt");
     }
     if let Some(share) = requests.share {
         args = args

@@ -216,3 +216,29 @@ async fn each_can_release_what_the_other_took() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn redisson_waits_until_what_this_crate_owes_is_back() {
+    Both::each(Version::ALL, async |mut both| {
+        let limiter = both.limiter("n");
+        assert!(
+            limiter
+                .try_set_rate(Peer::Java, Rate::overall(5, MINUTE))
+                .await
+        );
+        let estimate = limiter.rust.check(2).await.unwrap().into_grant().unwrap();
+        limiter.rust.settle(estimate, 9).await.unwrap();
+        for _ in 0..2 {
+            let dump = both.dump("n").await;
+            assert_eq!(value(&dump.overall), Some("-4"));
+            assert!(!limiter.try_acquire(Peer::Java, 1).await);
+            both.age("n", MINUTE_MS / 2).await;
+        }
+        for left in (0..5).rev() {
+            assert!(limiter.try_acquire(Peer::Java, 1).await);
+            assert_eq!(limiter.rust.available_permits().await.unwrap(), left);
+        }
+        assert!(!limiter.try_acquire(Peer::Java, 1).await);
+    })
+    .await;
+}

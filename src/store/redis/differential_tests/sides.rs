@@ -83,6 +83,7 @@ impl Sides {
                     runs: runs.collect(),
                     fifo: request.fifo,
                     share: request.share,
+                    debt: request.debt,
                 };
                 let call = Acquire {
                     id: call_id,

@@ -40,6 +40,7 @@ pub(super) struct Request {
     pub(super) runs: Vec<(u32, u32)>,
     pub(super) fifo: bool,
     pub(super) share: Option<Share>,
+    pub(super) debt: bool,
     pub(super) newer_than_age: Option<i64>,
     pub(super) audited_rate: Option<i64>,
     pub(super) set_up: Option<SetUp>,
@@ -139,20 +140,24 @@ fn a_request() -> impl Strategy<Value = Request> {
         prop_oneof![4 => one, 2 => runs, 1 => huge],
         any::<bool>(),
         prop::option::weighted(0.2, share),
+        prop::bool::weighted(0.1),
         prop::option::weighted(0.2, -300..1_500_i64),
         audited_rate(),
         prop::option::weighted(0.1, set_up()),
         any::<bool>(),
     )
         .prop_map(
-            |(runs, fifo, share, newer_than_age, audited_rate, set_up, only_keep_alive)| Request {
-                runs,
-                fifo,
-                share,
-                newer_than_age,
-                audited_rate,
-                set_up,
-                only_keep_alive,
+            |(runs, fifo, share, debt, newer_than_age, audited_rate, set_up, only_keep_alive)| {
+                Request {
+                    runs: if debt { vec![(runs[0].0, 1)] } else { runs },
+                    fifo: fifo && !debt,
+                    share: share.filter(|_| !debt),
+                    debt,
+                    newer_than_age,
+                    audited_rate,
+                    set_up,
+                    only_keep_alive,
+                }
             },
         )
 }
@@ -262,6 +267,7 @@ pub(super) fn a_step_among_copies() -> impl Strategy<Value = Step> {
     let request = (a_request(), 2..5_u32).prop_map(|(request, permits)| Request {
         runs: vec![(permits, 1)],
         share: None,
+        debt: false,
         set_up: None,
         ..request
     });

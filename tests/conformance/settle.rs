@@ -1,0 +1,131 @@
+//! Grants that were estimates, settled once it is known what was used.
+
+use redisson_rate_limiter::{Error, FixedWindow, Grant, Limiter, Rate, RateLimiter};
+
+use crate::fixture::{Fixture, HOUR, SECOND, granted, ms};
+
+async fn ten(fixture: &Fixture) -> RateLimiter {
+    let limiter = fixture.limiter().await;
+    let rate = Rate::overall(10, SECOND);
+    assert!(limiter.try_set_rate(rate).await.unwrap());
+    limiter
+}
+
+async fn take(limiter: &dyn Limiter, key: &str, permits: u32) -> Grant {
+    let decision = limiter.check(key, permits).await.unwrap();
+    decision.into_grant().expect("it is granted")
+}
+
+async fn available(fixture: &Fixture, limiter: &RateLimiter, at: &[(i64, u64)]) {
+    for &(at, available) in at {
+        fixture.at(at);
+        assert_eq!(
+            limiter.available_permits().await.unwrap(),
+            available,
+            "{at}"
+        );
+    }
+}
+
+pub async fn what_was_not_used_goes_back_and_the_rest_stays_in_use(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    fixture.at(1_000);
+    let estimates = [take(&limiter, "", 4).await, take(&limiter, "", 6).await];
+    fixture.at(1_400);
+    for (estimate, used) in estimates.into_iter().zip([4, 1]) {
+        limiter.settle(estimate, used).await.unwrap();
+    }
+    available(&fixture, &limiter, &[(1_400, 5), (1_999, 5), (2_000, 10)]).await;
+}
+
+pub async fn what_was_used_beyond_it_is_taken_and_those_after_wait_for_it(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    fixture.at(1_000);
+    let estimate = take(&limiter, "", 6).await;
+    fixture.at(1_500);
+    limiter.settle(estimate, 15).await.unwrap(); // 5 more than the rate
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    available(&fixture, &limiter, &[(1_999, 0), (2_000, 1)]).await;
+    assert_eq!(granted(&limiter, 5).await, 1);
+    available(&fixture, &limiter, &[(2_499, 0), (2_500, 9), (3_000, 10)]).await;
+    assert_eq!(granted(&limiter, 11).await, 10);
+}
+
+pub async fn more_than_the_rate_may_have_been_used(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    fixture.at(1_000);
+    let estimate = take(&limiter, "", 1).await;
+    limiter.settle(estimate, u32::MAX).await.unwrap();
+    available(&fixture, &limiter, &[(1_999, 0), (2_000, 10)]).await;
+}
+
+pub async fn of_a_grant_and_its_clones_one_is_settled_once(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    for used in [3, 5, 7] {
+        let estimate = take(&limiter, "", 5).await;
+        limiter.settle(estimate.clone(), used).await.unwrap();
+        limiter.settle(estimate.clone(), 9).await.unwrap();
+        assert_eq!(limiter.refund(estimate.clone()).await.unwrap(), 0);
+        limiter.settle(estimate, 0).await.unwrap();
+        let left = u64::from(10 - used);
+        assert_eq!(limiter.available_permits().await.unwrap(), left);
+        fixture.pass(SECOND);
+    }
+}
+
+pub async fn an_estimate_whose_window_has_passed_can_be_settled(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    fixture.at(1_000);
+    let estimates = [take(&limiter, "", 5).await, take(&limiter, "", 5).await];
+    fixture.at(2_100);
+    for (estimate, used) in estimates.into_iter().zip([2, 8]) {
+        limiter.settle(estimate, used).await.unwrap();
+    }
+    available(&fixture, &limiter, &[(2_100, 7), (3_100, 10)]).await;
+}
+
+pub async fn a_missing_limiter_is_created_to_owe_by_a_handle_that_knows_its_rate(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    let estimates = [take(&limiter, "", 5).await, take(&limiter, "", 5).await];
+    assert!(limiter.delete().await.unwrap());
+    let [first, second] = estimates;
+    let gone = limiter.settle(first, 8).await;
+    assert!(
+        matches!(gone, Err(Error::NotInitialized { .. })),
+        "{gone:?}"
+    );
+    let knowing = limiter.clone().with_rate(Rate::overall(10, HOUR)).unwrap();
+    knowing.settle(second, 8).await.unwrap();
+    assert_eq!(limiter.available_permits().await.unwrap(), 7);
+}
+
+pub async fn a_waiter_waits_until_enough_has_come_back(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    fixture.at(1_000);
+    let estimate = take(&limiter, "", 1).await;
+    limiter.settle(estimate, 14).await.unwrap();
+    fixture.at(1_999);
+    let waited = limiter.try_acquire_timeout(1, ms(0)).await;
+    assert!(!waited.unwrap());
+    fixture.at(2_000);
+    limiter.acquire(10).await.unwrap();
+}
+
+pub async fn a_limiter_without_grants_takes_what_it_has_and_gives_nothing_back(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let name = fixture.name();
+    let keyed = client.keyed_rate_limiter(&format!("{name}:keyed:"), Rate::overall(10, HOUR));
+    let window = client.policy_limiter(FixedWindow::new(10, HOUR)).unwrap();
+    let window = window.with_prefix(format!("{name}:window:"));
+    let limiters: [(Box<dyn Limiter>, u64); 2] =
+        [(Box::new(keyed.unwrap()), 6), (Box::new(window), 5)];
+    for (limiter, left) in limiters {
+        let estimate = take(&*limiter, "key", 4).await;
+        limiter.settle("key", estimate, 3).await.unwrap();
+        let grant = take(&*limiter, "key", 1).await;
+        let decision = limiter.check("key", 1).await.unwrap();
+        assert_eq!(decision.remaining(), left - 1);
+        limiter.settle("key", grant, 10).await.unwrap();
+        assert!(!limiter.check("key", 1).await.unwrap().is_granted());
+    }
+}
