@@ -43,26 +43,34 @@ end
 -- Their calls have other bounds, and the log needs a call id.
 decide.sliding_window_log, decide.sliding_window_counter = nil, nil
 
-local replies, next_key, group = {}, 1, 2
+local replies, next_key, group, place = {}, 1, 2, 1
 while ARGV[group] do
-  local by_policy, numbers, requests = decide[ARGV[group]], ARGV[group + 2], ARGV[group + 3]
+  local by_policy, numbers, requests, at = decide[ARGV[group]], ARGV[group + 2], ARGV[group + 3], 1
   local penalty, key_count = unpack_numbers('<dd', ARGV[group + 1])
-  for at = 1, #requests, 16 do
-    local keys = {}
-    for i = 1, key_count do
-      keys[i] = KEYS[next_key]
-      next_key = next_key + 1
+  local keys = {}
+  -- Decides the targets from `at` on, up to one that fails: to protect each by itself would take as long as a command.
+  local function decide_on()
+    while at < #requests do
+      for i = 1, key_count do
+        keys[i] = KEYS[next_key]
+        next_key = next_key + 1
+      end
+      local cost, times, next = unpack_numbers('<dd', requests, at)
+      at = next
+      replies[place] = by_policy(keys, numbers, penalty, cost, times)
+      place = place + 1
     end
-    local cost, times = unpack_numbers('<dd', requests, at)
-    local has_run, reply = pcall(by_policy, keys, numbers, penalty, cost, times)
+  end
+  repeat
+    local has_run, failure = pcall(decide_on)
     if not has_run then
       -- A failed command raises the text of its error, which begins with its code. Before Redis 7 the line of the script
       -- precedes it.
-      local text = type(reply) == 'table' and reply.err or reply
-      reply = { err = string.find(text, '^%u+ ') and text or 'ERR ' .. text }
+      local text = type(failure) == 'table' and failure.err or failure
+      replies[place] = { err = string.find(text, '^%u+ ') and text or 'ERR ' .. text }
+      place = place + 1
     end
-    replies[#replies + 1] = reply
-  end
+  until has_run
   group = group + 4
 end
 return replies

@@ -56,7 +56,7 @@ local state = pack('<ddddd', server_now, now, 0, count, is_new and -1 or left)
 if taken > 0 and is_new then
   call('set', counter, format('%d', taken), 'px', format('%d', left))
 elseif taken > 0 then
-  call('incrby', counter, format('%d', taken))
+  call('incrby', counter, taken == 1 and '1' or format('%d', taken))
 end
 if expire and (taken > 0 or denied_cost) then
   -- A denied request corrects the window's end too.

@@ -60,6 +60,7 @@ local state = pack('<dddddd', server_now, now, 0, level, start, start_text and 0
 --! part write
 local lasting, is_there, is_renewed = start_key, start_text, false
 local needed = ceil((level + taken) / quantity) * period + start - now
+local extended = needed
 --! include shared/life.lua
 if taken > 0 then
   local time_to_live = format('%d', max(left, needed, (ceil(capacity / quantity) + 1) * period))

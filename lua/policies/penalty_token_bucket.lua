@@ -62,6 +62,7 @@ local state = pack('<ddddd', server_now, now, 0, tokens, start)
 --! part write
 local lasting, is_there, is_renewed = start_key, start_text, false
 local needed = ceil((limit - tokens + taken) / quantity) * period + start - now
+local extended = needed
 --! include shared/life.lua
 if taken > 0 then
   time_to_live = max(left, needed, time_to_live)
@@ -70,7 +71,7 @@ if taken > 0 then
     call('set', start_key, format('%d', start), 'px', format('%d', time_to_live))
   end
 elseif is_extended then
-  local lasting, needed = tokens_key, needed + 10
+  local lasting, needed, extended = tokens_key, needed + 10, needed + 10
   --! include shared/life.lua
 end
 return state

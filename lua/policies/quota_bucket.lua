@@ -69,6 +69,7 @@ if is_renewed then -- a peer reads the numbers of the policy
   end
   needed = max(needed, 2 * ceil(limit * period / quota) * 1000)
 end
+local extended = needed
 --! include shared/life.lua
 return state
 --! end

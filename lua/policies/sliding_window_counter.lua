@@ -168,12 +168,13 @@ if last_found then
   last_found = min(last_found, current)
   needed = from_end + last_found + (current - last_found) % period -- the end of the period of this length that holds it
 end
-local lasting, is_there, is_renewed = start_key, text, false
+local lasting, is_there, is_renewed, extended = start_key, text, false, needed
 --! include shared/life.lua
 if is_extended then
   for place = 1, count do
     if stored[place] then
       local lasting, needed = names[place], place == 1 and needed or needed + 16
+      local extended = needed
       --! include shared/life.lua
     end
   end

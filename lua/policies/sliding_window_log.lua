@@ -83,6 +83,7 @@ if taken > 0 then
   end
   needed = max(needed, 2 * window)
 end
+local extended = needed
 --! include shared/life.lua
 return state
 --! end

@@ -6,10 +6,10 @@
 -- Returns 4  tokens
 --         5  time of the last refill in ms
 --         6  its fraction, in units of 1 / rate ms
--- Writes  if tokens were taken, the bucket's fields and its time to live, twice the time that an empty bucket takes to
---         fill: tokens; last_refill_timestamp in ms, advanced by the time that the refilled tokens took; if that is no
---         whole number of ms, the remainder in last_refill_fraction, in units of 1 / rate ms. As shared/life.lua says, the
---         time to live is never shortened, and lasts until the bucket is full
+-- Writes  if tokens were taken, the bucket's fields: tokens; last_refill_timestamp in ms, advanced by the time that the
+--         refilled tokens took; if that is no whole number of ms, the remainder in last_refill_fraction, in units of 1 / rate
+--         ms. And where the time to live is less than twice the time that an empty bucket takes to fill, three times that
+--         time. As shared/life.lua says, the time to live is never shortened, and lasts until the bucket is full
 
 --! include shared/limits.lua
 --! include shared/policy.lua
@@ -56,6 +56,7 @@ local state = pack('<dddddd', server_now, now, 0, tokens, refilled_at, fraction)
 --! part write
 local lasting, is_there, is_renewed = bucket, fields[1] or fields[2], taken > 0
 local needed = ceil(((limit - tokens + taken) * 1000 + fraction) / rate) + min(refilled_at - now, 0)
+local extended = needed
 if taken > 0 then
   if fraction > 0 then
     call('hset', bucket, 'tokens', format('%d', tokens - taken), 'last_refill_timestamp', format('%d', refilled_at),
@@ -67,6 +68,7 @@ if taken > 0 then
     end
   end
   needed = max(needed, ceil(2 * limit * 1000 / rate))
+  extended = max(needed, ceil(3 * limit * 1000 / rate))
 end
 --! include shared/life.lua
 return state

@@ -321,6 +321,7 @@ if not limiter then
   elseif taken > 0 or expired > 0 or check or setup or available ~= stored then
     -- A denial that found the keys in order writes nothing, unless it has to extend what is left.
     local format, lasting, is_there, is_renewed, needed = string.format, name, true, false, setup and interval or 0
+    local extended = needed
     --! include shared/life.lua
     if left >= 0 then
       local time_to_live = math.max(left, 1) -- 0 in its last millisecond, which would delete them

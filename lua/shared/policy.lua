@@ -16,10 +16,10 @@
 -- that several limiters decide together. src/policies/NAME/model.rs holds the same steps in Rust.
 --
 -- Uses    nothing
--- Sets    `KEYS`, `call`, `pack`, `unpack_numbers`, `format`, `floor`, `ceil`, `max`, `min`; `most_others`, `MOST_LENGTHS`
+-- Sets    `KEYS`, `call`, `pack`, `unpack_numbers`, `find`, `format`, `floor`, `ceil`, `max`, `min`; `most_others`, `MOST_LENGTHS`
 
 local KEYS, call, pack, unpack_numbers = KEYS, redis.call, struct.pack, struct.unpack
-local format, floor, ceil, max, min = string.format, math.floor, math.ceil, math.max, math.min
+local find, format, floor, ceil, max, min = string.find, string.format, math.floor, math.ceil, math.max, math.min
 -- Counters of periods of other lengths than its own that a call reads of a sliding_window_counter at most, and such lengths
 -- with its own. src/policies/lengths.rs repeats them.
 local most_others, MOST_LENGTHS = 1000, 16

@@ -468,6 +468,7 @@ local function load_window()
     end
     local call, format = redis.call, string.format
     local lasting, is_there, is_renewed, needed = limiter.name, true, false, limiter.needed or 0
+    local extended = needed
     --! include shared/life.lua
     if left >= 0 then
       left = math.max(left, 1)

@@ -67,6 +67,14 @@ impl<T> Timed<T> {
         is_shorter
     }
 
+    /// When a key that is written expires: as this one does if that is no earlier than `needed`, or else at `extended`, so that
+    /// not each call has to write it.
+    #[inline]
+    pub(crate) fn extended_life(&self, needed: i64, extended: i64) -> i64 {
+        let at = self.expires_at().filter(|&at| at >= needed);
+        at.unwrap_or(extended.max(needed))
+    }
+
     /// When a key that is written expires: no earlier than `needed`, than a `new` one, or than this one does.
     #[inline]
     pub(crate) fn life(&self, needed: i64, new: i64) -> i64 {

@@ -74,9 +74,15 @@ impl Model for TokenBucket {
         let mut tokens = self.refilled(state, at.now);
         tokens.left -= cost;
         let needed = self.refill().full_at(&tokens, at);
-        let time_to_fill_twice =
-            div_ceil(2 * i64::from(self.capacity) * 1000, i64::from(self.rate));
-        let end = state.life(needed, at.server + time_to_fill_twice);
+        let times_to_fill = |times| {
+            let time = div_ceil(
+                times * i64::from(self.capacity) * 1000,
+                i64::from(self.rate),
+            );
+            at.server + time
+        };
+        let needed = needed.max(times_to_fill(2));
+        let end = state.extended_life(needed, times_to_fill(3));
         state.set(tokens);
         state.expire_at(end);
     }

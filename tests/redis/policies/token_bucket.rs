@@ -20,7 +20,7 @@ fn bucket(refilled_at: &str, tokens: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn the_bucket_is_a_hash_that_lives_for_twice_the_time_to_fill() {
+async fn the_bucket_is_a_hash_that_lives_for_three_times_the_time_to_fill() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture
         .by(TokenBucket::per_second(2).with_capacity(1_000))
@@ -28,7 +28,7 @@ async fn the_bucket_is_a_hash_that_lives_for_twice_the_time_to_fill() {
     let since = keys::time(&mut fixture.raw).await;
     assert!(passed(&limiter, 3).await);
     assert_eq!(fields(&mut fixture).await, bucket("1000", "997"));
-    assert_lives_for(&mut fixture.raw, NAME, 1_000_000, since).await;
+    assert_lives_for(&mut fixture.raw, NAME, 1_500_000, since).await;
     assert_eq!(keys::names(&mut fixture.raw).await, [NAME]);
 }
 
@@ -36,11 +36,34 @@ async fn the_bucket_is_a_hash_that_lives_for_twice_the_time_to_fill() {
 async fn a_time_to_live_of_no_whole_milliseconds_is_rounded_up() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture
-        .by(TokenBucket::per_second(3).with_capacity(100))
+        .by(TokenBucket::per_second(7).with_capacity(100))
         .await;
     let since = keys::time(&mut fixture.raw).await;
     assert!(passed(&limiter, 1).await);
-    assert_lives_for(&mut fixture.raw, NAME, 66_667, since).await;
+    assert_lives_for(&mut fixture.raw, NAME, 42_858, since).await;
+}
+
+#[tokio::test]
+async fn the_time_to_live_is_written_when_less_than_two_times_to_fill_are_left() {
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture
+        .by(TokenBucket::per_second(2).with_capacity(1_000))
+        .await;
+    for (left, is_written) in [(1_400_000, false), (999_999, true)] {
+        assert!(passed(&limiter, 1).await);
+        fixture.run(&["PEXPIRE", NAME, &left.to_string()]).await;
+        let expires = async |fixture: &mut Fixture| -> i64 {
+            let mut command = redis::cmd("PEXPIRETIME");
+            command
+                .arg(NAME)
+                .query_async(&mut fixture.raw)
+                .await
+                .unwrap()
+        };
+        let before = expires(&mut fixture).await;
+        assert!(passed(&limiter, 1).await);
+        assert_eq!(expires(&mut fixture).await != before, is_written, "{left}");
+    }
 }
 
 #[tokio::test]
@@ -108,7 +131,7 @@ async fn the_bucket_of_the_script_in_circulation_is_taken_over() {
         let other = ("capacity".to_owned(), "1000".to_owned());
         let expected = [vec![other], bucket("2000", "0")].concat();
         assert_eq!(fields(&mut fixture).await, expected);
-        assert_lives_for(&mut fixture.raw, NAME, 1_000_000, since).await;
+        assert_lives_for(&mut fixture.raw, NAME, 1_500_000, since).await;
     }
 }
 
