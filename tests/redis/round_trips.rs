@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use redisson_rate_limiter::{Decision, Granted, PermitsInUse, Rate};
+use redisson_rate_limiter::{Decision, FixedWindow, Granted, PermitsInUse, Rate};
 
 use crate::clients::{builder, patient, steady};
 use crate::fixture::{Fixture, HOUR, NAME};
@@ -50,6 +50,27 @@ async fn a_script_that_the_server_does_not_know_is_sent_once_and_then_known() {
     assert!(limiter.try_acquire(1).await.unwrap());
     assert_eq!(proxy.take_call_names(), ["EVALSHA", "EVAL", "EVALSHA"]);
     assert_eq!(limiter.available_permits().await.unwrap(), 96);
+}
+
+#[tokio::test]
+async fn of_many_calls_that_find_a_script_unknown_one_sends_its_source() {
+    let fixture = Fixture::start().await;
+    let proxy = Proxy::to(fixture.server.port()).await;
+    let client = steady(&proxy.url(), builder()).await;
+    let policy = FixedWindow::new(1, HOUR);
+    let limiter = client.policy_limiter(policy).unwrap();
+    let asking: Vec<_> = (0..256)
+        .map(|target| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.check(&format!("t{target}"), 1).await })
+        })
+        .collect();
+    for asking in asking {
+        assert!(asking.await.unwrap().unwrap().is_granted());
+    }
+    let names = proxy.take_call_names();
+    let script = |command: &&String| *command == "EVAL";
+    assert_eq!(names.iter().filter(script).count(), 1);
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ mod transport;
 mod wait;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
@@ -79,6 +80,8 @@ pub(crate) struct Connecting {
 pub(crate) struct Connection {
     route: Route,
     breakers: Arc<Breakers>,
+    /// How many times the source of a script was sent.
+    pub(super) sources_sent: AtomicU64,
 }
 
 enum Route {
@@ -157,14 +160,20 @@ impl Single {
 
 impl From<Single> for Connection {
     fn from(single: Single) -> Self {
-        Self {
-            breakers: Arc::clone(&single.settings.breakers),
-            route: Route::Server(single),
-        }
+        let breakers = Arc::clone(&single.settings.breakers);
+        Self::new(Route::Server(single), breakers)
     }
 }
 
 impl Connection {
+    fn new(route: Route, breakers: Arc<Breakers>) -> Self {
+        Self {
+            route,
+            breakers,
+            sources_sent: AtomicU64::new(0),
+        }
+    }
+
     pub(crate) fn given<C>(
         connection: C,
         response_timeout: Duration,
@@ -182,16 +191,14 @@ impl Connection {
         breakers: Arc<Breakers>,
     ) -> Self {
         let server = "the application's connection".to_owned();
-        Self {
-            route: Route::Given {
-                connection: Arc::new(connection),
-                one_server: Arc::default(),
-                breaker: Breaker::new(server, response_timeout, Arc::clone(&breakers)),
-                round_trip: RoundTrip::default(),
-                response_timeout,
-            },
-            breakers,
-        }
+        let route = Route::Given {
+            connection: Arc::new(connection),
+            one_server: Arc::default(),
+            breaker: Breaker::new(server, response_timeout, Arc::clone(&breakers)),
+            round_trip: RoundTrip::default(),
+            response_timeout,
+        };
+        Self::new(route, breakers)
     }
 
     /// Connects to one server or primary, or to a cluster if several URLs are given or the server is part of one.
@@ -246,7 +253,7 @@ impl Connection {
             match cluster.refresh(wait.limits().deadline).await {
                 Ok(()) => {
                     let route = Route::Cluster(cluster);
-                    return Ok(Self { route, breakers });
+                    return Ok(Self::new(route, breakers));
                 }
                 Err(cause) => wait.again(cause).await?,
             }

@@ -7,6 +7,7 @@ mod include_tests;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
+use std::sync::atomic::Ordering;
 
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 use tokio::time::Instant;
@@ -27,6 +28,9 @@ pub(crate) struct Script {
     hash: String,
     source: String,
 }
+
+/// A call whose script the server does not know sends the hash so often, while others send the source.
+const MOST_BY_HASH: u32 = 4;
 
 macro_rules! scripts {
     ($($name:ident = $file:expr;)*) => {$(
@@ -121,7 +125,8 @@ impl Script {
         }
     }
 
-    /// One round trip where the server knows the script, two where it does not.
+    /// One round trip where the server knows the script, two where it does not. Of the calls that find it unknown at the same
+    /// time one sends the source, and the others send the hash again, behind it: a source is thousands of bytes.
     pub(crate) async fn run(
         &self,
         connection: &Connection,
@@ -141,15 +146,26 @@ impl Script {
             }),
         };
         let by_hash = command("EVALSHA", &self.hash, keys, args);
-        let result = match connection.send(&by_hash, limits).await {
-            Err(Failure::Refused(error))
-                if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) =>
-            {
-                let by_source = command("EVAL", &self.source, keys, args);
-                connection.send(&by_source, limits).await
+        let mut result;
+        let mut times = 0;
+        loop {
+            let sent = connection.sources_sent.load(Ordering::Relaxed);
+            result = connection.send(&by_hash, limits).await;
+            times += 1;
+            if !is_unknown(&result) {
+                break;
             }
-            other => other,
-        };
+            let relaxed = Ordering::Relaxed;
+            let is_first =
+                connection
+                    .sources_sent
+                    .compare_exchange(sent, sent + 1, relaxed, relaxed);
+            if is_first.is_ok() || times == MOST_BY_HASH {
+                let by_source = command("EVAL", &self.source, keys, args);
+                result = connection.send(&by_source, limits).await;
+                break;
+            }
+        }
         told.is_answered = is_answered(&result);
         if let Err(failure) = &result {
             spans::fail(&told.span, failure.kind());
@@ -159,6 +175,12 @@ impl Script {
         }
         result
     }
+}
+
+/// Whether the server does not know the script.
+fn is_unknown(result: &Result<Value, Failure>) -> bool {
+    const UNKNOWN: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
+    matches!(result, Err(Failure::Refused(error)) if error.kind() == UNKNOWN)
 }
 
 /// A call whose end is an event, also if nobody waits for its answer any more.
